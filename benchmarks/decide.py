@@ -1,11 +1,11 @@
-"""One decision: `decide` beside the plain loop, on fleets of 1,000 and 5,000 clusters.
+"""One decision: `decide` beside the plain loop, on 1,000 and 5,000 clusters.
 
     uv run python -m benchmarks.decide
 
 Each line is one kind of Workload. Times are of one decision with filter, score, ranking, shares and
-record, in milliseconds; the ratio is the plain loop's median through that of `decide`. Both give
-the same verdicts, totals and shares, which is checked first. The last lines are what it costs to
-take a change of one cluster, and of one decision in flight, into the next snapshot.
+record, in milliseconds; the ratio is the plain loop's median divided by that of `decide`. The
+benchmark first checks that both give the same verdicts, totals and shares. The last lines are the
+cost of bringing a change of one cluster, and one decision in flight, into the next snapshot.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ WORKLOADS: dict[str, dict[str, Any]] = {
 
 
 def times(call: Callable[[], object], rounds: int) -> tuple[float, float]:
-    """The median and the 99th percentile of a call, in milliseconds."""
+    """Return the median and the 99th percentile of a call, in milliseconds."""
     call()
     taken = []
     for _ in range(rounds):
@@ -80,7 +80,7 @@ def times(call: Callable[[], object], rounds: int) -> tuple[float, float]:
 
 
 def same(decision: Decision, answer: Answer) -> bool:
-    """Whether both say the same of every cluster."""
+    """Return whether both give the same verdicts, totals, ranking and shares."""
     names = decision.fleet.names
     refused = {
         names[row]: decision.refusals[verdict - 1].text
@@ -99,12 +99,11 @@ def same(decision: Decision, answer: Answer) -> bool:
 def _anew(
     fleet: Snapshot, asked: WorkloadInfo, index: PlacementIndex, profile: Profile
 ) -> Decision:
-    """A decision on a snapshot of which nothing was computed yet."""
+    """Return a decision on a snapshot without any computed columns."""
     return decide(replace(fleet), asked, index, profile, NOW)
 
 
 def measure(size: int) -> None:
-    """Print the lines of one fleet."""
     members = clusters(size)
     builder = SnapshotBuilder()
     for member in members:

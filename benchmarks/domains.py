@@ -1,12 +1,12 @@
-"""The choice of domains under any eight constraints: what the worst of a few hundred cases costs.
+"""The choice of domains under any eight constraints: the worst of a few hundred cases.
 
     uv run python -m benchmarks.domains
 
 Eight keys with values at random on each of 1,000 (then 5,000) clusters, two to four beside a bound
 on single clusters, levels that nest, bounds that cannot be met, rooms that are all equal: the cases
 that the tests hold against the budget of steps. Milliseconds are CPU time of one choice; the steps
-are the same on every machine. "cut" are those in which not every choice was tried, "none" those of
-them for which no choice was found.
+are the same on every machine. "cut" counts cases in which not every choice was tried, "none" those
+of them for which no choice was found.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SIZES = (1000, 5000)
 
 
 def measured(cases: Iterator[Asked]) -> Iterator[tuple[float, int, str, bool, bool]]:
-    """Milliseconds, steps, name, whether it was cut, whether nothing was found."""
+    """Yield milliseconds, steps, name, whether the choice was cut, whether none was found."""
     for asked in cases:
         effort, begun = Effort(), time.process_time_ns()
         used = largest_capacity(asked.levels, asked.held, asked.room, asked.need, effort)
@@ -33,9 +33,10 @@ def measured(cases: Iterator[Asked]) -> Iterator[tuple[float, int, str, bool, bo
 
 
 def main() -> None:
-    """Print the most expensive cases, and how many were cut."""
+    """Print the most expensive cases, and the number of cut ones."""
     for size in SIZES:
-        next(measured(nasty(size)))  # what is loaded at the first use is not a cost of the choice
+        # A warm-up: loading at the first use is not a cost of the choice.
+        next(measured(nasty(size)))
         found = sorted(measured(nasty(size)), reverse=True)
         cut = [each for each in found if each[3]]
         none = sum(each[4] for each in cut)

@@ -1,8 +1,8 @@
-"""Fleets to measure on: a synthetic one of 1,000 clusters, and larger ones made like it.
+"""Clusters to measure on: 1,000 synthetic ones, and more made like them.
 
 `data/fleet_1000.json` has one row a cluster: labels, a taint on every twentieth, nodes of one size
-and what is used of them. Here each becomes a MemberCluster as the propagator publishes it: its
-nodes in three groups, of which one is rather full and one rather empty.
+and the used amounts. Each row becomes a MemberCluster as the propagator publishes it: its nodes in
+three groups, of which one is rather full and one rather empty.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TAINT = {"key": "maintenance", "value": "true", "effect": "NoSchedule"}
 
 
 def clusters(count: int) -> list[MemberCluster]:
-    """That many clusters; beyond the rows of the data they begin again under other names."""
+    """Return `count` clusters; beyond the rows of the data these repeat under other names."""
     data = json.loads(DATA.read_text())
     rows = data["rows"]
     made = []
@@ -73,7 +73,7 @@ def _quantities(amounts: dict[str, int]) -> dict[str, str]:
 
 
 def unit(name: str = "demo", **spec: Any) -> WorkloadInfo:
-    """A Deployment of ten units of 500m and 1Gi; `spec` are fields of Workload.spec."""
+    """Return a Deployment of ten units of 500m and 1Gi; `spec` are fields of Workload.spec."""
     pod = {"containers": [{"resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}}]}
     template = {"metadata": {"labels": {"app": name}}, "spec": pod}
     deployment = {

@@ -1,16 +1,16 @@
-"""Gangs: what it takes to decide a whole one, beside the way of scheduler-plugins in the same run.
+"""Gangs: one decision on a whole gang, beside the way of scheduler-plugins in the same run.
 
     uv run python -m benchmarks.gangs
 
 A thousand clusters, and 200 gangs of 50 units that come one after the other, each counted before
 the next one is decided. A line is the decision of a whole gang in milliseconds of processor time:
-the median, the 99th percentile, the longest step, which keeps everything else waiting, and the
-ratio to the same gang placed unit by unit (`benchmarks.unitbyunit`; both are Python). Then one gang
-of 50 units in 1 to 50 Workloads; one for which there is too little room, one whose Workloads cannot
-be together, and either once more while it is denied. Then what the other way looks at for one gang,
-which is the same in every language. The last lines are the status of the largest group, in bytes:
-all of what its gate notes, and one write after the placements of one Workload have changed, beside
-the list that an earlier release wrote whole each time.
+the median, the 99th percentile, the longest step, during which nothing else runs, and the ratio to
+the same gang placed unit by unit (`benchmarks.unitbyunit`; both are Python). Then one gang of 50
+units in 1 to 50 Workloads; one for which there is too little room, one whose Workloads cannot be
+together, and both once more while they are denied. Then the clusters and pods that the other way
+looks at for one gang, which are the same in every language. The last lines are the status of the
+largest group, in bytes: all notes of its gate, and one write after the placements of one Workload
+have changed, beside the list that an earlier release wrote whole each time.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ CLUSTERS = 10
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SMALL = {"cpu": "500m", "memory": "1Gi"}
 LARGE, MANY = {"cpu": "7600m", "memory": "1Gi"}, 60
-"""Of so many units of that size the fuller nodes of the fleet take 45."""
+"""Units of that size, of which the fuller nodes have room for 45."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Took:
 
 
 class Ours:
-    """The world of a controller, without a hub: what is decided counts at once."""
+    """A controller's cache without a hub: each decision counts at once."""
 
     def __init__(self, members: Iterable[MemberCluster]) -> None:
         self._groups, handle = Groups(), DryRunHandle()
@@ -83,7 +83,7 @@ class Ours:
             self.world.cluster_changed(None, each)
 
     def look_again(self) -> None:
-        """Have the next decision read a snapshot of which nothing was computed yet."""
+        """Make the next decision read a snapshot without any computed columns."""
         self.world.cluster_changed(self._members[0], self._members[0])
         self.world.fleet()
 
@@ -97,9 +97,9 @@ class Ours:
         units: int = UNITS,
         apart: bool = False,
     ) -> Key:
-        """A gang of that many units in so many Workloads; the key of the first.
+        """Add a gang of `units` in so many Workloads; return the key of the first.
 
-        Those that are to be `apart` are in regions of their own, of which there are not enough.
+        Workloads that are `apart` must be in different regions, of which there are not enough.
         """
         document = {"metadata": _meta(name, space), "spec": {"minMember": units}}
         self._groups.put_group(compile_group(msgspec.convert(document, WorkloadGroup)))
@@ -113,7 +113,7 @@ class Ours:
         return (space, f"{name}-0")
 
     def decide(self, key: Key) -> tuple[Batch, Took]:
-        """The gang of that Workload, and what it took; nothing is counted."""
+        """Return the decision on the Workload's gang, and its times; nothing is counted."""
         unit = self.world.unit(key)
         assert unit is not None
         began = last = time.thread_time()
@@ -127,7 +127,7 @@ class Ours:
             longest, last = max(longest, time.thread_time() - last), time.thread_time()
 
     def count(self, batch: Batch) -> int:
-        """As the controller does it, in one breath; the units that have a cluster."""
+        """Count the decisions in one step, as the controller does; return the placed units."""
         if batch.conclusion is not None:
             batch.conclusion.note()
         for decision in batch.decisions:
@@ -172,20 +172,19 @@ def _names() -> Iterator[tuple[str, str]]:
 
 
 def median(values: Iterable[float]) -> float:
-    """Of the values in between."""
+    """Return the upper median."""
     found = sorted(values)
     return found[len(found) // 2]
 
 
 def timed(call: Callable[[], object]) -> float:
-    """The milliseconds of a call."""
     began = time.thread_time()
     call()
     return (time.thread_time() - began) * 1e3
 
 
 def line(title: str, taken: Sequence[Took], theirs: Sequence[float]) -> None:
-    """Print it, and the ratio to the other way where that was gone."""
+    """Print a line, with the ratio to the other way where `theirs` is not empty."""
     each = sorted(took.all for took in taken)
     p50, p99 = median(each), each[len(each) * 99 // 100]
     longest = max(took.longest for took in taken)
@@ -199,7 +198,7 @@ def line(title: str, taken: Sequence[Took], theirs: Sequence[float]) -> None:
 
 
 def arrivals(members: Sequence[MemberCluster]) -> UnitByUnit:
-    """All gangs, one after the other, both ways; the other way with all of them placed."""
+    """Measure all gangs in turn, both ways; return the other way with all gangs placed."""
     gangs = [_gang(name, space, SMALL) for name, space in _names()]
     other = UnitByUnit(members, gangs)
     theirs = [timed(partial(other.place, gang)) for gang in gangs]
@@ -219,7 +218,7 @@ def arrivals(members: Sequence[MemberCluster]) -> UnitByUnit:
 
 
 def growth(members: Sequence[MemberCluster]) -> None:
-    """One gang in more and more Workloads, in an empty fleet."""
+    """Measure one gang in more and more Workloads, on clusters without other gangs."""
     gangs = [_gang("gang", "team", SMALL) for _ in range(ROUNDS // 4)]
     theirs = [timed(partial(UnitByUnit(members, [gang]).place, gang)) for gang in gangs]
     for workloads in WORKLOADS:
@@ -229,7 +228,7 @@ def growth(members: Sequence[MemberCluster]) -> None:
 
 
 def repeated(ours: Ours, key: Key) -> list[Took]:
-    """The same decision again and again, the first one left out."""
+    """Repeat the same decision; return the times without the first."""
     taken: list[Took] = []
     for _ in range(1 + ROUNDS):
         ours.look_again()
@@ -238,7 +237,7 @@ def repeated(ours: Ours, key: Key) -> list[Took]:
 
 
 def refused(members: Sequence[MemberCluster]) -> None:
-    """Too little room for the quorum, and one more look at a gang that is denied."""
+    """Measure a gang without room for its quorum, and once more while it is denied."""
     tight = [_fuller(each) for each in members]
     gang = _gang("gang", "team", LARGE, MANY)
     other = UnitByUnit(tight, [gang])
@@ -255,18 +254,20 @@ def refused(members: Sequence[MemberCluster]) -> None:
         batch, _ = ours.decide(key)
         if ours.count(batch):
             raise SystemExit(f"{title}: {batch.decisions[0].message}")
-        denied = [ours.decide(key)[1] for _ in range(ROUNDS)]  # a cluster that changes would end it
+        denied = [
+            ours.decide(key)[1] for _ in range(ROUNDS)
+        ]  # on the same snapshot: a cluster that changes would end the denial
         line("  and once more while it is denied", denied, [] if apart else [again])
 
 
 def _fuller(cluster: MemberCluster) -> MemberCluster:
-    """The cluster with the nodes alone that are rather full."""
+    """Return the cluster with its fuller nodes alone."""
     status = msgspec.structs.replace(cluster.status, node_groups=cluster.status.node_groups[:1])
     return msgspec.structs.replace(cluster, status=status)
 
 
 def gate_sizes() -> None:
-    """The largest group, each Workload on ten clusters; none of it ran before, or some."""
+    """Print sizes of the largest group, each Workload on ten clusters; none ran before, or some."""
     for title, ran in (("all of it new", 0), ("100 ran before", 100)):
         members = [_standing(number, ran=number < ran) for number in range(MOST_WORKLOADS)]
         group = CompiledGroup(
@@ -307,7 +308,7 @@ def _standing(number: int, *, ran: bool) -> Standing:
 
 
 def _stored(noted: Mapping[str, Any], gate: Gate) -> WorkloadGroup:
-    """As the hub has it after the first write."""
+    """Return the group as the hub has it after the first write."""
     status = {**noted, "gate": gate.state, "phase": "Scheduled"}
     spec = {"minMember": MOST_WORKLOADS * CLUSTERS}
     document = {"metadata": {"name": "gang", "namespace": "team"}, "spec": spec, "status": status}
@@ -315,9 +316,8 @@ def _stored(noted: Mapping[str, Any], gate: Gate) -> WorkloadGroup:
 
 
 def main() -> None:
-    """Print the lines."""
     members = clusters(SIZE)
-    with garbage.tended():  # as the controller is
+    with garbage.tended():  # as in the controller
         looks = arrivals(members).looks
         growth(members)
         refused(members)

@@ -1,7 +1,7 @@
-"""What the benchmarks on a playground share: objects, processes, and whose CPU time was spent.
+"""Shared parts of the benchmarks on a playground: objects, processes, and CPU times.
 
-On a machine that others use as well, seconds on the clock say little. So each rate stands beside a
-raw one of the same run, and beside the CPU time of everybody who took part.
+On a shared machine, seconds on the clock say little. So each rate stands beside a raw one of the
+same run, and beside the CPU time of every process that took part.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from stowage.playground.local import load_planes
 
 SPACE = "benchmark"
 RUN = format(os.getpid(), "x")
-"""In the names of a run's objects: a playground may serve for several."""
+"""A part of the names of a run's objects: a playground may serve several runs."""
 REST_SECONDS = 5.0
 Body = dict[str, Any]
 
 
 def deployment(name: str, replicas: int = 0) -> Body:
-    """A small Deployment that starts no pods."""
+    """Return a small Deployment, by default without pods."""
     labels = {"app": name}
     return {
         "apiVersion": "apps/v1",
@@ -51,7 +51,7 @@ def deployment(name: str, replicas: int = 0) -> Body:
 
 
 def workload(name: str, cluster: str | None = None, **spec: Any) -> Body:
-    """A Workload around it, on one cluster or wherever it is placed."""
+    """Return a Workload around it, on one cluster or placed anywhere."""
     target = {"targetCluster": {"name": cluster}} if cluster else {}
     return {
         "apiVersion": "stowage.dev/v1alpha1",
@@ -73,7 +73,6 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """The process's id."""
         return self._process.pid
 
     def __enter__(self) -> Self:
@@ -86,7 +85,7 @@ class Process:
 
 @contextmanager
 def playground(given: Path | None = None, *, members: int = 3) -> Iterator[Path]:
-    """A local playground in a folder of its own; or the one in `given`, which stays as it is."""
+    """Yield a local playground in a temporary folder; or `given`, which stays as it is."""
     if given is not None:
         yield given
         return
@@ -102,7 +101,7 @@ def playground(given: Path | None = None, *, members: int = 3) -> Iterator[Path]
 
 @asynccontextmanager
 async def clients(directory: Path) -> AsyncIterator[tuple[ApiClient, list[ApiClient]]]:
-    """Of the hub and of the members of a playground; the namespace of the benchmarks is there."""
+    """Yield clients of the hub and of the members; the benchmarks' namespace exists there."""
     async with AsyncExitStack() as stack:
         found = {}
         for path in _kubeconfigs(directory):
@@ -119,13 +118,13 @@ def _kubeconfigs(directory: Path) -> list[Path]:
 
 
 def spent(pid: int) -> float:
-    """Seconds that a process has computed."""
+    """Return the CPU seconds of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class Bill:
-    """Who computes for how long: ourselves, the API servers, and others; their murmur taken off."""
+    """CPU times of this process, of the API servers and of others, less their idle use."""
 
     def __init__(self, directory: Path) -> None:
         planes = load_planes(directory)
@@ -145,19 +144,19 @@ class Bill:
         return {part: sum(map(spent, pids)) for part, pids in self._pids.items()}
 
     async def rest(self) -> None:
-        """Learn what all use while nobody asks them."""
+        """Measure the idle use of all processes."""
         self.begin()
         await asyncio.sleep(REST_SECONDS)
         now = self._now()
         self._murmur = {part: (now[part] - self._before[part]) / REST_SECONDS for part in now}
 
     def begin(self, **own: int) -> None:
-        """From now on, and with these processes of ours."""
+        """Begin to measure, with further processes of ours by name."""
         self._pids.update({name: [pid] for name, pid in own.items()})
         self._before, self._began = self._now(), time.monotonic()
 
     def split(self, count: int) -> str:
-        """Milliseconds of each by object, the largest first."""
+        """Return milliseconds an object, in all and by process, the largest first."""
         now, took = self._now(), time.monotonic() - self._began
         each = {
             part: 1e3 * (now[part] - self._before[part] - took * self._murmur.get(part, 0)) / count
@@ -174,9 +173,9 @@ _events = msgspec.json.Decoder(Body)
 async def following(
     client: ApiClient, resource: Resource, seen: Callable[[Body], None], version: str = ""
 ) -> None:
-    """Call `seen` with each object of the benchmark now and whenever it changes; until cancelled.
+    """Call `seen` with each object of the benchmark now and at each change; until cancelled.
 
-    A watch that ends is begun again where it ended, and with a new list where that is forgotten.
+    A watch that ends continues from its version, or begins with a new list if that is forgotten.
     """
     while True:
         if not version:
@@ -193,7 +192,7 @@ async def following(
 async def _followed(
     client: ApiClient, resource: Resource, seen: Callable[[Body], None], version: str
 ) -> str:
-    """One watch, to its end: from where the next one goes on, empty where that is not known."""
+    """Run one watch to its end; return the version to continue from, empty if unknown."""
     async with client.watch(resource, namespace=SPACE, resource_version=version) as lines:
         async for line in lines:
             event = _events.decode(line)
@@ -207,7 +206,7 @@ async def _followed(
 
 
 class Tally:
-    """Which objects of a name's beginning have come so far, and when the last one did."""
+    """The objects with that prefix that came so far, and when each did."""
 
     def __init__(self, prefix: str, holds: Callable[[Body], bool] = lambda _: True) -> None:
         self.prefix = prefix
@@ -216,7 +215,6 @@ class Tally:
         self.times: dict[str, float] = {}
 
     def seen(self, body: Body) -> None:
-        """For `following`."""
         name = body["metadata"].get("name", "")
         if name.startswith(self.prefix) and name not in self.times and self._holds(body):
             self.times[name] = asyncio.get_running_loop().time()
@@ -229,7 +227,7 @@ class Tally:
             await self._changed.wait()
 
     def rate(self) -> float:
-        """Objects a second between the first one and the last."""
+        """Return objects a second between the first one and the last."""
         return (len(self.times) - 1) / (max(self.times.values()) - min(self.times.values()))
 
 
@@ -237,7 +235,7 @@ class Tally:
 async def watched(
     clients: Sequence[ApiClient], resource: Resource, *tallies: Tally
 ) -> AsyncIterator[None]:
-    """Tell the tallies what comes on these servers, until the block ends."""
+    """Give the tallies each object that these servers show, until the block ends."""
 
     def seen(body: Body) -> None:
         for tally in tallies:

@@ -38,12 +38,12 @@ ROUNDS = 6
 AT_ONCE = 8
 IDLE_SECONDS = 5.0
 Act = Callable[[int], Awaitable[Any]]
-"""One request, the n-th of its sort."""
+"""Sends the n-th request of its sort."""
 
 
 @contextmanager
 def hub() -> Iterator[Cluster]:
-    """A control plane of its own, with our kinds, and policies that are in force."""
+    """Yield a control plane with our kinds and policies."""
     build.ensure()
     with tempfile.TemporaryDirectory() as directory:
         planes = ControlPlanes(Path(directory))
@@ -60,7 +60,7 @@ def hub() -> Iterator[Cluster]:
 
 
 class Meter:
-    """CPU seconds of one API server, its own murmur taken off."""
+    """CPU seconds of one API server, less its idle use."""
 
     def __init__(self, cluster: Cluster) -> None:
         process = cluster.processes["kube-apiserver"]
@@ -70,17 +70,16 @@ class Meter:
         self.asked: defaultdict[str, int] = defaultdict(int)
 
     def cpu(self) -> float:
-        """CPU seconds so far."""
         return spent(self._pid)
 
     async def rest(self) -> None:
-        """Learn what it uses while nobody asks it."""
+        """Measure its idle use."""
         before = self.cpu()
         await asyncio.sleep(IDLE_SECONDS)
         self._idle = (self.cpu() - before) / IDLE_SECONDS
 
     async def measure(self, sort: str, act: Act, numbers: range) -> None:
-        """Count what these requests cost it."""
+        """Add the CPU time of these requests to their sort."""
         gate = asyncio.Semaphore(AT_ONCE)
 
         async def one(number: int) -> None:
@@ -94,12 +93,12 @@ class Meter:
         self.asked[sort] += len(numbers)
 
     def milliseconds(self, sort: str) -> float:
-        """Of one request of that sort."""
+        """Return milliseconds of one request of that sort."""
         return 1e3 * self.spent[sort] / self.asked[sort]
 
 
 def requests(client: ApiClient) -> dict[str, Act]:
-    """One request of each sort by the number of its object."""
+    """Return one request of each sort; its argument is the number of its object."""
     return {
         "POST Deployment": lambda n: client.create(
             DEPLOYMENTS, {**deployment(f"plain-{n}"), "metadata": _meta(f"plain-{n}")}
@@ -123,7 +122,7 @@ def _decided() -> dict[str, Any]:
 
 
 def share(number: int, ready: int = 0) -> dict[str, Any]:
-    """An entry of status.clusters as the propagator writes it."""
+    """Return an entry of status.clusters as the propagator writes it."""
     counts = dict.fromkeys(("replicas", "scheduled", "updated"), 3)
     return {
         "name": f"cluster-{number:04d}.region-{number % 7}",
@@ -138,7 +137,7 @@ def share(number: int, ready: int = 0) -> dict[str, Any]:
 
 
 def rewrites(client: ApiClient, shares: int) -> dict[str, tuple[Act, int]]:
-    """(one status write of a Workload with many shares, its bytes) by the way of writing it."""
+    """Return (one status write of a Workload with many shares, its bytes) by the way of writing."""
     entries = [share(n) for n in range(shares)]
     at = WORKLOADS.path(SPACE, "wide", "status")
 
@@ -165,7 +164,6 @@ def rewrites(client: ApiClient, shares: int) -> dict[str, tuple[Act, int]]:
 
 
 async def measure(cluster: Cluster, count: int, shares: int) -> None:
-    """Everything, and print it."""
     meter = Meter(cluster)
     async with ApiClient(cluster.connection(), timeout=60) as client:
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}
@@ -192,7 +190,9 @@ async def _wide(client: ApiClient, meter: Meter, shares: int) -> None:
     ways = rewrites(client, shares)
     for turn in range(ROUNDS):
         for sort, (act, _) in ways.items():
-            for number in range(turn * 5, turn * 5 + 5):  # one after the other, as one writes them
+            for number in range(
+                turn * 5, turn * 5 + 5
+            ):  # one after the other, as the propagator writes them
                 await meter.measure(sort, act, range(number, number + 1))
     for sort, (_, size) in ways.items():
         each = meter.milliseconds(sort)
@@ -200,7 +200,7 @@ async def _wide(client: ApiClient, meter: Meter, shares: int) -> None:
 
 
 def main(count: int, shares: int) -> None:
-    """Bring the hub up, measure, take it down."""
+    """Start the hub, measure, end the hub."""
     with hub() as cluster:
         asyncio.run(measure(cluster, count, shares))
 

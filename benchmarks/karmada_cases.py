@@ -2,12 +2,12 @@
 
     uv run python -m benchmarks.karmada_cases
 
-Seven placements on 1,000 synthetic clusters, expressed as ours: duplicated on half of the fleet,
+Seven placements on 1,000 synthetic clusters, expressed as ours: duplicated on half of the clusters,
 static weights by region, free capacity, packed on the fewest clusters, three regions and 5 to 20
 clusters, and free capacity again when a tenth more or nothing more is wanted. The third column is
-what Karmada's scheduler needed for the same on a machine of the same kind (its own Go code, CPU
+the time of Karmada's scheduler for the same on a machine of the same kind (its own Go code, CPU
 time of one decision, where it was measured). Then 1,000 Workloads are decided one after another,
-each seeing the ones before it.
+each with the ones before it counted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HUNDRED = 100
 
 
 def by_region(region: int, weight: int) -> dict[str, Any]:
-    """One static weight."""
+    """Return one static weight."""
     return {
         "clusterSelector": {"matchLabels": {"region": f"region-{region}"}},
         "weight": weight,
@@ -89,7 +89,6 @@ def one_by_one(builder: SnapshotBuilder) -> None:
 
 
 def main() -> None:
-    """Print every case."""
     builder = SnapshotBuilder()
     for each in clusters(SIZE):
         builder.upsert(each)

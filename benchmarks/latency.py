@@ -2,9 +2,9 @@
 
     uv run python -m benchmarks.latency [--count 100] [--dir PLAYGROUND]
 
-One Workload after the other, unloaded, seen by a watch on the member. Beside it the naive chain of
-the same requests, one after the other by this process: the POST of a Workload, the status that
-places it, the apply. What a scheduler, two watches and two other processes add is the difference.
+One Workload after the other, unloaded, seen by a watch on the member. Beside it this process sends
+the same requests one after the other: the POST of a Workload, the status that places it, the apply.
+The difference is the cost of a scheduler, two watches and two other processes.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ MEMBER = "member-1"
 
 
 def ours(hub: ApiClient) -> Way:
-    """What a user sends; the rest is done by our processes."""
+    """Return a way that sends what a user sends; our processes do the rest."""
     return lambda name: hub.create(WORKLOADS, workload(name, MEMBER))
 
 
 def plain(hub: ApiClient, member: ApiClient) -> Way:
-    """The same requests to the same servers, and nothing else."""
+    """Return a way that sends the same requests to the same servers, and nothing else."""
 
     async def send(name: str) -> None:
         await hub.create(WORKLOADS, workload(name, MEMBER, schedulerName="nobody"))
@@ -52,7 +52,7 @@ def plain(hub: ApiClient, member: ApiClient) -> Way:
 
 
 async def times(send: Way, tally: Tally, count: int) -> list[float]:
-    """Seconds of each way until the watch on the member shows the Deployment, shortest first."""
+    """Return seconds from sending to the watch's Deployment, shortest first."""
     took = []
     for number in range(len(tally.times), len(tally.times) + count):
         name, started = f"{tally.prefix}{number}", asyncio.get_running_loop().time()
@@ -63,13 +63,13 @@ async def times(send: Way, tally: Tally, count: int) -> list[float]:
 
 
 async def remove(hub: ApiClient, name: str) -> None:
-    """A Workload, so that no process of ours looks at it."""
+    """Delete a Workload, so that no process of ours reads it."""
     await hub.merge_patch(WORKLOADS, name, {"metadata": {"finalizers": []}}, namespace=SPACE)
     await hub.delete(WORKLOADS, name, namespace=SPACE)
 
 
 async def measure(directory: Path, count: int) -> None:
-    """Both ways, one after the other."""
+    """Measure both ways, one after the other."""
     async with clients(directory) as (hub, members):
         naive, way = Tally(f"plain-{RUN}-"), Tally(f"way-{RUN}-")
         async with watched(members[:1], DEPLOYMENTS, naive, way):
@@ -84,13 +84,11 @@ async def measure(directory: Path, count: int) -> None:
 
 
 def told(what: str, took: list[float]) -> None:
-    """Print it."""
     p50, p99 = took[len(took) // 2] * 1e3, took[len(took) * 99 // 100] * 1e3
     print(f"{what}, n={len(took)}: p50 {p50:.0f} ms, p99 {p99:.0f} ms")
 
 
 def main() -> None:
-    """Measure it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--dir", type=Path, help="a playground that is up")

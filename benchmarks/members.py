@@ -3,12 +3,13 @@
     uv run python -m benchmarks.members [--members 200] [--workloads 50]
 
 The hub is a real API server, the members are simulated (`benchmarks.simulated_members`), as two
-hundred real ones fit on no machine. So many Workloads for each member, one Deployment each, lie on
-the hub when the controller begins, alone; when all are placed it ends, and the propagator begins.
-Prints how long it takes until all members are Ready, until all Workloads are placed, and until they
-are Ready, the memory of both processes, and what they and the hub spend on an object. Then both
-restart: what a propagator writes on which nothing changed, and how long a controller needs until
-its first right decision, of a Workload that has to go to the one cluster that holds another.
+hundred real ones fit on no machine. So many Workloads for each member, one Deployment each, are on
+the hub when the controller starts, alone; when all are placed it ends, and the propagator starts.
+Prints the seconds until all members are Ready, until all Workloads are placed, and until they are
+Ready, the memory of both processes, and the CPU time that they and the hub spend on an object. Then
+both restart: the writes of a propagator for which nothing changed, and the seconds until a
+controller's first right decision, on a Workload that has to go to the one cluster that holds
+another.
 """
 
 from __future__ import annotations
@@ -40,15 +41,15 @@ from tests.propagator.stage import changes
 
 CREATORS = 16
 POLICIES_SECONDS = 15.0
-"""Until a hub's API server judges by policies that were just installed."""
+"""The wait until a hub's API server enforces policies that were just installed."""
 PATIENCE_SECONDS = 3600.0
 QUIET_SECONDS = 75.0
-"""After a restart: what it writes, it has written by then; a latency is told after a minute."""
+"""The wait until a restarted propagator has written all; a latency is written after a minute."""
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """A hub, and the server that stands for all members."""
+    """A hub, and the server that acts as all members."""
 
     hub: Cluster
     authority: Authority
@@ -56,7 +57,7 @@ class Fleet:
     folder: Path
 
     def secret(self, name: str) -> dict[str, Any]:
-        """What registers a member of that name."""
+        """Return the Secret that registers a member of that name."""
         data = {
             "endpoint": f"https://127.0.0.1:{self.port}/{name}".encode(),
             "clusterCA": self.authority.certificate,
@@ -76,7 +77,7 @@ class Fleet:
 
 @contextmanager
 def fleet() -> Iterator[Fleet]:
-    """Both servers, ended with the block."""
+    """Yield both servers, which end with the block."""
     build.ensure()
     with tempfile.TemporaryDirectory() as name:
         folder, authority = Path(name), Authority("simulated")
@@ -100,20 +101,20 @@ def fleet() -> Iterator[Fleet]:
 
 
 def resident(process: Process) -> float:
-    """MiB of a process that lie in memory."""
+    """Return the resident memory of a process, in MiB."""
     pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 async def having(hub: ApiClient, resource: Any, condition: str) -> int:
-    """Of how many objects that condition holds."""
+    """Return the number of objects of which that condition holds."""
     listed = await hub.list(resource)
     told = (c for each in listed["items"] for c in each.get("status", {}).get("conditions", ()))
     return sum((c["type"], c["status"]) == (condition, "True") for c in told)
 
 
 async def until(hub: ApiClient, resource: Any, condition: str, count: int) -> float:
-    """Seconds until that condition holds of so many objects."""
+    """Return the seconds until that condition holds of so many objects."""
     started = time.monotonic()
     while (there := await having(hub, resource, condition)) < count:
         if time.monotonic() - started > PATIENCE_SECONDS:
@@ -123,7 +124,7 @@ async def until(hub: ApiClient, resource: Any, condition: str, count: int) -> fl
 
 
 async def create(hub: ApiClient, members: int, workloads: int) -> None:
-    """Workloads that wait to be placed, so many for each member, which have room for all."""
+    """Create `workloads` Workloads for each member, on members with unbounded room."""
     gate = asyncio.Semaphore(CREATORS)
 
     async def one(member: str, name: str) -> None:
@@ -139,7 +140,7 @@ async def create(hub: ApiClient, members: int, workloads: int) -> None:
 
 
 async def placed(hub: ApiClient, count: int) -> float:
-    """Seconds until so many Workloads have a cluster."""
+    """Return the seconds until so many Workloads have a cluster."""
     started = time.monotonic()
     tally = Tally("w-", lambda found: bool(found.get("status", {}).get("placements")))
     async with watched([hub], WORKLOADS, tally):
@@ -148,7 +149,7 @@ async def placed(hub: ApiClient, count: int) -> float:
 
 
 async def decide_again(hub: ApiClient, fleet: Fleet, members: int) -> None:
-    """A controller that begins, and a Workload that waits for it."""
+    """Start a controller for a waiting Workload, and print the time of its decision."""
     beside, cluster = f"w-{members - 1}-0", f"m{members - 1}"
     labels = {"metadata": {"labels": {"benchmark": "this"}}}
     await hub.merge_patch(WORKLOADS, beside, labels, namespace=SPACE)
@@ -170,7 +171,7 @@ async def decide_again(hub: ApiClient, fleet: Fleet, members: int) -> None:
 
 
 async def measure(fleet: Fleet, members: int, workloads: int) -> None:
-    """Everything, one after the other."""
+    """Take all measurements, one after the other."""
     total = members * workloads
     server = fleet.hub.processes["kube-apiserver"].pid()
     async with ApiClient(fleet.hub.connection(), timeout=60) as hub:
@@ -210,7 +211,6 @@ async def measure(fleet: Fleet, members: int, workloads: int) -> None:
 
 
 def main() -> None:
-    """Measure it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--members", type=int, default=200)
     parser.add_argument("--workloads", type=int, default=50, help="for each member")

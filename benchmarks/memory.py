@@ -2,10 +2,10 @@
 
     uv run python -m benchmarks.memory [--workloads 1000] [--members 3]
 
-Brings a playground up, runs both processes, and compares their resident memory before and after
-so many Workloads are Running. With `benchmarks.sessions` (memory for each member session) it gives
-what a fleet of any size needs; fifty API servers do not fit beside each other on one machine, so
-the figure for 50 members is the sum of the two, and says so.
+Starts a playground, runs both processes, and compares their resident memory before and after so
+many Workloads are Running. With `benchmarks.sessions` (memory for each member session) it gives the
+need of any number of members; fifty API servers do not fit beside each other on one machine, so the
+printed figure for 50 members is the sum of the two.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 ROLES = ("controller", "propagator")
 CREATORS = 16
 SESSION_KIB = 390
-"""What `benchmarks.sessions` printed last for one member session."""
+"""The last result of `benchmarks.sessions` for one member session."""
 FLEET = 50
 
 
 def resident(pid: int) -> float:
-    """MiB of a process that lie in memory."""
+    """Return the resident memory of a process, in MiB."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
@@ -50,7 +50,7 @@ async def settled(hub: ApiClient, members: int, count: int) -> None:
 
 
 async def measure(directory: Path, count: int) -> None:
-    """Before and after, by process."""
+    """Measure each process before and after."""
     gate = asyncio.Semaphore(CREATORS)
     async with clients(directory) as (hub, others):
         members = len(others)
@@ -78,7 +78,7 @@ async def measure(directory: Path, count: int) -> None:
 
 
 def main(members: int, count: int) -> None:
-    """Bring the playground up, measure, take it down."""
+    """Start the playground, measure, end it."""
     with playground(members=members) as folder:
         asyncio.run(measure(folder, count))
 

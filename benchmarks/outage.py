@@ -3,11 +3,11 @@
     uv run python -m benchmarks.outage [--members 200] [--away 15]
 
 The hub is a real API server, the members are simulated (`benchmarks.simulated_members`), one
-Workload on each. The hub's API server stands still for so many seconds; when it goes on, each
-Workload gets another number of replicas, and all is well when the last of them has arrived. Then
-the propagator ends, each Workload gets another number again, and a new one begins. Prints for both
-the seconds and the requests until then, and their ratios. `--away 600` is an outage after which the
-hub may have forgotten its history.
+Workload on each. The hub's API server is frozen for so many seconds; when it goes on, each Workload
+gets another number of replicas, and the measurement ends when the last one has arrived. Then the
+propagator ends, each Workload gets another number again, and a new propagator starts. Prints for
+both the seconds and the requests until then, and their ratios. After `--away 600` the hub may have
+forgotten its history.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ LOOK_SECONDS = 0.25
 PATIENCE_SECONDS = 900.0
 CREATORS = 16
 SETTLE_SECONDS = 15.0
-"""After all is Ready, until what was begun has been told."""
+"""The wait after all is Ready until the propagator has written all statuses."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What members and hub were asked so far."""
+    """The requests that members and hub have answered so far, by verb and resource."""
 
     members: Counter[str]
     hub: Counter[str]
@@ -48,13 +48,13 @@ class Asked:
 
 
 class Ground:
-    """The servers, and who asks them."""
+    """The servers, and the requests and writes of this benchmark."""
 
     def __init__(self, servers: Fleet, hub: ApiClient, count: int) -> None:
         self.servers, self.hub, self.count = servers, hub, count
 
     async def members(self) -> Counter[str]:
-        """What all members were asked so far."""
+        """Return the requests that all members have answered so far."""
         url = f"https://127.0.0.1:{self.servers.port}/"
         async with (
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as session,
@@ -63,7 +63,7 @@ class Ground:
             return Counter(json.loads(await answer.read()))
 
     async def asked(self) -> Asked:
-        """All of it, without the looks of this benchmark at single objects."""
+        """Return all requests, without this benchmark's reads of single objects."""
         hub = await counted(self.hub, HUB_RESOURCES)
         return Asked(
             await self.members(), Counter({" ".join(of): number for of, number in hub.items()})
@@ -83,7 +83,7 @@ class Ground:
         await asyncio.gather(*(one(number) for number in range(self.count)))
 
     async def well(self, before: Asked) -> float:
-        """Seconds until each member was written to once more."""
+        """Return the seconds until each member was written to once more."""
         started, written = time.monotonic(), before.members["WRITE deployments"] + self.count
         while (await self.members())["WRITE deployments"] < written:
             if time.monotonic() - started > PATIENCE_SECONDS:
@@ -93,7 +93,7 @@ class Ground:
 
 
 async def measure(servers: Fleet, members: int, away: float) -> None:
-    """Both, one after the other."""
+    """Measure both, one after the other."""
     async with ApiClient(servers.hub.connection(), timeout=60) as hub:
         ground = Ground(servers, hub, members)
         await asyncio.sleep(POLICIES_SECONDS)
@@ -118,7 +118,7 @@ async def measure(servers: Fleet, members: int, away: float) -> None:
 
 
 async def back(ground: Ground, process: Process, away: float) -> tuple[float, Asked, float]:
-    """The hub goes, and comes back: seconds, requests and CPU from then on."""
+    """Freeze the hub, and thaw it; return seconds, requests and CPU from then on."""
     before = await ground.asked()
     ground.servers.hub.freeze()
     await asyncio.sleep(away)
@@ -133,7 +133,7 @@ async def back(ground: Ground, process: Process, away: float) -> tuple[float, As
 
 
 async def begun(ground: Ground) -> tuple[float, Asked, float]:
-    """A propagator that begins: the same."""
+    """Start a propagator; return the same."""
     before = await ground.asked()
     await ground.place(3)
     with Process("propagator", ground.servers.folder) as process:
@@ -142,7 +142,7 @@ async def begun(ground: Ground) -> tuple[float, Asked, float]:
 
 
 def kinds(asked: Counter[str]) -> Counter[str]:
-    """By verb alone."""
+    """Return the requests by verb alone."""
     found: Counter[str] = Counter()
     for name, number in asked.items():
         found[name.partition(" ")[0]] += number
@@ -150,7 +150,6 @@ def kinds(asked: Counter[str]) -> Counter[str]:
 
 
 def tell(what: str, found: tuple[float, Asked, float]) -> None:
-    """Print one of both."""
     seconds, asked, own = found
     print(f"{what}: all is well after {seconds:.1f} s, {own:.1f} s of CPU")
     print(f"  members {dict(kinds(asked.members))}")
@@ -158,14 +157,12 @@ def tell(what: str, found: tuple[float, Asked, float]) -> None:
 
 
 def ratio(what: str, outage: Counter[str], cold: Counter[str], verb: str) -> None:
-    """Print how the two compare."""
     one, other = kinds(outage)[verb], kinds(cold)[verb]
     part = f"{one / other:.3f}" if other else "-"
     print(f"  {what:<18}{one:6} of {other:6}: {part}")
 
 
 def main() -> None:
-    """Measure it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--members", type=int, default=200)
     parser.add_argument("--away", type=float, default=15.0, help="seconds")

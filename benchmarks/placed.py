@@ -1,11 +1,11 @@
-"""What a decision costs when more and more Workloads are placed already.
+"""The cost of a decision when more and more Workloads are placed already.
 
     uv run python -m benchmarks.placed
 
-All Workloads of the namespace carry the same label, and want to be away from a kind that is not
-there; the one that is decided has required and preferred rules towards all of them. The fleet has
-1,000 clusters. The ratio is the median through that of the first line: near 1, as the cost must not
-grow with what is placed. The last column is what it costs to take the change of one Workload.
+All Workloads of the namespace carry the same label, and have an anti-affinity to Workloads that do
+not exist; the decided one has required and preferred rules about all of them. There are 1,000
+clusters. The ratio is the median divided by that of the first line: near 1, as the cost must not
+grow with the placements. The last column is the cost of counting a change of one Workload.
 """
 
 from __future__ import annotations
@@ -41,12 +41,11 @@ def _rules(app: str, key: str) -> dict[str, Any]:
 
 
 def move(index: PlacementIndex, unit: WorkloadInfo, turn: Iterator[int]) -> None:
-    """Place it on another cluster."""
+    """Place the Workload on the next cluster."""
     index.put(unit, {f"member-{next(turn) % 9:05}": 1})
 
 
 def main() -> None:
-    """Print a line for each number of Workloads placed."""
     builder = SnapshotBuilder()
     for member in clusters(CLUSTERS):
         builder.upsert(member)

@@ -1,9 +1,9 @@
-"""The same decision as a plain loop over clusters: what `decide` is held against.
+"""The same decision as a plain loop over clusters, to compare `decide` with.
 
 Written from the rules and not from the plugins: no arrays, one cluster at a time, labels looked up
-where they are needed (quantities are read once, so that parsing them is not what is measured). The
-benchmark divides its time by that of `decide`; the property tests demand the same answers. It knows
-the default profile and the distributions Single and Duplicated of a Workload that has no share yet.
+where they are needed (quantities are read once, so that parsing is not measured). The benchmark
+divides its time by that of `decide`; the property tests demand the same answers. The loop has the
+default profile and the distributions Single and Duplicated of a Workload without shares.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ WEIGHTS = {
 amount = cache(quantities.amount)
 Request: TypeAlias = Mapping[str, int]
 Flying: TypeAlias = Mapping[str, Sequence[tuple[Request, int]]]
-"""Units on their way by cluster: what one of them asks for, and how many."""
+"""Units in flight by cluster: the request of one of them, and their number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """Another Workload: what it is, and where its units are."""
+    """Another Workload and its placements."""
 
     unit: WorkloadInfo
     placements: Mapping[str, int]
@@ -57,7 +57,7 @@ def plain(
     others: Sequence[Other] = (),
     flying: Flying | None = None,
 ) -> Answer:
-    """What the default profile does."""
+    """Return the decision of the default profile."""
     answer = Answer()
     world = _World(clusters, unit, others, flying or {})
     left = []
@@ -88,7 +88,7 @@ class _World:
         self._flying = flying
 
     def refusal(self, cluster: MemberCluster) -> str:
-        """The first reason in the order of the filters; empty when the cluster will do."""
+        """Return the first reason in the order of the filters; empty when the cluster fits."""
         unit, labels = self._unit, self._labels[cluster.metadata.name]
         target = unit.target_cluster
         if target is not None and not _is_target(cluster, target.name, target.namespace):
@@ -177,7 +177,7 @@ class _World:
     def _lost(
         self, groups: Sequence[NodeGroup], request: Request, asks: Request, number: int
     ) -> Fraction:
-        """What so many units that ask for this may take, as in `controller.snapshot.inflight`."""
+        """Return the room that units in flight may take, as in `controller.snapshot.inflight`."""
         most, reach = Fraction(0), 0
         for group in groups:
             fits, free = self._fits_group(group, request), free_of(group)
@@ -202,7 +202,7 @@ class _World:
         return min(free.get(r, 0) // n for r, n in request.items())
 
     def totals(self, left: Sequence[MemberCluster]) -> dict[str, int]:
-        """The weighted sum of the normalised scores, by name."""
+        """Return the weighted sum of the normalised scores, by name."""
         raw = {
             "ClusterAffinity": [self._preferred(c) for c in left],
             "WorkloadAffinity": [self._attraction(c) for c in left],
@@ -260,17 +260,17 @@ class _World:
 
 
 def _offered(cluster: MemberCluster, asks: Request) -> bool:
-    """Whether some node has some of each."""
+    """Return whether some node has some of each resource."""
     return all(any(free_of(g).get(r, 0) for g in cluster.status.node_groups) for r in asks)
 
 
 def free_of(group: NodeGroup) -> dict[str, int]:
-    """The room of one node of a group, by resource."""
+    """Return the room of one node of a group, by resource."""
     return {r: amount(r, text) for r, text in group.free.items()}
 
 
 def labels_of(cluster: MemberCluster) -> dict[str, str]:
-    """The labels of a cluster, its own name among them."""
+    """Return the labels of a cluster, with that of its own name."""
     return {**cluster.metadata.labels, LABEL_CLUSTER: cluster.metadata.name}
 
 

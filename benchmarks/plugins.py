@@ -1,4 +1,4 @@
-"""What plugins of others cost a decision at 1,000 clusters, and what it costs to ask one at all.
+"""The cost of further plugins for a decision on 1,000 clusters, and of one call of a plugin.
 
     uv run python -m benchmarks.plugins
 
@@ -45,7 +45,7 @@ SIZE, ROUNDS, CALLS = 1000, 300, 100_000
 
 
 class Columns:
-    """A filter and a score over columns: a label's value is refused, another one preferred."""
+    """A filter and a score over columns: refuses a label's value, and prefers another one."""
 
     ignored_during_execution = True
 
@@ -56,13 +56,11 @@ class Columns:
     def filter(
         self, _state: CycleState, _unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
-        """One array operation."""
         return FilterMask([(fleet.column("env").equals(self.name), "not that one")])
 
     def score(
         self, _state: CycleState, _unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
     ) -> Ints:
-        """Another one."""
         return np.where(fleet.column("zone").equals(self._zone), 100, 0)
 
 
@@ -72,7 +70,6 @@ class OneFilter(PerClusterFilter):
     name = "OneFilter"
 
     def fits(self, _unit: WorkloadInfo, cluster: MemberCluster) -> str:
-        """A look at a label."""
         return "a test" if cluster.metadata.labels["env"] == "none" else ""
 
 
@@ -82,22 +79,20 @@ class OneScore(PerClusterScore):
     name = "OneScore"
 
     def score_one(self, _unit: WorkloadInfo, cluster: MemberCluster) -> int:
-        """A look at a label."""
         return 100 if cluster.metadata.labels["tier"] == "gold" else 0
 
 
 class OneListed(PerClusterScoreHook):
-    """One cluster at a time: leaves nobody out."""
+    """One cluster at a time: leaves no cluster out."""
 
     name = "OneListed"
 
     def leaves_out(self, _unit: WorkloadInfo, cluster: MemberCluster) -> bool:
-        """A look at a label."""
         return cluster.metadata.labels["tier"] == "none"
 
 
 class Larger(PerClusterFilterHook):
-    """One cluster at a time: more free cpu on some of them."""
+    """One cluster at a time: more free cpu on every n-th, on none for 0."""
 
     def __init__(self, number: int, every: int) -> None:
         self.name = f"Larger{number}"
@@ -106,7 +101,7 @@ class Larger(PerClusterFilterHook):
     def before_filter_one(
         self, _unit: WorkloadInfo, cluster: MemberCluster
     ) -> MemberCluster | None:
-        """A copy with other node groups, or None."""
+        """Return a copy with other node groups, or None."""
         if not self._every or hash(cluster.metadata.name) % self._every != self._number:
             return None
         groups = [
@@ -118,7 +113,7 @@ class Larger(PerClusterFilterHook):
 
 
 class Hook:
-    """In all three phases; over columns, and it changes the unit and one cluster, or nothing."""
+    """A hook over columns in all three phases; changes the unit and one cluster, or nothing."""
 
     def __init__(self, number: int, *, changes: bool) -> None:
         self.name = f"Hook{number}"
@@ -128,13 +123,13 @@ class Hook:
     def before_pre_filter(
         self, _state: CycleState, unit: WorkloadInfo, _fleet: Snapshot, _bound: PlacementIndex
     ) -> tuple[WorkloadInfo, bool]:
-        """One replica more."""
+        """Add one replica."""
         return (replace(unit, replicas=unit.replicas + 1) if self._changes else unit), self._changes
 
     def before_filter(
         self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
     ) -> tuple[WorkloadInfo, Snapshot, bool]:
-        """One cluster with more room."""
+        """Give one cluster more room."""
         if not self._changes:
             return unit, fleet, False
         larger = self._larger.before_filter_one(unit, fleet.clusters[self._number])
@@ -149,7 +144,7 @@ class Hook:
         _bound: PlacementIndex,
         feasible: Any,
     ) -> tuple[WorkloadInfo, Any, bool]:
-        """One cluster less."""
+        """Leave one cluster out."""
         if not self._changes:
             return unit, feasible, False
         left = feasible.copy()
@@ -158,7 +153,7 @@ class Hook:
 
 
 def cases(bare: Profile) -> dict[str, Profile]:
-    """The profiles to measure, by what they have more than the default one."""
+    """Return the profiles to measure, by their difference to the default one."""
     columns = [Columns(number) for number in range(20)]
     one, listed, score = OneFilter(), OneListed(), OneScore()
 
@@ -188,7 +183,7 @@ def cases(bare: Profile) -> dict[str, Profile]:
 
 
 def beside(bare: Callable[[], object], more: Callable[[], object]) -> tuple[float, float]:
-    """The medians of two calls made in turns, in milliseconds."""
+    """Return the medians of two calls made in turns, in milliseconds."""
     taken: tuple[list[float], list[float]] = ([], [])
     for _ in range(ROUNDS):
         for times, call in zip(taken, (bare, more), strict=True):
@@ -200,7 +195,7 @@ def beside(bare: Callable[[], object], more: Callable[[], object]) -> tuple[floa
 
 
 def nanoseconds(call: Callable[[], object]) -> float:
-    """What one call takes, of many in a row."""
+    """Return the mean time of one call, of many in a row."""
     started = time.perf_counter()
     for _ in range(CALLS):
         call()
@@ -208,7 +203,6 @@ def nanoseconds(call: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    """Print the lines."""
     builder = SnapshotBuilder()
     for member in clusters(SIZE):
         builder.upsert(member)

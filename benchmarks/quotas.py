@@ -1,16 +1,15 @@
-"""WorkloadQuotas: what they cost a decision, and what happens when one of them gives way.
+"""WorkloadQuotas: their cost for a decision, and the decisions after one of them is raised.
 
     uv run python -m benchmarks.quotas
 
 A thousand clusters. The first lines are one decision each, the median and the 99th percentile in
 milliseconds: without any quota, beside a thousand quotas of other namespaces, in a namespace with
 one that lets it in, with ten, and with one that keeps it out. The ratio is that to the first line.
-
 Then the queue, the ledgers and the plugins of a controller, with 100 clusters and without a hub:
 10,000 Workloads of one namespace wait for its quota while 1,000 of another wait for theirs. The
-first quota is raised for one Workload, and then for all of them. Told are the processor time until
-these have clusters, how many of the other namespace were decided meanwhile, and the longest step of
-the event loop.
+first quota is raised for one Workload, and then for all of them. The lines give the processor time
+until these have clusters, the number of decisions on the other namespace meanwhile, and the longest
+step of the event loop.
 """
 
 from __future__ import annotations
@@ -56,14 +55,14 @@ FLEET = clusters(100)
 
 
 def quota(name: str, namespace: str, **hard: int) -> WorkloadQuota:
-    """One of these amounts."""
+    """Return a quota of these amounts."""
     meta = {"name": name, "namespace": namespace, "uid": f"{namespace}-{name}"}
     amounts = {each.replace("_", "."): str(n) for each, n in hard.items()}
     return msgspec.convert({"metadata": meta, "spec": {"hard": amounts}}, WorkloadQuota)
 
 
 def line(title: str, quotas: list[WorkloadQuota], base: float = 0.0) -> float:
-    """One decision of a Workload of the namespace shop; the median."""
+    """Print one decision on a Workload of the namespace shop; return the median."""
     rehearsal = Rehearsal(
         {DEFAULT_SCHEDULER: default_profile()},
         clusters=clusters(SIZE),
@@ -78,7 +77,6 @@ def line(title: str, quotas: list[WorkloadQuota], base: float = 0.0) -> float:
 
 
 def decisions() -> None:
-    """The lines of one decision."""
     base = line("no quota in the fleet", [])
     others = [quota("team", f"tenant-{n}", units=5, requests_cpu=9) for n in range(SIZE)]
     line("1,000 quotas of other namespaces", others, base)
@@ -93,7 +91,7 @@ def decisions() -> None:
 class Ground:
     """The queue, the ledgers and the plugins of a controller, without a hub to write to.
 
-    Its Workloads are refused by the quotas of two namespaces, and parked.
+    Its Workloads are refused by the quotas of two namespaces, and wait as unschedulable.
     """
 
     holder, clock = "one", SystemClock()
@@ -119,19 +117,19 @@ class Ground:
             self.decide(unit.key)
 
     def index(self) -> PlacementIndex:
-        """See `Handle`."""
+        """Implement `Handle`."""
         return self._index
 
     def announce(self, kind: str, key: Key, action: Action, old: Any, new: Any) -> None:
-        """See `Handle`."""
+        """Implement `Handle`."""
         self.queue.announce(kind, key, action, old, new)
 
     def controls(self, _plugin: str) -> bool:
-        """See `Handle`."""
+        """Implement `Handle`."""
         return True
 
     def decide(self, key: Key) -> None:
-        """What a worker does of one, but for the write."""
+        """Decide one Workload as a worker does, without the write."""
         unit = self.units[key]
         self.apart += key[0] == "apart"
         rank = Rank((unit.created, key), key, 0)
@@ -146,7 +144,7 @@ class Ground:
             self.queue.park(rank, unit, awaits)
 
     async def work(self) -> None:
-        """One decision a step, as workers take turns."""
+        """Make one decision a step, as workers take turns."""
         while True:
             key = await self.queue.active.get()
             self.decide(key)
@@ -154,7 +152,7 @@ class Ground:
             await asyncio.sleep(0)
 
     async def raised(self, units: int) -> None:
-        """The quota lets in so many: the line of what follows, until so many are placed."""
+        """Raise the quota to `units`, and print a line when so many are placed."""
         self.apart, self.longest = 0, 0.0
 
         def told(_handle: asyncio.Handle, seconds: float) -> None:
@@ -173,7 +171,6 @@ class Ground:
 
 
 async def giving_way() -> None:
-    """The lines of a quota that gives way."""
     ground = Ground()
     gc.collect()
     gc.freeze()
@@ -195,7 +192,6 @@ def _waiting() -> Iterator[Workload]:
 
 
 def main() -> None:
-    """Print the lines."""
     decisions()
     asyncio.run(giving_way())
 

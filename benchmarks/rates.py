@@ -4,14 +4,15 @@
 
 Raw requests are those that one loop of this process sends to the same servers, many at once. Two
 figures stand beside each rate of ours. The raw one is of the one request that the process makes in
-the end: a status patch, or an apply on a member. The chain is of all requests that it cannot do
-without, with the bodies that ours have and with the watches open: what is missing to that, we lose.
+the end: a status patch, or an apply on a member. The chain is of all requests that the process
+cannot do without, with the bodies that ours have and with the watches open; the rest is our own
+cost.
 
 - decisions: the controller alone finds everything waiting; beside status patches on the hub.
 - objects applied: the propagator alone finds everything placed; beside applies on the members, and
-  beside an apply and the status write that tells of it.
+  beside an apply and the status write that reports it.
 - at once: both run, and that many Workloads are created; beside the POST, both statuses and the
-  apply. With the CPU time of everybody, by object, until the last Deployment is there.
+  apply. With the CPU time of every process, by object, until the last Deployment exists.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ Send = Callable[[int], Awaitable[Any]]
 
 
 async def at_once(send: Send, count: int) -> float:
-    """So many requests, or chains of them, a second."""
+    """Return the requests, or chains of them, a second."""
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def one(number: int) -> None:
@@ -67,12 +68,12 @@ async def at_once(send: Send, count: int) -> float:
 
 
 def placed(body: Body) -> bool:
-    """Whether the controller has decided."""
+    """Return whether the controller has placed it."""
     return bool(body.get("status", {}).get("placements"))
 
 
 def propagated(body: Body) -> bool:
-    """Whether the propagator has told of its first write."""
+    """Return whether the propagator has reported its first write."""
     conditions = body.get("status", {}).get("conditions", ())
     return (
         find(body.get("status", {}), "Propagated").get("status") == "True" if conditions else False
@@ -92,24 +93,24 @@ class Raw:
         self._report = {key: value for key, value in status.items() if key not in CONTROLLERS}
 
     async def post(self, name: str) -> None:
-        """A Workload that no scheduler of ours looks at."""
+        """Create a Workload that no scheduler of ours decides."""
         await self._hub.create(WORKLOADS, workload(name, schedulerName="nobody"))
 
     async def decide(self, name: str) -> None:
-        """A status as the controller writes it."""
+        """Write a status as the controller writes it."""
         await self._status(name, self._decision)
 
     async def report(self, name: str) -> None:
-        """One as the propagator writes it."""
+        """Write a status as the propagator writes it."""
         await self._status(name, self._report)
 
     async def apply(self, name: str, number: int) -> None:
-        """A new Deployment on the members in turn."""
+        """Apply a new Deployment on the members in turn."""
         member = self._members[number % len(self._members)]
         await member.apply(DEPLOYMENTS, deployment(name), name=name, namespace=SPACE)
 
     async def remove(self, kind: str, number: int) -> None:
-        """The Workload of that number, so that no process of ours looks at it."""
+        """Delete the Workload of that number, so that no process of ours reads it."""
         name = f"{kind}-{RUN}-{number}"
         await self._hub.merge_patch(
             WORKLOADS, name, {"metadata": {"finalizers": []}}, namespace=SPACE
@@ -122,14 +123,14 @@ class Raw:
 
 
 def told(what: str, rate: float, raw: float, raw_name: str, chain: float, chain_name: str) -> None:
-    """Print a rate beside what it is measured by."""
+    """Print a rate beside the raw one and the chain."""
     print(f"{what}: {rate:.0f}/s")
     print(f"  {rate / raw:.2f} of {raw:.0f} raw {raw_name}/s")
     print(f"  {rate / chain:.2f} of {chain:.0f} plain chains/s ({chain_name})")
 
 
 async def billed(directory: Path, tally: Tally, count: int, **own: int) -> str:
-    """Who has computed for how long from the first object to the last."""
+    """Return the CPU times by process from the first object to the last."""
     bill = Bill(directory)
     await tally.reaches(1)
     bill.begin(**own)
@@ -139,7 +140,7 @@ async def billed(directory: Path, tally: Tally, count: int, **own: int) -> str:
 
 
 async def example(hub: ApiClient, directory: Path) -> Body:
-    """A Workload as it is when both processes have done with it."""
+    """Return a Workload as it is when both processes are done with it."""
     name = f"example-{RUN}"
     done = Tally(name, propagated)
     async with watched([hub], WORKLOADS, done):
@@ -152,7 +153,7 @@ async def example(hub: ApiClient, directory: Path) -> Body:
 async def waiting(
     hub: ApiClient, members: Sequence[ApiClient], raw: Raw, directory: Path, count: int
 ) -> None:
-    """What each process does in a second when it finds everything waiting at its start."""
+    """Measure each process when everything waits for it at its start."""
     await at_once(lambda n: raw.post(f"raw-{RUN}-{n}"), count)
     patches = await at_once(lambda n: raw.decide(f"raw-{RUN}-{n}"), count)
     applies = await at_once(lambda n: raw.apply(f"raw-{RUN}-{n}", n), count)
@@ -185,7 +186,7 @@ async def waiting(
 async def burst(
     hub: ApiClient, members: Sequence[ApiClient], raw: Raw, directory: Path, count: int
 ) -> None:
-    """So many Workloads at once, while both processes run."""
+    """Measure so many Workloads at once, while both processes run."""
 
     async def chain(number: int) -> None:
         name = f"chain-{RUN}-{number}"
@@ -228,7 +229,7 @@ async def burst(
 
 
 async def measure(directory: Path, count: int, at_a_time: int) -> None:
-    """Everything, one after the other."""
+    """Take all measurements, one after the other."""
     async with clients(directory) as (hub, members):
         raw = Raw(hub, members, await example(hub, directory))
         await waiting(hub, members, raw, directory, count)
@@ -236,7 +237,6 @@ async def measure(directory: Path, count: int, at_a_time: int) -> None:
 
 
 def main() -> None:
-    """Measure it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--burst", type=int, default=500)

@@ -1,12 +1,13 @@
-"""Reservations and their owners: what they cost the decisions of owners, and of everybody else.
+"""Reservations and their owners: their cost for decisions on owners, and on other Workloads.
 
     uv run python -m benchmarks.reservations
 
 A thousand clusters, a thousand reservations of two units, each placed, and a thousand Workloads of
 two units that own one each. A line is one decision, the median and the 99th percentile in
-milliseconds: of a stranger on a fleet without reservations, of one beside them, of an owner that
-goes inside, of one whose reservation cannot hold it, and of one that owns all of them. The ratio is
-that to the first line. The last line is what a start reads, with the reservations and without.
+milliseconds: on a stranger without reservations, on one beside them, on an owner that goes inside,
+on one whose reservation cannot hold it, and on one that owns all of them. The ratio is that to the
+first line. The last line is the time of reading all objects at a start, with the reservations and
+without.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def _meta(name: str) -> dict[str, Any]:
 
 
 def reservation(number: int, owner: str = "") -> Reservation:
-    """Room on the cluster of that number, for the owner of it or another one."""
+    """Return room on the cluster of that number, for the owner of that number or `owner`."""
     spec = {
         "template": _template(f"room-{number}", "500m"),
         "replicas": UNITS,
@@ -61,7 +62,7 @@ def reservation(number: int, owner: str = "") -> Reservation:
 
 
 def workload(name: str, units: int = UNITS) -> Workload:
-    """A Workload of so many units."""
+    """Return a Workload of so many units."""
     spec = {
         "schedulerName": DEFAULT_SCHEDULER,
         "replicas": units,
@@ -77,7 +78,7 @@ def workload(name: str, units: int = UNITS) -> Workload:
 
 
 def world(reservations: Sequence[Reservation], *workloads: Workload) -> Rehearsal:
-    """With the reservations where they are, and none of the Workloads decided."""
+    """Return the state with these reservations placed, and no Workload decided."""
     return Rehearsal(
         {DEFAULT_SCHEDULER: default_profile()},
         clusters=clusters(SIZE),
@@ -88,7 +89,7 @@ def world(reservations: Sequence[Reservation], *workloads: Workload) -> Rehearsa
 
 
 def line(title: str, rehearsal: Rehearsal, name: str, base: float = 0.0) -> float:
-    """One decision of that Workload, beside the first line; the median."""
+    """Print one decision on that Workload, beside the first line; return the median."""
     p50, p99 = times(partial(rehearsal.once, ("shop", name)), ROUNDS)
     ratio = f"  ratio {p50 / base:5.2f}" if base else ""
     print(f"{SIZE:5} clusters  {title:36}  p50 {p50:6.2f} ms  p99 {p99:6.2f} ms{ratio}")
@@ -96,7 +97,6 @@ def line(title: str, rehearsal: Rehearsal, name: str, base: float = 0.0) -> floa
 
 
 def main() -> None:
-    """Print the lines."""
     stranger = workload("stranger")
     base = line("stranger, no reservations", world([], stranger), "stranger")
     reservations = [reservation(n) for n in range(SIZE)]

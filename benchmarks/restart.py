@@ -3,9 +3,9 @@
     uv run python -m benchmarks.restart [--workloads 1000]
 
 One propagator writes that many small Workloads to three real members, each on all of them, and
-reports them. It ends and begins again; until it has looked at everything, the API servers count
-what they are asked. Every request that changes one of the resources that a propagator has to do
-with is one too many: the aim is 0. The Lease of the leader is not counted.
+reports them. It ends, and starts again; until it has read everything, the API servers count their
+requests. Every request that changes a resource of the propagator's is one too many: the aim is 0.
+The Lease of the leader is not counted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PATIENCE_SECONDS = 1800.0
 
 @contextmanager
 def fleet() -> Iterator[tuple[Cluster, Mapping[str, Cluster]]]:
-    """A hub with our kinds, and three members."""
+    """Yield a hub with our kinds, and three members."""
     build.ensure()
     with tempfile.TemporaryDirectory() as folder:
         planes = ControlPlanes(Path(folder))
@@ -47,7 +47,7 @@ def fleet() -> Iterator[tuple[Cluster, Mapping[str, Cluster]]]:
 
 
 async def write(stage: Stage, count: int) -> None:
-    """That many Workloads, a Deployment and a ConfigMap each, until all are propagated."""
+    """Create that many Workloads, a Deployment and a ConfigMap each, and wait for all of them."""
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def one(name: str) -> None:
@@ -72,13 +72,13 @@ async def propagated(stage: Stage) -> int:
 
 
 async def asked(stage: Stage) -> Counter[tuple[str, str]]:
-    """What changed something so far, on the hub and all members."""
+    """Return the requests that changed an object so far, on the hub and all members."""
     counts = [await changes(client) for client in (stage.hub, *stage.members.values())]
     return sum(counts, Counter())
 
 
 async def measure(hub: Cluster, members: Mapping[str, Cluster], count: int) -> None:
-    """Print what writing costs, and what a restart does."""
+    """Print the cost of writing, and of a restart."""
     async with staged(hub, members, sessions=SessionSettings()) as stage:
         before, started = await asked(stage), time.monotonic()
         await write(stage, count)
@@ -87,7 +87,7 @@ async def measure(hub: Cluster, members: Mapping[str, Cluster], count: int) -> N
         print(f"{count} Workloads on {len(members)} members: 2 objects each, on each")
         print(f"  written in             {seconds:8.1f} s, {(written - before).total()} changes")
         await stage.stop()
-        written = await asked(stage)  # its last events are told by now
+        written = await asked(stage)  # its last events are written by now
         started = time.monotonic()
         stage.start()
         await stage.ready()
@@ -102,7 +102,6 @@ async def measure(hub: Cluster, members: Mapping[str, Cluster], count: int) -> N
 
 
 def main() -> None:
-    """Measure it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--workloads", type=int, default=1000)
     count = parser.parse_args().workloads

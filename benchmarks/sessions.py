@@ -2,12 +2,12 @@
 
     uv run python -m benchmarks.sessions [--sessions 50]
 
-All sessions talk to one real API server that holds none of our objects, each with its own client,
-probe, queue and workers, and watches of nodes and pods; first as they are while nothing of ours is
-on the member, then with a watch of each of some kinds, so that what a stream costs is measured. It
-is the growth of this process's resident memory, after a first session has paid for what is paid
-once. Before that, pods are decoded and reduced as the pods watch does it, and what is kept of each
-is measured the same way.
+All sessions talk to one real API server that holds no object of ours, each with its own client,
+probe, queue and workers, and watches of nodes and pods; first without objects of ours on the
+member, then with a watch of some kinds each, so that the cost of a stream is measured. The measure
+is the growth of this process's resident memory, after a first session has paid for everything that
+is shared. Before that, pods are decoded and reduced as the pods watch does it, and the kept part of
+each is measured the same way.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ from stowage.toolchain import build
 
 AIM_KIB = 40.0
 SETTLE_SECONDS = 45.0
-"""Long enough for the connections of the first lists to be closed again, which idle for 30 s."""
+"""Long enough for the first lists' connections to be closed again, which idle for 30 s."""
 PODS = 50_000
 KINDS = USUAL[:4]
 
 
 def resident() -> int:
-    """Bytes of this process that lie in memory, once what is free was given back."""
+    """Return the resident memory of this process in bytes, once free memory was given back."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     pages = int(Path("/proc/self/statm").read_text().split()[1])
@@ -62,7 +62,7 @@ def resident() -> int:
 
 
 class Handshakes:
-    """How many connections were begun since it was made."""
+    """Counts the connections that were begun since it was made."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -77,7 +77,7 @@ class Handshakes:
 
 @contextmanager
 def api_server() -> Iterator[Cluster]:
-    """A control plane of its own."""
+    """Yield a control plane."""
     build.ensure()
     with tempfile.TemporaryDirectory() as directory:
         planes = ControlPlanes(Path(directory))
@@ -89,7 +89,7 @@ def api_server() -> Iterator[Cluster]:
 
 
 async def idle(_session: MemberSession, _key: Key) -> float | None:
-    """There is nothing to sync."""
+    """Sync nothing."""
     return None
 
 
@@ -105,7 +105,7 @@ async def connect(fleet: MemberFleet, connection: Connection, names: list[str]) 
 
 
 async def measure_sessions(connection: Connection, count: int) -> None:
-    """Print what `count` sessions cost."""
+    """Print the cost of `count` sessions."""
     clock = SystemClock()
     async with ApiClient(connection) as client:
         none: Informer[MemberCluster] = Informer(
@@ -145,7 +145,7 @@ async def measure_sessions(connection: Connection, count: int) -> None:
 
 
 def wire_pod(number: int) -> bytes:
-    """A pod as an API server shows it, with what we skip."""
+    """Return a pod as an API server sends it, with the fields that we skip."""
     pod = {
         "metadata": {
             "name": f"web-7c5ddbdf54-{number:05}",
@@ -173,7 +173,7 @@ def wire_pod(number: int) -> bytes:
 
 
 def measure_pods() -> None:
-    """Print what one kept pod costs, its share of both ledgers included."""
+    """Print the cost of one kept pod, with its share of both ledgers."""
     decoder = msgspec.json.Decoder(WirePod)
     capacity, units = CapacityLedger(), UnitLedger()
     kept: dict[Key, Pod] = {}
@@ -193,7 +193,6 @@ def measure_pods() -> None:
 
 
 def main() -> None:
-    """Measure both."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--sessions", type=int, default=50)
     count = parser.parse_args().sessions

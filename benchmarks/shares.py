@@ -1,19 +1,19 @@
-"""One division into shares: the planner beside a heap, on fleets of 1,000 and 5,000 clusters.
+"""One division into shares: the planner beside a heap, on 1,000 and 5,000 clusters.
 
     uv run python -m benchmarks.shares
 
 Ten replicas a cluster. "weights" has nothing but weights. "own bounds" has a lower and an upper
 bound, room and a learnt limit on each cluster, "and quotas" besides these a quota on each of 20
 zones, "all bounds" caps on three subsets of each zone as well; about a third of them bind.
-"growing" and "shrinking" start from three quarters, and from five quarters, of what is wanted.
-Times are of `apportion` in milliseconds, least and median of many runs; "+ why" adds the account
-of all clusters in columns, from which the reasons of a row are read, and what binds. The heap is
-what one would write first: a unit at a time to the highest priority, bounds looked up at each unit.
-Both give the same shares, which is checked first.
-
+"growing" and "shrinking" start from three quarters, and from five quarters, of the wanted total.
 "policy" is an order of domains with quotas (Balance, Preferred, so that all of its rules are met),
-the rank inside; "policy, less" shrinks what that gave to its half; "all rules" has quotas that are
+the rank inside; "policy, less" shrinks that plan to its half; "all rules" has quotas that are
 Required, weights, own bounds, and at most half of the clusters. 20 domains, then 256.
+
+Times are of `apportion` in milliseconds, least and median of many runs; "+ why" adds the account of
+all clusters in columns, from which the reasons of a row are read, and the bounds that bind. The
+heap is the obvious way: a unit at a time to the highest priority, bounds looked up at each unit.
+The benchmark first checks that both give the same shares.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def bounded(size: int) -> Problem:
 def _group(
     kind: BoundKind, group: Ints, groups: int, size: int, dice: np.random.Generator
 ) -> GroupBound:
-    """Caps of which about a third bind."""
+    """Return caps of which about a third bind."""
     mean = 10 * size // groups
     upper = dice.integers(mean * 3 // 4, mean * 2, groups)
     names = [f"g{number}" for number in range(groups)]
@@ -82,13 +82,13 @@ def _group(
 
 
 def moved(problem: Problem, quarters: int) -> Problem:
-    """What is present was planned for so many quarters of the total."""
+    """Return the problem with shares that were planned for so many quarters of the total."""
     before = apportion(replace(problem, total=problem.total * quarters // 4)).shares
     return replace(problem, present=before)
 
 
 def policy(size: int) -> Problem:
-    """Quotas of as many domains as a policy may list, half of which bind."""
+    """Return a problem with quotas of as many domains as a policy may list, half of which bind."""
     dice, domains = np.random.default_rng(size + 2), DOMAINS[size]
     domain = dice.integers(OUTSIDE, domains, size)
     held = dice.integers(0, 5, size)
@@ -109,14 +109,14 @@ def policy(size: int) -> Problem:
 
 
 def fewer(problem: Problem) -> Problem:
-    """Half of what a plan gave."""
+    """Return the problem of shrinking a plan to its half."""
     plan = apportion(problem)
     half = int(plan.shares.sum()) // 2
     return replace(problem, present=plan.shares, domains=plan.order, total=half)
 
 
 def all_rules(size: int) -> Problem:
-    """A Required policy, static weights with bounds, learnt limits and a bound on clusters."""
+    """Return a Required policy, static weights with bounds, learnt limits, a bound on clusters."""
     ruled = policy(size)
     assert ruled.domains is not None
     quota = replace(ruled.domains.quota, required=True)
@@ -130,7 +130,7 @@ def all_rules(size: int) -> Problem:
 
 
 def by_heap(problem: Problem) -> list[int]:
-    """One unit after another, the lower bounds first; growing only."""
+    """Divide one unit after another, the lower bounds first; growing only."""
     held: list[int] = problem.settled().tolist()
     weight, order = problem.weight.tolist(), problem.order.tolist()
     top = np.maximum(problem.cap(), problem.settled()).tolist()
@@ -167,7 +167,7 @@ def with_why(problem: Problem) -> Apportionment:
 
 
 def timed(call: Callable[[], object], rounds: int) -> tuple[float, float]:
-    """Least and median milliseconds of a call, the collector kept out."""
+    """Return least and median milliseconds of a call, without garbage collection."""
     taken = []
     gc.disable()
     for _ in range(rounds):

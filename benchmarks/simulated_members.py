@@ -1,9 +1,9 @@
-"""Many members in one process, as far as a propagator can tell: for fleets that fit no machine.
+"""Many members in one process, as far as a propagator can tell: more than fit on one machine.
 
-One TLS server answers for all of them, each below a path of its own (`/m17`). A member keeps what
-is applied to it, lists it, watches it, says of a Deployment that it is ready as soon as it is
-written, and has no nodes and no pods. It judges nothing, and says nothing of how fast a real API
-server is: what is measured against it is the propagator alone. Started by `benchmarks.members`.
+One TLS server answers for all of them, each below a path of its own (`/m17`). A member stores
+applied objects, lists and watches them, reports a Deployment as ready as soon as it is written, and
+has no nodes and no pods. It validates nothing, and is not as fast or slow as a real API server: a
+measurement against it is of the propagator alone. Started by `benchmarks.members`.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ PRESENT = {"kind": "Status", "status": "Failure", "code": 409, "reason": "Confli
 
 
 class Member:
-    """One member's objects, by plural and (namespace, name), and who watches them."""
+    """One member's objects, by plural and (namespace, name), and its watches."""
 
     def __init__(self) -> None:
         self.objects: defaultdict[str, dict[tuple[str, str], Json]] = defaultdict(dict)
         self.watchers: defaultdict[str, set[asyncio.Queue[bytes]]] = defaultdict(set)
 
     def apply(self, plural: str, key: tuple[str, str], body: Json) -> Json | None:
-        """What is stored now; None where the object must not exist and does, or is another one."""
+        """Store the object and return it; None on a conflict of UID or resourceVersion."""
         meta, held = body["metadata"], self.objects[plural].get(key)
         wanted = meta.pop("resourceVersion", None), meta.get("uid")
         if held is not None and (
@@ -59,7 +59,7 @@ class Member:
         return body
 
     def delete(self, plural: str, key: tuple[str, str]) -> bool:
-        """Whether there was one."""
+        """Delete the object; return whether there was one."""
         gone = self.objects[plural].pop(key, None)
         if gone is not None:
             gone["metadata"]["resourceVersion"] = str(next(_versions))
@@ -67,21 +67,21 @@ class Member:
         return gone is not None
 
     def tell(self, plural: str, kind: str, body: Json) -> None:
-        """An event to all who watch."""
+        """Send an event to all watches."""
         line = json.dumps({"type": kind, "object": body}).encode() + b"\n"
         for each in self.watchers[plural]:
             each.put_nowait(line)
 
 
 def owned(value: Any) -> Json:
-    """The fields of an object as an entry of managedFields names them; lists as a whole."""
+    """Return an object's fields as an entry of managedFields names them; lists as a whole."""
     if not isinstance(value, dict):
         return {}
     return {f"f:{key}": owned(inner) for key, inner in value.items()}
 
 
 def running(replicas: int, generation: int) -> Json:
-    """The status of a Deployment that runs."""
+    """Return the status of a Deployment that runs."""
     numbers = dict.fromkeys(
         ("replicas", "readyReplicas", "availableReplicas", "updatedReplicas"), replicas
     )
@@ -97,9 +97,9 @@ class Fleet:
         self.asked: Counter[str] = Counter()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Whatever is asked, of the member that the path begins with."""
+        """Answer a request to the member that the path begins with."""
         name, _, path = request.path.lstrip("/").partition("/")
-        if not path:  # a path below `/` that no member has: what all were asked so far
+        if not path:  # no member's path: the counts of all requests so far
             return web.json_response(self.asked)
         self.asked[_of(request, path)] += 1
         member = self.members[name]
@@ -147,7 +147,7 @@ class Fleet:
 
 
 def _of(request: web.Request, path: str) -> str:
-    """`VERB what`, such as `LIST pods`; a write of an object is a WRITE, all else a GET."""
+    """Return `VERB what`, such as `LIST pods`; a write of an object is a WRITE, all else a GET."""
     parts = path.split("/")
     parts = parts[2:] if parts[0] == "api" else parts[3:]
     if parts[:1] == ["namespaces"] and len(parts) > 2:
@@ -161,7 +161,7 @@ def _of(request: web.Request, path: str) -> str:
 
 
 async def _watch(request: web.Request, member: Member, plural: str) -> web.StreamResponse:
-    """What is newer than the version asked for, and everything from now on."""
+    """Send objects that are newer than the version asked for, and every later event."""
     lines: asyncio.Queue[bytes] = asyncio.Queue()
     since = int(request.query["resourceVersion"])
     for body in member.objects[plural].values():
@@ -180,13 +180,13 @@ async def _watch(request: web.Request, member: Member, plural: str) -> web.Strea
                 line = json.dumps({"type": "BOOKMARK", "object": meta}).encode() + b"\n"
             await response.write(line)
     except ConnectionResetError:
-        return response  # whoever watched has gone
+        return response  # the watch was closed by its client
     finally:
         member.watchers[plural].discard(lines)
 
 
 async def serve(keys: Path) -> None:
-    """Until cancelled; prints the port."""
+    """Print the port, and serve until cancelled."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(keys / "cert", keys / "key")
     app = web.Application()

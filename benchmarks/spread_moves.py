@@ -4,9 +4,9 @@
 
 The nodes of member-1 are cordoned, so that its scheduler places no pod. Each Workload has a
 WorkloadSpread that fills member-1 first and member-2 then. With simulation the first decision
-knows; without it units go to member-1, wait there for the critical seconds, and are taken back.
-Beside both stands the same Workload without a spread, sent to member-2 by name. What is measured
-ends when a watch on member-2 shows the Deployment with all units ready.
+avoids member-1; without it units go to member-1, wait there for the critical seconds, and are
+moved. Beside both stands the same Workload without a spread, sent to member-2 by name. A
+measurement ends when a watch on member-2 shows the Deployment with all units ready.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Way = Callable[[str], Awaitable[object]]
 
 
 def spread(name: str, *, simulates: bool, seconds: int) -> Body:
-    """Zone 1 first, then zone 2."""
+    """Return a spread over zone 1 first, then zone 2."""
     subsets = [
         {"name": zone, "requiredNodeSelectorTerm": {"matchLabels": {ZONE: zone}}}
         for zone in ("zone-1", "zone-2")
@@ -58,12 +58,12 @@ def spread(name: str, *, simulates: bool, seconds: int) -> Body:
 
 
 def by_name(hub: ApiClient) -> Way:
-    """Without a spread, to the member that has room."""
+    """Return a way without a spread, to the member that has room."""
     return lambda name: hub.create(WORKLOADS, workload(name, "member-2", replicas=UNITS))
 
 
 def by_spread(hub: ApiClient, *, simulates: bool, seconds: int) -> Way:
-    """Behind a spread that the controller has seen."""
+    """Return a way behind a spread that the controller has read."""
 
     async def send(name: str) -> float:
         await hub.create(WORKLOAD_SPREADS, spread(name, simulates=simulates, seconds=seconds))
@@ -80,7 +80,7 @@ def by_spread(hub: ApiClient, *, simulates: bool, seconds: int) -> Way:
 
 
 async def times(send: Way, tally: Tally, count: int) -> list[float]:
-    """Seconds from the Workload's POST until its units are ready on member-2, shortest first."""
+    """Return seconds from the POST until the units are ready on member-2, shortest first."""
     took = []
     for number in range(count):
         name, began = f"{tally.prefix}{number}", asyncio.get_running_loop().time()
@@ -91,13 +91,12 @@ async def times(send: Way, tally: Tally, count: int) -> list[float]:
 
 
 def runs(deployment: Body) -> bool:
-    """Whether all its units are ready."""
     ready: int = deployment.get("status", {}).get("readyReplicas", 0)
     return ready >= UNITS
 
 
 def cordon(directory: Path) -> None:
-    """No pod finds a node on member-1 from now on."""
+    """Cordon all nodes of member-1."""
     kubectl = [str(binaries.path("kubectl")), f"--kubeconfig={directory / 'member-1.kubeconfig'}"]
     asked = subprocess.run(
         [*kubectl, "get", "nodes", "-o", "name"], check=True, capture_output=True
@@ -107,7 +106,7 @@ def cordon(directory: Path) -> None:
 
 
 async def known(hub: ApiClient) -> None:
-    """Return once the hub knows that member-1 has no node to offer, and all members."""
+    """Return once the hub shows no nodes of member-1, and nodes of member-2."""
     while True:
         listed = (await hub.list(MEMBER_CLUSTERS))["items"]
         said = {each["metadata"]["name"]: each.get("status", {}) for each in listed}
@@ -122,7 +121,7 @@ def _nodes(status: Body) -> int:
 
 
 async def measure(directory: Path, count: int, seconds: int) -> None:
-    """All ways, one after the other."""
+    """Measure all ways, one after the other."""
     async with clients(directory) as (hub, members):
         ways = {
             "without a spread": by_name(hub),
@@ -146,7 +145,6 @@ async def measure(directory: Path, count: int, seconds: int) -> None:
 
 
 def main() -> None:
-    """Measure it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--seconds", type=int, default=2)

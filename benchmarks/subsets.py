@@ -5,12 +5,14 @@
 A thousand clusters, and five thousand, in 20 subsets of which all but the last have a cap; ten
 replicas a cluster. "rank" lets preferences and scores decide inside a subset, "weights" static
 weights with lower and upper bounds, "fewest" packs, "shared" puts each cluster into two subsets,
-"overflow" fills subsets whatever room there is, and "policy" has a Required order of 20 domains as
-well. "growing" and "shrinking" start from three and from five quarters of what is wanted.
+"overflow" fills subsets to their caps beyond their room, and "policy" has a Required order of 20
+domains as well. "growing" and "shrinking" start from three and from five quarters of the wanted
+total.
+
 Times are of `apportion` in milliseconds, the least and the median of many runs; the runs with and
 without subsets take turns, and the ratio is that of the least ones of one run, which other work on
-the machine disturbs the least. "+ why"
-adds the account in columns, from which the reasons of a row are read.
+the machine disturbs the least. "+ why" adds the account in columns, from which the reasons of a row
+are read.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ SUBSETS, ROUNDS, TURNS = 20, 10, 10
 
 
 def subsets(size: int, *, shared: bool = False, overflow: bool = False) -> Subsets:
-    """Caps of three quarters to one and a half of what is there for each."""
+    """Return subsets with caps of three quarters to one and a half of the mean number of units."""
     dice = np.random.default_rng(size + 3)
     at = dice.integers(0, SUBSETS, size)
     inside = np.arange(SUBSETS)[:, None] == at
@@ -51,14 +53,14 @@ def subsets(size: int, *, shared: bool = False, overflow: bool = False) -> Subse
 
 
 def by_rank(size: int) -> Problem:
-    """Room for about 40 units a cluster, and scores."""
+    """Return a problem with room for about 40 units a cluster, and scores."""
     dice = np.random.default_rng(size + 4)
     room, score = dice.integers(0, 80, size), dice.integers(0, 100, size)
     return replace(bare(size), room=room, score=score, inside=WithinDomain.RANK)
 
 
 def moved(problem: Problem, quarters: int) -> Problem:
-    """What is present was planned for so many quarters of the total."""
+    """Return the problem with shares that were planned for so many quarters of the total."""
     before = apportion(replace(problem, total=problem.total * quarters // 4))
     return replace(problem, present=before.shares, domains=before.order)
 
@@ -70,7 +72,7 @@ def with_why(problem: Problem) -> Apportionment:
 
 
 def fresh(problem: Problem) -> Problem:
-    """The problem as a decision makes it: nothing of its subsets was looked at before."""
+    """Return the problem as a decision makes it: without computed values of its subsets."""
     assert problem.subsets is not None
     return replace(problem, subsets=replace(problem.subsets))
 

@@ -1,7 +1,7 @@
-"""Gangs as the coscheduling plugin of scheduler-plugins places them: what one pass is held against.
+"""Gangs as the coscheduling plugin of scheduler-plugins places them, to compare one pass with.
 
 Written from the rules of that plugin and of kube-scheduler, not from their code, with clusters in
-the place of nodes. One unit after the other goes through all of it:
+the place of nodes. One unit after the other goes through all of these points:
 
     PreFilter    the siblings are counted by walking the pods of the namespace; a group that failed
                  a moment ago is refused
@@ -32,7 +32,7 @@ BACKOFF_SECONDS = 10.0
 
 @dataclass(slots=True)
 class Pod:
-    """One unit of a gang; `cluster` once it has one, held or bound."""
+    """One unit of a gang; `cluster` is set once it has one, held or bound."""
 
     namespace: str
     group: str
@@ -53,7 +53,7 @@ class Gang:
 
 @dataclass(slots=True)
 class Node:
-    """A cluster: what is free of each of its nodes, and the units of gangs that are there."""
+    """A cluster: the free room of each of its nodes, and the units of gangs on it."""
 
     name: str
     tainted: bool
@@ -64,7 +64,7 @@ class Node:
     pods: list[Pod] = field(default_factory=list)
 
     def fits(self, request: Mapping[str, int]) -> dict[str, int] | None:
-        """A node of it that takes one more unit."""
+        """Return the room of the first node that takes one more unit; None without one."""
         for free in self.free:
             if all(free.get(r, 0) >= n for r, n in request.items()):
                 return free
@@ -73,7 +73,7 @@ class Node:
 
 @dataclass(slots=True)
 class Looks:
-    """What was looked at, counted."""
+    """Counts of the clusters and pods that were looked at."""
 
     clusters: int = 0
     pods: int = 0
@@ -94,7 +94,7 @@ class UnitByUnit:
         self._begin = 0
 
     def place(self, gang: Gang, now: float = 0.0) -> int:
-        """One attempt of each of its units; those that are bound in the end."""
+        """Try each of its units once; return the units that have a cluster in the end."""
         for pod in gang.pods:
             if not pod.cluster:
                 self._one(gang, pod, now)

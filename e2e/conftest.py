@@ -1,8 +1,8 @@
 """A playground for the session, and a namespace for each test.
 
-`--provider local` (the default) stands on control planes built from Go modules, and both processes
-run beside it; `--provider kind` stands on kind clusters, and both run on the hub as Deployments,
-from the image that the Dockerfile makes. The tests are the same.
+With `--provider local` (the default) clusters are control planes built from Go modules, and both
+processes run beside them; with `--provider kind` they are kind clusters, and both processes run on
+the hub as Deployments, from the image of the Dockerfile. The tests are the same.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from stowage.toolchain import binaries
 _numbers = itertools.count(1)
 MEMBERS = 3
 UP_SECONDS = 2400.0
-"""Four clusters of kind on two CPUs, with the image of their nodes to be fetched first."""
+"""Long enough for four clusters of kind on two CPUs, with the image of their nodes to fetch."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -44,7 +44,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of kind, nodes can be stopped, but no etcd or API server by itself."""
+    """Skip tests that stop etcd or an API server alone: kind can stop whole nodes only."""
     if config.getoption("--provider") != "kind":
         return
     only_local = pytest.mark.skip(reason="stops etcd and API servers alone, and cuts roads to them")
@@ -64,7 +64,7 @@ def provider(request: pytest.FixtureRequest) -> str:
 def playground(
     request: pytest.FixtureRequest, provider: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Playground]:
-    """A hub, three members, controller and propagator, as `stowage playground up` makes them."""
+    """Yield a hub, members, controller and propagator, as `stowage playground up` makes them."""
     directory = tmp_path_factory.mktemp("playground")
     base = request.config.getoption("--base")
     image = [f"--image={image_of(ROOT, base=base)}"] if provider == "kind" else []
@@ -91,10 +91,7 @@ def playground(
 
 @pytest.fixture
 def namespace(playground: Playground, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A namespace on the hub.
-
-    Its Workloads are deleted after the test, and with them their objects.
-    """
+    """Yield a namespace on the hub; its Workloads and their objects are deleted after the test."""
     stem = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[:40].strip("-")
     name = f"{stem}-{next(_numbers)}"
     playground.hub("create", "namespace", name)

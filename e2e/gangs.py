@@ -1,8 +1,8 @@
-"""Gangs in end-to-end tests: room of an exact size on each member, groups, and who is in them.
+"""Gangs in end-to-end tests: room of an exact size on each member, groups, and their members.
 
-A unit asks for six of the room that members offer (`e2e.room`). Each node of a member offers what
-so many units need, and two more that help nobody. What lies on a member is asked of the member, by
-kubectl.
+A unit asks for six of the room that members offer (`e2e.room`). Each node of a member offers room
+for whole units, and two more, which fit no unit. The objects on a member are read from the member,
+by kubectl.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from e2e.room import Room
 from e2e.stage import MEMBERS, Stage
 
 UNIT = 6
-"""Of the room, for a unit."""
+"""The room that a unit asks for."""
 SPARE = 2
-"""What each node offers beside the room for whole units: that of three nodes would do for one."""
+"""The room on each node beside whole units: that of three nodes together would fit one."""
 KINDS = (
     "deploy", "statefulsets", "replicasets", "jobs", "pods", "services", "configmaps", "secret",
 )  # fmt: skip
@@ -41,16 +41,15 @@ class Yard:
 
     @property
     def resource(self) -> str:
-        """What the room is called."""
         return self._room.resource
 
     def room(self, first: int, second: int, third: int) -> None:
-        """Room for so many units on each member, once the controller knows it."""
+        """Offer room for so many units on each member; return once the controller counts it."""
         for member, units in zip(MEMBERS, (first, second, third), strict=True):
             self.offer(member, units)
 
     def offer(self, member: str, units: int) -> None:
-        """Room for so many units on the nodes of a member, once the controller knows it."""
+        """Offer room for so many units on a member; return once the controller counts it."""
         nodes = self.nodes(member)
         whole = [units // nodes + (n < units % nodes) for n in range(nodes)]
         amounts = [UNIT * each + SPARE for each in whole]
@@ -58,38 +57,36 @@ class Yard:
         wait(f"{amounts} of {member} to be known", lambda: self.known(member) == sum(amounts))
 
     def nodes(self, member: str) -> int:
-        """How many nodes it has."""
         return len(self._room.nodes(member))
 
     def beside(self, space: str) -> Yard:
-        """The same room, for gangs of another namespace."""
+        """Return the same room, for gangs of another namespace."""
         return Yard(self.stage, space, self._room)
 
     def known(self, member: str) -> int:
-        """The room that the controller counts there, used or not."""
+        """Return the room that the controller counts on a member, used or not."""
         return int(self.stage.ask(f"/apis/v1/clusters/{member}")["allocatable"][self.resource])
 
     def free(self, member: str) -> int:
-        """What is left of it for others, as the controller tells."""
+        """Return the room that the controller counts as free on a member."""
         told = self.stage.ask(f"/apis/v1/plugins/ClusterResources/available/{member}")
         return int(told["available"][self.resource])
 
     def spare(self) -> int:
-        """What helps nobody, on all nodes of all members."""
+        """Return the room on all nodes of all members that fits no unit."""
         return SPARE * sum(map(self.nodes, MEMBERS))
 
     def free_units(self) -> int:
-        """Room of whole units that is left over all members, where each node offers at most one."""
+        """Return the units that still fit, where each node offers room for one at most."""
         return sum((self.free(m) - SPARE * self.nodes(m)) // UNIT for m in MEMBERS)
 
     # --- groups and Workloads ---------------------------------------------------------------------
 
     def group(self, least: int, name: str = "batch", **spec: Any) -> None:
-        """Apply a WorkloadGroup of so many units."""
+        """Apply a WorkloadGroup with that minMember."""
         self.hub.apply(self.manifest(least, name, **spec))
 
     def manifest(self, least: int, name: str = "batch", **spec: Any) -> dict[str, Any]:
-        """The WorkloadGroup that `group` applies."""
         return {
             "apiVersion": "stowage.dev/v1alpha1",
             "kind": "WorkloadGroup",
@@ -113,7 +110,6 @@ class Yard:
         template: dict[str, Any] | None = None,
         **spec: Any,
     ) -> dict[str, Any]:
-        """The Workload that `workers` applies."""
         body = template
         if body is None:
             body = deployment(name, image=f"registry.k8s.io/pause:{tag}")
@@ -126,9 +122,9 @@ class Yard:
         return made
 
     def job(self, name: str, units: int) -> dict[str, Any]:
-        """The template of a Job of so many units, which end as soon as they run."""
+        """Return the template of a Job of so many units, which end as soon as they run."""
         pods = self._room.takes(pod_template(name, restartPolicy="Never"), UNIT)
-        pods["spec"]["containers"][0]["args"] = ["-v"]  # it tells its version, and ends
+        pods["spec"]["containers"][0]["args"] = ["-v"]  # prints its version, and ends
         spec = {"parallelism": units, "completions": units, "template": pods}
         return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
 
@@ -146,7 +142,7 @@ class Yard:
         self.hub("-n", self.space, "delete", kind, name, timeout=120)
 
     def clear(self) -> None:
-        """Delete all of this namespace's Workloads and groups, and take the room away."""
+        """Delete all of this namespace's Workloads and groups, and remove the room."""
         for kind in ("wl", "wg"):
             self.hub("-n", self.space, "delete", kind, "--all", timeout=180)
         self._room.close()
@@ -154,19 +150,19 @@ class Yard:
     # --- what is told -----------------------------------------------------------------------------
 
     def told(self, name: str = "batch") -> dict[str, Any]:
-        """The group's status."""
+        """Return the group's status."""
         found: dict[str, Any] = self.hub.get("wg", name, self.space)
         return dict(found.get("status", {}))
 
     def gang(self, name: str = "batch") -> dict[str, Any]:
-        """What the controller answers of it."""
+        """Return the controller's answer about the group."""
         found: dict[str, Any] = self.stage.ask(
             f"/apis/v1/plugins/Coscheduling/gang/{self.space}/{name}"
         )
         return found
 
     def until(self, name: str = "batch", *, timeout: float = 60, **fields: Any) -> dict[str, Any]:
-        """The group's status, as soon as it has these fields; a count of 0 may be left out."""
+        """Return the group's status, as soon as it has these fields; a count of 0 may be absent."""
 
         def found() -> dict[str, Any]:
             status = self.told(name)
@@ -177,7 +173,7 @@ class Yard:
         return wait(f"group {name} to tell {fields}", found, timeout=timeout)
 
     def until_reason(self, reason: str, name: str = "batch", *, timeout: float = 60) -> str:
-        """The message of the group's Scheduled, as soon as it has that reason."""
+        """Return the message of the group's Scheduled, as soon as it has that reason."""
 
         def found() -> dict[str, Any]:
             said = scheduled(self.told(name))
@@ -188,11 +184,11 @@ class Yard:
         return str(wait(f"group {name} to say {reason}", found, timeout=timeout)["message"])
 
     def says(self, name: str) -> dict[str, Any]:
-        """The condition Scheduled of a Workload."""
+        """Return the condition Scheduled of a Workload."""
         return self.stage.condition(self.space, name, "Scheduled")
 
     def until_refused(self, name: str, words: str) -> dict[str, Any]:
-        """The condition Scheduled of a Workload, as soon as it is False with these words."""
+        """Return the condition Scheduled of a Workload, as soon as it is False with these words."""
 
         def found() -> dict[str, Any]:
             said = self.says(name)
@@ -203,13 +199,13 @@ class Yard:
         return wait(f"{name} to say `{words}`", found)
 
     def placed(self, name: str) -> dict[str, int]:
-        """Units by cluster in a Workload's status."""
+        """Return the units by cluster in a Workload's status."""
         return self.stage.placements(self.space, name)
 
     # --- what is there ----------------------------------------------------------------------------
 
     def there(self, member: str) -> list[str]:
-        """All that lies on a member in this namespace and does not come with it."""
+        """Return all objects on a member in this namespace, but those that come with it."""
         api = self.stage.members[member]
         found = [
             f"{kind}/{each['metadata']['name']}"
@@ -219,18 +215,18 @@ class Yard:
         return [each for each in found if each != "configmaps/kube-root-ca.crt"]
 
     def nothing(self, *names: str) -> bool:
-        """Whether no member has anything: not even the namespace, where none was made before."""
+        """Return whether no member has an object, or no unit of the Workloads `names`."""
         if names:
             return not any(self.units(name) for name in names)
         return not any(self.there(member) for member in MEMBERS)
 
     def units(self, name: str) -> dict[str, int]:
-        """spec.replicas of the Deployment of that name on each member that has it."""
+        """Return spec.replicas of the Deployment of that name on each member that has it."""
         found = {member: self.stage.seen(member, self.space, name) for member in MEMBERS}
         return {member: it["spec"]["replicas"] for member, it in found.items() if it}
 
     def pods(self, name: str) -> Counter[str]:
-        """Pods of that name that run, by member."""
+        """Return the number of running pods of that name, by member."""
         found: Counter[str] = Counter()
         for member, api in self.stage.members.items():
             for pod in api.items("pods", self.space, labels=f"app={name}"):
@@ -239,7 +235,7 @@ class Yard:
         return +found
 
     def until_running(self, name: str, units: int) -> dict[str, int]:
-        """Where that many units of a Workload run, as the members themselves say."""
+        """Return the units by member once that many run, read from the members."""
 
         def run() -> bool:
             pods = self.pods(name)
@@ -251,25 +247,24 @@ class Yard:
         return self.units(name)
 
     def uids(self, name: str) -> dict[str, str]:
-        """The UID of the Deployment of that name on each member that has it."""
+        """Return the UID of the Deployment of that name on each member that has it."""
         found = {m: self.stage.seen(m, self.space, name) for m in MEMBERS}
         return {member: it["metadata"]["uid"] for member, it in found.items() if it}
 
     def events(self, name: str = "batch") -> Counter[str]:
-        """How often each event was said of the group."""
+        """Return the number of events on the group, by reason."""
         found = self.hub.items("events", self.space)
         mine = (e for e in found if e["involvedObject"].get("kind") == "WorkloadGroup")
         return Counter(e["reason"] for e in mine if e["involvedObject"]["name"] == name)
 
 
 def scheduled(status: dict[str, Any]) -> dict[str, Any]:
-    """The condition Scheduled of a status."""
     return next((c for c in status.get("conditions", []) if c["type"] == "Scheduled"), {})
 
 
 @pytest.fixture
 def yard(running: Stage, space: str) -> Iterator[Yard]:
-    """The members with room of this test's own; afterwards they are empty again."""
+    """Yield the members with room of this test's own; they are empty again afterwards."""
     made = Yard(running, space)
     yield made
     made.clear()

@@ -1,7 +1,7 @@
-"""What the end-to-end tests know of a running playground: kubectl on each cluster, and pykube.
+"""The end-to-end tests' access to a running playground: kubectl on each cluster, and pykube.
 
-The tests type what a user types. What landed on a member is read by pykube, a client that shares no
-code with ours, so that a fault of our transport cannot hide itself.
+The tests type what a user types. The objects on a member are read by pykube, a client that shares
+no code with ours, so that a fault of our transport cannot hide itself.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ import yaml
 
 T = TypeVar("T")
 PATIENCE = {"local": 4.0, "kind": 8.0}
-"""How much longer than said each wait may take: as on a busy machine; kind pulls images as well."""
+"""The factor of each wait's time-out: for a busy machine; kind pulls images as well."""
 ROOT = Path(__file__).resolve().parent.parent
 
 
 class Failed(AssertionError):
-    """A command said no; the message is what it printed."""
+    """A command failed; the message is its output."""
 
 
 NOT_YET = (
@@ -40,7 +40,7 @@ NOT_YET = (
     subprocess.TimeoutExpired,
     pykube.exceptions.PyKubeError,
 )
-"""What a look raises that comes too early, or meets a server that is busy."""
+"""Faults of a read that comes too early, or meets a server that is busy."""
 
 
 KINDS = {
@@ -64,14 +64,14 @@ KINDS = {
     "wlp": ("stowage.dev/v1alpha1", "workloadpolicies"),
     "ws": ("stowage.dev/v1alpha1", "workloadspreads"),
 }
-"""What `Kubectl.get` and `Kubectl.items` read, by the name that kubectl has for it."""
+"""(version, plural) of the kinds that `Kubectl` reads, by the name that kubectl has for each."""
 
 
 @dataclass
 class Kubectl:
-    """kubectl on one cluster, and reading there without a process for each look.
+    """kubectl on one cluster, and reads without a process for each.
 
-    What waits looks five times a second; pykube does so by one connection that it keeps.
+    Waits read five times a second; pykube does so by one connection that it keeps.
     """
 
     binary: Path
@@ -98,7 +98,7 @@ class Kubectl:
         return self("apply", *(["--server-side"] if server_side else []), "-f", "-", stdin=text)
 
     def refused(self, *objects: Mapping[str, Any] | str) -> str:
-        """Apply what must be refused, and give the message."""
+        """Apply objects that must be refused; return the message."""
         try:
             self.apply(*objects)
         except Failed as refusal:
@@ -109,16 +109,16 @@ class Kubectl:
         return bool(self("get", *args, "--ignore-not-found", "-o", "name").strip())
 
     def get(self, kind: str, name: str, namespace: str | None = None) -> dict[str, Any]:
-        """An object. Raises Failed where there is none."""
+        """Return an object. Raises Failed where there is none."""
         found: dict[str, Any] = self._read(kind, namespace, f"/{name}")
         return found
 
     def items(
         self, kind: str, namespace: str | None = None, *, labels: str = ""
     ) -> list[dict[str, Any]]:
-        """All objects of a kind with those labels, without a namespace those of all of them.
+        """Return all objects of a kind with those labels, of all namespaces without one.
 
-        Each tells its kind, as where kubectl lists it.
+        Each has its kind and apiVersion, as in kubectl's output.
         """
         listed = self._read(kind, namespace, "", labelSelector=labels)
         said = {"apiVersion": listed["apiVersion"], "kind": listed["kind"].removesuffix("List")}
@@ -133,14 +133,13 @@ class Kubectl:
 
     @cached_property
     def api(self) -> pykube.HTTPClient:
-        """A client of this cluster, whose connections are kept."""
         config = pykube.KubeConfig.from_file(str(self.kubeconfig))
         return pykube.HTTPClient(config, timeout=10 * PACE.factor)
 
 
 @dataclass
 class Process:
-    """A background process of the test's own: started and ended by its id."""
+    """A background process of the test's own, started and ended by its id."""
 
     args: list[str]
     log: Path
@@ -162,7 +161,7 @@ class Process:
 
 @dataclass
 class Pace:
-    """How long this run's waits may take, as a multiple of what each says."""
+    """The factor of this run's time-outs."""
 
     factor: float = 1.0
 
@@ -171,11 +170,12 @@ PACE = Pace()
 
 
 def wait(what: str, check: Callable[[], T], *, timeout: float = 60, every: float = 0.2) -> T:
-    """The first true answer of `check`; a failed command counts as not yet."""
+    """Return the first true answer of `check`; a failed command counts as not yet."""
     timeout *= PACE.factor
     deadline = time.monotonic() + timeout
     while True:
-        late = time.monotonic() > deadline  # before the look: the last one is not cut short
+        # Read before the check, so that one last check begins after the deadline.
+        late = time.monotonic() > deadline
         last: object
         try:
             last = check()
@@ -189,7 +189,7 @@ def wait(what: str, check: Callable[[], T], *, timeout: float = 60, every: float
 
 
 def steady(what: str, check: Callable[[], bool], *, seconds: float, every: float = 0.5) -> None:
-    """`check` holds all the while."""
+    """Assert that `check` holds all the time."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         assert check(), f"no longer true: {what}"
@@ -197,7 +197,7 @@ def steady(what: str, check: Callable[[], bool], *, seconds: float, every: float
 
 
 def stowage(*args: str, env: Mapping[str, str] | None = None, timeout: float = 900) -> str:
-    """The command line, as its users run it."""
+    """Run the command line as users do; return its standard output."""
     done = subprocess.run(
         [sys.executable, "-m", "stowage", *args],
         capture_output=True,
@@ -213,7 +213,7 @@ def stowage(*args: str, env: Mapping[str, str] | None = None, timeout: float = 9
 
 
 def image_of(tree: Path, *, base: str | None = None) -> str:
-    """The image of both processes, built by the Docker engine from this tree; on another base."""
+    """Build the image of both processes from this tree, on `base` if given; return its tag."""
     tag = "stowage:e2e"
     other = [f"--build-arg=BASE={base}"] if base else []
     command = ["docker", "build", "--quiet", "--tag", tag, *other, str(tree)]
@@ -230,7 +230,7 @@ def image_of(tree: Path, *, base: str | None = None) -> str:
 def deployment(
     name: str, *, replicas: int = 1, cpu: str = "10m", image: str = "registry.k8s.io/pause:3.10"
 ) -> dict[str, Any]:
-    """A Deployment template with one small container."""
+    """Return a Deployment template with one small container."""
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -246,7 +246,7 @@ def deployment(
 def pod_template(
     name: str, *, cpu: str = "10m", image: str = "registry.k8s.io/pause:3.10", **spec: Any
 ) -> dict[str, Any]:
-    """A pod template with one small container."""
+    """Return a pod template with one small container."""
     container = {"name": "main", "image": image, "resources": {"requests": {"cpu": cpu}}}
     return {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container], **spec}}
 
@@ -254,7 +254,7 @@ def pod_template(
 def workload(
     name: str, namespace: str, *, template: dict[str, Any] | None = None, **spec: Any
 ) -> dict[str, Any]:
-    """A Workload around a Deployment, or around `template`."""
+    """Return a Workload around a Deployment, or around `template`."""
     body = {"template": template} if template else {"targetDeployment": deployment(name)}
     return {
         "apiVersion": "stowage.dev/v1alpha1",
@@ -266,7 +266,7 @@ def workload(
 
 @dataclass
 class Playground:
-    """A hub and its members, brought up by `stowage playground up`."""
+    """A hub and its members, started by `stowage playground up`."""
 
     directory: Path
     provider: str
@@ -274,7 +274,7 @@ class Playground:
     members: dict[str, Kubectl]
 
     def logs(self) -> Iterator[tuple[str, Path]]:
-        """Name and log of each process that runs on this machine."""
+        """Yield name and log of each process on this machine."""
         for role in ("controller", "propagator"):
             yield role, self.directory / "logs" / f"{role}.log"
 
@@ -327,7 +327,7 @@ class Playground:
         version: str = "apps/v1",
         kind: str = "Deployment",
     ) -> dict[str, Any] | None:
-        """The object on a member, as pykube reads it; None where there is none."""
+        """Return the object on a member, as pykube reads it; None where there is none."""
         api = self.members[member].api
         factory = pykube.object_factory(api, version, kind)
         found = factory.objects(api, namespace=namespace).get_or_none(name=name)
@@ -336,7 +336,7 @@ class Playground:
 
 @contextmanager
 def at_rest(playground: Playground) -> Iterator[None]:
-    """Both processes on the hub rest, so that a test may run, kill and freeze its own."""
+    """Scale both processes on the hub to zero, so that a test may run, kill and freeze its own."""
     system = ("-n", "stowage-system")
     deployments = ("deployment/stowage-controller", "deployment/stowage-propagator")
     playground.hub(*system, "scale", *deployments, "--replicas=0")
@@ -351,5 +351,4 @@ def at_rest(playground: Playground) -> Iterator[None]:
 
 
 def load(path: Path) -> list[dict[str, Any]]:
-    """The objects of a YAML file."""
     return [o for o in yaml.safe_load_all(path.read_text()) if o]

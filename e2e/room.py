@@ -1,9 +1,8 @@
-"""Room of an exact size that is one test's own, on nodes of whatever kind.
+"""Room of an exact size for one test, on nodes of any kind.
 
-What a node offers of cpu and memory is the host's own where a kubelet runs, and all tests share it.
-An extended resource is nobody's but of who writes it into the node's status: a kubelet keeps what
-it finds in the capacity, and copies it to what is allocatable. So each test offers a resource of a
-name that no other test has.
+The cpu and memory of a node are the host's own where a kubelet runs, and all tests share them. An
+extended resource belongs to the client that writes it into the node's status: a kubelet keeps it in
+the capacity, and copies it to allocatable. So each test offers a resource with a name of its own.
 """
 
 from __future__ import annotations
@@ -20,29 +19,28 @@ _numbers = itertools.count(1)
 
 
 class Room:
-    """A resource that members offer, as much of it as the test says."""
+    """A resource that members offer, in the amounts of one test."""
 
     def __init__(self, members: Mapping[str, Kubectl]) -> None:
         self.resource = f"room.example.com/{os.getpid()}-{next(_numbers)}"
         self._members = members
 
     def nodes(self, member: str) -> list[str]:
-        """The names of its nodes, in their order."""
         return sorted(each["metadata"]["name"] for each in self._members[member].items("nodes"))
 
     def offer(self, member: str, amounts: Sequence[int]) -> None:
-        """So much on each of its nodes."""
+        """Offer these amounts, one on each of its nodes."""
         for node, amount in zip(self.nodes(member), amounts, strict=True):
             self._patch(member, node, str(amount))
 
     def close(self) -> None:
-        """No member offers any of it any more."""
+        """Remove the resource from all members."""
         for member in self._members:
             for node in self.nodes(member):
                 self._patch(member, node, None)
 
     def takes(self, template: dict[str, Any], amount: int) -> dict[str, Any]:
-        """A pod template whose first container asks for so much of it."""
+        """Make the first container of a pod template ask for so much of it; return the template."""
         if amount:
             resources = template["spec"]["containers"][0]["resources"]
             for kind in ("requests", "limits"):

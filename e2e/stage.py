@@ -1,8 +1,8 @@
-"""Clusters whose processes, and whose control planes, a test may freeze and end.
+"""Clusters whose processes and control planes a test may freeze and end.
 
-The tests run controller and propagator themselves, on clusters of their own or, on kind, on those
-that are there. Control planes are frozen with SIGSTOP and killed with SIGKILL on local control
-planes, with `docker pause` and `docker kill` on kind.
+The tests run controller and propagator themselves, on clusters of their own or, on kind, on the
+session's. Control planes are frozen with SIGSTOP and killed with SIGKILL on local control planes,
+with `docker pause` and `docker kill` on kind.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from stowage.toolchain import binaries
 
 MEMBERS = ("member-1", "member-2", "member-3")
 LISTENING = re.compile(r"listening on \S+:(\d+)")
-"""In a process's log; the last one is of the process that runs."""
+"""A line of a process's log; the last match is of the process that runs."""
 _numbers = itertools.count(1)
 
 
 class Stage(Playground):
-    """A playground whose two processes, and whose control planes, the test may end."""
+    """A playground whose two processes and control planes the test may end."""
 
     def __init__(self, directory: Path, provider: str) -> None:
         kubectl = binaries.path("kubectl")
@@ -61,7 +61,7 @@ class Stage(Playground):
         return process
 
     def ask(self, path: str, name: str = "controller") -> Any:
-        """What a process answers, in JSON."""
+        """Return a process's answer, from JSON."""
         return json.loads(self._get(name, path))
 
     def _get(self, name: str, path: str) -> str:
@@ -70,12 +70,12 @@ class Stage(Playground):
             return str(answer.read().decode())
 
     def metric(self, name: str, pattern: str) -> float:
-        """The sum of a process's samples whose line matches the pattern."""
+        """Return the sum of a process's samples whose line matches the pattern."""
         lines = self._get(name, "/metrics").splitlines()
         return sum(float(line.rpartition(" ")[2]) for line in lines if re.match(pattern, line))
 
     def signal(self, cluster: str, what: str) -> None:
-        """freeze, thaw, kill or restart a control plane's API server."""
+        """Freeze, thaw, kill or restart a control plane's API server."""
         if self.planes is None:
             verb = {"freeze": "pause", "thaw": "unpause", "kill": "kill", "restart": "start"}[what]
             node = container(self.directory, cluster)
@@ -84,25 +84,25 @@ class Stage(Playground):
             getattr(self.planes.clusters[cluster], what)()
 
     def registration(self, member: str) -> dict[str, Any]:
-        """What `register` takes to bring a member back."""
+        """Return the Secret by which `register` brings a member back."""
         secret: dict[str, Any] = self.hub.get("secret", member, "stowage-system")
         for key in ("uid", "resourceVersion", "creationTimestamp", "managedFields", "annotations"):
             secret["metadata"].pop(key, None)
         return secret
 
     def unregister(self, member: str) -> None:
-        """Take a member off the hub; nobody asks it for anything any more."""
+        """Delete a member's registration from the hub."""
         self.hub("-n", "stowage-system", "delete", "secret", member)
         self.hub("delete", "mc", member)
 
     def register(self, secret: dict[str, Any]) -> None:
-        """Bring a member back; returns when it is ready."""
+        """Bring a member back; return when it is ready."""
         self.hub.apply(secret)
         member = secret["metadata"]["name"]
         wait(f"{member} to be back", lambda: self.ready(member)["status"] == "True")
 
     def managed(self, member: str) -> dict[str, int]:
-        """The Deployments on a member in our name: namespace/name to replicas."""
+        """Return the Deployments on a member that we manage: namespace/name to replicas."""
         return {
             f"{o['metadata']['namespace']}/{o['metadata']['name']}": o["spec"]["replicas"]
             for o in self.members[member].items("deploy", labels="stowage.dev/managed=true")
@@ -111,7 +111,7 @@ class Stage(Playground):
 
 
 def _as_long(*, fixture_name: str, config: pytest.Config) -> Literal["module", "session"]:
-    """Clusters of their own serve all tests; on kind both processes must be at work in between."""
+    """Return the scope: on kind both processes must run on the hub between modules."""
     return "module" if config.getoption("--provider") == "kind" else "session"
 
 
@@ -119,7 +119,7 @@ def _as_long(*, fixture_name: str, config: pytest.Config) -> Literal["module", "
 def stage(
     request: pytest.FixtureRequest, provider: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stage]:
-    """Clusters whose processes a test may end: on kind those that are there, else their own.
+    """Yield clusters whose processes a test may end: the session's on kind, else its own.
 
     A host has room for one set of kind's nodes (fs.inotify), and takes minutes to make another.
     """
@@ -153,7 +153,7 @@ def _staged(directory: Path, provider: str) -> Iterator[Stage]:
 
 @pytest.fixture
 def running(stage: Stage) -> Iterator[Stage]:
-    """Both processes run, all members are ready; afterwards every Workload is deleted again."""
+    """Yield the stage with both processes and all members ready; then delete every Workload."""
     for role in ("controller", "propagator"):
         process = stage.processes.get(role)
         if process is None or process.running is None:

@@ -20,7 +20,7 @@ LEAST = 7
 
 @pytest.fixture(scope="module")
 def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Hub and members for all runs: each leaves them empty."""
+    """Yield hub and members for all runs: each run leaves them empty."""
     with chaos_clusters(tmp_path_factory.mktemp("chaos")) as directory:
         yield directory
 

@@ -1,6 +1,6 @@
-"""The checks of the chaos are checked: each finds the breach that it stands for, and no other.
+"""The checks of the chaos are checked: each finds its own breach, and no other.
 
-The watchman runs against servers of its own making here, so that each case is one state of things.
+The watchman runs against fake servers, so that each case is one state of objects.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def copy(*, ready: int, image: str = NEW, uid: str = "c1") -> Whole:
 
 
 class Scene:
-    """Two members, one Workload on the hub, and a watchman who sees what is put there."""
+    """Two members, one Workload on the hub, and a watchman that sees the objects put there."""
 
     def __init__(self, hub: Mapping[str, Any]) -> None:
         self.hub, self.members = Server(), {"member-1": Server(), "member-2": Server()}

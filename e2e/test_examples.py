@@ -1,4 +1,4 @@
-"""Each file of examples/ applies, and gives what the README says that it gives."""
+"""Each file of examples/ applies, with the result that the README promises."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def demo(playground: Playground) -> Iterator[Playground]:
 
 
 def apply(demo: Playground, name: str) -> None:
-    """As it stands in the file; on kind, with kind's provider and version."""
+    """Apply a file of examples/; on kind, with kind's provider and version."""
     text = (EXAMPLES / name).read_text()
     if demo.provider == "kind":
         version = demo.hub.get("mc", "member-1")["status"]["version"]
@@ -122,7 +122,7 @@ def test_a_namespace_with_a_quota(demo: Playground) -> None:
         status = demo.status("demo-team", "within")
         said = next(c for c in status["conditions"] if c["type"] == "Scheduled")
         assert said["reason"] == "QuotaExceeded"
-        # The decision that placed the three counts what was used before it.
+        # The message is of the decision that placed the three, and may count the use before it.
         assert re.search(
             r"WorkloadQuota team: units [03] of 3 used, a unit asks for 1", said["message"]
         )
@@ -198,7 +198,7 @@ def test_divided_on_as_few_as_hold_it(demo: Playground) -> None:
 
 
 def until_placed(demo: Playground, name: str, shares: dict[str, int]) -> None:
-    """So many units stand where they should, and the members were told so."""
+    """Wait for these shares on the hub, and on the members."""
 
     def told() -> bool:
         found = {member: demo.seen(member, NAMESPACE, name) for member in shares}
@@ -209,7 +209,7 @@ def until_placed(demo: Playground, name: str, shares: dict[str, int]) -> None:
 
 
 def subsets(demo: Playground, name: str) -> dict[str, dict[str, Any]]:
-    """What the status of a spread says of each subset."""
+    """Return the subsets in the status of a WorkloadSpread, by name."""
     status = demo.hub.get("ws", name, NAMESPACE).get("status", {})
     return {each["name"]: each for each in status.get("subsetStatuses", [])}
 
@@ -283,7 +283,6 @@ def test_an_autoscaler_scales_the_workload_of_a_spread(demo: Playground) -> None
 
 
 def group(demo: Playground, name: str) -> dict[str, Any]:
-    """What the status of a WorkloadGroup says."""
     status: dict[str, Any] = demo.hub.get("wg", name, NAMESPACE).get("status", {})
     return status
 
@@ -326,13 +325,12 @@ def test_a_gang_is_in_one_zone_whatever_label_names_it(demo: Playground) -> None
 
 
 def reservation(demo: Playground, name: str) -> dict[str, Any]:
-    """What the status of a Reservation says."""
     status: dict[str, Any] = demo.hub.get("rsv", name, NAMESPACE).get("status", {})
     return status
 
 
 def inside(demo: Playground, name: str) -> dict[str, int]:
-    """How many units of a Workload are inside of each Reservation."""
+    """Return the units of a Workload inside of each Reservation."""
     units: dict[str, int] = {}
     for share in demo.status(NAMESPACE, name).get("reservations", []):
         units[share["name"]] = units.get(share["name"], 0) + share["replicas"]

@@ -1,4 +1,4 @@
-"""What goes wrong, made for real: members that hang, processes that die, a hub that goes away.
+"""Faults made for real: members that hang, processes that die, a hub that goes away.
 
 These tests end and freeze processes, so they run controller and propagator themselves: `e2e.stage`.
 """

@@ -1,4 +1,4 @@
-"""How gangs start: all that they need at once, or nothing at all, seen on the members themselves.
+"""The start of gangs: all that they need at once, or nothing at all, seen on the members.
 
 Each test makes the room that it needs on the members' nodes, in whole units: `e2e.gangs`. The two
 processes are the test's own, so that it may end them and freeze members: `e2e.stage`.
@@ -82,7 +82,7 @@ def test_room_for_three_leaves_every_member_empty(yard: Yard) -> None:
         assert not yard.stage.members[member].exists("namespace", yard.space)
     assert yard.free_units() == 3, "nothing is held"
 
-    yard.room(1, 2, 1)  # it is not waited for: a cluster with more room clears what was denied
+    yard.room(1, 2, 1)  # no wait for the end of the denial: a cluster with more room ends it
     yard.until_running("worker", 4)
     yard.until(phase="Running", scheduled=4)
 
@@ -203,7 +203,7 @@ def test_what_is_held_is_given_back_after_ten_seconds(yard: Yard) -> None:
 
 
 def nine_of_ten(yard: Yard) -> None:
-    """Room for nine, though all that is free together would do for ten."""
+    """Offer room for nine units, though the free room of all nodes together would fit ten."""
     yard.room(3, 3, 3)
     assert sum(map(yard.free, MEMBERS)) >= 10 * UNIT
 
@@ -212,7 +212,7 @@ def nine_of_ten(yard: Yard) -> None:
 def test_a_member_that_fails_before_the_quorum_leaves_nothing_on_the_others(yard: Yard) -> None:
     yard.room(2, 2, 0)
     yard.group(4)
-    yard.stage.signal("member-2", "freeze")  # nobody knows it yet
+    yard.stage.signal("member-2", "freeze")  # no process has noticed it yet
     try:
         yard.workers("worker", 4)
         wait("a decision", lambda: yard.placed("worker") == {"member-1": 2, "member-2": 2})
@@ -276,7 +276,7 @@ def test_a_gate_that_closes_leaves_what_ran_before_it(yard: Yard) -> None:
 
 
 def _no_deployments(space: str) -> dict[str, Any]:
-    """A quota by which a member takes no Deployment."""
+    """Return a quota by which a member refuses every Deployment."""
     return {
         "apiVersion": "v1",
         "kind": "ResourceQuota",

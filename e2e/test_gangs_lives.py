@@ -1,4 +1,4 @@
-"""What becomes of gangs that have started, of what kinds they are, and who else has a say.
+"""Gangs after their start: their kinds, their edits, and the other rules that bound them.
 
 Room and members as in `test_gangs`: each test makes the room that it needs.
 """
@@ -54,7 +54,7 @@ def test_a_gang_that_runs_is_edited_scaled_and_outlives_its_group(yard: Yard) ->
 
 
 def image(yard: Yard, member: str) -> str:
-    """What the worker's Deployment runs there."""
+    """Return the image of the worker's Deployment on that member."""
     found = yard.stage.seen(member, yard.space, "worker") or {}
     return str(found["spec"]["template"]["spec"]["containers"][0]["image"])
 
@@ -141,7 +141,7 @@ def test_a_custom_kind_goes_through_the_phases(yard: Yard) -> None:
 
 
 def cordon(yard: Yard, member: str, *, closed: bool) -> None:
-    """Let nothing new come to a member, or let it come again, once the controller knows it."""
+    """Cordon a member, or uncordon it; return once the controller knows."""
     patch = json.dumps({"spec": {"unschedulable": closed}})
     yard.hub("patch", "mc", member, "--type=merge", "-p", patch)
     generation = yard.hub.get("mc", member)["metadata"]["generation"]
@@ -152,7 +152,7 @@ def cordon(yard: Yard, member: str, *, closed: bool) -> None:
 
 
 def crd(group: str) -> dict[str, Any]:
-    """A kind of which nobody but the test tells how it fares: nothing is ready until it says so."""
+    """Return a kind whose status only the test writes: nothing is ready until it does."""
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     status = {**anything, "default": {"readyReplicas": 0}}
     version = {
@@ -176,7 +176,7 @@ def crd(group: str) -> dict[str, Any]:
 
 
 def training(group: str, name: str, member: str) -> dict[str, Any]:
-    """One of that kind, on that member."""
+    """Return the spec of a Workload with an object of that kind, on that member."""
     body = {
         "apiVersion": f"{group}/v1",
         "kind": "Training",
@@ -229,7 +229,7 @@ REFUSALS = ("GroupDenied", "WaitingForGroup", "ReplicasReached")
 
 
 def policy(namespace: str, *quotas: int) -> dict[str, Any]:
-    """So many units in each zone, and no more."""
+    """Return a Required policy with so many units in each zone."""
     allocation = [{"name": f"zone-{n}", "replicas": q} for n, q in enumerate(quotas, start=1)]
     return {
         "apiVersion": "stowage.dev/v1alpha1",

@@ -1,4 +1,4 @@
-"""Host ports on real members: what their own schedulers would refuse is not sent there."""
+"""Host ports on real members: units that their own schedulers would refuse do not go there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RESOURCE = f"hostport/TCP/{PORT}"
 
 
 def with_port(name: str) -> dict[str, Any]:
-    """A Deployment whose pods take a port of their node."""
+    """Return a Deployment whose pods take a port of their node."""
     found = deployment(name)
     (container,) = found["spec"]["template"]["spec"]["containers"]
     container["ports"] = [{"containerPort": 80, "hostPort": PORT}]
@@ -21,7 +21,7 @@ def with_port(name: str) -> dict[str, Any]:
 
 
 def told(playground: Playground, member: str) -> int:
-    """The nodes on which a member says that the port is in use."""
+    """Return the number of nodes on which a member reports the port in use."""
     groups = playground.hub.get("mc", member)["status"]["nodeGroups"]
     return sum(group["count"] for group in groups if group["free"].get(RESOURCE) == "0")
 

@@ -316,7 +316,7 @@ def test_a_custom_kind_runs_by_its_replica_path(playground: Playground, namespac
 
 @pytest.mark.proves("D1", "C4", "C10")
 def test_a_secret_alone_registers_a_cluster(playground: Playground, namespace: str) -> None:
-    """It is member-3 under another name, as a cluster is served under one name at a time."""
+    """The Secret's cluster is member-3: a cluster is served under one name at a time."""
     before = playground.hub.get("secret", "member-3", namespace="stowage-system")
     data = {"data": before["data"], "type": before["type"]}
     kubeconfig = base64.b64decode(before["data"]["kubeconfig"]).decode()

@@ -1,4 +1,4 @@
-"""`hold: Member` on real members: pods keep the room there, and make way for the owner's."""
+"""`hold: Member` on real members: pods keep the room there, and yield to those of the owner."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HOLD = "room-hold"
 
 
 def reservation(namespace: str, **spec: Any) -> dict[str, Any]:
-    """A little cpu and a port of a node, on member-1."""
+    """Return a Reservation of a little cpu and a port of a node, on member-1."""
     container = {
         "name": "main",
         "resources": {"requests": {"cpu": "100m"}},
@@ -35,20 +35,20 @@ def reservation(namespace: str, **spec: Any) -> dict[str, Any]:
 
 
 def running(playground: Playground, namespace: str, name: str) -> int:
-    """Pods of a Deployment on member-1 that have a node and are ready."""
+    """Return the number of ready pods of a Deployment on member-1."""
     found = playground.seen("member-1", namespace, name)
     return int((found or {}).get("status", {}).get("readyReplicas", 0))
 
 
 def told(playground: Playground) -> dict[str, Any]:
-    """The room that member-1 publishes, and what is in use of it."""
+    """Return the room that member-1 publishes, and the requests there."""
     status = playground.hub.get("mc", "member-1")["status"]
     free = sorted((g["count"], sorted(g["free"].items())) for g in status["nodeGroups"])
     return {"free": free, "requested": status["capacity"]["requested"]}
 
 
 def at_rest(playground: Playground) -> dict[str, Any]:
-    """What is told once no pod of a Workload is left on member-1, nor counted there."""
+    """Return `told` once no pod of a Workload is on member-1, nor counted there."""
     pods = ("get", "pods", "-A", "-l", "stowage.dev/workload-uid", "-o", "name")
     wait("the pods of others to go", lambda: not playground.members["member-1"](*pods).strip())
     seen: list[dict[str, Any]] = []

@@ -1,8 +1,8 @@
-"""What a WorkloadPolicy promises, seen where it counts: in the numbers that the members run.
+"""The promises of WorkloadPolicy, read from the numbers that the members run.
 
 The members get labels of this file's own, so that its domains are not those of the examples. That
 an edited policy moves nothing is a promise about time: the edit is made before the first test and
-looked at in the last, so that nobody has to wait for it alone.
+checked in the last, so that no test has to wait for it alone.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ QUIET_SECONDS = 40.0
 
 @dataclass
 class Early:
-    """What was set up before the first test."""
+    """The state that was set up before the first test."""
 
     namespace: str
     edited: float
@@ -42,7 +42,7 @@ class Early:
 
 @pytest.fixture(scope="module", autouse=True)
 def early(playground: Playground) -> Iterator[Early]:
-    """Label the members, and begin what takes long."""
+    """Label the members, and begin the slow parts."""
     hub, namespace = playground.hub, "policy-early"
     for member, labels in LABELS.items():
         hub("label", "mc", member, "--overwrite", *(f"{k}={v}" for k, v in labels.items()))
@@ -66,7 +66,7 @@ def early(playground: Playground) -> Iterator[Early]:
 def policy(
     name: str, namespace: str, domains: dict[str, int], *, key: str = DOMAIN, **spec: Any
 ) -> dict[str, Any]:
-    """A policy over DOMAIN that counts the units with its name at COUNTED."""
+    """Return a policy over DOMAIN that counts the units with its name at COUNTED."""
     return {
         "apiVersion": "stowage.dev/v1alpha1",
         "kind": "WorkloadPolicy",
@@ -81,7 +81,7 @@ def policy(
 
 
 def bound(name: str, namespace: str, replicas: int, *, to: str = "", **spec: Any) -> dict[str, Any]:
-    """A Workload that the policy `to` binds and counts; by default the one of its own name."""
+    """Return a Workload that the policy `to` binds and counts; by default the one of its name."""
     template = deployment(name)
     template["spec"]["template"]["metadata"]["labels"][COUNTED] = to or name
     made = workload(name, namespace, targetDeployment=template, replicas=replicas, **spec)
@@ -90,7 +90,7 @@ def bound(name: str, namespace: str, replicas: int, *, to: str = "", **spec: Any
 
 
 def deployed(playground: Playground, namespace: str, name: str) -> dict[str, int]:
-    """spec.replicas of the Deployment on each member that has it."""
+    """Return spec.replicas of the Deployment on each member that has it."""
     found = {member: playground.seen(member, namespace, name) for member in playground.members}
     return {member: it["spec"]["replicas"] for member, it in found.items() if it}
 
@@ -98,7 +98,7 @@ def deployed(playground: Playground, namespace: str, name: str) -> dict[str, int
 def until_deployed(
     playground: Playground, namespace: str, name: str, shares: dict[str, int]
 ) -> None:
-    """The members have just these, and the status on the hub says the same."""
+    """Wait for these shares on the members, and assert that the hub's status has the same."""
     wait(
         f"{name} to be {shares} on the members",
         lambda: deployed(playground, namespace, name) == shares,
@@ -108,7 +108,7 @@ def until_deployed(
 
 
 def columns(playground: Playground, namespace: str, kind: str, name: str) -> dict[str, str]:
-    """What kubectl prints for one object, by heading; a cell may be empty."""
+    """Return what kubectl prints for one object, by heading; a cell may be empty."""
     head, row = playground.hub("-n", namespace, "get", kind, name, "-o", "wide").splitlines()
     begin = [at for at, c in enumerate(head) if c != " " and (at == 0 or head[at - 1] == " ")]
     cells = [slice(a, b) for a, b in zip(begin, [*begin[1:], None], strict=True)]
@@ -118,7 +118,7 @@ def columns(playground: Playground, namespace: str, kind: str, name: str) -> dic
 def until_column(
     playground: Playground, namespace: str, kind: str, name: str, **cells: str
 ) -> None:
-    """kubectl prints these cells."""
+    """Wait until kubectl prints these cells."""
     wait(
         f"{kind} {name} to print {cells}",
         lambda: cells.items() <= columns(playground, namespace, kind, name).items(),
@@ -127,7 +127,7 @@ def until_column(
 
 
 def warnings(playground: Playground, namespace: str, name: str) -> list[dict[str, Any]]:
-    """The Warning events on a Workload."""
+    """Return the Warning events on a Workload."""
     listed = playground.hub.items("events", namespace)
     return [e for e in listed if e["involvedObject"]["name"] == name and e["type"] == "Warning"]
 
@@ -156,7 +156,7 @@ def test_eight_units_are_five_and_three(playground: Playground, namespace: str) 
 
 @pytest.mark.proves("K16")
 def test_a_policy_that_comes_late_is_found(playground: Playground, namespace: str) -> None:
-    """Ten seconds later, and without a touch of the Workload."""
+    """The policy comes ten seconds later, and the Workload is not touched."""
     playground.hub.apply(bound("web", namespace, 8))
     said = playground.until_condition(namespace, "web", "Scheduled", reason="PolicyNotFound")
     assert said["status"] == "False"
@@ -186,7 +186,7 @@ def test_a_policy_that_comes_late_is_found(playground: Playground, namespace: st
 
 @pytest.mark.proves("K3")
 def test_clusters_of_one_region_share_its_number(playground: Playground, namespace: str) -> None:
-    """One unit stands in each of A's clusters: four are reached with two more, wherever they go."""
+    """Each of A's clusters has one unit; with two more, on either cluster, A has its four."""
     playground.hub.apply(
         policy("web", namespace, {"A": 4}, key=REGION, allocationType="Required"),
         bound("left", namespace, 1, to="web", clusterSelector={DOMAIN: "A"}),
@@ -230,7 +230,7 @@ def test_what_a_selector_excludes_is_neither_counted_nor_chosen(
 def test_a_policy_that_was_stored_wrong_is_named_and_heals(
     playground: Playground, namespace: str
 ) -> None:
-    """The rule that refuses it is taken away while it is stored, as in an older schema."""
+    """The rule that refuses it is removed while it is stored, as in an older schema."""
     rules = playground.hub.json("get", "crd", CRD)["spec"]["versions"][0]["schema"]
     rules = rules["openAPIV3Schema"]["properties"]["spec"]["x-kubernetes-validations"]
     wrong = policy("web", namespace, {"A": 2}, allocationMethod="Fill", scheduleStrategy="Balance")
@@ -259,13 +259,13 @@ def test_a_policy_that_was_stored_wrong_is_named_and_heals(
 
 
 def judged(playground: Playground, namespace: str) -> list[tuple[str, str, str]]:
-    """What the policy's own conditions say."""
+    """Return (type, status, reason) of the policy's conditions."""
     found = playground.hub.get("wlp", "web", namespace)["status"]["conditions"]
     return [(c["type"], c["status"], c["reason"]) for c in found]
 
 
 def stored(playground: Playground, thing: dict[str, Any]) -> bool:
-    """Whether the hub takes it."""
+    """Return whether the hub accepts it."""
     try:
         return bool(playground.hub.apply(thing))
     except Failed:
@@ -273,7 +273,7 @@ def stored(playground: Playground, thing: dict[str, Any]) -> bool:
 
 
 def rule(playground: Playground, rules: list[dict[str, Any]]) -> None:
-    """Give the kind other rules."""
+    """Replace the validation rules of the kind."""
     patch = json.dumps([{"op": "replace", "path": RULES, "value": rules}])
     playground.hub("patch", "crd", CRD, "--type=json", "-p", patch)
 
@@ -285,7 +285,8 @@ def test_units_that_the_policy_does_not_mean_are_refused_and_said_so(
     stray = bound("stray", namespace, 2)
     stray["metadata"]["labels"] = {"stowage.dev/workload-policy": "web"}
     playground.hub.apply(policy("web", namespace, {"A": 5, "B": 3}))
-    until_column(playground, namespace, "wlp", "web", ALLOCATED="A=0/5,B=0/3")  # it is heard of
+    # Until the controller has read the policy.
+    until_column(playground, namespace, "wlp", "web", ALLOCATED="A=0/5,B=0/3")
     playground.hub.apply(stray)
     status = playground.until_state(namespace, "stray", "Failed")
     said = playground.condition(namespace, "stray", "Scheduled")
@@ -339,7 +340,7 @@ def test_one_event_names_what_is_full_and_a_preference_refuses_nothing(
 def test_what_is_on_its_way_out_or_in_another_namespace_is_not_counted(
     playground: Playground, namespace: str, early: Early
 ) -> None:
-    """A finalizer of somebody else holds the Deployment, and with it the Workload."""
+    """A foreign finalizer holds the Deployment, and with it the Workload."""
     there, member = early.namespace, playground.members["member-1"]
     for space in (there, namespace):
         playground.hub.apply(

@@ -1,4 +1,4 @@
-"""A cluster gets another name under what runs on it: nothing there is touched, and back again."""
+"""A cluster is renamed under running Workloads: nothing on it is touched, and back again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OLD, NEW = "member-1", "paris"
 
 @pytest.fixture
 def renamable(running: Stage) -> Iterator[Stage]:
-    """Afterwards the member has its name, whatever came of the test."""
+    """Yield the stage; afterwards the member has its name, whatever the test's result."""
     yield running
     for role in ("controller", "propagator"):
         if running.processes[role].running is None:
@@ -72,7 +72,7 @@ def _reservation(name: str, namespace: str) -> dict[str, Any]:
 
 
 def _begin(stage: Stage, space: str) -> dict[str, dict[str, int]]:
-    """A Deployment, a StatefulSet with a claim, shares on two clusters, reserved room."""
+    """Place a Deployment, a StatefulSet with a claim, one on two clusters, and reserved room."""
     here = {"clusterAffinity": _affinity(OLD)}
     stage.hub.apply(
         _reservation("room", space),
@@ -108,14 +108,13 @@ def _phase(stage: Stage, space: str) -> str:
 
 
 def _there(stage: Stage, space: str) -> dict[str, tuple[str, Any]]:
-    """What lies on the member: UID and spec of each object, as another annotation alone makes
-    another generation of a Deployment.
-    """
+    """Return UID and spec of each object on the member."""
     listed = stage.members[OLD].json(
         "-n", space, "get", "deploy,sts,rs,pods,pvc", "--ignore-not-found"
     )["items"]
     return {
         f"{o['kind']}/{o['metadata']['name']}": (
+            # not the generation: another annotation alone changes that of a Deployment
             o["metadata"]["uid"],
             o["spec"],
         )
@@ -128,7 +127,7 @@ def _as(new: str, placed: dict[str, int]) -> dict[str, int]:
 
 
 def _settled(stage: Stage, space: str, new: str, placed: dict[str, dict[str, int]]) -> None:
-    """Everything says the name, runs, and is written through its registration."""
+    """Wait until all statuses have the name, and all objects the mark of its registration."""
     uid = stage.hub.get("mc", new)["metadata"]["uid"]
     for name, shares in placed.items():
         status = stage.until_running(space, name)
@@ -184,7 +183,7 @@ def test_nothing_on_the_member_is_touched_and_back_again(renamable: Stage, space
 def test_a_process_that_is_killed_meanwhile_touches_nothing(
     renamable: Stage, space: str, role: str
 ) -> None:
-    """It is away while the registrations are exchanged, and finds the new one when it begins."""
+    """The process is away while registrations are exchanged, and reads the new one at its start."""
     stage = renamable
     placed = _begin(stage, space)
     before = _there(stage, space)

@@ -1,8 +1,7 @@
-"""What a Reservation promises, seen where it counts: who finds room on a member, and who does not.
+"""The promises of Reservation: which Workload finds room on a member, and which does not.
 
 Each node of member-1 offers room for one large unit (`e2e.room`), so a reservation of as many units
-as it has nodes fills it, in the books of the controller or, with `hold: Member`, on the member
-itself.
+as it has nodes fills it, in the controller's ledger or, with `hold: Member`, on the member itself.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from e2e.harness import Playground, deployment, pod_template, stowage, wait, wor
 from e2e.room import Room
 
 NODE, LARGE, SMALL = 16, 15, 2
-"""Of the room: what a node offers, and what units take. A small one fits beside no large one."""
+"""The room that a node offers, and that units take. A small unit fits beside no large one."""
 THERE = {"targetCluster": {"name": "member-1"}}
 
 
 @pytest.fixture
 def room(playground: Playground) -> Iterator[Room]:
-    """Room for one large unit on each node of member-1."""
+    """Offer room for one large unit on each node of member-1."""
     made = Room({"member-1": playground.members["member-1"]})
     units = len(made.nodes("member-1"))
     made.offer("member-1", [NODE] * units)
@@ -33,7 +32,7 @@ def room(playground: Playground) -> Iterator[Room]:
 
 
 def roomy(playground: Playground, room: Room) -> int:
-    """Nodes of member-1 with room for a large unit, as the hub knows it; placeholders take none."""
+    """Return the nodes of member-1 with room for a large unit, as the hub counts them."""
     groups = playground.hub.get("mc", "member-1")["status"]["nodeGroups"]
     free = [(int(each["free"].get(room.resource, 0)), each["count"]) for each in groups]
     return sum(count for amount, count in free if amount >= LARGE)
@@ -42,7 +41,7 @@ def roomy(playground: Playground, room: Room) -> int:
 def reservation(
     room: Room, name: str, namespace: str, *owners: dict[str, Any], **spec: Any
 ) -> dict[str, Any]:
-    """Room for large units on member-1."""
+    """Return a Reservation of large units on member-1."""
     return {
         "apiVersion": "stowage.dev/v1alpha1",
         "kind": "Reservation",
@@ -57,25 +56,25 @@ def reservation(
 
 
 def labelled(app: str) -> dict[str, Any]:
-    """An owner by its label."""
+    """Return an owner by its label."""
     return {"labelSelector": {"matchLabels": {"app": app}}}
 
 
 def taking(room: Room, amount: int, name: str, namespace: str, **spec: Any) -> dict[str, Any]:
-    """A Workload whose units take so much of the room."""
+    """Return a Workload whose units take so much of the room."""
     body = deployment(name)
     room.takes(body["spec"]["template"], amount)
     return workload(name, namespace, targetDeployment=body, **spec)
 
 
 def of(playground: Playground, namespace: str, name: str) -> dict[str, Any]:
-    """The reservation's status."""
+    """Return the reservation's status."""
     found: dict[str, Any] = playground.hub.get("rsv", name, namespace)
     return dict(found.get("status", {}))
 
 
 def until(playground: Playground, namespace: str, name: str, phase: str) -> dict[str, Any]:
-    """Its status, once it is in that phase; Available with all of its units."""
+    """Return its status, once it is in that phase; Available with all of its units."""
 
     def found() -> dict[str, Any]:
         status = of(playground, namespace, name)
@@ -88,12 +87,12 @@ def until(playground: Playground, namespace: str, name: str, phase: str) -> dict
 
 
 def said(status: dict[str, Any], kind: str) -> dict[str, Any]:
-    """Its condition of that type."""
+    """Return its condition of that type."""
     return next((c for c in status.get("conditions", []) if c["type"] == kind), {})
 
 
 def until_lacking(playground: Playground, namespace: str, name: str) -> None:
-    """The Workload finds no room."""
+    """Wait until the Workload finds no room."""
     playground.until_condition(namespace, name, "Scheduled", reason="InsufficientCapacity")
 
 
@@ -205,7 +204,7 @@ def test_room_that_is_held_on_the_member_gives_way_to_the_owner(
     foreign = deployment("local-user")
     room.takes(foreign["spec"]["template"], SMALL)
     foreign["metadata"]["namespace"] = namespace
-    member.apply(foreign)  # who does not ask us preempts a placeholder: it has the least priority
+    member.apply(foreign)  # a foreign pod preempts a placeholder, which has the lowest priority
     wait("a placeholder to give way", lambda: held() == units - 1)
     member("-n", namespace, "delete", "deployment", "local-user")
     wait("it to come back", lambda: held() == units)

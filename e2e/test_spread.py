@@ -1,8 +1,8 @@
-"""What a WorkloadSpread promises, seen where it counts: in what the members run.
+"""The promises of WorkloadSpread, read from what the members run.
 
 The members get labels of this file's own: member-1 is the pool that is filled first, member-2 the
 elastic one, and each is a part of its own. A full member is made by filling its nodes. The spread
-is applied first: a Workload that is placed already stays where it is.
+is applied first: a Workload that is placed already stays on its clusters.
 """
 
 from __future__ import annotations
@@ -26,12 +26,11 @@ LABELS = {
 }
 COST = "controller.kubernetes.io/pod-deletion-cost"
 NODE, FILLING, SMALL = 16, 15, 2
-"""Of the room that a node offers, and what units take: a small one fits beside no large one."""
+"""The room that a node offers, and that units take: a small unit fits beside no large one."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def labels(playground: Playground) -> Iterator[None]:
-    """Put each member into its pool and part."""
     for member, labels in LABELS.items():
         pairs = (f"{key}={value}" for key, value in labels.items())
         playground.hub("label", "mc", member, "--overwrite", *pairs)
@@ -41,13 +40,13 @@ def labels(playground: Playground) -> Iterator[None]:
 
 
 def subset(name: str, key: str, *values: str, **fields: Any) -> dict[str, Any]:
-    """The clusters with one of these values."""
+    """Return the subset of the clusters with one of these values."""
     term = {"matchExpressions": [{"key": key, "operator": "In", "values": list(values)}]}
     return {"name": name, "requiredNodeSelectorTerm": term, **fields}
 
 
 def spread(name: str, namespace: str, *subsets: dict[str, Any], **spec: Any) -> dict[str, Any]:
-    """A WorkloadSpread on the Workload of its own name."""
+    """Return a WorkloadSpread on the Workload of its own name."""
     target = {"apiVersion": "stowage.dev/v1alpha1", "kind": "Workload", "name": name}
     return {
         "apiVersion": "stowage.dev/v1alpha1",
@@ -58,7 +57,7 @@ def spread(name: str, namespace: str, *subsets: dict[str, Any], **spec: Any) -> 
 
 
 def until_placed(playground: Playground, namespace: str, name: str, **shares: int) -> None:
-    """The hub and the members say the same: these shares."""
+    """Wait for these shares on the hub, and on the members."""
     wanted = {member.replace("_", "-"): units for member, units in shares.items()}
     wait(
         f"{name} to be placed as {wanted}",
@@ -68,13 +67,13 @@ def until_placed(playground: Playground, namespace: str, name: str, **shares: in
 
 
 def deployed(playground: Playground, namespace: str, name: str) -> dict[str, int]:
-    """spec.replicas of the Deployment on each member that has it."""
+    """Return spec.replicas of the Deployment on each member that has it."""
     found = {member: playground.seen(member, namespace, name) for member in playground.members}
     return {member: it["spec"]["replicas"] for member, it in found.items() if it}
 
 
 def told(playground: Playground, namespace: str, name: str) -> dict[str, dict[str, Any]]:
-    """The subsets in the spread's status, by name."""
+    """Return the subsets in the spread's status, by name."""
     status = playground.hub.get("ws", name, namespace).get("status", {})
     return {each["name"]: each for each in status.get("subsetStatuses", [])}
 
@@ -82,7 +81,7 @@ def told(playground: Playground, namespace: str, name: str) -> dict[str, dict[st
 def until_told(
     playground: Playground, namespace: str, name: str, **subsets: tuple[int, int]
 ) -> None:
-    """Each subset tells these replicas and missingReplicas."""
+    """Wait until each subset has these replicas and missingReplicas."""
 
     def found() -> bool:
         said = told(playground, namespace, name)
@@ -93,14 +92,14 @@ def until_told(
 
 
 def events(playground: Playground, namespace: str, name: str) -> Counter[str]:
-    """How often each event was said of the spread."""
+    """Return the number of events on the spread, by reason."""
     found = playground.hub.items("events", namespace)
     mine = (e for e in found if e["involvedObject"].get("kind") == "WorkloadSpread")
     return Counter(e["reason"] for e in mine if e["involvedObject"]["name"] == name)
 
 
 def costs(playground: Playground, member: str, namespace: str) -> Counter[str]:
-    """The deletion costs of the pods there."""
+    """Return the number of pods there by deletion cost."""
     pods = playground.members[member].items("pods", namespace)
     return Counter(p["metadata"].get("annotations", {}).get(COST, "") for p in pods)
 
@@ -195,7 +194,7 @@ def test_a_full_member_is_passed_by_at_once_or_after_a_while(
 
 
 def fill_and_pass(playground: Playground, namespace: str, room: Room) -> None:
-    """Fill member-1, and see where units go that find no room there."""
+    """Fill member-1, and assert where units without room there go."""
     hub = playground.hub
     nodes = len(room.nodes("member-1"))
     filling = deployment("filling")

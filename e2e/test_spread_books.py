@@ -1,7 +1,7 @@
-"""The books of a WorkloadSpread where members hang, pods do not end, and a leader dies.
+"""The counts of a WorkloadSpread when members hang, pods do not end, and a leader dies.
 
-What counts to a subset is what members show. A member that hangs shows nothing, a pod that does
-not end is shown until it does, a leader that is killed between two writes shows nothing at all:
+The status of a subset counts what members show. A member that hangs shows nothing, a pod that does
+not end is shown until it does, a leader that is killed between two writes has written one of them:
 each time the quota must come back, and be right again when the fault is over. member-1 is the pool
 with a cap, member-2 the elastic one.
 """
@@ -22,9 +22,9 @@ from e2e.stage import Stage
 from e2e.test_spread import POOL, spread, subset, until_placed
 
 Told: TypeAlias = tuple[int, int, dict[str, list[str]]]
-"""Of a subset: its replicas, missingReplicas, and which units are under way in which field."""
+"""A subset's replicas, missingReplicas, and the units under way by field."""
 HOLD = "spread.example.com/hold"
-"""A finalizer that nobody but the test takes off, and a gate that keeps a pod from its node."""
+"""A finalizer that only the test removes, and a gate that keeps a pod from its node."""
 POOLS = {"member-1": "normal", "member-2": "elastic"}
 BOTH = {"member-1": 3, "member-2": 2}
 UNDER_WAY = ("creatingPods", "deletingPods", "stuckPods")
@@ -32,7 +32,6 @@ UNDER_WAY = ("creatingPods", "deletingPods", "stuckPods")
 
 @pytest.fixture(autouse=True)
 def labels(running: Stage) -> Iterator[None]:
-    """Put each member into its pool."""
     for member, pool in POOLS.items():
         running.hub("label", "mc", member, "--overwrite", f"{POOL}={pool}")
     yield
@@ -41,12 +40,12 @@ def labels(running: Stage) -> Iterator[None]:
 
 
 def pools(most: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """So many units in the normal pool, the rest in the elastic one."""
+    """Return a normal subset with that cap, and an elastic one for the rest."""
     return subset("normal", POOL, "normal", maxReplicas=most), subset("elastic", POOL, "elastic")
 
 
 def books(stage: Stage, space: str) -> dict[str, dict[str, Told]]:
-    """What each spread tells of its subsets."""
+    """Return the subsets of each spread, from its status."""
     return {
         each["metadata"]["name"]: {
             s["name"]: (
@@ -63,7 +62,7 @@ def books(stage: Stage, space: str) -> dict[str, dict[str, Told]]:
 def until_told(
     stage: Stage, space: str, normal: tuple[int, int], elastic: int, **under_way: list[str]
 ) -> None:
-    """The one spread tells so of its subsets, at one moment; the elastic one has no limit."""
+    """Wait until the only spread has these subsets at one moment; the elastic one has no cap."""
     wanted: dict[str, Told] = {"normal": (*normal, under_way), "elastic": (elastic, -1, {})}
 
     def told() -> bool:
@@ -76,7 +75,7 @@ def until_told(
 
 
 def warnings(stage: Stage, space: str, reason: str) -> list[str]:
-    """What was said of spreads in warnings of that reason, as often as it was said."""
+    """Return the messages of spreads' warnings of that reason, one for each occurrence."""
     found = stage.hub.items("events", space)
     mine = [e for e in found if e["involvedObject"].get("kind") == "WorkloadSpread"]
     return [
@@ -97,7 +96,7 @@ def pods(stage: Stage, member: str, space: str) -> list[dict[str, Any]]:
 
 
 def patch(stage: Stage, member: str, found: list[dict[str, Any]], change: dict[str, Any]) -> None:
-    """Merge that into these pods."""
+    """Merge the change into these pods."""
     for pod in found:
         name, where = pod["metadata"]["name"], pod["metadata"]["namespace"]
         kubectl = stage.members[member]
@@ -111,13 +110,13 @@ def test_units_count_while_the_member_that_shall_create_them_hangs(
         pass
 
 
-@pytest.mark.long  # 30 s, as long as units may take
+@pytest.mark.long  # 30 s, the time that units may take
 @pytest.mark.proves("W22", "W24")
 def test_units_that_a_hanging_member_does_not_create_give_their_quota_back(
     running: Stage, space: str
 ) -> None:
     with hanging(running, space):
-        running.processes["controller"].kill()  # since when they wait outlives whoever leads
+        running.processes["controller"].kill()  # the start of the units' wait outlives the leader
         running.process("controller")
         until_told(running, space, (2, 4), 0)
         wait("the warning", lambda: warnings(running, space, "CreateFailed"))
@@ -129,7 +128,7 @@ def test_units_that_a_hanging_member_does_not_create_give_their_quota_back(
 
 @contextmanager
 def hanging(running: Stage, space: str) -> Iterator[None]:
-    """member-1 hangs while three more units are placed there; afterwards it creates them."""
+    """Freeze member-1 while three more units are placed there; then let it create them."""
     running.hub.apply(spread("web", space, *pools(6)), workload("web", space, replicas=2))
     until_placed(running, space, "web", member_1=2)
     until_told(running, space, (2, 4), 0)
@@ -137,7 +136,7 @@ def hanging(running: Stage, space: str) -> Iterator[None]:
     try:
         scale(running, space, 5)
         until_told(running, space, (5, 1), 0, creatingPods=["member-1/3-5"])
-        # The books are written first: who ends the controller in between undoes the decision.
+        # The spread's status is written first: a controller killed in between undoes the decision.
         wait("the decision", lambda: running.placements(space, "web") == {"member-1": 5})
         yield
     finally:
@@ -191,11 +190,11 @@ def test_a_unit_that_does_not_end_counts_again_until_it_has_ended(
 
 
 ENDS_SECONDS = 60
-"""So long a kubelet lets a pod end in the test above, which is told as stuck after 15."""
+"""The time that a kubelet lets a pod end in the test above, which is stuck after 15."""
 
 
 def until_ended(stage: Stage, member: str, space: str) -> None:
-    """All pods that are being deleted have ended: where one is held, kwok leaves that to us."""
+    """Wait until all deleted pods have ended; end them ourselves where kwok leaves a held one."""
 
     def left() -> list[dict[str, Any]]:
         ends = [p for p in pods(stage, member, space) if "deletionTimestamp" in p["metadata"]]
@@ -281,7 +280,7 @@ def test_leaders_that_are_killed_in_the_midst_leave_the_books_right(
 def kill_the_leader_during(
     stage: Stage, space: str, units: int, burst: Callable[[], object]
 ) -> None:
-    """As soon as it has placed the first Workload; it comes back as the standby."""
+    """Kill the leader once it has placed the first Workload; it comes back as the standby."""
     leader = wait("a leader", lambda: leading(stage))
     assert leader is not None
     with ThreadPoolExecutor(max_workers=1) as other:
@@ -293,7 +292,7 @@ def kill_the_leader_during(
 
 
 def leading(stage: Stage) -> str | None:
-    """The controller that holds the lease, by the process id in its identity."""
+    """Return the controller that holds the lease, by the process id in its identity."""
     lease = stage.hub.get("lease", "stowage-controller", "stowage-system")
     pid = int(lease["spec"]["holderIdentity"].split("_")[1])
     both = {name: p.running for name, p in stage.processes.items() if name != "propagator"}
@@ -301,7 +300,7 @@ def leading(stage: Stage) -> str | None:
 
 
 def totals(stage: Stage, space: str) -> dict[str, int]:
-    """The units of each Workload that are placed; none passes a cap, whoever leads."""
+    """Return the placed units of each Workload; assert that none passes a cap."""
     found = {}
     for each in stage.hub.items("wl", space):
         name, placed = each["metadata"]["name"], each.get("status", {}).get("placements", [])
@@ -312,7 +311,7 @@ def totals(stage: Stage, space: str) -> dict[str, int]:
 
 
 def until_right(stage: Stage, space: str, crowd: list[str], units: int) -> None:
-    """Every Workload is placed in full, the members run that, and the books say it."""
+    """Wait until all Workloads are placed in full, on members and in the spreads' statuses."""
     whole = dict.fromkeys(crowd, units)
     wait(f"{units} units of each", lambda: totals(stage, space) == whole, timeout=120)
     for member, share in (("member-1", MOST), ("member-2", units - MOST)):
@@ -324,6 +323,6 @@ def until_right(stage: Stage, space: str, crowd: list[str], units: int) -> None:
 
 
 def shares_on(stage: Stage, member: str, space: str) -> dict[str, int]:
-    """spec.replicas of what a member runs of that namespace."""
+    """Return spec.replicas of a member's Deployments in that namespace."""
     found = stage.managed(member)
     return {key: units for key, units in found.items() if key.startswith(f"{space}/")}

@@ -1,4 +1,4 @@
-"""What a member's own scheduler makes of its share: units that it has no node for go elsewhere."""
+"""Units that a member's own scheduler finds no node for: they go to other members."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ZONE = "topology.kubernetes.io/zone"
 
 @pytest.fixture
 def patient(running: Stage, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stage]:
-    """A stage whose controller waits so many seconds for nodes; None: as many as it comes with."""
+    """Yield a stage whose controller waits so many seconds for nodes; None: the default."""
     if request.param is None:
         yield running
         return
@@ -34,7 +34,7 @@ def patient(running: Stage, tmp_path: Path, request: pytest.FixtureRequest) -> I
         )
     )
     controller = running.processes["controller"]
-    controller.kill(signal.SIGTERM)  # it gives its lease back
+    controller.kill(signal.SIGTERM)  # SIGTERM releases its lease
     try:
         running.process("controller", "", None, f"--config={file}")
         yield running
@@ -44,7 +44,7 @@ def patient(running: Stage, tmp_path: Path, request: pytest.FixtureRequest) -> I
 
 
 def alone_on_its_node(name: str) -> dict[str, Any]:
-    """A Deployment of which each node runs one pod, whatever room it has."""
+    """Return a Deployment of which each node runs one pod, whatever room it has."""
     found = deployment(name)
     term = {
         "topologyKey": "kubernetes.io/hostname",

@@ -1,4 +1,4 @@
-"""The command line, and the playground that runs a whole fleet on one machine.
+"""The command line, and the playground that runs a hub and its members on one machine.
 
 The top layer: it may import everything below it, and nothing below imports it.
 """

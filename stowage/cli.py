@@ -1,8 +1,8 @@
 """The command line: `stowage`, also `kubectl stowage`.
 
-Thin: each command reads its options, imports what it needs (so that `--help` is quick) and calls
-one function. Faults that were foreseen end with one sentence and exit code 1, wrong usage with 2;
-`status` says by 1 that something needs a person, so its faults end with 2 as well.
+Each command reads its options, imports what it needs (so that `--help` is quick) and calls one
+function. Foreseen faults end with one sentence and exit code 1, wrong usage with 2; `status` exits
+with 1 when something needs a person, so its faults exit with 2 as well.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def main() -> None:
 
 
 def _flat(faults: BaseExceptionGroup[Any]) -> Iterator[BaseException]:
-    """The faults themselves: tasks that run side by side fail as groups, which may be nested."""
     for fault in faults.exceptions:
         if isinstance(fault, BaseExceptionGroup):
+            # tasks that run side by side fail as groups, which may be nested
             yield from _flat(fault)
         else:
             yield fault

@@ -1,7 +1,7 @@
 """The users of a chaos run: they make, edit, scale and delete Workloads, and insist.
 
-Every edit is repeated until the hub has surely taken it, so that what is wanted is known at each
-moment whatever broke meanwhile.
+Every edit is repeated until the hub has surely accepted it, so that the wanted state is known at
+each moment, whatever broke meanwhile.
 """
 
 from __future__ import annotations
@@ -30,19 +30,18 @@ from machinery.types.metadata import Key
 from stowage.playground.processes import ProcessFailed
 
 MOST = 60
-"""Workloads at the same time, where nothing else is said."""
+"""The default bound of Workloads at the same time."""
 
 
 class NotTaken(AssertionError):
-    """The hub said no to a user for very long, though nothing is broken any more."""
+    """The hub refused a user's edit for very long, though no fault stands any more."""
 
 
 class Churn:
     """`wanted` holds the Workloads that must exist; a key that is `busy` is being edited.
 
-    Those that the run itself asked for (`want`) are left alone by the users. Each Workload that is
-    made has a life of its own, with a number that its objects on members carry; `ended` are those
-    that a user has ended.
+    Users leave the Workloads of `want` alone. Each Workload has a life with a number that its
+    objects on members carry; `ended` holds the lives that a user has ended.
     """
 
     def __init__(self, stage: ChaosStage, *, seed: int, most: int = MOST) -> None:
@@ -51,9 +50,9 @@ class Churn:
         self.edits = 0
         self.ended: set[int] = set()
         self.forgotten: set[str] = set()
-        """UIDs of Workloads that a hub which was set back does not know, and a person let go."""
+        """UIDs of swept Workloads, which the hub forgot when it was set back."""
         self.idle_at: dict[Key, float] = {}
-        """When each Workload was last seen to want no unit, or wished to."""
+        """When each Workload last wanted no unit, by its wish or by the hub."""
         self._lives: dict[Key, int] = {}
         self._numbered = itertools.count(1)
         self._going = asyncio.Event()
@@ -66,7 +65,7 @@ class Churn:
         self._numbers = 0
 
     async def prepare(self) -> None:
-        """Namespaces, the Secrets that travel along, and the policies."""
+        """Create the namespaces, the Secrets that Workloads bring along, and the policies."""
         for namespace in NAMESPACES:
             body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
             with suppress(AlreadyExists):
@@ -82,7 +81,7 @@ class Churn:
                 users.create_task(self._user())
 
     async def finished(self, *, seconds: float) -> None:
-        """Return when each edit that was begun has been taken; users go, what they asked stays.
+        """Return when the hub has accepted each edit that was begun.
 
         Raises NotTaken after that time.
         """
@@ -93,18 +92,17 @@ class Churn:
             raise NotTaken(f"after {seconds:.0f} s still edited: {sorted(self.busy)}") from None
 
     async def want(self, key: Key, wish: Wish) -> None:
-        """One more Workload, which no user touches."""
+        """Add a Workload that no user touches."""
         self._ours.add(key)
         await self._apply(key, wish)
 
     async def end(self) -> None:
-        """Delete every Workload that is there."""
         for key in list(self.wanted):
             await self._delete(key)
 
     @asynccontextmanager
     async def still(self) -> AsyncIterator[None]:
-        """The users rest: no edit is under way, and none is begun."""
+        """Hold the users back: no edit is under way, and none begins."""
         self._going.clear()
         try:
             while begun := [edit for edit in self._begun if not edit.done()]:
@@ -116,7 +114,8 @@ class Churn:
     async def again(self) -> None:
         """Ask for everything again, of a hub that has forgotten some of it.
 
-        Each is an edit: what is older on the hub than on a member stays until one decides.
+        Each is an edit: an object that is older on the hub than on a member stays until an edit
+        decides.
         """
         for found in (await _listed(self._stage)).values():
             key = (found["metadata"]["namespace"], found["metadata"]["name"])
@@ -128,7 +127,7 @@ class Churn:
             await self.edited(key)
 
     async def edited(self, key: Key) -> None:
-        """Ask for a Workload once more, by an edit that changes nothing of what runs."""
+        """Apply a Workload again, with another image alone."""
         await self._apply(key, wishes.renewed(self.wanted[key]))
 
     def _idle(self, key: Key) -> None:
@@ -138,7 +137,7 @@ class Churn:
         while True:
             await asyncio.sleep(self._chance.uniform(0.05, 0.8))
             await self._going.wait()
-            # Whoever is cancelled in the middle of an edit would leave it unknown.
+            # Shielded: an edit that is cancelled half-way would leave the wanted state unknown.
             edit = asyncio.create_task(self._edit())
             self._begun.add(edit)
             await asyncio.shield(edit)
@@ -158,7 +157,8 @@ class Churn:
             await self._delete(self._chance.choice(idle))
         elif what < 0.92:
             key = self._chance.choice(idle)
-            await self._delete(key)  # and another one of the same name, maybe before the first went
+            # Another one of the same name comes, maybe before the first is gone.
+            await self._delete(key)
             await self._apply(key, wishes.made(self._chance))
         elif what < 0.97:
             await self._secret(self._chance.choice(NAMESPACES))
@@ -182,7 +182,7 @@ class Churn:
                 WORKLOADS, body, name=name, namespace=namespace, field_manager="chaos", force=True
             )
             if found["metadata"].get("deletionTimestamp"):
-                return False  # the one before is still on its way out
+                return False  # the one before is still being deleted
             if wish.mode == "Placed":
                 await self._place(key, wish)
             return True
@@ -193,7 +193,7 @@ class Churn:
             self.busy.discard(key)
 
     async def _beside(self, key: Key, wish: Wish) -> None:
-        """The spread or the reservation that its wish has; of another wish's none is left."""
+        """Apply the spread or reservation of its wish; delete those of an earlier wish."""
         namespace, name = key
         made = {
             WORKLOAD_SPREADS: ("Spread", wishes.spread(namespace, name, wish)),
@@ -208,7 +208,7 @@ class Churn:
                     await self._stage.hub.delete(kind, **where)
 
     async def _place(self, key: Key, wish: Wish) -> None:
-        """As an external scheduler does: any split over any of the members."""
+        """Place it as an external scheduler does: any split over any of the members."""
         shares = dict.fromkeys(self._chance.sample(MEMBERS, self._chance.randint(1, 3)), 0)
         for _ in range(wish.replicas):
             shares[self._chance.choice(list(shares))] += 1
@@ -270,7 +270,6 @@ class Churn:
 
 
 async def _listed(stage: ChaosStage) -> dict[Key, dict[str, Any]]:
-    """The hub's Workloads."""
     found: dict[Key, dict[str, Any]] = {}
 
     async def once() -> bool:
@@ -283,9 +282,9 @@ async def _listed(stage: ChaosStage) -> dict[Key, dict[str, Any]]:
 
 
 async def insist(once: Callable[[], Awaitable[bool]]) -> None:
-    """Repeat until it answers True; a server that is away or says no now is asked again.
+    """Repeat `once` until it returns True, without an end; a server that fails is asked again.
 
-    Without an end: while things break, a Workload may wait for its predecessor as long as they do.
+    While faults stand, a Workload may wait for its predecessor as long as they do.
     """
     while True:
         with suppress(TransportError, ProcessFailed, OSError):  # OSError: a time-out too

@@ -1,7 +1,7 @@
-"""What breaks in a chaos run: each fault is made, stands for a while, and is mended again.
+"""The faults of a chaos run: each is made, stands for a while, and is mended again.
 
-Two faults never meet on the same thing, so that each is surely undone; any number of different ones
-may stand at the same time. Beside them the hub is set back in time once.
+Two faults never meet on the same subject, so that each is surely undone; any number of different
+ones may stand at the same time. Beside them the hub is set back in time once.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ Say = Callable[[str], None]
 _DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 _Fault = Callable[[str], AbstractAsyncContextManager[float]]
 _HANDS = 3
-"""Faults that stand at the same time."""
+"""The number of faults at the same time."""
 _PAIRS = tuple(f"{one} {other}" for one in MEMBERS for other in MEMBERS if one != other)
 _HUB = "hub"
 
 
 class Faults:
-    """Breaks things until cancelled; then everything is whole again.
+    """Makes faults until cancelled; then mends all of them.
 
     The hub is set back by `back` seconds, or by what is left of the run; by 0 not at all.
     """
@@ -56,17 +56,17 @@ class Faults:
         self._over = asyncio.Event()
         self.made = 0
         self.backs = 0
-        """How often the hub was set back."""
+        """The number of times that the hub was set back."""
         self.acts: deque[str] = deque(maxlen=8)
-        """What was done last."""
+        """The last acts, for messages."""
         self.meddled: set[str] = set()
         """UIDs of the objects on members that this run deleted itself."""
         self.spoilt: set[str] = set()
-        """UIDs of the Workloads of which it deleted or scaled an object."""
+        """UIDs of the Workloads of which this run deleted or scaled an object."""
         self.away = self._registrations.away
 
     async def run(self) -> None:
-        """Until cancelled; and then until what is broken is mended, which nothing interrupts."""
+        """Make faults until cancelled; the cancel waits until the standing faults are mended."""
         hands = [asyncio.create_task(self._hand()) for _ in range(_HANDS)]
         if self._back:
             hands.append(asyncio.create_task(self._set_back()))
@@ -101,7 +101,7 @@ class Faults:
         self._say(f"{title}: mended")
 
     async def _pass(self, seconds: float) -> None:
-        """Let that time pass, or what is left of the run."""
+        """Wait so long, or until the end of the run."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._over.wait()
@@ -190,13 +190,13 @@ class Faults:
             await insist(lambda: self._restarted(cluster))
 
     async def _restarted(self, cluster: str) -> bool:
-        """Start it again; somebody else may hold its port for a while (ProcessFailed)."""
+        """Start the cluster; another process may hold its port for a while (ProcessFailed)."""
         await asyncio.to_thread(self._stage.cluster(cluster).restart)
         return True
 
     @asynccontextmanager
     async def _compact(self, _etcd: str) -> AsyncIterator[float]:
-        """Forget all history; an API server that starts afterwards knows none of it either."""
+        """Drop all history; an API server that starts afterwards has none either."""
 
         async def compacted() -> bool:
             await asyncio.to_thread(self._stage.hub_etcd.compact)
@@ -207,7 +207,7 @@ class Faults:
 
     @asynccontextmanager
     async def _meddle(self, member: str) -> AsyncIterator[float]:
-        """Somebody with rights on the member scales or deletes what is ours."""
+        """Scale or delete one of our objects, as a person with rights on the member might."""
         with suppress(StowageError):
             await self._meddled(member)
         yield 0
@@ -228,9 +228,9 @@ class Faults:
             await client.merge_patch(_DEPLOYMENTS, meta["name"], scale, **where)
 
     async def _set_back(self) -> None:
-        """Once: all that the hub took meanwhile is forgotten; the users ask for it again later.
+        """Set the hub back once; then have the users ask for everything again.
 
-        What people have to do then is done: tokens are rotated, and double names taken out.
+        A person's part is done as well: tokens are rotated, and second names taken out.
         """
         await self._pass(self._chance.uniform(1, 0.2 * self._back))
         copy = await asyncio.to_thread(self._stage.hub_etcd.copy)
@@ -255,7 +255,7 @@ class Faults:
         self._taken -= subjects
 
     async def _hold(self, subjects: set[str]) -> None:
-        """Return when nothing of ours stands on any of these, and nothing comes."""
+        """Return when no fault stands on any of these subjects, and none comes."""
         held: set[str] = set()
         while held != subjects:
             free = subjects - held - self._taken

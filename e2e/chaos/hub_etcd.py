@@ -1,8 +1,8 @@
-"""The hub set back in time: a copy of its etcd, taken while it runs, is put back under it.
+"""The hub set back in time: its etcd is replaced by a copy that was taken while it ran.
 
-All clusters stand on one etcd. A hub that was set back stands on another one, which began with the
-copy: the members' time goes on. Where that one answers is written down beside the control planes,
-for the next run on the same clusters.
+All clusters use one etcd. A hub that was set back uses another one, which began with the copy: the
+members' time goes on. The new endpoint is written down beside the control planes, for the next run
+on the same clusters.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _POINTER = "etcd-of-the-hub.json"
 
 
 class HubEtcd:
-    """What the hub of these control planes stands on. One thread at a time."""
+    """The etcd of the hub of these control planes. For one thread at a time."""
 
     def __init__(self, planes: ControlPlanes) -> None:
         self._planes = planes
@@ -41,7 +41,7 @@ class HubEtcd:
             self._hub.etcd = told["endpoint"]
 
     def copy(self) -> Path:
-        """What it holds at this moment; etcd stands still for as long as the copy takes."""
+        """Return a copy of its data; etcd is stopped while it is taken."""
         folder = _unused(self._planes.directory)
         process = self._own or self._planes.etcd
         assert process is not None, "the control planes run"
@@ -53,9 +53,9 @@ class HubEtcd:
         return folder
 
     def put_back(self, copy: Path) -> None:
-        """Have the hub begin again with that copy. Raises ProcessFailed; may be repeated."""
+        """Restart the hub on that copy. Raises ProcessFailed; may be repeated."""
         self._hub.kill()
-        for name, process in self._hub.processes.items():  # they know what is not so any more
+        for name, process in self._hub.processes.items():  # their caches hold the later state
             if name != "kube-apiserver":
                 process.end(signal.SIGKILL)
         if self._data != copy:
@@ -63,13 +63,13 @@ class HubEtcd:
         self._hub.restart()
 
     def compact(self) -> None:
-        """Have etcd forget every revision but the present one."""
+        """Drop every revision but the present one."""
         for endpoint in {self._planes.endpoint, self._hub.etcd}:
             revision = self._ask(endpoint, "maintenance/status", {})["header"]["revision"]
             self._ask(endpoint, "kv/compaction", {"revision": revision})
 
     def end(self) -> None:
-        """End the hub's own etcd; the clusters are of no use any more."""
+        """End the hub's own etcd; the clusters cannot be used any more."""
         if self._own is not None:
             self._own.end(signal.SIGKILL)
 

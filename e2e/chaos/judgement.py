@@ -1,7 +1,7 @@
-"""What may be said and done at each moment of a chaos run, as questions about single objects. Pure.
+"""The rules of a chaos run, as pure functions of single objects.
 
-`watchman` asks them on the way, of each state of an object that its watches show; `promises` at the
-end. Each answers in sentences, none where all is well.
+`watchman` applies them during the run, to each state of an object that its watches show; `promises`
+at the end. Each returns sentences about broken rules.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from machinery.types.metadata import Object
 
 Body = Mapping[str, Any]
 AGAIN = "-again"
-"""Ends the name under which a member is registered once more."""
+"""The suffix of the second name of a member."""
 
 
 class Whole(Object, frozen=True):
@@ -28,7 +28,7 @@ class Whole(Object, frozen=True):
     status: dict[str, Any] = msgspec.field(default_factory=dict)
 
     def body(self) -> dict[str, Any]:
-        """As it would be read, as far as it is looked at here."""
+        """Return it as JSON, with the fields that are used here."""
         meta: dict[str, Any] = {
             "namespace": self.metadata.namespace,
             "name": self.metadata.name,
@@ -44,7 +44,7 @@ class Whole(Object, frozen=True):
 
 
 def owners(annotations: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """The Workloads that an object on a member belongs to: key by UID."""
+    """Return the Workloads that an object on a member belongs to: key by UID."""
     found = {}
     for annotation, owner in annotations.items():
         if annotation.startswith(OWNER_PREFIX):
@@ -54,31 +54,31 @@ def owners(annotations: Mapping[str, str]) -> dict[str, tuple[str, str]]:
 
 
 def member_of(cluster: str) -> str:
-    """The member that a MemberCluster leads to."""
+    """Return the member that a MemberCluster leads to."""
     return cluster.removesuffix(AGAIN)
 
 
 def life_of(found: Body | Whole) -> int:
-    """Which life of its Workload wrote an object last: each that was made has another number."""
+    """Return the number of the life of the Workload that wrote an object last."""
     body = found.body() if isinstance(found, Whole) else found
     labels = body["metadata"].get("labels", {})
     return int(labels.get(wishes.LABEL_LIFE, 0))
 
 
 def placed(workload: Body) -> dict[str, int]:
-    """Units by cluster."""
+    """Return the units by cluster."""
     return {p["cluster"]: p["replicas"] for p in workload["status"].get("placements", [])}
 
 
 def disagreements(workload: Body) -> Iterator[str]:
-    """What a Workload says of itself that cannot be true."""
+    """Yield statements of a Workload's status that cannot be true."""
     meta, status = workload["metadata"], workload.get("status", {})
     name = f"{meta['namespace']}/{meta['name']}"
     if meta.get("deletionTimestamp"):
-        return  # its successor's user may have edited it already
+        return  # the user of its successor may have edited it already
     sum_placed = sum(p["replicas"] for p in status.get("placements", []))
     ours = workload["spec"]["schedulerName"] != wishes.SCHEDULER
-    # Until our controller has decided, the numbers are those of the scheduler that it had before.
+    # Until our controller has decided, the numbers are those of the Workload's former scheduler.
     if ours and "decision" in status:
         if sum_placed + status.get("pending", 0) != status["desired"]:
             yield f"{name}: {sum_placed} placed and {status.get('pending')} pending of {status}"
@@ -95,9 +95,9 @@ def disagreements(workload: Body) -> Iterator[str]:
 
 
 def over_quota(workloads: Iterable[Body]) -> Iterator[str]:
-    """Where more units are placed under a strict policy than it lets in, at one moment.
+    """Yield where more units are placed under a strict policy than it allows, at one moment.
 
-    Those of a Workload that is being deleted count no more: its quota is free at once.
+    Units of a Workload that is being deleted do not count: its quota is free at once.
     """
     held: Counter[tuple[str, str]] = Counter()
     for workload in workloads:
@@ -111,7 +111,7 @@ def over_quota(workloads: Iterable[Body]) -> Iterator[str]:
 
 
 def moved(before: Body, after: Body, *, excused: Collection[str]) -> Iterator[str]:
-    """Clusters that lost a Workload which nobody scaled down, and were registered all the time."""
+    """Yield clusters that lost a Workload without being scaled down or deregistered (`excused`)."""
     same = before["metadata"]["uid"] == after["metadata"]["uid"]
     if not same or after["metadata"].get("deletionTimestamp"):
         return
@@ -126,7 +126,7 @@ def moved(before: Body, after: Body, *, excused: Collection[str]) -> Iterator[st
 
 
 def reason(workload: Body) -> tuple[str, str, str]:
-    """What it says of its placement: status, reason and message, whenever it said so."""
+    """Return status, reason and message of Scheduled, without the time."""
     for condition in workload["status"].get("conditions", []):
         if condition["type"] == "Scheduled":
             return condition["status"], condition["reason"], condition["message"]
@@ -134,7 +134,7 @@ def reason(workload: Body) -> tuple[str, str, str]:
 
 
 def claims(workload: Body) -> list[str]:
-    """The clusters of which it says that its present generation runs there."""
+    """Return the clusters on which, by its status, its present generation runs."""
     meta, status = workload["metadata"], workload.get("status", {})
     said = {c["type"]: c for c in status.get("conditions", [])}.get("Propagated", {})
     if meta.get("deletionTimestamp") or said.get("status") != "True":
@@ -150,24 +150,24 @@ def claims(workload: Body) -> list[str]:
 
 
 def main_of(workload: Body) -> tuple[str, str]:
-    """(kind, image) of what runs the units."""
+    """Return (kind, image) of the object that runs the units."""
     spec = workload["spec"]
     template = spec.get("targetDeployment") or spec["template"]
     return template.get("kind", "Deployment"), image_of(template)
 
 
 def image_of(copy: Body) -> str:
-    """What the units of a Deployment or StatefulSet run."""
+    """Return the image of a Deployment or StatefulSet."""
     return str(copy["spec"]["template"]["spec"]["containers"][0]["image"])
 
 
 def ready(copy: Body) -> bool:
-    """Whether a unit of that Deployment or StatefulSet is ready."""
+    """Return whether a unit of that Deployment or StatefulSet is ready."""
     return bool(copy.get("status", {}).get("readyReplicas", 0))
 
 
 def made_ready(pod: Body) -> list[dict[str, Any]]:
-    """The conditions that a pod should have whose containers are ready; none where it has them."""
+    """Return the conditions that a pod with ready containers should have; none if it has them."""
     conditions = pod["status"].get("conditions", [])
     said = {each["type"]: each["status"] for each in conditions}
     if pod["metadata"].get("deletionTimestamp") or said.get("Ready") != "False":

@@ -1,8 +1,8 @@
 """The promises of the design, checked on hub and members themselves after a chaos run.
 
-What is wanted is there, exactly once, as wanted, and nothing else of ours; statuses and the books
-of the policies say so; then nothing moves any more, also while both processes start anew; and when
-all is deleted, nothing is left.
+Every wanted object exists, exactly once, as wanted, and no other of ours; the statuses of
+Workloads, policies, spreads and reservations agree with it. Then nothing is written any more, also
+while both processes restart; and when all is deleted, nothing is left.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ PROBE = ("default", "after-the-restart")
 _ALL = ("deploy", "statefulsets", "configmaps", "secret", "services", "pvc")
 _OURS = ("wl", "wlp", "ws", "rsv")
 _QUIET_SECONDS = 12.0
-"""Longer than a round in which the reasons of those that wait are looked at."""
+"""Longer than the period in which the reasons of pending Workloads are refreshed."""
 _NOISE = 90.0
-"""So long there may be writes still after all is as wanted: what was asked for late, a back-off."""
+"""The time for late writes after all is as wanted: a late request, a back-off."""
 
 _MOST_FIELDS = 10
-"""Of each object that was written, in a message."""
+"""The fields of each written object that a message names."""
 _WRITES_AT_START = 20
-"""What each member is asked by POST after a start, and the objects of the probe."""
+"""The POST requests to each member after a start, and the objects of the probe."""
 
 
 class Broken(AssertionError):
-    """A promise was broken."""
+    """A promise of the design was broken."""
 
 
 async def settled(stage: ChaosStage, churn: Churn, *, seconds: float) -> None:
     """Return when all is as wanted. Raises Broken with what is not, after that time.
 
-    What a hub that was set back does not know is let go once all else is as wanted.
+    Objects of Workloads that the hub forgot when it was set back are swept on the way.
     """
     await until_held(lambda: _whole(stage, churn), seconds)
 
 
 async def quiet(stage: ChaosStage) -> None:
-    """Raises Broken when somebody still writes though nothing changes."""
+    """Raise Broken if an object is still written though nothing changes."""
 
     async def same() -> None:
         before, writes = await _written(stage), await stage.member_writes()
@@ -68,7 +68,7 @@ async def quiet(stage: ChaosStage) -> None:
 
 
 async def restarted(stage: ChaosStage, churn: Churn, *, seconds: float) -> None:
-    """Start both processes anew, have one more Workload placed, and see that nothing else moved.
+    """Restart both processes, have one more Workload placed, and check that nothing else moved.
 
     Raises Broken.
     """
@@ -80,7 +80,7 @@ async def restarted(stage: ChaosStage, churn: Churn, *, seconds: float) -> None:
     await settled(stage, churn, seconds=seconds)
     after = {k: v for k, v in (await _written(stage)).items() if k[2:] != PROBE}
 
-    async def for_the_same_reasons() -> None:  # also where a member was away for a moment
+    async def for_the_same_reasons() -> None:  # waits: a member may have been away for a moment
         if (reasons := await _reasons(stage)) != told:
             raise Broken(f"after a restart {reasons} are the reasons, before it {told}")
 
@@ -89,20 +89,20 @@ async def restarted(stage: ChaosStage, churn: Churn, *, seconds: float) -> None:
     if moved:
         raise Broken(f"a restart in which nothing changed wrote {moved}")
     there = sum([len(await _managed(stage, member)) for member in MEMBERS])
-    written = await stage.member_writes()  # also those that a server takes and finds nothing new in
+    written = await stage.member_writes()  # counts writes that change nothing as well
     if written > _WRITES_AT_START + there / 10:
         raise Broken(f"a restart in which nothing changed: {written:.0f} writes, {there} objects")
 
 
 async def _reasons(stage: ChaosStage) -> dict[Any, Any]:
-    """Why each Workload waits that does, as in `_written`."""
+    """Return the reason of each pending Workload, by the keys of `_written`."""
     listed = await stage.lists("hub", "wl")
     waiting = [each for each in listed if each["status"].get("pending")]
     return {("hub", "Workload", *_key(each)): judgement.reason(each) for each in waiting}
 
 
 def _differing(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> dict[Any, list[str]]:
-    """The objects that were written, made or deleted, and the fields that differ."""
+    """Return the objects that were written, made or deleted, and the fields that differ."""
     keys = sorted(before.keys() | after.keys())
     both = {key: (before.get(key), after.get(key)) for key in keys}
     return {
@@ -117,7 +117,7 @@ def _version(found: Any) -> str:
 
 
 def _fields(old: Any, new: Any, path: str = "") -> Iterator[str]:
-    """The fields that differ, with both values."""
+    """Yield the fields that differ, with both values."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted(old.keys() | new.keys()):
             yield from _fields(old.get(key), new.get(key), f"{path}.{key}")
@@ -145,7 +145,7 @@ async def _whole(stage: ChaosStage, churn: Churn) -> None:
     there = {member: await _managed(stage, member) for member in MEMBERS}
     secrets = {_key(s): s["data"] for s in await stage.lists("hub", "secret")}
     for key in [key for key in wanted if _waits_for_an_edit(found[key])]:
-        await churn.edited(key)  # as a person does who reads that
+        await churn.edited(key)  # as a person would who reads the message
     for key, wish in wanted.items():
         if wish.mode == "Taken":
             _refused(found[key])
@@ -178,7 +178,7 @@ async def _whole(stage: ChaosStage, churn: Churn) -> None:
             for each in workload["status"].get("kept", ())
             if each["cluster"] == member
         }
-        # Also of what has the name of one that is wanted, the hub may know no Workload any more.
+        # An object with the name of a wanted one may belong to a Workload that the hub forgot.
         if (left - kept or told != kept) and (held := await stage.held(member)):
             churn.forgotten |= held
             await stage.sweep(member)
@@ -189,7 +189,7 @@ async def _whole(stage: ChaosStage, churn: Churn) -> None:
 
 
 def _true(workload: Mapping[str, Any], wish: Wish) -> None:
-    """The status says what is, of the generation that is."""
+    """Raise Broken unless the status is right, and of the present generation."""
     key, status = _key(workload), workload.get("status", {})
     if workload["spec"]["replicas"] != wish.replicas:
         raise Broken(f"{key}: spec.replicas is {workload['spec']['replicas']}, not {wish.replicas}")
@@ -205,7 +205,7 @@ def _true(workload: Mapping[str, Any], wish: Wish) -> None:
     if wish.mode != "Placed":
         _says(workload, "Scheduled", "False" if status.get("pending") else "True")
     if not shares:
-        return  # no units, and under a policy no share of none either
+        return  # no units, hence no shares; under a policy not even empty ones
     for kind in ("Propagated", "Ready"):
         _says(workload, kind, "True")
     if status.get("ready") != units:
@@ -215,7 +215,7 @@ def _true(workload: Mapping[str, Any], wish: Wish) -> None:
 
 
 def _says(workload: Mapping[str, Any], kind: str, word: str) -> dict[str, Any]:
-    """The condition of that type, of the present generation. Raises Broken where it is not so."""
+    """Return the condition, of the present generation. Raises Broken if it has another status."""
     conditions = workload["status"].get("conditions", [])
     said: dict[str, Any] = next((c for c in conditions if c["type"] == kind), {})
     if said.get("status") != word:
@@ -227,13 +227,13 @@ def _says(workload: Mapping[str, Any], kind: str, word: str) -> dict[str, Any]:
 
 
 def _refused(workload: Mapping[str, Any]) -> None:
-    """Its place is taken on each member by an object of somebody else, and it says so."""
+    """Raise Broken unless it reports that a foreign object has its name on each member."""
     if (reason := _says(workload, "Propagated", "False")["reason"]) != "AlreadyExists":
         raise Broken(f"{_key(workload)}: Propagated=False for {reason}, not AlreadyExists")
 
 
 def _strict(found: Mapping[Key, Mapping[str, Any]], wanted: Mapping[Key, Wish]) -> None:
-    """Under the strict policies lies as much as they let in, and no more."""
+    """Raise Broken unless as much is placed under the strict policies as they allow."""
     if over := list(over_quota(found.values())):
         raise Broken("; ".join(over))
     for namespace in NAMESPACES:
@@ -245,7 +245,7 @@ def _strict(found: Mapping[Key, Mapping[str, Any]], wanted: Mapping[Key, Wish]) 
 
 
 def _counted(policy: Mapping[str, Any], found: Mapping[Key, Mapping[str, Any]]) -> None:
-    """Its status has the sums of what is placed."""
+    """Raise Broken unless the policy's status has the sums of the placements."""
     meta, status = policy["metadata"], policy.get("status", {})
     held: Counter[str] = Counter()
     for key, workload in found.items():
@@ -260,7 +260,7 @@ def _counted(policy: Mapping[str, Any], found: Mapping[Key, Mapping[str, Any]]) 
 
 
 def _spread_told(spread: Mapping[str, Any], workload: Mapping[str, Any], wish: Wish) -> None:
-    """Its status has the units of each subset, and no unit is on its way."""
+    """Raise Broken unless the spread's status has each subset's units, and none under way."""
     key, status = _key(spread), spread.get("status", {})
     if status.get("observedGeneration") != spread["metadata"]["generation"]:
         raise Broken(f"{key}: the spread's status is of an older generation")
@@ -277,7 +277,7 @@ def _spread_told(spread: Mapping[str, Any], workload: Mapping[str, Any], wish: W
 
 
 def _room_told(reservation: Mapping[str, Any], workload: Mapping[str, Any]) -> None:
-    """It holds all its room, and its one owner is inside with what fits, as both of them say."""
+    """Raise Broken unless both statuses have the reservation's room, and its owner inside."""
     key, status = _key(reservation), reservation.get("status", {})
     if status.get("observedGeneration") != reservation["metadata"]["generation"]:
         raise Broken(f"{key}: the reservation's status is of an older generation")
@@ -306,7 +306,7 @@ def _landed(
     there: Mapping[str, Any],
     secrets: Mapping[Key, Mapping[str, str]],
 ) -> None:
-    """On each member that has a share lies just what is wanted there."""
+    """Raise Broken unless each member with a share has just the wanted objects."""
     key = _key(workload)
     for share in workload["status"]["placements"]:
         objects = there[share["cluster"]]
@@ -330,7 +330,7 @@ def _landed(
 
 
 def _objects(key: Key, wish: Wish) -> set[tuple[str, str, str]]:
-    """(kind, namespace, name) of all that a Workload is on a member."""
+    """Return (kind, namespace, name) of all objects of a Workload on a member."""
     namespace, name = key
     if wish.mode == "Taken":
         return set()
@@ -364,7 +364,7 @@ async def _managed(stage: ChaosStage, member: str) -> dict[tuple[str, str, str],
 
 
 async def _written(stage: ChaosStage) -> dict[Any, Any]:
-    """All that we write, but Leases, and what probes measure of members."""
+    """Return all objects that we write, but Leases and the measured status of members."""
     written: dict[Any, Any] = {}
     found = {"hub": await stage.lists("hub", *_OURS)}
     for member in MEMBERS:
@@ -378,7 +378,7 @@ async def _written(stage: ChaosStage) -> dict[Any, Any]:
 
 
 def _waits_for_an_edit(workload: Mapping[str, Any]) -> bool:
-    """Whether something of it stays, as the hub was set back behind what made it."""
+    """Return whether an object stays on a member because the hub was set back behind it."""
     told = [each["message"] for each in workload["status"].get("clusters", ())]
     told += [each["message"] for each in workload["status"].get("conditions", ())]
     return any("an edit of the Workload decides" in each for each in told)
@@ -402,7 +402,7 @@ def _key(found: Mapping[str, Any]) -> Key:
 
 
 def log_faults(text: str) -> list[str]:
-    """Lines of a process's log that tell of a bug: an exception that nobody expected."""
+    """Return lines of a process's log that show a bug: an unexpected exception."""
     bad = []
     for line in text.splitlines():
         with suppress(ValueError):
@@ -410,5 +410,5 @@ def log_faults(text: str) -> list[str]:
             if said.get("level") in ("error", "critical"):
                 bad.append(line[:2000])
             continue
-        bad.append(line[:500])  # no JSON: a traceback, or a warning of the interpreter
+        bad.append(line[:500])  # not JSON: a traceback, or a warning of the interpreter
     return bad

@@ -1,8 +1,8 @@
-"""What people do wrong with registrations in a chaos run: each act is made, stands, and is mended.
+"""Mistakes with registrations in a chaos run: each act is made, stands, and is mended.
 
 A member is deregistered, its token rotated, its MemberCluster made again, the member registered
-under a second name, its Secret swapped for another's. None of it may cost a claim, or the last copy
-of what runs.
+under a second name, its Secret swapped for another's. No such act may cost a claim, or the last
+copy of a running Workload.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from e2e.chaos.churn import insist
 from e2e.chaos.stage import ChaosStage, second_name
 
 _SERVED_SECONDS = 20.0
-"""So long a second name is waited for that is to serve its member."""
+"""The wait for a second name to serve its member."""
 
 
 class Registrations:
-    """`away` tells when each member that was ever deregistered was so last; `inf` while it is."""
+    """`away` is when each member was last deregistered; `inf` while it is."""
 
     def __init__(self, stage: ChaosStage, chance: random.Random) -> None:
         self.away: dict[str, float] = {}
@@ -30,7 +30,7 @@ class Registrations:
 
     @asynccontextmanager
     async def deregister(self, member: str) -> AsyncIterator[float]:
-        """Secret and MemberCluster go, and are made again with another token."""
+        """Delete Secret and MemberCluster, and make them again with another token."""
         async with self.gone(member):
             await self._out(member)
             yield self._chance.uniform(1, 15)
@@ -38,13 +38,13 @@ class Registrations:
 
     @asynccontextmanager
     async def rotate(self, member: str) -> AsyncIterator[float]:
-        """Another token, and the one before ends."""
+        """Register with another token; the old one ends."""
         await self.register(member)
         yield 0
 
     @asynccontextmanager
     async def remake(self, member: str) -> AsyncIterator[float]:
-        """The MemberCluster is made again by hand, at once or later; or its Secret is."""
+        """Make the MemberCluster again by hand, at once or later; or its Secret."""
         how = self._chance.choice(("at once", "later", "by its Secret"))
         async with self.gone(member):
             if how == "by its Secret":
@@ -59,7 +59,7 @@ class Registrations:
 
     @asynccontextmanager
     async def double(self, member: str) -> AsyncIterator[float]:
-        """The member is registered under a second name too, which is the younger or the older."""
+        """Register the member under a second name too, which is the younger or the older one."""
         second = second_name(member)
         if self._chance.random() < 0.5:
             await insist(lambda: self._stage.put_secret(member, second))
@@ -76,12 +76,12 @@ class Registrations:
 
     @asynccontextmanager
     async def swap(self, members: str) -> AsyncIterator[float]:
-        """The Secret of one leads to the other; that one's does so too, or its own is left."""
+        """Give a member's Secret the data of the other, which keeps its own or gets the first's."""
         one, other = members.split()
         how = self._chance.choice(("both", "one", "made again"))
         if how == "both":
             await insist(lambda: self._stage.put_secret(other, data_of=one))
-        if how == "made again":  # without a note of what it led to before
+        if how == "made again":  # without the noted identity of its cluster
             self.away[one] = math.inf
             await insist(lambda: self._stage.delete_cluster(one))
         await insist(lambda: self._stage.put_secret(one, data_of=other))
@@ -95,7 +95,7 @@ class Registrations:
 
     @asynccontextmanager
     async def gone(self, *members: str) -> AsyncIterator[None]:
-        """These are registered anew, and what is on them may move."""
+        """Mark these as deregistered: their Workloads may move."""
         self.away |= dict.fromkeys(members, math.inf)
         try:
             yield
@@ -103,7 +103,7 @@ class Registrations:
             self.away |= dict.fromkeys(members, asyncio.get_running_loop().time())
 
     async def register(self, member: str) -> None:
-        """Register it with a token of its own; a second name of it goes."""
+        """Register the member with a new token."""
 
         async def there() -> bool:
             await self._stage.register(member)
@@ -112,7 +112,7 @@ class Registrations:
         await insist(there)
 
     async def anew(self, member: str) -> None:
-        """Register it as it should be, whatever the hub knows of it."""
+        """Register the member under its first name alone, whatever the hub holds of it."""
         await self._out(second_name(member))
         await self.register(member)
 

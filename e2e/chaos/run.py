@@ -1,4 +1,4 @@
-"""One chaos run, from an empty machine to an empty machine."""
+"""One chaos run, from empty clusters to empty clusters."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from e2e.chaos.stage import ChaosStage, at_work
 from e2e.chaos.watchman import Watchman
 
 _SETTLE_SECONDS = 300.0
-"""Patience costs nothing: whatever is checked is there sooner, or never."""
+"""Long, which costs nothing: a state that comes at all comes sooner."""
 _BACK_SECONDS = 120.0
 
 
 class Found(AssertionError):
-    """What broke, in a few lines."""
+    """A broken promise, in a few lines."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """How much was done to the product."""
+    """The size of a run, for its last line."""
 
     edits: int
     faults: int
@@ -59,9 +59,9 @@ async def run(
 ) -> Made:
     """Break, settle, rest, clear, on the clusters of that folder. Raises Found.
 
-    Things break for that many seconds, and until so many faults and edits were made at `least`;
-    there are so many Workloads at `most`. The hub is set back by `back` seconds; where none are
-    said, by two minutes, as far as the run is long enough.
+    Faults are made for `seconds`, and until there were at least `least` faults and edits; there are
+    at most `most` Workloads. The hub is set back by `back` seconds; by default two minutes, or less
+    in a short run.
     """
     started = time.monotonic()
 
@@ -139,14 +139,14 @@ async def _run(
 
 
 async def _end(loops: list[asyncio.Task[None]]) -> None:
-    """Have these mend what they broke; a fault of theirs is ours."""
+    """Cancel these loops; wait until they have mended their faults; raise a loop's own fault."""
     for loop in loops:
         loop.cancel()
-    async with asyncio.timeout(_SETTLE_SECONDS):  # mending asks for no more than clusters that run
+    async with asyncio.timeout(_SETTLE_SECONDS):  # mending needs running clusters and nothing else
         done = await asyncio.gather(*loops, return_exceptions=True)
     for ended in done:
         if isinstance(ended, BaseException) and not isinstance(ended, asyncio.CancelledError):
-            raise ended  # also what went wrong while it mended what it had broken
+            raise ended  # a fault of the mending as well
 
 
 def _logged(stage: ChaosStage) -> list[str]:

@@ -1,6 +1,7 @@
 """Runs of a chaos command: one seed after the other, until one breaks a promise.
 
-Exit code 0 when every promise held, 1 with what broke, the seed, and where the logs are.
+Exit code 0 when every promise held; 1 with the broken promise, the seed, and the folder of the
+logs.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ def run_seeds(
     run: Callable[[Path, Path, int], Coroutine[Any, Any, Any]],
     about: str = "",
 ) -> None:
-    """Make so many runs, from that seed or a random one on; `about` says more of each of them.
+    """Make so many runs, from that seed or a random one on; `about` is added to each run's title.
 
-    `run` takes the folder of its clusters, which are its own, that of its logs, and the seed.
+    `run` gets the folder of its clusters, which no other run uses, that of its logs, and the seed.
     """
     logging.getLogger("machinery").setLevel(logging.ERROR)  # the test's own watches are cut too
     signal.signal(signal.SIGTERM, _interrupt)
@@ -50,5 +51,5 @@ def run_seeds(
 
 
 def _interrupt(*_: object) -> None:
-    """End as after Ctrl-C: what was started goes."""
+    """End as after Ctrl-C, so that all started processes end."""
     raise KeyboardInterrupt

@@ -1,6 +1,6 @@
 """Runs `stowage` with a wall clock that is wrong by the number of seconds in a file.
 
-`python -m e2e.chaos.skewed FILE controller …`. The file is read at every look at the clock, so that
+`python -m e2e.chaos.skewed FILE controller …`. The file is read at every read of the clock, so that
 a test makes the clock of a running process jump. Durations (`monotonic`) are not touched: no jump
 of a wall clock touches them on a real machine either.
 """
@@ -16,7 +16,7 @@ from stowage.cli import main
 
 
 def skew(file: Path) -> None:
-    """Have every `SystemClock` of this process be wrong by what the file says now."""
+    """Shift every `SystemClock` of this process by the number in the file."""
     honest = SystemClock.now
 
     def now(self: SystemClock) -> datetime:

@@ -41,7 +41,7 @@ _tokens = itertools.count(1)
 
 
 class ChaosStage:
-    """Made by `at_work`. `hub` and `members` are the test's own, unbroken ways in.
+    """Made by `at_work`. `hub` and `members` are the test's own clients, past the relays.
 
     `directory` is where its processes log.
     """
@@ -65,7 +65,6 @@ class ChaosStage:
         self._secrets: dict[str, dict[str, str]] = {}
 
     def cluster(self, name: str) -> Cluster:
-        """The control plane of the hub or of a member."""
         return self.planes.clusters[name]
 
     # --- processes --------------------------------------------------------------------------------
@@ -76,11 +75,10 @@ class ChaosStage:
         self.processes[instance].start(detached=False)
 
     def kill(self, instance: str) -> None:
-        """SIGKILL, and wait until it is gone."""
         self.processes[instance].end(signal.SIGKILL)
 
     def ended(self) -> list[str]:
-        """The processes that should run and do not, each with its last words."""
+        """Return the processes that should run and do not, each with the end of its log."""
         gone = [process for process in self.processes.values() if not process.alive()]
         return [f"{process.name} ended by itself: {process.tail(5)}" for process in gone]
 
@@ -89,12 +87,12 @@ class ChaosStage:
         self._skew_file(instance).write_text(str(seconds))
 
     def log(self, instance: str) -> str:
-        """All that a process ever logged."""
+        """Return the log of all processes of that instance."""
         path = self.processes[instance].log
         return path.read_text(errors="replace") if path.exists() else ""
 
     async def member_writes(self) -> float:
-        """Changes that members took from all processes since these started."""
+        """Return the writes that members accepted from all processes since these started."""
         return sum([await self._member_writes(name) for name in self.processes])
 
     async def _member_writes(self, instance: str) -> float:
@@ -125,7 +123,7 @@ class ChaosStage:
     # --- members ----------------------------------------------------------------------------------
 
     async def register(self, member: str) -> None:
-        """Register a member with the token of a new account; the one before ends."""
+        """Register a member with the token of a new account; the old account is deleted."""
         before = self._accounts.get(member)
         account = self._accounts[member] = f"chaos-{next(_tokens)}"
         token = await asyncio.to_thread(self._token, member, account)
@@ -145,7 +143,10 @@ class ChaosStage:
             )
 
     async def put_secret(self, member: str, name: str = "", *, data_of: str = "") -> bool:
-        """The Secret that registers a member, by its own name or another one; with its own data."""
+        """Apply the Secret that registers a member, under its own name or `name`.
+
+        The data is the member's own, or that of `data_of`.
+        """
         name = name or member
         body = {
             "apiVersion": "v1",
@@ -163,7 +164,7 @@ class ChaosStage:
         return True
 
     async def make_cluster(self, member: str) -> bool:
-        """The MemberCluster made by hand, as from a file."""
+        """Create the MemberCluster by hand, as from a file."""
         body = {
             "apiVersion": "stowage.dev/v1alpha1",
             "kind": "MemberCluster",
@@ -175,19 +176,19 @@ class ChaosStage:
         return True
 
     async def delete_cluster(self, name: str) -> bool:
-        """The MemberCluster goes, its Secret stays."""
+        """Delete the MemberCluster, not its Secret."""
         with suppress(NotFound):
             await self.hub.delete(MEMBER_CLUSTERS, name)
         return True
 
     async def held(self, member: str) -> set[str]:
-        """The UIDs of the Workloads of which something is held there, as the hub knows none."""
+        """Return the UIDs of the Workloads whose removal from the member is held."""
         found = await self.hub.get(MEMBER_CLUSTERS, member)
         held = found.get("status", {}).get("sweepHeld", {}).get("workloads", [])
         return {each["uid"] for each in held}
 
     async def sweep(self, member: str) -> None:
-        """Let go what is held there, as a person does."""
+        """Confirm the held removals, as a person does."""
         where = f"--kubeconfig={self.cluster('hub').kubeconfig}"
         await asyncio.to_thread(stowage, "sweep", member, "--confirm", where)
 
@@ -199,7 +200,7 @@ class ChaosStage:
                     await asyncio.sleep(0.3)
 
     async def deregister(self, member: str) -> None:
-        """Take the Secret and the MemberCluster away; nothing on the member is touched."""
+        """Delete the Secret and the MemberCluster; the member's objects are not touched."""
         for resource, namespace in ((SECRETS, SYSTEM_NAMESPACE), (MEMBER_CLUSTERS, None)):
             with suppress(NotFound):
                 await self.hub.delete(resource, member, namespace=namespace)
@@ -220,11 +221,11 @@ class ChaosStage:
     # --- pods -------------------------------------------------------------------------------------
 
     async def play_kubelets(self) -> None:
-        """Until cancelled: say that a pod is ready whose containers are, and start what ended.
+        """Until cancelled, mark pods with ready containers as ready, and restart ended programs.
 
         A member that is away for long loses its nodes, and their pods are unready from then on. A
-        kubelet that is heard again says otherwise, kwok does not. A scheduler or a
-        controller-manager ends by itself when its API server was away, and kubelets start it again.
+        kubelet that is back marks them ready again; kwok does not. A scheduler or a
+        controller-manager ends when its API server was away, and kubelets would start it again.
         """
         while True:
             for name in ("hub", *MEMBERS):
@@ -244,7 +245,7 @@ class ChaosStage:
     async def lists(
         self, where: str, *kinds: str, namespace: str | None = None, labels: str = ""
     ) -> list[dict[str, Any]]:
-        """All objects of these kinds by pykube, which shares no code with what is tested."""
+        """Return all objects of these kinds by pykube, which shares no code with ours."""
 
         def read() -> list[dict[str, Any]]:
             reader = self._readers[where]
@@ -253,7 +254,7 @@ class ChaosStage:
         return await asyncio.to_thread(read)
 
     async def record(self) -> None:
-        """Write down what lies where, beside the logs: what was found is looked into with it."""
+        """Write the objects of all clusters beside the logs, to look into a finding."""
         kinds = "deployments,statefulsets,replicasets,pods,configmaps,persistentvolumeclaims,nodes"
         for name in ("hub", *MEMBERS):
             what = (
@@ -272,7 +273,7 @@ class ChaosStage:
 
 @contextmanager
 def chaos_clusters(directory: Path) -> Iterator[Path]:
-    """Hub and members in that folder, for one run after the other; everything goes at the end."""
+    """Yield hub and members in that folder, for one run after the other; remove all at the end."""
     try:
         stowage(
             "playground", "up", "--members=3", "--provider=local", f"--dir={directory}", "--no-run"
@@ -286,7 +287,7 @@ def chaos_clusters(directory: Path) -> Iterator[Path]:
 
 @asynccontextmanager
 async def at_work(clusters: Path, logs: Path) -> AsyncIterator[ChaosStage]:
-    """Both processes twice on those clusters, and all members Ready; the clusters stay."""
+    """Run both processes twice on those clusters, with all members Ready; the clusters stay."""
     stage = ChaosStage(logs, load_planes(clusters))
     stage.planes.hold_ports()
     try:
@@ -294,7 +295,7 @@ async def at_work(clusters: Path, logs: Path) -> AsyncIterator[ChaosStage]:
     finally:
         for process in stage.processes.values():
             process.end(signal.SIGTERM)  # the next run need not wait for the leases
-        for member in MEMBERS:  # nor find one Ready that nobody has looked at since
+        for member in MEMBERS:  # the next run must not find a stale Ready
             with suppress(TransportError):
                 await stage.deregister(member)
                 await stage.deregister(second_name(member))
@@ -321,12 +322,11 @@ async def _at_work(stage: ChaosStage) -> ChaosStage:
 
 
 async def all_ready(hub: ApiClient) -> bool:
-    """Whether every member is registered and Ready."""
     return not await not_ready(hub)
 
 
 async def not_ready(hub: ApiClient, members: Sequence[str] = MEMBERS) -> list[str]:
-    """The members that are not registered or not Ready, each with what is said of it."""
+    """Return the members that are not registered or not Ready, each with its condition."""
     try:
         listed = (await hub.list(MEMBER_CLUSTERS))["items"]
     except TransportError as e:
@@ -337,7 +337,7 @@ async def not_ready(hub: ApiClient, members: Sequence[str] = MEMBERS) -> list[st
 
 
 def second_name(member: str) -> str:
-    """The name that a member is registered under once more."""
+    """Return the second name of a member."""
     return f"{member}{judgement.AGAIN}"
 
 
@@ -346,7 +346,6 @@ def _zone(member: str) -> dict[str, str]:
 
 
 def _ready(cluster: Mapping[str, Any]) -> str:
-    """Empty for a Ready cluster, else its condition in a few words."""
     conditions = cluster.get("status", {}).get("conditions", [])
     ready = next((c for c in conditions if c["type"] == "Ready"), None)
     if ready is None:

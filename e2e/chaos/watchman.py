@@ -1,10 +1,10 @@
-"""Who looks on while everything breaks: watches on the hub and on each member, by direct roads.
+"""The watchman of a chaos run: watches on the hub and on each member, past the relays.
 
-Every state of a Workload that the hub shows is judged, alone and beside the one before it; each
-object that leaves a member is asked about; no PersistentVolumeClaim may leave one whose Workload no
-user has ended; and every second it is looked whether the hub says of a member what is not so. What
-may be explained by a fault of the run's own is asked once more of the servers themselves before it
-is a finding.
+The watchman judges every state of a Workload that the hub shows, alone and beside the one before
+it; asks about each object that leaves a member; reports a PersistentVolumeClaim that goes though no
+user ended its Workload; and compares once a second the hub's statements about members with the
+members. A suspicion that a fault of the run may explain is checked on the servers themselves before
+it is a finding.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ KINDS = {
 }
 _CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 _RECENT_SECONDS = 60.0
-"""A copy that was ready so shortly ago was one to rely on: roads stall for a third of that."""
+"""A copy that was ready within this time counts as ready: roads stall for a third of that."""
 _AWAY_SECONDS = 120.0
-"""So long after a deregistration a move may still be its consequence."""
+"""The time in which a move may be the consequence of a deregistration."""
 _RETURN_SECONDS = 30.0
-"""So long after it was registered again a member is spoken of as it was before, at the most."""
+"""The time in which statuses may still be those of a member before it was registered again."""
 _ASK_SECONDS = 60.0
 _IDLE_SECONDS = 60.0
-"""So long after it wanted no unit a copy may still go for that."""
+"""The time in which a copy may go because its Workload wanted no unit."""
 Place = tuple[str, str, Key]
 """(member, kind, key)."""
 
 
 class Watchman:
-    """What it finds is in `findings`."""
+    """Judges a chaos run; the results are in `findings`."""
 
     def __init__(self, stage: ChaosStage, churn: Churn, faults: Faults) -> None:
         self.findings: list[str] = []
@@ -56,7 +56,7 @@ class Watchman:
         self.removals = 0
         self.claims = 0
         self.volumes: set[str] = set()
-        """The UIDs of all PersistentVolumeClaims that were ever there."""
+        """The UIDs of all PersistentVolumeClaims that a member ever had."""
         self._stage = stage
         self._churn = churn
         self._faults = faults
@@ -78,7 +78,7 @@ class Watchman:
         self._told: set[tuple[str, str]] = set()
 
     async def prepare(self) -> None:
-        """An object of nobody on each member, named like a Workload that comes later."""
+        """Create a foreign object on each member, with the name of a later Workload."""
         for member, client in self._stage.members.items():
             for namespace in NAMESPACES:
                 body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
@@ -91,7 +91,7 @@ class Watchman:
             self._foreign[member] = _identity(made)
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Watch until cancelled."""
         self._workloads.add_handler(self._workload_changed)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._workloads.run())
@@ -104,12 +104,12 @@ class Watchman:
             tasks.create_task(self._look())
 
     async def judged(self) -> None:
-        """Return when each question that came up is answered."""
+        """Return when each suspicion is decided."""
         while self._questions:
             await asyncio.wait(self._questions)
 
     async def left_alone(self) -> list[str]:
-        """Whose object was touched that belongs to nobody of ours."""
+        """Return the members whose foreign object was touched."""
         wrong = []
         for member, client in self._stage.members.items():
             namespace, name = FOREIGN
@@ -119,14 +119,14 @@ class Watchman:
         return wrong
 
     async def end(self) -> None:
-        """Delete those objects, for whoever uses the clusters next."""
+        """Delete the foreign objects, for the next run on the clusters."""
         namespace, name = FOREIGN
         for client in self._stage.members.values():
             await client.delete(KINDS["Deployment"], name, namespace=namespace)
 
     def _ask(self, question: Coroutine[Any, Any, None]) -> None:
         async def asked() -> None:
-            with suppress(TimeoutError):  # nobody can be asked: nothing can be said
+            with suppress(TimeoutError):  # no server answers, so there is no finding
                 async with asyncio.timeout(_ASK_SECONDS):
                     await question
 
@@ -152,7 +152,6 @@ class Watchman:
             self.findings += judgement.moved(old.body(), body, excused=away)
 
     def _away(self, since: float) -> set[str]:
-        """The members that are deregistered, or were within so many seconds."""
         now = asyncio.get_running_loop().time()
         return {member for member, when in self._faults.away.items() if now < when + since}
 
@@ -168,7 +167,7 @@ class Watchman:
                 self.findings += judgement.over_quota(listed)
 
     def _compare(self, workload: Mapping[str, Any]) -> None:
-        """What it says of members beside what the watches show of them."""
+        """Compare the Workload's statements about members with the watches there."""
         meta = workload["metadata"]
         state = (meta["uid"], meta["resourceVersion"])
         if meta["uid"] in self._faults.spoilt or state in self._told:
@@ -186,7 +185,7 @@ class Watchman:
                 self._ask(self._verify(member, workload))
 
     async def _verify(self, member: str, workload: Mapping[str, Any]) -> None:
-        """The watch may lag behind: ask the member, and then whether the hub says so still."""
+        """Ask the member, as the watch may lag behind, and then whether the hub still says so."""
         meta = workload["metadata"]
         kind, image = judgement.main_of(workload)
         key = (meta["namespace"], meta["name"])
@@ -217,7 +216,7 @@ class Watchman:
         return changed
 
     def _volume_went(self, member: str, old: Whole, new: Whole | None) -> None:
-        """It goes, which is as it should be only with its Workload, and that by a user's wish."""
+        """Report a claim that goes, unless a user ended its Workload."""
         owners = judgement.owners(old.metadata.annotations)
         if judgement.life_of(old) in self._churn.ended or owners.keys() <= self._churn.forgotten:
             return
@@ -248,7 +247,7 @@ class Watchman:
         return changed
 
     def _relied_on(self, member: str, kind: str, gone: Whole, now: float) -> list[str]:
-        """The other members whose copy is ready as far as is seen, or was so a moment ago."""
+        """Return the other members whose copy is ready, or was so a moment ago."""
         there = []
         for other in self._stage.members:
             place = (other, kind, gone.metadata.key)
@@ -261,7 +260,7 @@ class Watchman:
     async def _judge(
         self, member: str, uid: str, key: Key, gone: tuple[str, Whole], others: list[str]
     ) -> None:
-        """A copy of that Workload went; there must be a ready one, or no wish for any."""
+        """Report a copy that went, unless another is ready or none is wanted."""
         copy = gone[1]
         if others or key in self._churn.busy:
             return
@@ -286,9 +285,9 @@ class Watchman:
     def _unwanted(
         self, workload: Mapping[str, Any] | None, uid: str, key: Key, copy: Whole
     ) -> bool:
-        """Whether a user wants no unit of it, or did so a moment ago.
+        """Return whether a user wants no unit of it, or did so a moment ago.
 
-        A hub that was set back may know nothing of it: then its life tells.
+        A hub that was set back may have no such Workload: then the copy's life decides.
         """
         idle = self._churn.idle_at.get(key, -_IDLE_SECONDS)
         if key in self._churn.busy or asyncio.get_running_loop().time() < idle + _IDLE_SECONDS:
@@ -302,7 +301,7 @@ class Watchman:
         )
 
     async def _holders(self, gone: tuple[str, Whole]) -> dict[str, bool]:
-        """The members that have a copy of it, and whether that is ready."""
+        """Return the members that have a copy of it, and whether that is ready."""
         kind, copy = gone
         held = {}
         for member, client in self._stage.members.items():
@@ -313,7 +312,7 @@ class Watchman:
 
 
 async def _patiently(client: Any, resource: Resource, key: Key) -> dict[str, Any] | None:
-    """The object, None where there is none; a server that does not answer is asked again."""
+    """Return the object, None where there is none; ask again while the server does not answer."""
     while True:
         try:
             found: dict[str, Any] = await client.get(resource, key[1], namespace=key[0])

@@ -1,7 +1,7 @@
-"""What the users of a chaos run want: the Workloads that must exist at its end, and how they look.
+"""The wishes of a chaos run's users: the Workloads that must exist at its end, with their specs.
 
-Pure: a wish is made and changed by a random generator that the seed began, and rendered as the
-manifest that a user would apply.
+Pure: a wish is made and changed by a seeded random generator, and rendered as the manifest that a
+user would apply.
 """
 
 from __future__ import annotations
@@ -16,42 +16,42 @@ from e2e.harness import deployment, pod_template
 
 NAMESPACES = ("chaos-a", "chaos-b", "chaos-c")
 ZONES = ("zone-1", "zone-2", "zone-3")
-"""Each is one member, of the same number."""
+"""Each zone is the member of the same number."""
 SECRET = "credential"
 POLICY = "zones"
 STRICT = "strict"
 QUOTA = 4
-"""Units that the strict policy of a namespace lets into each zone; nobody ever edits it."""
+"""Units that a namespace's strict policy allows in each zone; no user edits that policy."""
 SCHEDULER = "chaos"
-"""Of the Workloads that the test itself places, as an external scheduler does."""
+"""The scheduler of Workloads that the test places, as an external scheduler does."""
 MODES = ("Single", "Divided", "Duplicated", "Policy", "Strict", "Placed", "Spread", "Reserved")
 LABEL_SPREAD = "spread"
-"""On a Workload that a WorkloadSpread of its name targets."""
+"""The label of a Workload that a WorkloadSpread of its name targets."""
 LABEL_LIFE = "life"
-"""On what a Workload has made of each of its lives: one that was deleted and made again has two."""
+"""The label with the life of a Workload: one that was deleted and made again has two lives."""
 LABEL_RESERVED = "reserved"
-"""On a Workload whose room a Reservation of its name keeps, spread over the members."""
+"""The label of a Workload whose room a Reservation of its name keeps, over the members."""
 RESERVED = 3
 """Units of each such reservation."""
 CPU = 20
 """Thousandths of cpu of every unit."""
 CAP = 2
-"""Of the second subset of each spread."""
+"""The cap of the second subset of each spread."""
 CRITICAL_SECONDS = 140
 _ZONE = "topology.kubernetes.io/zone"
 _POLICIES = {"Policy": POLICY, "Strict": STRICT}
 _PARTS = {"Strict": "strict"}
 _MOST_UNITS = 5
 FOREIGN = (NAMESPACES[0], "somebody-elses")
-"""The Workload whose place is taken on each member, by a Deployment of somebody else."""
+"""The Workload whose name a foreign Deployment has on each member."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
     """One Workload as its user wants it now. `config` is the ConfigMap's value, None: none.
 
-    `claim`: a PersistentVolumeClaim among its manifests. `cap` is that of its first subset, where a
-    WorkloadSpread of its name targets it.
+    `claim` asks for a PersistentVolumeClaim among its manifests. `cap` is that of its first subset,
+    where a WorkloadSpread of its name targets it.
     """
 
     mode: str
@@ -69,7 +69,7 @@ PROBE = Wish("Duplicated", "Deployment", 1, "3.1", config=None, secret=False)
 
 
 def made(chance: random.Random) -> Wish:
-    """Any Workload."""
+    """Return a random wish."""
     return Wish(
         mode=chance.choice(MODES),
         kind=chance.choice(("Deployment", "Deployment", "StatefulSet")),
@@ -83,7 +83,7 @@ def made(chance: random.Random) -> Wish:
 
 
 def changed(wish: Wish, chance: random.Random) -> Wish:
-    """The same Workload after an edit of its user."""
+    """Return the wish after an edit."""
     match chance.randrange(6 if wish.mode == "Spread" else 5):
         case 5:
             return replace(wish, cap=chance.randint(0, 3))
@@ -100,12 +100,12 @@ def changed(wish: Wish, chance: random.Random) -> Wish:
 
 
 def renewed(wish: Wish) -> Wish:
-    """The same Workload after an edit that changes nothing but what its units run."""
+    """Return the wish after an edit that changes nothing but the image."""
     return replace(wish, tag=f"{wish.tag}-again" if not wish.tag.endswith("-again") else "3.1")
 
 
 def manifest(namespace: str, name: str, wish: Wish, life: int = 0) -> dict[str, Any]:
-    """The Workload that the user applies."""
+    """Return the Workload that the user applies."""
     lives = {LABEL_LIFE: str(life)}
     spec: dict[str, Any] = {"replicas": wish.replicas, **_template(name, wish, lives)}
     labels = {"app": name}
@@ -140,7 +140,6 @@ def manifest(namespace: str, name: str, wish: Wish, life: int = 0) -> dict[str, 
 
 
 def claim_of(name: str) -> str:
-    """The name of a Workload's PersistentVolumeClaim."""
     return f"{name}-data"
 
 
@@ -158,10 +157,7 @@ def _claim(name: str, lives: Mapping[str, str]) -> dict[str, Any]:
 
 
 def spread(namespace: str, name: str, wish: Wish) -> dict[str, Any]:
-    """The WorkloadSpread on it: the zones in their order, the first two with a cap.
-
-    Units wait for a node for as long as a member is away, and longer than any fault lasts.
-    """
+    """Return the WorkloadSpread on it: the zones in their order, the first two with a cap."""
     caps = (wish.cap, CAP, None)
     subsets = [
         {
@@ -173,6 +169,7 @@ def spread(namespace: str, name: str, wish: Wish) -> dict[str, Any]:
         }
         for zone, cap in zip(ZONES, caps, strict=True)
     ]
+    # longer than any fault lasts: units wait for a node as long as a member is away
     strategy = {"type": "Adaptive", "adaptive": {"rescheduleCriticalSeconds": CRITICAL_SECONDS}}
     target = {"apiVersion": "stowage.dev/v1alpha1", "kind": "Workload", "name": name}
     return {
@@ -184,7 +181,7 @@ def spread(namespace: str, name: str, wish: Wish) -> dict[str, Any]:
 
 
 def reservation(namespace: str, name: str) -> dict[str, Any]:
-    """Room for the Workload of that name, which comes back whenever it needs it no more."""
+    """Return a Reservation whose owner is the Workload of that name, again and again."""
     return {
         "apiVersion": "stowage.dev/v1alpha1",
         "kind": "Reservation",
@@ -200,13 +197,13 @@ def reservation(namespace: str, name: str) -> dict[str, Any]:
 
 
 def policy(namespace: str, chance: random.Random) -> dict[str, Any]:
-    """The policy of a namespace that is edited: soft, so that no unit is left out."""
+    """Return the policy of a namespace that is edited: Preferred, so that no unit stays pending."""
     quotas = [chance.randint(0, 6) for _ in ZONES]
     return _policy(namespace, POLICY, "unit", quotas, "Preferred")
 
 
 def strict_policy(namespace: str) -> dict[str, Any]:
-    """The policy of a namespace that stands, and lets nothing in beyond its numbers."""
+    """Return the policy of a namespace that is never edited, and bounds each zone."""
     return _policy(namespace, STRICT, _PARTS["Strict"], [QUOTA] * len(ZONES), "Required")
 
 
@@ -229,12 +226,11 @@ def _policy(
 
 
 def counts(policy: str, workload: Mapping[str, Any]) -> bool:
-    """Whether the units of a Workload count for the policy of that name."""
+    """Return whether the units of a Workload count for the policy of that name."""
     return (policy == STRICT) == (mode_of(workload) == "Strict")
 
 
 def mode_of(workload: Mapping[str, Any]) -> str:
-    """The mode of the Workload's wish."""
     policy = workload["metadata"].get("labels", {}).get(LABEL_POLICY)
     if workload["spec"].get("schedulerName") == SCHEDULER:
         return "Placed"
@@ -247,7 +243,6 @@ def mode_of(workload: Mapping[str, Any]) -> str:
 
 
 def image(wish: Wish) -> str:
-    """What the containers run."""
     return f"registry.k8s.io/pause:{wish.tag}"
 
 

@@ -1,1 +1,1 @@
-"""The subcommands of `stowage`, by what they are about; see `stowage.cli`."""
+"""The subcommands of `stowage`, by topic; see `stowage.cli`."""

@@ -1,4 +1,4 @@
-"""`stowage plan`, `explain`, `history` and `status`: what goes where, and why; all only read."""
+"""`stowage plan`, `explain`, `history` and `status`, all of which only read."""
 
 from __future__ import annotations
 
@@ -193,24 +193,23 @@ def status(
 
 
 class _NotLooked(click.ClickException):
-    """The hub could not be asked how it is. Not 1, which says that something needs a person."""
+    """The hub could not be asked. Exits with 2, because 1 says that something needs a person."""
 
     exit_code = 2
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """As every other fault is told."""
         del file
         say(f"error: {self.message}", err=True)
 
 
 @contextmanager
 def _looking() -> Iterator[None]:
-    """A fault that was foreseen ends with a code of its own."""
+    """Exit with 2 on a foreseen fault."""
     from machinery.errors import StowageError  # noqa: PLC0415 - see stowage.cli
 
     try:
         yield
-    except BrokenPipeError:  # whoever reads has seen enough
+    except BrokenPipeError:  # the reader has closed the pipe
         raise
     except (StowageError, OSError) as e:
         raise _NotLooked(str(e)) from e

@@ -1,4 +1,4 @@
-"""`stowage install`: what stands on the hub."""
+"""`stowage install`: the kinds, policies and processes of a hub."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`stowage join`, `unjoin`, `rename` and `sweep`: what belongs to the fleet, and what may go."""
+"""`stowage join`, `unjoin`, `rename` and `sweep`: the member clusters of a hub."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they name: the hub, what is there, how to print."""
+"""Options that several commands share, and the connections that they name."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ HUB_OPTIONS = (
 
 
 def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that name the hub."""
     for option in reversed(HUB_OPTIONS):
         command = option(command)
     return command
 
 
 def hub_options_of(namespace: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add the options that name the hub, and a namespace that is that of objects."""
+    """Add the options that name the hub, and a namespace of objects with that help text."""
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         for option in (
@@ -73,7 +72,7 @@ WHERE = (
 
 
 def where_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say what is there, the hub's or in files, and how to print."""
+    """Add the options of a `Where`, and how to print."""
     for option in reversed(WHERE):
         command = option(command)
     return command
@@ -87,7 +86,7 @@ def where_of(
     config_file: Path | None,
     plugins: tuple[str, ...],
 ) -> Where:
-    """What these options name: a hub, or what stands in files."""
+    """Return what these options name: a hub, or files."""
     from stowage.planning.plan import Where  # noqa: PLC0415 - see stowage.cli
 
     hub = None if fleet else hub_connection(kubeconfig, context)
@@ -96,7 +95,7 @@ def where_of(
 
 
 def hub_connection(kubeconfig: str | None, context: str | None) -> Connection:
-    """How to reach the cluster that these options name.
+    """Return how to reach the cluster that these options name.
 
     Raises KubeconfigError, and ConfigurationError where a credential would go over plain http.
     """
@@ -107,14 +106,13 @@ def hub_connection(kubeconfig: str | None, context: str | None) -> Connection:
 
 
 def quick_connection(kubeconfig: str | None, context: str | None) -> Connection:
-    """The same for commands that only read, and begin at once."""
+    """Return the same, without slow imports, for commands that only read."""
     from stowage.hub.connection import connection  # noqa: PLC0415 - see stowage.cli
 
     return connection(kubeconfig, context)
 
 
 def with_hub(connection: Connection, use: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
-    """Run that with a client of the hub."""
     import asyncio  # noqa: PLC0415 - see stowage.cli
 
     from machinery.api.client import ApiClient  # noqa: PLC0415 - as above

@@ -1,4 +1,4 @@
-"""`stowage plugins`: what decides under each scheduler name; it asks no hub and no controller."""
+"""`stowage plugins`: the plugins of each profile; the command asks no hub and no controller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`stowage controller` and `stowage propagator`: the two processes, until they are told to end."""
+"""`stowage controller` and `stowage propagator`: the two processes."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def propagator(
 
 
 def _serve(run: Callable[[], Coroutine[Any, Any, None]], verbosity: int) -> None:
-    """Run a process until SIGTERM or SIGINT; a second signal does not wait for anything."""
+    """Run a process until SIGTERM or SIGINT; a second signal ends it at once."""
     import asyncio  # noqa: PLC0415 - see stowage.cli
     import logging  # noqa: PLC0415 - as above
 

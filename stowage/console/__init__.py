@@ -1,1 +1,1 @@
-"""What a command prints, and how."""
+"""The output of the commands: tables, JSON and YAML, progress."""

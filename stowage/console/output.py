@@ -1,7 +1,7 @@
-"""How a command prints: a table for people, JSON or YAML for programs, and never anything raw.
+"""The output of a command: a table for people, JSON or YAML for programs, nothing unescaped.
 
-Names, messages and labels come from servers and files of somebody else, and a terminal obeys what
-it is sent. JSON and YAML escape it by themselves; all text passes `console.say`.
+Names, messages and labels come from servers and files that others control, and a terminal obeys
+control sequences in them. JSON and YAML escape these; text passes `terminal.say`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from stowage.console.terminal import say
 
 GAP = "   "
 LEAST = 24
-"""Characters that a broken text needs on a line, or it goes below."""
+"""Characters that the last column needs on a line; with less room it starts on the next line."""
 
 
 def show(data: Any, output: str, *, text: str) -> None:
-    """Print `data` for programs, or `text` for people."""
+    """Print `data` as JSON or YAML, or `text` if `output` is neither."""
     if output == "json":
         click.echo(json.dumps(data, indent=2))
     elif output == "yaml":
@@ -35,7 +35,7 @@ def show(data: Any, output: str, *, text: str) -> None:
 
 
 def manifests(objects: Iterable[Mapping[str, Any]]) -> None:
-    """Print objects as one YAML stream, as `kubectl apply -f -` takes it."""
+    """Print objects as one YAML stream, as `kubectl apply -f -` reads it."""
     import yaml  # noqa: PLC0415 - slow, and only a dry run needs it
 
     click.echo(yaml.safe_dump_all(objects, sort_keys=False, width=100), nl=False)
@@ -48,10 +48,10 @@ def table(
     head: bool = True,
     indent: int = 0,
 ) -> str:
-    """Rows under upper-case headings, columns as wide as they need to be, as kubectl has it.
+    """Return rows under upper-case headings, columns as wide as needed, as kubectl prints them.
 
     On a terminal the last column is broken where the line ends, and goes on below itself; elsewhere
-    a row is a line, for whoever searches in it.
+    each row is one line, so that grep finds it whole.
     """
     cells = [[column.upper() for column in columns]] if head else []
     cells += [[_cell(row.get(column)) for column in columns] for row in rows]
@@ -62,7 +62,7 @@ def table(
 
 
 def width() -> int | None:
-    """The columns of the terminal; None where the output goes elsewhere."""
+    """Return the columns of the terminal; None where the output goes elsewhere."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
@@ -80,7 +80,7 @@ def _line(
 
 
 def wrapped(text: str, indent: int, room: int | None) -> str:
-    """The text from that column on, broken at words where the line ends."""
+    """Return the text indented by so many columns, broken at words where the line ends."""
     if room is None:
         return " " * indent + text
     return textwrap.fill(

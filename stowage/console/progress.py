@@ -1,8 +1,7 @@
-"""Says what is going on while it takes longer than a moment.
+"""Progress of long work, on standard error.
 
-On a terminal, one line that is written over; elsewhere plain lines, a new one only every few
-seconds, so that a build log stays readable. Everything goes to standard error: standard output
-belongs to what was asked for.
+On a terminal one line is written over; elsewhere plain lines come, a new one only every few
+seconds, so that a build log stays readable. Standard output belongs to the result of the command.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ _TERMINAL_SECONDS = 0.1
 
 
 class Progress(Protocol):
-    """What long work reports to."""
+    """The receiver of the progress of long work."""
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Print a line that stays."""
         ...
 
     def step(self, what: str, done: int, total: int = 0) -> None:
-        """So much of `what` is done; a total of 0 means that nobody knows how much there is.
+        """Print that so much of `what` is done; a `total` of 0 is unknown.
 
-        With nothing done of an unknown total, all that is said is how long it has taken.
+        With nothing done of an unknown total, only the elapsed time is printed.
         """
         ...
 
@@ -46,13 +45,12 @@ class Lines:
         self._finished = False
 
     def say(self, text: str) -> None:
-        """A line that stays."""
         self._close()
         self._out.write(f"{shown(text)}\n")
         self._out.flush()
 
     def step(self, what: str, done: int, total: int = 0) -> None:
-        """Show it, unless something was shown a moment ago and this is not the end of it."""
+        """Print the step, unless the last one is a moment ago and this is not the end."""
         now = self._clock.monotonic()
         if what != self._what:
             self._close()
@@ -78,7 +76,6 @@ class Lines:
         self._out.flush()
 
     def _close(self) -> None:
-        """End the line that was being written over, and forget what it was about."""
         if self._open:
             self._out.write("\n")
         self._open = False
@@ -89,10 +86,10 @@ class Silent:
     """Progress for tests and for callers that print nothing."""
 
     def say(self, text: str) -> None:
-        """Nothing."""
+        """Print nothing."""
 
     def step(self, what: str, done: int, total: int = 0) -> None:
-        """Nothing."""
+        """Print nothing."""
 
 
 def _of(done: int, total: int) -> str:

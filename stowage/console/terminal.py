@@ -1,7 +1,7 @@
-"""The one way of text to a terminal: shown to be read, and never obeyed.
+"""The only way of text to a terminal, with control characters made visible.
 
-Names, messages and labels come from servers and files of somebody else, and a terminal obeys what
-it is sent: colours, titles, lines written over. Whatever a command prints as text passes here.
+Names, messages and labels come from servers and files that others control, and a terminal obeys
+control sequences in them: colours, titles, lines written over. All text of a command passes here.
 """
 
 from __future__ import annotations
@@ -12,5 +12,5 @@ from machinery.types.bounds import shown
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Print it, on standard error where it is no result."""
+    """Print the text, on standard error where it is not the result of the command."""
     click.echo(shown(text), err=err)

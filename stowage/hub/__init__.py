@@ -1,1 +1,1 @@
-"""The hub as the commands reach it that only read: quickly, one request after the other."""
+"""The hub for commands that only read: quick to import, one request after the other."""

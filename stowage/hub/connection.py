@@ -1,8 +1,8 @@
-"""The hub as the reading commands reach it: quickly, and only to read.
+"""The connection to the hub for commands that only read.
 
-A plain kubeconfig is read without the library that takes most of a second; any other one goes the
-long way. Whatever of a credential changes (a token file, a plugin's) is asked for once: these
-commands last a moment.
+A plain kubeconfig is read without the client library, which takes most of a second to import; any
+other one is read with it. A credential that changes (a token file, a plugin's) is asked for once,
+because these commands last a moment.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from stowage.setup.credentials import guarded
 
 
 def connection(kubeconfig: str | None, context: str | None) -> Connection:
-    """How to reach the hub. Raises ConfigurationError."""
+    """Return how to reach the hub. Raises ConfigurationError."""
     plain = plain_connection(kubeconfig=kubeconfig, context=context)
     return guarded(plain or _other(kubeconfig, context))
 
 
 def _other(kubeconfig: str | None, context: str | None) -> Connection:
-    """The long way."""
     import asyncio  # noqa: PLC0415 - only here
 
     from machinery.config.hub_config import hub_connection  # noqa: PLC0415 - slow
@@ -39,7 +38,7 @@ async def _token(found: Connection) -> str | None:
 
 
 def reader(of: Connection) -> Reader:
-    """A reader of the hub. Raises ConfigurationError where it cannot be reached that way."""
+    """Return a reader of the hub. Raises ConfigurationError for a kubeconfig without a server."""
     if not of.server:
         raise ConfigurationError("the kubeconfig names no server")
     return Reader(of)

@@ -1,9 +1,9 @@
 """Reads of an API server over the standard library, for commands that must answer at once.
 
-`machinery.api.client` keeps connections, lanes and watches for processes that run for months, and
-needs half a second to be imported. A command that lists three kinds and prints needs none of that:
-one connection, one request after the other, the same TLS, identity, errors and bounds. A server
-that is busy and says for how long is asked again then, as kubectl does.
+`machinery.api.client` keeps connections, request queues and watches for processes that run for
+months, and takes half a second to import. A command that lists three kinds needs one connection,
+one request after the other, with the same TLS, identity, errors and bounds. A busy server that says
+when to come back is asked again then, as kubectl does.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ JSON = "application/json"
 PAGE = 500
 MOST_PAGES = 10_000
 ATTEMPTS = 5
-"""Of one request, where the server says when to come again."""
+"""Tries of one request, if the server says when to try again."""
 LONGEST_WAIT_SECONDS = 10.0
-"""Whoever is asked to stay away for longer is told so."""
+"""A request that the server postpones for longer fails."""
 
 
 class _Https(http.client.HTTPSConnection):
-    """Verifies the server by the name that the kubeconfig gives it, where it gives one."""
+    """Verifies the server by the name that the kubeconfig gives, not by that of the URL."""
 
     def __init__(
         self, host: str, port: int, *, name: str, context: ssl.SSLContext, timeout: float
@@ -53,7 +53,6 @@ class _Https(http.client.HTTPSConnection):
         self._name, self._tls = name, context
 
     def connect(self) -> None:
-        """Connect, and shake hands."""
         http.client.HTTPConnection.connect(self)
         self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._name)
 
@@ -92,7 +91,7 @@ class Reader:
         self._http.close()
 
     def get(self, path: str, params: Mapping[str, str] | None = None) -> bytes:
-        """The body of a 2xx answer. Raises the tree of TransportError, TooMuch among it."""
+        """Return the body of a 2xx answer. Raises TransportError, TooMuch among its kinds."""
         where = f"{self._prefix}{path}" + (f"?{urlencode(params)}" if params else "")
         for _ in range(ATTEMPTS - 1):
             try:
@@ -122,11 +121,14 @@ class Reader:
         return body
 
     def read(self, res: Resource, name: str, namespace: str | None, as_: Any) -> Any:
-        """One object, as such a struct. Raises NotFound and its like."""
+        """Return one object as a struct of type `as_`. Raises as `get` does."""
         return decode(self.get(res.path(namespace, name)), msgspec.json.Decoder(as_))
 
     def each(self, res: Resource, as_: Any, namespace: str | None = None) -> Iterator[Any]:
-        """The objects of a list, page by page, as such structs."""
+        """Yield the objects of a list, page by page, as structs of type `as_`.
+
+        A page that is too large is asked for again with fewer objects.
+        """
         decoder = msgspec.json.Decoder(msgspec.defstruct("Page", [("items", list[as_], [])]))
         params: dict[str, str] = {}
         size = PAGE
@@ -148,7 +150,7 @@ class Reader:
 
 
 def _way(proxy_url: str | None, host: str, port: int) -> tuple[str, int, dict[str, str]]:
-    """Whom to connect to, and as whom: the server itself, or the proxy that leads to it."""
+    """Return host, port and headers of the first hop: the server itself, or its proxy."""
     if not proxy_url:
         return host, port, {}
     bare, credentials = proxy(proxy_url)

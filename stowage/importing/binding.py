@@ -1,7 +1,7 @@
-"""What binds a workload to an object of another system: a label, and the name of a scheduler.
+"""The binding of a workload to an object of another system: a label, and a scheduler's name.
 
-Other systems read both from the pods. Here the label is the Workload's, and so is the scheduler's
-name: pods get their node from the member's own scheduler.
+Other systems read both from the pods. Here both are the Workload's: pods get their node from the
+member's own scheduler.
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ POD_SCHEDULER = "spec.template.spec.schedulerName"
 
 
 def labels_of(source: Source, *path: str) -> dict[str, Any]:
-    """The labels of an object of the input, or of what stands at a path of it."""
+    """Return the labels of an object of the input, or of the object at a path in it."""
     labels = dig(source.document.body, *path, "metadata", "labels")
     return labels if isinstance(labels, dict) else {}
 
 
 def named(source: Source, keys: Sequence[str], what: str) -> str:
-    """What the pods, or the object, name by one of these labels. Raises where they name several."""
+    """Return the value of one of these labels, of the pods or the object; empty for none.
+
+    Raises ConfigurationError where there are several values; `what` names them in the message.
+    """
     places = (labels_of(source, "spec", "template"), labels_of(source))
     found = {str(each[key]) for each in places for key in keys if each.get(key) not in (None, "")}
     if len(found) > 1:
@@ -35,7 +38,7 @@ def named(source: Source, keys: Sequence[str], what: str) -> str:
 def bind(
     notes: Notes, made: Made, label: str, value: str, aliases: Sequence[str], selectors: Any
 ) -> None:
-    """The Workload has the label; its aliases stay where something selects pods by them."""
+    """Give the Workload the label; remove the aliases unless a selector uses them."""
     made.body["metadata"].setdefault("labels", {})[label] = value
     document, moved = made.source.document, f"is the label {label} of the Workload now"
     own = dig(made.template, "metadata", "labels")
@@ -54,7 +57,10 @@ def bind(
 
 
 def take_scheduler(notes: Notes, made: Made, names: Collection[str]) -> str:
-    """Our scheduler places the Workload, and its pods name none of these; what they named."""
+    """Name our scheduler in the Workload, and none of `names` in its pods.
+
+    Return the name that the pods had; empty for none.
+    """
     made.spec["schedulerName"] = DEFAULT_SCHEDULER
     pod = made.pod.get("spec")
     name = pod.get("schedulerName") if isinstance(pod, dict) else None

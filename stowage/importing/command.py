@@ -1,8 +1,8 @@
-"""`stowage import`: the input read, converted by each system in turn, checked, and printed.
+"""`stowage import`: read the input, convert it by each system in turn, check and print it.
 
 A further system is a module with a `System`, and a line in `SYSTEMS`. The output is YAML of our
-kinds alone, which admission takes; the same input gives the same output. All notes go to standard
-error. Where something could not be kept true there is no output, unless losses are accepted.
+kinds alone, which admission accepts; the same input gives the same output. All notes go to standard
+error. If a field could not be kept true there is no output, unless the user accepts losses.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ORDER = (
     "Workload",
     "WorkloadSpread",
 )
-"""Of the output: what others name comes first."""
+"""The order of the output: kinds that others name come first."""
 _CHECKS = {
     "Workload": violations,
     "WorkloadPolicy": policy_violations,
@@ -49,7 +49,10 @@ _CHECKS = {
 
 
 def run(files: Sequence[str], namespace: str, *, lossy: bool) -> None:
-    """Print what the files become. Raises ConfigurationError where they cannot be imported."""
+    """Print the objects that the files become.
+
+    Raises ConfigurationError where they cannot be imported.
+    """
     try:
         _run(files, namespace, lossy=lossy)
     except ConfigurationError as fault:
@@ -73,7 +76,7 @@ def _run(files: Sequence[str], namespace: str, *, lossy: bool) -> None:
 
 
 def converted(files: Sequence[str], namespace: str) -> Conversion:
-    """All that is made of the files, and said of them."""
+    """Return all objects that the files become, and all notes."""
     into = conversion(read(files, namespace), SYSTEMS)
     for system in SYSTEMS:
         system.convert(into)
@@ -82,7 +85,7 @@ def converted(files: Sequence[str], namespace: str) -> Conversion:
 
 
 def objects(made: Conversion) -> list[tuple[Source, dict[str, Any]]]:
-    """The output in its order, each with what it was made of."""
+    """Return the output in its order, each object with its source."""
     workloads = [(each.source, each.finished()) for each in made.workloads.made.values()]
     return sorted([*made.others, *workloads], key=lambda each: ORDER.index(each[1]["kind"]))
 
@@ -96,7 +99,7 @@ def _refusal(losses: int) -> str:
 
 
 def _check(source: Source, body: Mapping[str, Any]) -> None:
-    """Admission's own words. Raises for what it would refuse."""
+    """Raise ConfigurationError for an object that admission would refuse, in its own words."""
     check = _CHECKS.get(str(body["kind"]))
     wrong = check({"metadata": {}, **body}) if check else []
     if wrong:
@@ -107,19 +110,19 @@ def _check(source: Source, body: Mapping[str, Any]) -> None:
 def _only_one(
     names: dict[tuple[str, ...], Source], source: Source, body: Mapping[str, Any]
 ) -> None:
-    """Objects of two kinds may have one name; the Workloads of them cannot. Raises."""
+    """Raise ConfigurationError for a second object of a kind and name."""
     name = body["metadata"]["name"]
     before = names.setdefault((body["kind"], source.namespace, name), source)
+    # objects of two kinds may have one name in the input, but not the Workloads made of them
     if before is not source:
         taken = f"the name is that of the {before.kind} in {before.document.place} too"
         raise source.document.error(f"as {body['kind']} {name} it is refused: {taken}; change one")
 
 
 class _DUMPER(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc] # found at run time
-    """Texts that some reader of YAML takes for a number or a flag are quoted; no aliases."""
+    """Quotes texts that some reader of YAML takes for a number or a flag; writes no aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Every object is written out, as readers of manifests expect it."""
         return True
 
 
@@ -135,7 +138,7 @@ _DUMPER.add_representer(str, _text)
 
 
 def dump(bodies: Iterable[Mapping[str, Any]]) -> str:
-    """The objects as one YAML text, which reads back as just these."""
+    """Return the objects as one YAML text, which reads back as the same objects."""
     text: str = yaml.dump_all(
         bodies, Dumper=_DUMPER, sort_keys=False, width=2**16, default_flow_style=False
     )

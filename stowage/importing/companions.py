@@ -1,8 +1,8 @@
-"""What stands beside the workloads in the files: taken along where it clearly belongs to one.
+"""Objects beside the workloads in the files: each goes along in the Workload that uses it.
 
 A Service that selects the pods of a Workload, and the ConfigMaps and ServiceAccounts that its pods
 ask for by name, go along in the Workload. Secrets do not: a Workload names them, and they are
-copied from the hub. Of all else a note says what to do with it.
+copied from the hub. A note on every other object says what to do with it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from stowage.importing.reading import Source, dig
 from stowage.importing.workloads import BUILT_IN, Made, drop_status, metadata_of
 
 _Name: TypeAlias = tuple[str, str]
-"""Of an object: its kind and its name."""
+"""(kind, name) of an object."""
 _GOES_ALONG = {"ConfigMap", "ServiceAccount", "PersistentVolumeClaim"}
 _GIVEN_OUT = ("clusterIP", "clusterIPs", "healthCheckNodePort")
 _AUTOSCALERS = ("HorizontalPodAutoscaler", "ScaledObject")
@@ -36,7 +36,10 @@ _OURS = (
 
 
 def take_along(into: Conversion, systems: Sequence[System]) -> None:
-    """Put everything that was not converted where it belongs, or say what becomes of it."""
+    """Put every object that was not converted where it belongs, or note why it is left out.
+
+    Runs after all systems have converted their own objects.
+    """
     owners, there = _Owners(into.workloads.made.values()), defaultdict[str, set[_Name]](set)
     for source in into.bundle.sources:
         there[source.namespace].add((source.kind, source.name))
@@ -54,13 +57,15 @@ def take_along(into: Conversion, systems: Sequence[System]) -> None:
             _left_out(into, source, systems)
     spread = _spread(into)
     for made in into.workloads.made.values():
+        # all Workloads of the output are Single, which keeps all units on one cluster unless a
+        # policy or a spread divides them
         divided = made.bound or (made.source.namespace, made.source.name) in spread
         _look_at(into, made, divided=divided)
         _missing(into, made, there[made.source.namespace])
 
 
 class _Owners:
-    """The Workloads, found by what their pods ask for and by the labels that these have."""
+    """The Workloads, by the names that their pods ask for and by their pods' labels."""
 
     def __init__(self, made: Iterable[Made]) -> None:
         self._asking: dict[tuple[str, _Name], list[Made]] = {}
@@ -73,11 +78,10 @@ class _Owners:
                 self._labelled.setdefault((namespace, str(key), str(value)), []).append(each)
 
     def asking(self, source: Source) -> list[Made]:
-        """Those whose pods name the object."""
         return self._asking.get((source.namespace, (source.kind, source.name)), [])
 
     def selected(self, namespace: str, selector: dict[str, Any]) -> list[Made]:
-        """Those whose pods a selector, which is not empty, selects."""
+        """Return the Workloads whose pods a selector selects; it must not be empty."""
         key, value = next(iter(selector.items()))
         found = self._labelled.get((namespace, str(key), str(value)), [])
         return [each for each in found if selector.items() <= each.labels.items()]
@@ -143,7 +147,7 @@ def _names(owners: Sequence[Made]) -> str:
 
 
 def _carried(into: Conversion, source: Source) -> dict[str, Any]:
-    """The object without what a server gave it."""
+    """Return the object without the fields that a server wrote."""
     part = DocumentPart(source.document, into.notes, source.document.body)
     metadata = metadata_of(part)
     metadata.pop("namespace", None)
@@ -168,7 +172,7 @@ def _without_addresses(spec: DocumentPart, body: dict[str, Any]) -> None:
 
 
 def _own(into: Conversion, source: Source) -> dict[str, Any]:
-    """An object of ours, as people write it."""
+    """Return an object of our kinds without the fields that a hub wrote."""
     body = source.document.body
     metadata = {key: body["metadata"][key] for key in _USERS if body["metadata"].get(key)}
     text = "is one of Stowage already; it is printed as it is, without what a hub wrote"
@@ -208,7 +212,6 @@ def _left_out(into: Conversion, source: Source, systems: Sequence[System]) -> No
 
 
 def _spread(into: Conversion) -> set[tuple[str, str]]:
-    """The Workloads that a WorkloadSpread of the output divides: their namespaces and names."""
     return {
         (source.namespace, str(dig(body, "spec", "targetRef", "name")))
         for source, body in into.others
@@ -217,13 +220,8 @@ def _spread(into: Conversion) -> set[tuple[str, str]]:
 
 
 def _look_at(into: Conversion, made: Made, *, divided: bool) -> None:
-    """What means something else, or less, now that there are several clusters.
-
-    `divided`: a policy or a spread does that; Single, as all Workloads of the output are, else
-    keeps all units on one cluster.
-    """
     source = made.source
-    if "replicasPath" in made.spec:  # of a custom kind nobody knows where its pods stand
+    if "replicasPath" in made.spec:  # the pods of a custom kind may stand anywhere in it
         return
     spec = DocumentPart(source.document, into.notes, made.template["spec"], "spec")
     pods.look_at(spec.part("template"))
@@ -232,7 +230,6 @@ def _look_at(into: Conversion, made: Made, *, divided: bool) -> None:
 
 
 def _missing(into: Conversion, made: Made, there: set[_Name]) -> None:
-    """What the pods ask for by name and the files do not have in their namespace."""
     missing = sorted(pods.references(made.pod.get("spec")) - there)
     if missing:
         names = ", ".join(f"{kind} {name}" for kind, name in missing)

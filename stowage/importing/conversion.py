@@ -1,7 +1,7 @@
-"""What a system's module works on, and the line by which a system is known.
+"""The state of one import, and the description of a system.
 
-A `System` names the API groups that are its own, how its kinds become templates, and the function
-that makes our objects of its own. `stowage.importing.command` has the table of them.
+A `System` names its API groups, the templates of its kinds, and the function that makes our objects
+of its own. `stowage.importing.command` has the table of them.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from stowage.importing.workloads import BUILT_IN, Form, Workloads
 
 @dataclass(eq=False, slots=True)
 class Conversion:
-    """One run: the input, what is made of it, and what is said of that."""
+    """One import: the input, our objects, and the notes."""
 
     bundle: Bundle
     notes: Notes
     workloads: Workloads
     others: list[tuple[Source, dict[str, Any]]] = field(default_factory=list)
-    """Our objects besides the Workloads, each with what it was made of."""
+    """Our objects besides the Workloads, each with its source."""
 
     def add(self, source: Source, body: dict[str, Any]) -> dict[str, Any]:
-        """Take an object into the output."""
+        """Add an object to the output, and return it."""
         self.others.append((source, body))
         return body
 
@@ -41,13 +41,16 @@ class System:
     versions: tuple[str, ...]
     """The versions of its kinds that the module knows."""
     convert: Callable[[Conversion], None]
-    """Makes our objects of its own, and marks these as taken."""
+    """Makes our objects of the system's own, and marks these as taken."""
     forms: Mapping[tuple[str, str], Form] = field(default_factory=dict)
-    """What its kinds that run pods become inside of a Workload, by group and kind."""
+    """The forms in a Workload of its kinds that run pods, by group and kind."""
 
 
 def conversion(bundle: Bundle, systems: tuple[System, ...]) -> Conversion:
-    """An empty one, that knows the kinds of all systems. Raises for a version that none knows."""
+    """Return an empty conversion that knows the kinds of all systems.
+
+    Raises ConfigurationError for a version that none knows.
+    """
     for system in systems:
         for source in bundle.sources:
             version = str(source.document.body["apiVersion"]).rpartition("/")[2]

@@ -1,10 +1,9 @@
-"""A walk through an object that forgets no field: what nobody has asked for is a loss.
+"""A walk through an object in which a field that no caller asks for is a loss.
 
-A `DocumentPart` is a mapping inside of an input document. Whoever converts it asks for its fields
-one by one, or walks a table that says of each field what becomes of it (a `Fate`). In the end
-`DocumentPart.account` names every field that was never asked for, at any depth, so that a field
-which a later version of the other system brings cannot be dropped in silence. Nulls count as
-absent, as the API server takes them.
+A `DocumentPart` is a mapping inside of an input document. The caller asks for its fields one by
+one, or walks a table with a `Fate` for each field. In the end `DocumentPart.account` names every
+field that was never asked for, at any depth, so that a field of a later version of the other system
+cannot be dropped in silence. Nulls count as absent, as in the API server.
 """
 
 from __future__ import annotations
@@ -23,14 +22,16 @@ UNKNOWN = "is not known to this version of Stowage, so that nothing was made of 
 
 
 class DocumentPart:
-    """A mapping inside of a document, and which of its fields were asked for."""
+    """A mapping inside of a document, and the fields of it that were asked for."""
 
     def __init__(self, document: Document, notes: Notes, body: Any, path: str = "") -> None:
         self.document = document
         self.notes = notes
         self.path = path
         self._body: dict[str, Any] = self._typed(body, dict, path)
+        # asked for, but its own fields must be asked for as well
         self._read: set[str] = set()
+        # asked for with everything in it
         self._whole: set[str] = set()
         self._inner: dict[str, tuple[str, DocumentPart]] = {}
 
@@ -38,50 +39,49 @@ class DocumentPart:
         return self._body.get(key) is not None
 
     def __iter__(self) -> Iterator[str]:
-        """The fields that are there, in their order in the document."""
         return iter([key for key, value in self._body.items() if value is not None])
 
     def at(self, key: str) -> str:
-        """The path of a field: `spec.subsets[1].name`."""
+        """Return the path of a field: `spec.subsets[1].name`."""
         return f"{self.path}.{key}" if self.path else key
 
     def get(self, key: str, kind: type[T]) -> T | None:
-        """A copy of that field, None where it is not there. Raises for another type."""
+        """Return a copy of a field; None if absent. Raises ConfigurationError for another type."""
         self._whole.add(key)
         value = self._body.get(key)
         return None if value is None else copy.deepcopy(self._typed(value, kind, self.at(key)))
 
     def any(self, key: str) -> Any:
-        """A copy of that field, of whatever type."""
+        """Return a copy of a field of any type; None if absent."""
         self._whole.add(key)
         return copy.deepcopy(self._body.get(key))
 
     def all(self) -> dict[str, Any]:
-        """A copy of all of it."""
+        """Return a copy of all fields."""
         return {key: self.any(key) for key in self}
 
     def skip(self, *keys: str) -> None:
-        """These fields are known, and say nothing further."""
+        """Count these fields as asked for."""
         self._whole.update(keys)
 
     def need(self, key: str, kind: type[T]) -> T:
-        """The same of a field that must be there, and not be empty."""
+        """Return a copy of a field. Raises ConfigurationError if it is absent or empty."""
         self.demand(key)
         return cast("T", self.get(key, kind))
 
     def demand(self, key: str) -> None:
-        """Raise where that field is not there, or empty."""
+        """Raise ConfigurationError if the field is absent or empty."""
         if self._body.get(key) in (None, "", [], {}):
             raise self.document.error(f"{self.at(key)}: is missing")
 
     def part(self, key: str) -> DocumentPart:
-        """The mapping at that field; an empty one where it is not there."""
+        """Return the mapping at a field; an empty one if absent."""
         self._read.add(key)
         value = self._body.get(key)
         return self._below(key, {} if value is None else value, self.at(key))
 
     def parts(self, key: str) -> list[DocumentPart]:
-        """The mappings in the list at that field."""
+        """Return the mappings in the list at a field."""
         self._read.add(key)
         value = self._body.get(key)
         listed = [] if value is None else self._typed(value, list, self.at(key))
@@ -89,17 +89,17 @@ class DocumentPart:
         return [self._below(key, *each) for each in zip(listed, paths, strict=True)]
 
     def note(self, key: str, text: str) -> None:
-        """Say what became of a field."""
+        """Note what became of a field."""
         self._read.add(key)
         self.notes.note(self.document, self.at(key), text)
 
     def lost(self, key: str, text: str) -> None:
-        """Say that a field cannot be kept true; nothing further is said of what is in it."""
+        """Note that a field cannot be kept true; the fields in it get no further note."""
         self._whole.add(key)
         self.notes.lost(self.document, self.at(key), text)
 
     def account(self) -> None:
-        """Name every field that nobody has asked for."""
+        """Note every field that was not asked for as lost."""
         for key in self:
             if key not in self._read | self._whole:
                 self.lost(key, UNKNOWN)
@@ -108,7 +108,7 @@ class DocumentPart:
                 each.account()
 
     def _below(self, key: str, body: Any, path: str) -> DocumentPart:
-        """The part at that path, the same at each time."""
+        """Return the part at that path, the same one at each call."""
         if path not in self._inner:
             self._inner[path] = key, DocumentPart(self.document, self.notes, body, path)
         return self._inner[path][1]
@@ -123,11 +123,11 @@ class DocumentPart:
 
 
 Fate = Callable[[DocumentPart, str, dict[str, Any]], None]
-"""What becomes of a field: (the part that it is in, its name, what is being made)."""
+"""Converts a field: (the part that holds it, its name, the mapping that is being made)."""
 
 
 def walk(part: DocumentPart, table: Mapping[str, Fate]) -> dict[str, Any]:
-    """What the table makes of a part; a field that it does not name is left for `account`."""
+    """Return what the table makes of a part; a field that it lacks is left for `account`."""
     made: dict[str, Any] = {}
     for key in part:
         if key in table:
@@ -136,7 +136,7 @@ def walk(part: DocumentPart, table: Mapping[str, Fate]) -> dict[str, Any]:
 
 
 def keep(kind: type[Any], note: str = "") -> Fate:
-    """The field stays as it is, where it is; with a note where it means something else now."""
+    """Return a fate that keeps the field, with a note if it means something else now."""
 
     def fate(part: DocumentPart, key: str, made: dict[str, Any]) -> None:
         made[key] = part.get(key, kind)
@@ -147,12 +147,12 @@ def keep(kind: type[Any], note: str = "") -> Fate:
 
 
 def keep_any(part: DocumentPart, key: str, made: dict[str, Any]) -> None:
-    """The field stays as it is, of whatever type."""
+    """Keep the field, of whatever type."""
     made[key] = part.any(key)
 
 
 def inside(table: Mapping[str, Fate]) -> Fate:
-    """The field is an object with a table of its own."""
+    """Return a fate for an object with a table of its own."""
 
     def fate(part: DocumentPart, key: str, made: dict[str, Any]) -> None:
         if inner := walk(part.part(key), table):
@@ -162,7 +162,7 @@ def inside(table: Mapping[str, Fate]) -> Fate:
 
 
 def gone(note: str) -> Fate:
-    """A note about a field that is not taken from here; nothing that was asked for is missing."""
+    """Return a fate that drops the field with a note; no behaviour is missing."""
 
     def fate(part: DocumentPart, key: str, made: dict[str, Any]) -> None:
         del made
@@ -173,7 +173,7 @@ def gone(note: str) -> Fate:
 
 
 def lost(text: str) -> Fate:
-    """The field has no counterpart; one that says nothing (0, false, empty) is no loss."""
+    """Return a fate for a field without a counterpart; an empty value (0, false) is no loss."""
 
     def fate(part: DocumentPart, key: str, made: dict[str, Any]) -> None:
         del made
@@ -184,7 +184,7 @@ def lost(text: str) -> Fate:
 
 
 def nothing(value: Any) -> bool:
-    """Whether a value says no more than an absent one."""
+    """Return whether a value has the meaning of an absent one."""
     return value in (None, False, 0, "", "0%", [], {})
 
 

@@ -1,8 +1,8 @@
-"""What is said of the fields of an input: what became of them, and what could not be kept.
+"""Notes on the fields of an input.
 
-A note is about one field of one object. A *loss* is a note too: without this field, or with this
-one in another place, the units would not do what they did before. Losses forbid the output, unless
-the user accepts them.
+A note is about one field of one object. A *loss* is a note that without this field, or with the
+field in another place, the units would not do what they did before. A loss forbids the output,
+unless the user accepts losses.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from stowage.planning.manifests import Document
 
 
 def one_line(text: str) -> str:
-    """The whole text in one line: what it quotes of a file begins none that looks like ours."""
+    """Return the whole text in one line, so that no quoted line of a file looks like a note."""
     return clean(text, max(len(text), 1))
 
 
@@ -28,7 +28,7 @@ class ImportNote:
     loss: bool = False
 
     def __str__(self) -> str:
-        """`lost: web.yaml: CloneSet web: spec.lifecycle: why`."""
+        """Return `lost: web.yaml: CloneSet web: spec.lifecycle: why`."""
         what = " ".join(filter(None, (self.document.kind, self.document.name)))
         place = self.document.source if self.document.name else self.document.place
         said = ": ".join(filter(None, (place, what, self.field, self.text)))
@@ -37,31 +37,30 @@ class ImportNote:
 
 @dataclass(slots=True)
 class Notes:
-    """All that is said."""
+    """All notes of one import, each once."""
 
     each: list[ImportNote] = field(default_factory=list)
     _said: set[tuple[int, str, str, bool]] = field(default_factory=set)
 
     def note(self, document: Document, where: str, text: str) -> None:
-        """Say what became of a field; what the object asks for is kept."""
+        """Note what became of a field that lost nothing."""
         self._add(ImportNote(document, where, text))
 
     def lost(self, document: Document, where: str, text: str) -> None:
-        """Say that a field cannot be kept true."""
+        """Note that a field cannot be kept true."""
         self._add(ImportNote(document, where, text, loss=True))
 
     def _add(self, note: ImportNote) -> None:
         words = (id(note.document), note.field, note.text, note.loss)
-        if words not in self._said:  # an object may be looked at for several others
+        if words not in self._said:  # an object may be converted for several others
             self._said.add(words)
             self.each.append(note)
 
     def in_order(self) -> list[ImportNote]:
-        """What is lost after all else, the notes on an object together, as they stand in files."""
+        """Return losses last, the notes on one object together, in the order of the files."""
         first = {note.document.place: at for at, note in reversed([*enumerate(self.each)])}
         return sorted(self.each, key=lambda note: (note.loss, first[note.document.place]))
 
     @property
     def losses(self) -> int:
-        """How many fields could not be kept true."""
         return sum(note.loss for note in self.each)

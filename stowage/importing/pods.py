@@ -1,7 +1,7 @@
-"""What a pod template says that means something else once its units run on several clusters.
+"""Rules in a pod template that change their meaning once its units run on several clusters.
 
-The template itself is carried whole. Inside of a member its rules hold as before, but they see that
-member's nodes and pods alone: a rule that reached over all of them is weaker now, or stricter.
+The template itself is carried whole. On a member its rules hold as before, but they see that
+member's nodes and pods alone: a rule about all nodes or pods is weaker now, or stricter.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ANYWHERE: Mapping[str, Mapping[str, Fate]] = {
         "volumeClaimTemplates": gone("is filled anew in each cluster: no volume is copied there"),
     },
 }
-"""What the spec of a built-in kind says that a move to another cluster changes."""
+"""Fields of a built-in kind's spec that a move to another cluster changes."""
 _COUNTS: Mapping[str, Mapping[str, Fate]] = {
     "Deployment": {"strategy": gone(_EACH)},
     "StatefulSet": {
@@ -39,7 +39,7 @@ _COUNTS: Mapping[str, Mapping[str, Fate]] = {
         "podFailurePolicy": gone(_EACH),
     },
 }
-"""What the spec of a built-in kind says of all its pods, and then holds for each share."""
+"""Fields of a built-in kind's spec about all its pods, which hold for each share instead."""
 
 _REFERENCES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "configMap": ("ConfigMap", ("name",)),
@@ -51,13 +51,13 @@ _REFERENCES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "imagePullSecrets": ("Secret", ("name",)),
     "persistentVolumeClaim": ("PersistentVolumeClaim", ("claimName",)),
 }
-"""Fields of a pod that name another object: (its kind, where the name stands)."""
+"""Fields of a pod that refer to another object: (its kind, the fields that may hold its name)."""
 
 
 def look_at_counts(spec: DocumentPart, kind: str, *, divided: bool) -> None:
-    """Note what is said of all pods, and does not hold for them together; it is carried anyway.
+    """Note fields about all pods that do not hold for all of them together any more.
 
-    Units that nothing divides are all on one cluster: what is said of all of them holds there.
+    Units that are not `divided` are all on one cluster, where these fields hold.
     """
     walk(spec, _ANYWHERE.get(kind, {}))
     if divided:
@@ -65,7 +65,7 @@ def look_at_counts(spec: DocumentPart, kind: str, *, divided: bool) -> None:
 
 
 def look_at(template: DocumentPart) -> None:
-    """Note what means something else, and what is lost, in a pod template."""
+    """Note fields of a pod template that mean something else, or are lost."""
     spec = template.part("spec")
     affinity = spec.part("affinity")
     if "nodeSelector" in spec:
@@ -93,9 +93,9 @@ _BETWEEN = "between clusters, spec.workloadAffinity and workloadAntiAffinity dec
 
 
 def templates(body: Any) -> Iterator[dict[str, Any]]:
-    """An object itself where it is a pod, and the pod templates in it, wherever its kind has them.
+    """Yield the pod templates in an object, at any place; the object itself if it is a pod.
 
-    They are known by their containers: a Job of Volcano keeps them in its tasks, others elsewhere.
+    A template is found by its containers: a Job of Volcano has templates in its tasks.
     """
     for value in _maps(body):
         spec = value.get("spec")
@@ -104,12 +104,12 @@ def templates(body: Any) -> Iterator[dict[str, Any]]:
 
 
 def references(spec: Any) -> set[tuple[str, str]]:
-    """The (kind, name) of ConfigMaps, Secrets and so on that a pod's spec asks for by name."""
+    """Return (kind, name) of the ConfigMaps, Secrets and so on that a pod's spec names."""
     return {name for value in _maps(spec) for name in _named(value)}
 
 
 def _maps(body: Any) -> Iterator[dict[str, Any]]:
-    """Every map in it, itself included, however deep; in no order."""
+    """Yield every mapping in it, itself included, at any depth; in no order."""
     rest = [body]
     while rest:
         value = rest.pop()

@@ -1,8 +1,8 @@
-"""The objects of the input: read as `stowage plan` reads them, bounded, and found again by name.
+"""The objects of the input: read as `stowage plan` reads them, bounded, and indexed by name.
 
-What a file says may be built to do harm: aliases that unfold to gigabytes, or that hold themselves,
-nesting without end, values that JSON has no word for. All of that ends here, as an error with the
-file and the number of the document, so that nothing behind this module has to look out for it.
+A file may be built to do harm: aliases that unfold to gigabytes or contain themselves, nesting
+without end, values that JSON does not have. This module raises an error for these with the file and
+the number of the document, so that its callers need no such checks.
 """
 
 from __future__ import annotations
@@ -19,42 +19,42 @@ from stowage.planning.manifests import Document
 MOST_DEPTH = 64
 MOST_VALUES = 200_000
 MOST_CHARACTERS = 8 * 2**20
-"""Of one document, with its aliases unfolded; an API server takes less."""
+"""The bounds of one document, with its aliases unfolded; an API server accepts less."""
 MOST_DOCUMENTS = 10_000
 
 
 @dataclass(eq=False, slots=True)
 class Source:
-    """An object of the input, and whether something was made of it."""
+    """An object of the input; `taken` once something was made of it."""
 
     document: Document
     namespace: str
-    """Its own, or the one that was asked for."""
+    """Its own, or the one of the command line."""
     taken: bool = False
 
     @property
     def group(self) -> str:
-        """The API group; empty for that of Service and ConfigMap."""
+        """The API group; empty for the core group."""
         group, slash, _ = str(self.document.body.get("apiVersion") or "").partition("/")
         return group if slash else ""
 
     @property
     def kind(self) -> str:
-        """Its kind."""
         return self.document.kind
 
     @property
     def name(self) -> str:
-        """Its name."""
         return self.document.name
 
     def of(self, group: str, *kinds: str) -> bool:
-        """Whether it is of one of these kinds of a group."""
         return self.group == group and self.kind in kinds
 
 
 class Bundle:
-    """All objects of the input, in their order."""
+    """All objects of the input, in their order.
+
+    Raises ConfigurationError for an object that the input holds twice.
+    """
 
     def __init__(self, documents: Sequence[Document], namespace: str) -> None:
         self.sources = [Source(each, _namespace(each, namespace)) for each in documents]
@@ -65,27 +65,25 @@ class Bundle:
                 raise each.document.error(f"metadata.name: is in {before.document.place} already")
 
     def of(self, group: str, *kinds: str) -> Iterator[Source]:
-        """Those of one of these kinds of a group."""
         return (each for each in self.sources if each.of(group, *kinds))
 
     def find(self, group: str, kind: str, namespace: str, name: str) -> Source | None:
-        """The object of that name."""
         return self._by_name.get((group, kind, namespace, name))
 
     def rest(self) -> Iterator[Source]:
-        """Those of which nothing was made, so far."""
+        """Yield the objects that are not taken so far."""
         return (each for each in self.sources if not each.taken)
 
 
 def dig(value: Any, *path: str) -> Any:
-    """What stands at a path of nested objects; None where it leads nowhere."""
+    """Return the value at a path of nested objects; None where the path leads nowhere."""
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value
 
 
 def read(files: Sequence[str], namespace: str) -> Bundle:
-    """The objects of files, folders and standard input. Raises ConfigurationError."""
+    """Return the objects of files, folders and standard input. Raises ConfigurationError."""
     documents = manifests.read(files)
     if not documents:
         raise ConfigurationError("there is no object in these files")
@@ -110,7 +108,7 @@ def _formed(document: Document) -> None:
 
 
 def _bounded(document: Document) -> None:
-    """Raise for what is too deep, too large once unfolded, or no JSON."""
+    """Raise ConfigurationError for a document that is too deep, too large unfolded, or no JSON."""
     values = characters = 0
     rest: list[tuple[Any, int]] = [(document.body, 1)]
     while rest:

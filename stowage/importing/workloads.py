@@ -1,7 +1,7 @@
-"""The Workloads that come of the input: each holds one object that runs pods, as its template.
+"""The Workloads of the output: each holds one object that runs pods, as its template.
 
-A system's module asks for the Workload of an object (`Workloads.of`), and adds to it what its own
-kinds say. How an object becomes a template is a table: the built-in kinds stay what they are, a
+A system's module asks for the Workload of an object (`Workloads.of`), and adds the fields of its
+own kinds. A table says how an object becomes a template: the built-in kinds stay as they are, a
 system brings a `Template` for each of its kinds.
 """
 
@@ -17,7 +17,7 @@ from stowage.importing.notes import Notes
 from stowage.importing.reading import Bundle, Source, dig
 
 Template = Callable[[DocumentPart], dict[str, Any]]
-"""Makes the spec of a built-in kind of an input's spec."""
+"""Makes the spec of a built-in kind from the spec of the input."""
 
 _WRITTEN = (
     "uid",
@@ -47,12 +47,12 @@ _ORDER = (
     "manifests",
     "resources",
 )
-"""Of the fields of a Workload's spec, as people write them."""
+"""The order of the fields of a Workload's spec."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What an object of some kind becomes inside of a Workload."""
+    """The kind that an object becomes inside of a Workload."""
 
     api_version: str
     kind: str
@@ -69,19 +69,17 @@ BUILT_IN: Mapping[tuple[str, str], Form] = {
 
 @dataclass(eq=False, slots=True)
 class Made:
-    """A Workload of the output, and the object that it was made of."""
+    """A Workload of the output, and its source."""
 
     source: Source
     body: dict[str, Any]
 
     @property
     def spec(self) -> dict[str, Any]:
-        """The Workload's spec."""
         spec: dict[str, Any] = self.body["spec"]
         return spec
 
     def finished(self) -> dict[str, Any]:
-        """The Workload with its fields in order."""
         return self.body | {"spec": {key: self.spec[key] for key in _ORDER if key in self.spec}}
 
     @property
@@ -98,7 +96,6 @@ class Made:
 
     @property
     def labels(self) -> dict[str, Any]:
-        """The labels of its pods."""
         labels = dig(self.pod, "metadata", "labels")
         return labels if isinstance(labels, dict) else {}
 
@@ -112,7 +109,7 @@ class Made:
 
 @dataclass(eq=False, slots=True)
 class Workloads:
-    """All of them, in the order in which they were asked for."""
+    """The Workloads of the output, in the order in which they were asked for."""
 
     bundle: Bundle
     notes: Notes
@@ -120,7 +117,7 @@ class Workloads:
     made: dict[Source, Made] = field(default_factory=dict)
 
     def of(self, source: Source, replicas_path: str | None = None) -> Made:
-        """The Workload of that object; the path is that of the units of a custom kind."""
+        """Return the Workload of that object; `replicas_path` is that of a custom kind's units."""
         if source not in self.made:
             source.taken = True
             self.made[source] = Made(source, self._make(source, replicas_path))
@@ -150,7 +147,7 @@ class Workloads:
 def assembled(
     source: Source, template: dict[str, Any], part: DocumentPart, replicas_path: str | None
 ) -> dict[str, Any]:
-    """The Workload around a template."""
+    """Return the Workload around a template."""
     spec: dict[str, Any] = {}
     if template["kind"] != "Job" and replicas_path is None and "replicas" in template["spec"]:
         spec["replicas"] = template["spec"].pop("replicas")
@@ -165,7 +162,7 @@ def assembled(
 def ours(
     kind: str, source: Source, metadata: Mapping[str, Any], spec: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """An object of ours, in the namespace of what it was made of."""
+    """Return an object of our kinds, in the namespace of its source."""
     named = {"name": metadata["name"]}
     if source.namespace:
         named["namespace"] = source.namespace
@@ -186,7 +183,7 @@ _METADATA = {
 
 
 def metadata_of(part: DocumentPart) -> dict[str, Any]:
-    """Name, namespace, labels and annotations; what a server wrote is left out, in one note."""
+    """Return name, namespace, labels and annotations; fields of a server get one note."""
     metadata = part.part("metadata")
     walked = walk(metadata, _METADATA)
     made = {key: walked[key] for key in _METADATA if key in walked}
@@ -207,6 +204,5 @@ def metadata_of(part: DocumentPart) -> dict[str, Any]:
 
 
 def drop_status(part: DocumentPart) -> None:
-    """A status is nothing that one could ask for."""
     if part.any("status"):
         part.note("status", "is what the cluster that it comes from has seen; it is left out")

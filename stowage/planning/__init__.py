@@ -1,1 +1,1 @@
-"""What would be placed where, and why: from files or from a hub, without a controller."""
+"""Decisions of now and their reasons, from files or from a hub, without a controller."""

@@ -1,8 +1,8 @@
-"""Workloads, and objects of the kinds that features read, from files, as after an apply.
+"""Objects from files as the API server would store them after an apply.
 
-This is the API server's own work, in the same words: labels are brought into their one form, the
-scheduler and the method are defaulted, and whatever admission would refuse is an error with file,
-document and field.
+This module does the API server's own work in the same words: labels are brought into their one
+form, the scheduler and the method are defaulted, and an object that admission would refuse is an
+error with file, document and field.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ from stowage.planning.manifests import Document
 Json = Mapping[str, Any]
 
 USERS = ("name", "namespace", "labels", "annotations")
-"""What a file may say of an object's metadata; the rest is the hub's."""
+"""The metadata that a file may set; the hub sets the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdmittedKind:
-    """What admission makes of a kind beside Workloads.
+    """The admission of one kind beside Workload.
 
-    `violations` is given the object, and the one before, if there is one; `normalised` is the merge
-    patch of what is left to defaults. `placed` is how its objects get clusters, if they do.
+    `violations` is given the object and the one before, None for a new one; `normalised` returns
+    the merge patch with the defaults. `placed` is set for a kind whose objects get clusters.
     """
 
     type_: type[Object]
@@ -66,19 +66,18 @@ class AdmittedKind:
 
 
 def _spread_violations(body: Json, before: Json | None) -> list[str]:
-    """Held against the spec before; of the rest of that object not all was read."""
     old = None if before is None else {**body, "spec": before["spec"]}
+    # the object before was decoded in part; its spec is all that is compared
     return spread_violations(body, old)
 
 
 def _reservation_violations(body: Json, before: Json | None) -> list[str]:
-    """As those of a spread."""
     old = None if before is None else {**body, "spec": before["spec"]}
     return reservation_violations(body, old)
 
 
 def _scheduler_defaulted(body: Json) -> Json:
-    """The schema's own default, which decides whether anybody looks at the object at all."""
+    # the default of the schema, without which no scheduler decides the object
     return {} if "schedulerName" in body["spec"] else {"spec": {"schedulerName": DEFAULT_SCHEDULER}}
 
 
@@ -93,11 +92,11 @@ _OURS: Mapping[Resource, AdmittedKind] = {
 _PLACED: Mapping[Resource, AdmittedKind] = {
     RESERVATIONS: AdmittedKind(Object, _reservation_violations, _scheduler_defaulted),
 }
-"""What admission makes of objects of placed kinds; of those of others it knows nothing."""
+"""The admission of our placed kinds; an object of another feature's placed kind is not checked."""
 
 
 class Kinds:
-    """What files may hold beside MemberClusters and Workloads, with these placed kinds among it."""
+    """The kinds that files may hold beside MemberCluster and Workload, with these placed kinds."""
 
     def __init__(self, placed: Iterable[PlacedKind]) -> None:
         self._all = dict(_OURS)
@@ -106,7 +105,7 @@ class Kinds:
             self._all[kind.resource] = replace(ours, type_=kind.type_, placed=kind)
 
     def of(self, document: Document) -> AdmittedKind | None:
-        """The kind of an object; None for one of any other kind."""
+        """Return the kind of an object; None for an unknown one."""
         for resource, kind in self._all.items():
             if document.of(resource.group, resource.kind):
                 return kind
@@ -121,10 +120,10 @@ def admitted(
     before: Json | None = None,
     kind: AdmittedKind | None = None,
 ) -> dict[str, Any]:
-    """The object as it would be stored, new or over the one before, without a status.
+    """Return the object as it would be stored, new or over the one before, without a status.
 
-    It is a Workload without a `kind`. Raises ConfigurationError with everything that admission
-    would refuse.
+    The object is a Workload if `kind` is None. Raises ConfigurationError with everything that
+    admission would refuse.
     """
     body = _formed(document, namespace=namespace, created=created)
     if kind is None and before is not None:
@@ -137,14 +136,14 @@ def admitted(
 
 
 def key_of(document: Document, namespace: str) -> tuple[str, str]:
-    """(namespace, name), before anything else is known of the object."""
+    """Return (namespace, name); the object need not be admitted."""
     metadata = document.body.get("metadata")
     own = metadata.get("namespace") if isinstance(metadata, dict) else None
     return (str(own or namespace), document.name)
 
 
 def workload(document: Document, body: Json) -> Workload:
-    """The Workload with its unit. Raises ConfigurationError."""
+    """Return the Workload with its unit. Raises ConfigurationError."""
     found = known(document.decoded(body, Workload))
     if found.fault:
         raise document.error(found.fault)
@@ -152,7 +151,7 @@ def workload(document: Document, body: Json) -> Workload:
 
 
 def _formed(document: Document, *, namespace: str, created: str) -> dict[str, Any]:
-    """The form that everything else relies on: a name, a version, metadata and spec."""
+    """Return the body with the form that admission relies on: name, version, metadata, spec."""
     body = copy.deepcopy({key: value for key, value in document.body.items() if key != "status"})
     metadata = body.setdefault("metadata", {})
     if not isinstance(metadata, dict) or not isinstance(body.setdefault("spec", {}), dict):
@@ -168,28 +167,26 @@ def _formed(document: Document, *, namespace: str, created: str) -> dict[str, An
 
 
 def _lay_over(body: dict[str, Any], before: Json) -> None:
-    """Identity, labels and status stay, and so does a number that was set by somebody else.
-
-    That is kubectl scale, or an autoscaler: the file names no replicas, and never did.
-    """
+    """Keep identity, labels and status of the object before, and replicas that were scaled."""
     meta, old = body["metadata"], before["metadata"]
     labels = {**(old.get("labels") or {}), **(meta.get("labels") or {})}
     annotations = {**(old.get("annotations") or {}), **(meta.get("annotations") or {})}
     body["metadata"] = {**old, "labels": labels, "annotations": annotations}
     body["status"] = before.get("status") or {}
+    # Set by kubectl scale or an autoscaler. kubectl removes the number only if the last apply set
+    # it and this file leaves it out.
     scaled = before["spec"].get("replicas")
     if scaled is not None and "replicas" not in body["spec"] and not _applied(old, "replicas"):
         body["spec"]["replicas"] = scaled
 
 
 def _applied(metadata: Json, name: str) -> bool:
-    """Whether the last kubectl apply set that field of the spec, so that this one removes it."""
     text: str = (metadata.get("annotations") or {}).get(LAST_APPLIED, "{}")
     return name in json.loads(text).get("spec", {})
 
 
 def _patch(body: dict[str, Any], patch: Json) -> None:
-    """A JSON merge patch, in place."""
+    """Apply a JSON merge patch in place."""
     for key, value in patch.items():
         if value is None:
             body.pop(key, None)

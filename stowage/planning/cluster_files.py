@@ -1,7 +1,7 @@
-"""MemberClusters from files: as the hub prints them, or one line each as inventories export them.
+"""MemberClusters from files: as the hub prints them, or as rows without a kind.
 
-What the schema would refuse is an error with file, document and field. Amounts may be written as
-numbers, which people do and the hub never does.
+A row is one cluster as inventories export it. An object that the schema would refuse is an error
+with file, document and field. Amounts may be numbers, which people write and the hub never prints.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Json = Mapping[str, Any]
 
 
 def member(document: Document) -> MemberCluster:
-    """A MemberCluster, or the row of one. Raises ConfigurationError."""
+    """Return the MemberCluster of an object or of a row. Raises ConfigurationError."""
     try:
         if document.kind:
             body = dict(document.body)
@@ -46,7 +46,6 @@ def _described(fault: Any) -> str:
 
 
 def _in_texts(body: dict[str, Any]) -> dict[str, Any]:
-    """The object with amounts as texts, which people also write as numbers."""
     status = dict(body.get("status") or {})
     if capacity := status.get("capacity"):
         sums = {key: _texts(capacity.get(key)) for key in ("allocatable", "requested")}
@@ -74,7 +73,7 @@ class _Amounts(BaseModel):
         return {r: quantities.render(r, n) for r, n in numbers.items()}
 
     def less(self, other: _Amounts, nodes: int) -> dict[str, str]:
-        """What is free on each node, if all are used alike."""
+        """Return the free amounts of each node, if all nodes are used alike."""
         return _Amounts(
             cpu_milli=max(self.cpu_milli - other.cpu_milli, 0) // nodes,
             memory_bytes=max(self.memory_bytes - other.memory_bytes, 0) // nodes,
@@ -83,8 +82,6 @@ class _Amounts(BaseModel):
 
 
 class _Row(BaseModel):
-    """A cluster in one line, as inventories export it: an object without a kind."""
-
     model_config = ConfigDict(extra="ignore")
 
     name: str = Field(min_length=1, max_length=63)
@@ -97,7 +94,7 @@ class _Row(BaseModel):
     allocated: _Amounts = _Amounts()
 
     def manifest(self) -> dict[str, Any]:
-        """The MemberCluster that the propagator would publish."""
+        """Return the MemberCluster that the propagator would publish."""
         free = self.allocatable.less(self.allocated, max(self.nodes, 1))
         return {
             "metadata": {"name": self.name, "labels": self.labels},

@@ -1,9 +1,9 @@
-"""`stowage explain`: why each cluster was taken or not, why each number is what it is, what helps.
+"""`stowage explain`: why each cluster was taken or not, why each number, and what helps.
 
-What would be decided now, with each cluster's verdict and score: computed from files, from the
-hub's objects, or by a running controller where one is named. Either way it is the same function.
-Whatever of it is not what the status says (the spec was edited since, the world has changed) is
-said first. What the status keeps of why the shares are what they are is told by `stowage.reading`.
+The decision of now, with each cluster's verdict and score, is computed from files or from the hub's
+objects, or asked of a running controller where one is named; each way calls the same function.
+Differences to the status (the spec was edited since, the cluster changed) come first.
+`stowage.reading` prints the reasons that the status keeps.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from stowage.planning.simulator import Rehearsal
 from stowage.setup.credentials import guarded
 
 CONTROLLER_SECONDS = 5.0
-"""An answer from memory takes milliseconds; whoever is silent for so long is not there."""
+"""A controller answers from memory in milliseconds; one that is silent for so long is absent."""
 SHOWN = 20
 """Clusters in the table, unless all are asked for."""
 COLUMNS = ("cluster", "verdict", "score", "number", "why")
@@ -46,8 +46,8 @@ Record = Mapping[str, Any]
 class Explanation:
     """The record of a decision, and what to know before reading it.
 
-    `notes` say how one came by it, where that is not how it was asked for; `remarks` where it is
-    not what the status says.
+    `notes` say how the record was made, if not as asked for; `remarks` say where it differs from
+    the status.
     """
 
     record: Record
@@ -55,16 +55,16 @@ class Explanation:
     notes: Sequence[str] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """What `-o json` prints: the record, with the remarks, and notes where there are any."""
+        """Return what `-o json` prints: the record with `remarks`, and `notes` if there are any."""
         notes = {"notes": list(self.notes)} if self.notes else {}
         return {**self.record, "remarks": list(self.remarks), **notes}
 
     def text(self, *, everything: bool) -> str:
-        """Head, remarks, the table of clusters, and the sentences about what is pending."""
+        """Return head, remarks, the table of clusters, and the pending reasons and remedies."""
         return self._text("\n".join((_head(self.record), *self.remarks)), everything)
 
     def beside(self, *, everything: bool) -> str:
-        """The same below what the status kept: what would be decided now, and how it differs."""
+        """Return the same, to be printed below the recorded part."""
         head = "Decided now"
         if not self.remarks:
             placed = self.record["assigned"] > 0
@@ -87,16 +87,19 @@ class Explanation:
 def show(
     about: Reference, where: plan.Where, *, files: Sequence[str], form: str, everything: bool
 ) -> None:
-    """Print why, of a plan or of a fleet in files. Raises ConfigurationError, TransportError."""
+    """Print the reasons, of a plan or of clusters in files.
+
+    Raises ConfigurationError, TransportError.
+    """
     found = planned(about, files, where) if files else explained(about, where, None)
     output.show(found.to_dict(), form, text=found.text(everything=everything))
 
 
 def controller(url: str, token_file: Path | None) -> Connection:
-    """How to ask the controller, and as whom.
+    """Return how to ask the controller, and as whom.
 
-    Raises ConfigurationError without that file, for what is no address, and for plain http to
-    anybody but this machine: a token would be read on the way, and an answer could be anybody's.
+    Raises ConfigurationError for a token file that cannot be read, for no address, and for plain
+    http to another machine without a token: anybody on the way could answer.
     """
     try:
         token = token_file.read_text(encoding="utf-8").strip() if token_file else None
@@ -115,7 +118,7 @@ def _address(url: str) -> SplitResult:
     wrong = ConfigurationError(f"--controller {url}: name it as https://HOST:PORT")
     try:
         address = urlsplit(url)
-        known = address.port is None or address.port > 0  # it is looked at when it is asked for
+        known = address.port is None or address.port > 0  # .port may raise ValueError
     except ValueError as e:
         raise wrong from e
     if address.scheme not in ("http", "https") or not address.hostname or not known:
@@ -124,7 +127,7 @@ def _address(url: str) -> SplitResult:
 
 
 def planned(about: Reference, files: Sequence[str], where: plan.Where) -> Explanation:
-    """What a plan decides of it. Raises ConfigurationError when it is not part of the plan."""
+    """Return the decision of the plan. Raises ConfigurationError where the plan has none."""
     made, key = plan.make(files, where, clock=SystemClock()), about.key(where.namespace)
     for each in made.planned:
         if each.decision.unit.key == key:
@@ -134,9 +137,9 @@ def planned(about: Reference, files: Sequence[str], where: plan.Where) -> Explan
 
 
 def explained(about: Reference, where: plan.Where, controller: Connection | None) -> Explanation:
-    """What a controller that is named says of it; otherwise what the hub's objects come to.
+    """Return the controller's explanation if it is named and answers, otherwise a computed one.
 
-    A controller that does not answer is told at once, and in the notes. Raises ConfigurationError,
+    A controller that does not answer is reported at once and in `notes`. Raises ConfigurationError,
     TransportError.
     """
     notes: tuple[str, ...] = ()
@@ -151,7 +154,10 @@ def explained(about: Reference, where: plan.Where, controller: Connection | None
 
 
 def recomputed(about: Reference, present: PlanInputs, where: plan.Where) -> Explanation:
-    """What would be decided of it now. Raises ConfigurationError where it is not ours to decide."""
+    """Return the decision of now.
+
+    Raises ConfigurationError for a missing object, and for one that these profiles do not decide.
+    """
     key, profiles = about.key(where.namespace), where.profiles()
     rehearsal = Rehearsal(
         profiles,
@@ -174,13 +180,13 @@ def recomputed(about: Reference, present: PlanInputs, where: plan.Where) -> Expl
 
 
 class _Unanswered(Exception):
-    """The controller could not be asked, or its answer is of no use here."""
+    """The controller did not answer, or its answer does not fit this hub."""
 
 
 def ask(about: Reference, namespace: str, hub: Connection, controller: Connection) -> Explanation:
-    """What the running controller says of it.
+    """Return the running controller's explanation.
 
-    Raises TransportError of the hub, ConfigurationError for what is not there, _Unanswered.
+    Raises TransportError of the hub, ConfigurationError for a missing object, _Unanswered.
     """
     with reader(hub) as api:
         try:
@@ -206,7 +212,7 @@ def _asked(key: Key, controller: Connection) -> Record:
 
 
 def remarks(record: Record, workload: Workload) -> list[str]:
-    """Where the record is not what the status says, and since when."""
+    """Return the differences between the record and the status, and since when there are any."""
     status, unit = workload.status, workload.unit
     before = status.decision
     if not before.hash and not status.placements:
@@ -238,7 +244,7 @@ def _head(record: Record) -> str:
 
 
 def _table(record: Record, *, everything: bool) -> str:
-    """Those that hold units, then the others as ranked, then those refused."""
+    """Return clusters that hold units, then the others as ranked, then those refused."""
     fitting = sum(each["fits"] for each in record["clusters"])
     rows = [_row(each, n, fitting) for n, each in enumerate(record["clusters"], start=1)]
     rows.sort(key=lambda row: not row["number"])

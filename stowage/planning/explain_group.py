@@ -1,8 +1,8 @@
-"""`stowage explain wg/NAME`: what would become of a gang now, by member, and what would help.
+"""`stowage explain wg/NAME`: the decision of now on a gang, by member, and what would help.
 
-Computed as that of a Workload is, from files or from the hub's objects, with the controller's own
-code. A controller that is named adds what it alone knows: what it holds, and until when it does not
-try the gang again.
+The decision is computed from files or from the hub's objects with the controller's own code. A
+controller that is named adds the facts that it alone has: the units that it holds, and the time
+before which it does not try the gang again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Live = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class GroupExplanation:
-    """What becomes of a gang; `live` is what a controller says of it, `moves` who would move."""
+    """The plan of a gang; `live` is the answer of a controller, `moves` names members that move."""
 
     group: GroupPlan
     moves: Sequence[str] = ()
@@ -47,13 +47,12 @@ class GroupExplanation:
     live: Live = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """What `-o json` prints."""
         beside = {"notes": list(self.notes)} if self.notes else {}
         controller = {"controller": dict(self.live)} if self.live else {}
         return {**self.group.to_dict(), "remarks": list(self.remarks), **beside, **controller}
 
     def text(self, *, everything: bool) -> str:
-        """What a plan says of it."""
+        """Return the explanation of a plan."""
         needs = "?" if self.group.least is None else self.group.least
         of = words.count(self.group.desired, "unit")
         head = f"{self.group.title}: {self.group.assigned} of {of} placed, {needs} needed"
@@ -61,7 +60,7 @@ class GroupExplanation:
         return self._text("\n".join(lines), everything)
 
     def beside(self, *, everything: bool) -> str:
-        """The same below what the hub's objects say."""
+        """Return the explanation, to be printed below the recorded part."""
         head = "Decided now, every unit would stay where it is:"
         if self.moves:
             more = f" and {len(self.moves) - NAMED} more" if len(self.moves) > NAMED else ""
@@ -94,13 +93,16 @@ class GroupExplanation:
 def show(
     about: Reference, where: plan.Where, *, files: Sequence[str], form: str, everything: bool
 ) -> None:
-    """Print why, of a plan or of a fleet in files. Raises ConfigurationError, TransportError."""
+    """Print the reasons, of a plan or of clusters in files.
+
+    Raises ConfigurationError, TransportError.
+    """
     found = planned(about, files, where) if files else recomputed(about, where)
     output.show(found.to_dict(), form, text=found.text(everything=everything))
 
 
 def planned(about: Reference, files: Sequence[str], where: plan.Where) -> GroupExplanation:
-    """What a plan of these files makes of it. ConfigurationError where that has no such group."""
+    """Return the group's part of the plan. Raises ConfigurationError where the plan has none."""
     made = plan.make(files, where, clock=SystemClock())
     for each in made.groups:
         if each.key == (where.namespace, about.name):
@@ -113,7 +115,7 @@ def planned(about: Reference, files: Sequence[str], where: plan.Where) -> GroupE
 def explained(
     about: Reference, where: plan.Where, controller: Connection | None
 ) -> GroupExplanation:
-    """What the hub's objects, or the files of a fleet, come to; and what a controller adds to it.
+    """Return the computed explanation, with the controller's facts if it is named and answers.
 
     Raises ConfigurationError, TransportError.
     """
@@ -129,7 +131,7 @@ def explained(
 
 
 def recomputed(about: Reference, where: plan.Where) -> GroupExplanation:
-    """What would be decided now of each of its members."""
+    """Return the decision of now on each member. Raises ConfigurationError for a missing group."""
     key, present = (where.namespace, about.name), where.present()
     rehearsal = Rehearsal(
         where.profiles(),
@@ -155,7 +157,7 @@ def recomputed(about: Reference, where: plan.Where) -> GroupExplanation:
 
 
 def _batches(rehearsal: Rehearsal, group: Key) -> Iterator[list[Decision]]:
-    """The decisions on its members: those of one pass together, the others each by itself."""
+    """Return the decisions on the members: those of one batch together, the others alone."""
     seen: set[Key] = set()
     members = rehearsal.ledger(Groups).members(group)
     for key in sorted(members):
@@ -170,7 +172,7 @@ def _batches(rehearsal: Rehearsal, group: Key) -> Iterator[list[Decision]]:
 
 
 def _left_over(decisions: Sequence[Decision]) -> Iterator[str]:
-    """What would help units that are pending beside a quorum that is met."""
+    """Return what would help units that are pending beside a quorum that is met."""
     short = [each for each in decisions if each.pending > 0]
     for each in short[:NAMED]:
         for note in remedies(each):

@@ -1,9 +1,9 @@
-"""What becomes of a WorkloadGroup in a plan, and what would help where that is nothing.
+"""The outcome of a WorkloadGroup in a plan, and what would help where nothing is placed.
 
-Read from what the plugin made of the gang in the last pass on it (`Conclusion`) and from the books
-that the controller counts in, so that a plan tells of a gang what the controller would: members
-that another scheduler decides count like all others. Beside a refusal stands whose units are
-missing, what each of them asks for, where only room is lacking, and how many fit now.
+The outcome is read from the plugin's `Conclusion` on the last attempt and from the ledger that the
+controller counts in, so that a plan says of a gang what the controller would: members that another
+scheduler decides count like all others. A refusal comes with the units that are missing, their
+requests, the clusters where only room is lacking, and the number of units that fit now.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _IN_GENERAL: Mapping[str, str] = {
     "WorkloadGroup not found": "a WorkloadGroup of that name, or no label that names it",
     "before its quorum ran": "nothing but time, once what it names in its own condition is mended",
 }
-"""Where nobody was tried, so that no more can be told: by what the message says."""
+"""The advice without an attempt, by a part of the message."""
 _OF_GROUP = frozenset(
     {
         ScheduledReason.GROUP_DENIED,
@@ -44,46 +44,43 @@ _OF_GROUP = frozenset(
 )
 """Reasons that a member has from its group."""
 HELPED = 5
-"""Members whose missing units are told one by one."""
+"""The advice names so many members with missing units."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What is known of a group after a plan: `group` is None for one that nobody has made.
-
-    `members` are all but those on their way out, by name, and `theirs` the ones among them that
-    others decide. They have `assigned` units of the `wanted`; `started` says that no quorum is
-    asked for any more. `decided` are the decisions on them, `batch` those that a plugin has judged
-    together, if any.
-    """
+    """The state of a group after a plan."""
 
     key: Key
     group: CompiledGroup | None
+    """None where the WorkloadGroup does not exist."""
     members: Sequence[Member]
+    """By name, without those that are being deleted."""
     theirs: Collection[Key]
+    """The members that another scheduler decides."""
     assigned: int
     wanted: int
     started: bool
+    """Whether no quorum is asked for any more."""
     decided: Sequence[Decision]
     batch: Batch | None
+    """The last decisions that a plugin made on the members together, if any."""
 
     @property
     def conclusion(self) -> Conclusion | None:
-        """What the plugin has made of the last attempt."""
         return self.batch.conclusion if self.batch is not None else None
 
     @property
     def tried(self) -> Sequence[Trial]:
-        """What the last attempt came to, by member."""
         return self.conclusion.tried if self.conclusion is not None else ()
 
 
 def judged(
     rehearsal: Rehearsal, key: Key, stored: Object | None, decided: Mapping[Key, Decision]
 ) -> GroupPlan:
-    """What becomes of a group, once its members are decided so.
+    """Return the outcome of a group, once `decided` is decided.
 
-    All that the controller counts is counted, members that others decide among it.
+    Members that another scheduler decides count with the units that they have.
     """
     books = rehearsal.ledger(Groups)
     own = {each: decided[each] for each in sorted(books.members(key)) if each in decided}
@@ -124,7 +121,7 @@ def judged(
 
 
 def _stands(told: _Told) -> bool:
-    """Whether its quorum has its clusters, or has run, and nothing of it is being taken away."""
+    """Return whether its quorum has its clusters or has run, and its gate does not withdraw it."""
     group = told.group
     if group is None or group.fault or (group.gate == GateState.CLOSED and not group.ran):
         return False
@@ -134,14 +131,14 @@ def _stands(told: _Told) -> bool:
 
 
 def _left_over(member: GangMember, decision: Decision | None) -> GangMember:
-    """A member of one that stands: what it lacks is its own matter."""
+    """Return a member of a group that stands; missing units have a reason of their own."""
     lacks = decision is not None and member.assigned < member.desired
     message = decision.message if decision is not None and lacks else ""
     return replace(member, found={}, message=member.message or message)
 
 
 def _why(told: _Told) -> tuple[ScheduledReason, str]:
-    """What the plugin says of all of them, or the group of itself, or else its members."""
+    """Return the plugin's reason for the batch, else the reason of the group or of a member."""
     if told.conclusion is not None:
         status = told.conclusion.verdict.status
         return status.reason, "; ".join(status.reasons)
@@ -162,12 +159,11 @@ def _why(told: _Told) -> tuple[ScheduledReason, str]:
 
 
 def _of_group(decision: Decision) -> bool:
-    """Whether a member says what its group does."""
     return decision.reason in _OF_GROUP
 
 
 def _too_few(told: _Told) -> str:
-    """That its Workloads want fewer units than it needs, in the words of the controller."""
+    """Return the controller's message if its Workloads want fewer units than it needs."""
     group = told.group
     if group is None or group.fault or group.gate == GateState.CLOSED:
         return ""
@@ -177,7 +173,7 @@ def _too_few(told: _Told) -> str:
 
 
 def _least(stored: Object | None) -> int | None:
-    """minMember, as far as somebody has made the group and it can be read."""
+    """Return minMember; None where the group does not exist or cannot be read."""
     if stored is None:
         return None
     spec = msgspec.to_builtins(stored).get("spec")
@@ -186,7 +182,7 @@ def _least(stored: Object | None) -> int | None:
 
 
 def _found(member: Member, tried: Trial | None, theirs: Collection[Key]) -> GangMember:
-    """A member with the shares that it would have."""
+    """Return a member with the shares that it would have."""
     unit, placements = member.unit, member.placements
     if tried is None:
         desired = max(unit.replicas, member.assigned)
@@ -199,7 +195,7 @@ def _found(member: Member, tried: Trial | None, theirs: Collection[Key]) -> Gang
 
 
 def _helps(told: _Told, message: str) -> Iterator[str]:
-    """What would, each by itself, let the quorum in."""
+    """Yield changes each of which would, by itself, let the quorum in."""
     if told.group is not None and told.group.min_member > told.wanted:
         more = count(told.group.min_member - told.wanted, "more unit")
         met = f"; minMember: {told.wanted} is met now" if told.wanted else ""
@@ -212,7 +208,7 @@ def _helps(told: _Told, message: str) -> Iterator[str]:
 
 
 def _more_units(told: _Told) -> Iterator[str]:
-    """Where those that were tried lack room, and how many fit; nothing where nobody was tried."""
+    """Yield where members that were tried lack room, and how many units fit."""
     if told.group is None or told.batch is None or not told.tried:
         return
     had, now = {each.unit.key: each.assigned for each in told.members}, 0
@@ -228,7 +224,6 @@ def _more_units(told: _Told) -> Iterator[str]:
 
 
 def _left_to_others(told: _Told) -> Iterator[str]:
-    """Units that lack a cluster, and that nobody here decides."""
     lacking = [each for each in told.members if each.unit.key in told.theirs and each.open]
     for each in lacking[:HELPED]:
         units, scheduler = count(each.open, "more unit"), each.unit.scheduler_name
@@ -236,13 +231,13 @@ def _left_to_others(told: _Told) -> Iterator[str]:
 
 
 def _where(tried: Trial, names: Sequence[str]) -> list[str]:
-    """The clusters that nothing but a lack of room keeps from it."""
+    """Return the clusters that have room, or lack nothing but room."""
     rows = (tried.feasible | tried.crowded).nonzero()[0].tolist()
     return sorted(names[row] for row in rows)
 
 
 def _more(tried: Trial, where: Sequence[str], missing: int) -> str:
-    """What so many more units of it need, of which room is one thing."""
+    """Return the requests of the missing units of a member, or the quota that stops them."""
     units = min(tried.desired - tried.assigned, missing)
     if tried.reason is ScheduledReason.REPLICAS_REACHED:
         return f"a quota for {count(units, 'more unit')} of {tried.unit.name}: {tried.message}"

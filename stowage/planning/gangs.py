@@ -1,7 +1,7 @@
-"""What a plan tells of WorkloadGroups: who starts, who waits, who gets nothing, and why.
+"""WorkloadGroups in the output of `stowage plan`: which start, wait or are refused, and why.
 
-A row for each group below the Workloads, and what would help beside a refusal. What becomes of a
-group finds `stowage.planning.gang_outcomes`.
+Each group is a row below the Workloads, with the reason and the advice of a refusal.
+`stowage.planning.gang_outcomes` finds the outcome.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class GangMember:
-    """A member: what it wants, what it would have, and what it found in the last attempt."""
+    """A member: the units it wants, its shares, and the shares found in the last attempt."""
 
     name: str
     desired: int
@@ -34,11 +34,9 @@ class GangMember:
 
     @property
     def assigned(self) -> int:
-        """Units that would have a cluster."""
         return sum(self.placements.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """For programs."""
         return {
             "name": self.name,
             "desired": self.desired,
@@ -55,7 +53,7 @@ def _listed(placements: Mapping[str, int]) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class GroupPlan:
-    """A group: `least` units are needed, None where nobody has made it; `held` would wait."""
+    """A group; `least` is its minMember, None where it does not exist, `held` the waiting units."""
 
     key: Key
     least: int | None
@@ -68,16 +66,13 @@ class GroupPlan:
 
     @property
     def desired(self) -> int:
-        """Units that are wanted."""
         return sum(each.desired for each in self.members)
 
     @property
     def assigned(self) -> int:
-        """Units that would have a cluster."""
         return sum(each.assigned for each in self.members)
 
     def to_dict(self) -> dict[str, Any]:
-        """For programs."""
         return {
             "namespace": self.key[0],
             "name": self.key[1],
@@ -95,12 +90,11 @@ class GroupPlan:
 
     @property
     def title(self) -> str:
-        """As people read it."""
         return f"{self.key[0]}/wg/{clean(self.key[1], NAME)}"
 
 
 def table(groups: Sequence[GroupPlan]) -> str:
-    """A row for each, and below it why it waits or is refused, and what would help."""
+    """Return a row for each group, and below it the reason and the advice of a refusal."""
     head, *rows = output.table([_row(each) for each in groups], COLUMNS).splitlines()
     lines = [head]
     for row, each in zip(rows, groups, strict=True):
@@ -121,7 +115,7 @@ def _row(group: GroupPlan) -> dict[str, Any]:
 
 
 def reasons(group: GroupPlan) -> Iterator[str]:
-    """Why nothing of it is placed, and what would help."""
+    """Yield the reason of a refusal and the advice."""
     if group.reason:
         yield f"{group.reason}: {clean(group.message)}"
     for text in group.helps:
@@ -129,7 +123,7 @@ def reasons(group: GroupPlan) -> Iterator[str]:
 
 
 def members(group: GroupPlan, *, everything: bool) -> str:
-    """A row for each member, those that lack units first: where they are, or would find a place."""
+    """Return a row for each member, those that lack units first."""
     ranked = sorted(group.members, key=lambda each: each.assigned >= each.desired)
     shown = ranked if everything else ranked[:SHOWN]
     rows = [

@@ -1,6 +1,6 @@
-"""What is there, and what would be applied: from files or from a hub to what the scheduler reads.
+"""The objects that a plan starts from and those it applies, from files or from a hub.
 
-Objects of a hub have been through admission already and are only read; those of files go through
+Objects of a hub have been admitted already and are only read; those of files go through
 `stowage.planning.admission` first.
 """
 
@@ -34,11 +34,10 @@ Json = Mapping[str, Any]
 
 @dataclass(slots=True)
 class PlanInputs:
-    """Clusters, Workloads, objects of features, and notes for whoever asked.
+    """Clusters, Workloads, other objects, and notes for the user.
 
-    `objects` are the policies, the spreads and whatever other kinds features read, by kind and key:
-    objects of placed kinds are among them. `stored` are the Workloads as JSON, by key, so that an
-    edit in a file can be laid over them.
+    `objects` are those of all kinds that features read, by kind and key, placed kinds among them.
+    `stored` are the Workloads as JSON, by key, so that an edit in a file can be laid over them.
     """
 
     clusters: list[MemberCluster] = field(default_factory=list)
@@ -48,14 +47,13 @@ class PlanInputs:
     notes: list[str] = field(default_factory=list)
 
     def add(self, workload: Workload, stored: Json) -> None:
-        """Take a Workload that is there."""
         self.workloads[workload.metadata.key] = workload
         self.stored[workload.metadata.key] = stored
 
 
 @dataclass(slots=True)
 class PlanRequest:
-    """What files ask for: Workloads by key, and the keys of all that is placed, in their order.
+    """The objects of the files: Workloads by key, and the keys of all placed ones, in order.
 
     `beside` are the kinds and keys of the other objects.
     """
@@ -66,7 +64,10 @@ class PlanRequest:
 
 
 def of_hub(api: Reader) -> PlanInputs:
-    """What the hub holds; only read. ConfigurationError where it does not know our kinds."""
+    """Return the objects of the hub.
+
+    Raises ConfigurationError where the hub does not know our kinds.
+    """
     found, kinds = PlanInputs(), (MEMBER_CLUSTERS, WORKLOADS)
     try:
         clusters, workloads = [[*api.each(kind, dict[str, Any])] for kind in kinds]
@@ -91,9 +92,9 @@ def of_hub(api: Reader) -> PlanInputs:
 
 
 def one(api: Reader, resource: Resource, namespace: str, name: str) -> Workload | None:
-    """One object of the hub as a Workload; None for one that takes part in no decision.
+    """Return one object of the hub as a Workload; None for one that takes part in no decision.
 
-    Raises NotFound where it is not there.
+    Raises NotFound where it does not exist.
     """
     if resource == WORKLOADS:
         body = api.read(WORKLOADS, name, namespace, dict[str, Any])
@@ -105,9 +106,9 @@ def one(api: Reader, resource: Resource, namespace: str, name: str) -> Workload 
 
 
 def of_fleet(documents: Sequence[Document], *, namespace: str) -> PlanInputs:
-    """What files say is there: MemberClusters, Workloads with their status, what divides them.
+    """Return the clusters, Workloads with their status, and other objects of `--fleet` files.
 
-    Raises ConfigurationError for a wrong object, and when there is no cluster at all.
+    Raises ConfigurationError for a wrong object, and without any cluster.
     """
     found, once, others = PlanInputs(), _Once(), []
     kinds = admission.Kinds(placed_kinds(catalogue.features()))
@@ -135,12 +136,12 @@ def of_fleet(documents: Sequence[Document], *, namespace: str) -> PlanInputs:
 def to_apply(
     documents: Sequence[Document], present: PlanInputs, *, namespace: str, now: datetime
 ) -> PlanRequest:
-    """What the files ask for, in their order, laid over what is there.
+    """Return the objects of the files, in their order, laid over `present`.
 
-    Objects of other kinds than Workload take the place of those that are there. New objects are the
-    youngest of all, each younger than the one before it, as the queue asks for age. What a file
-    says of the status does not count, as nobody could apply it. Raises ConfigurationError for a
-    wrong object, and for one that stands there twice.
+    An object of another kind than Workload replaces the one in `present`. New objects are the
+    youngest of all, each younger than the one before it, because the queue sorts by age. A status
+    in a file is ignored, as an apply ignores it. Raises ConfigurationError for a wrong object, and
+    for one that the files hold twice.
     """
     found, once, others = PlanRequest(), _Once(), list[Document]()
     kinds = admission.Kinds(placed_kinds(catalogue.features()))
@@ -169,9 +170,9 @@ def to_apply(
 
 
 def _too_late(document: Document, before: Collection[Key], namespace: str) -> Iterator[str]:
-    """A line about an object that stands behind the new Workload that it is about.
+    """Yield a note if an object targets a Workload in `before`, the new ones ahead of it.
 
-    `before` are the new ones ahead of it. What is placed moves for nothing that comes later.
+    A Workload that is placed does not move for an object that is applied later.
     """
     spec = document.body.get("spec")
     target = spec.get("targetRef") if isinstance(spec, Mapping) else None
@@ -187,7 +188,7 @@ def _too_late(document: Document, before: Collection[Key], namespace: str) -> It
 
 
 def ignored(documents: Sequence[Document]) -> list[str]:
-    """A line about objects that have no say here; no line without any."""
+    """Return one note that names these objects; none without any."""
     if not documents:
         return []
     named = ", ".join(
@@ -197,7 +198,7 @@ def ignored(documents: Sequence[Document]) -> list[str]:
 
 
 class _Once:
-    """Refuses what stands in the files twice."""
+    """Refuses an object that the files hold twice."""
 
     def __init__(self) -> None:
         self._places: dict[tuple[str, Key], str] = {}
@@ -226,7 +227,7 @@ def _laid_over(document: Document, present: PlanInputs, namespace: str, now: dat
 def _add(
     found: PlanInputs, document: Document, namespace: str, kind: admission.AdmittedKind
 ) -> None:
-    """Take an object as a file says that it is there, with its age and its status."""
+    """Add an object of a `--fleet` file, with its age and its status."""
     given = document.body.get("metadata") or {}
     created = str(given.get("creationTimestamp") or "")
     body = admission.admitted(document, namespace=namespace, created=created, kind=kind)
@@ -243,7 +244,7 @@ def _replace(
     now: datetime,
     kind: admission.AdmittedKind,
 ) -> None:
-    """Lay an object of a file over the one that is there, whose identity and status it keeps."""
+    """Lay an object of a file over the one in `present`, which keeps its identity and status."""
     key = (document.kind, admission.key_of(document, namespace))
     there = present.objects.get(key)
     before: dict[str, Any] | None = msgspec.to_builtins(there) if there is not None else None
@@ -258,12 +259,12 @@ def _replace(
 
 
 def _decoded(document: Document, body: Json, kind: admission.AdmittedKind) -> Object:
-    """The object. Raises ConfigurationError, also where it could not be placed as it is."""
+    """Return the object. Raises ConfigurationError, also if its feature could not place it."""
     found = document.decoded(body, kind.type_)
     if kind.placed is not None:
         try:
             read = kind.placed.read(found, known)
-        except Exception as e:  # whatever a feature of somebody else's makes of it
+        except Exception as e:  # a feature of another package may raise anything
             raise document.error(f"it cannot be read: {type(e).__name__}: {e}") from e
         if read is not None and read.fault:
             raise document.error(read.fault)

@@ -1,6 +1,6 @@
-"""Kinds that the command line names: `wl/demo`, `rsv/pool`, and groups of Workloads, `wg/batch`.
+"""Kinds that the command line names: `wl/demo`, `rsv/pool` and `wg/batch`.
 
-Among what gets clusters Workloads have their names alone as keys, objects of other kinds
+Among placed objects a Workload's key holds its name alone, the key of another kind
 `<plural>/<name>`; people read and write the short name that kubectl has for the kind.
 """
 
@@ -19,23 +19,22 @@ _BY_PLURAL = {resource.plural: short for short, resource in SHORT.items()}
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """An object, named on the command line."""
+    """An object that the command line names."""
 
     resource: Resource
     name: str
 
     def key(self, namespace: str) -> Key:
-        """Its key among everything that is placed, or has others placed."""
+        """Return its key among placed objects."""
         plain = self.resource == WORKLOADS
         return (namespace, self.name if plain else f"{self.resource.plural}/{self.name}")
 
     def missing(self, namespace: str) -> str:
-        """What is said where there is none."""
         return f"there is no {self.resource.kind} {namespace}/{self.name}"
 
 
 def titled(key: Key) -> str:
-    """`shop/demo`, `shop/rsv/pool`: a key as people read it."""
+    """Return a key as people read it: `shop/demo`, `shop/rsv/pool`."""
     namespace, (plural, slash, name) = key[0], key[1].rpartition("/")
     return "/".join(
         filter(None, (namespace, _BY_PLURAL.get(plural, plural) if slash else "", name))
@@ -43,13 +42,13 @@ def titled(key: Key) -> str:
 
 
 def told(record: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """A decision's record with the object's own name, and its kind."""
+    """Return a decision's record with the object's own name, and its kind."""
     named = {"namespace": record["namespace"], "name": record["name"].rpartition("/")[2]}
     return {**named, "kind": kind, **{k: v for k, v in record.items() if k not in named}}
 
 
 def headed(record: Mapping[str, Any]) -> str:
-    """The object of a record that tells its kind, as people read it."""
+    """Return the title of the object of a record that `told` made."""
     found = [r for r in SHORT.values() if r.kind == record["kind"]]
     resource = found[0] if found else WORKLOADS
     return titled(Reference(resource, record["name"]).key(record["namespace"]))

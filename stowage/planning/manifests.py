@@ -1,7 +1,7 @@
-"""Objects from files, as people keep them: YAML or JSON, many in one file, folders, standard input.
+"""Objects from files: YAML or JSON, many in one file, folders, standard input.
 
-Every object remembers its file and its number there, so that whatever is wrong with it later can be
-said with the place. Lists, both `kind: List` and a plain array, count as their elements.
+Each object remembers its file and its number there, so that a later error names the place. The
+elements of lists, both `kind: List` and a plain array, count as objects.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from machinery.errors import ConfigurationError
 STANDARD_INPUT = "-"
 SUFFIXES = (".yaml", ".yml", ".json")
 MOST_BYTES = 64 * 2**20
-"""Of one file, or of standard input."""
+"""The limit of one file, and of standard input."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One object, and where it stands: the file, and its number in it, from 1 on."""
+    """One object, and its place: the file, and its number in the file, from 1 on."""
 
     source: str
     number: int
@@ -35,27 +35,24 @@ class Document:
 
     @property
     def kind(self) -> str:
-        """Its kind; empty when it has none."""
         return str(self.body.get("kind") or "")
 
     @property
     def name(self) -> str:
-        """metadata.name; empty when it has none."""
         metadata = self.body.get("metadata")
         return str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
 
     @property
     def place(self) -> str:
-        """`fleet.yaml, document 3`."""
         return f"{self.source}, document {self.number}"
 
     def of(self, group: str, *kinds: str) -> bool:
-        """Whether it is of one of these kinds of an API group; one without a version may be."""
+        """Return whether it is one of these kinds of an API group, or has no version."""
         version = str(self.body.get("apiVersion") or group)
         return self.kind in kinds and version.partition("/")[0] == group
 
     def decoded(self, body: Mapping[str, Any], kind: type[T]) -> T:
-        """What became of its body, as a struct. Raises ConfigurationError.
+        """Return `body`, made from its own, as a struct. Raises ConfigurationError.
 
         Nulls in the metadata, as some clients print them, count as absent.
         """
@@ -67,16 +64,16 @@ class Document:
             raise self.error(f"{where.rstrip('`')}: {what}" if where else what) from e
 
     def error(self, faults: str | Sequence[str]) -> ConfigurationError:
-        """An error about this object: where, which one, and each `field: what to do`."""
+        """Return an error with place and name; each fault is `field: what to do`."""
         what = " ".join(filter(None, (self.kind, self.name)))
         text = faults if isinstance(faults, str) else "; ".join(faults)
         return ConfigurationError(": ".join(filter(None, (self.place, what, text))))
 
 
 def read(names: Sequence[str]) -> list[Document]:
-    """The objects of these files, folders (their own files, by name) and `-`, in order.
+    """Return the objects of files, of folders (their own files, by name) and of `-`, in order.
 
-    Raises ConfigurationError for what cannot be read or is no object.
+    Raises ConfigurationError for a file that cannot be read or holds no object.
     """
     return [document for name in names for document in _of(name)]
 
@@ -104,7 +101,7 @@ def _text(path: Path) -> str:
 
 
 def _decoded(source: str, file: IO[bytes]) -> str:
-    """Its text; devices and pipes without an end are not read for ever."""
+    # a device or a pipe may have no end
     found = file.read(MOST_BYTES + 1)
     if len(found) > MOST_BYTES:
         raise ConfigurationError(f"{source}: more than {MOST_BYTES // 2**20} MiB")
@@ -115,7 +112,7 @@ def _decoded(source: str, file: IO[bytes]) -> str:
 
 
 def parse(source: str, text: str) -> Iterator[Document]:
-    """The objects of one text. Raises ConfigurationError."""
+    """Yield the objects of one text. Raises ConfigurationError."""
     try:
         found = list(yaml.load_all(text, Loader=_LOADER))
     except yaml.YAMLError as e:
@@ -133,7 +130,7 @@ def parse(source: str, text: str) -> Iterator[Document]:
 
 
 def _elements(value: Any) -> Iterator[Any]:
-    """The objects of one YAML document: none of an empty one, those of a list one by one."""
+    """Yield the objects of one YAML document: the elements of a list, none of an empty one."""
     if value is None:
         return
     if isinstance(value, list):
@@ -146,10 +143,10 @@ def _elements(value: Any) -> Iterator[Any]:
 
 
 class _LOADER(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc] # found at run time
-    """As kubectl reads it, with the C parser where there is one.
+    """Reads YAML as kubectl does, with the C parser where there is one.
 
-    Times, and two numbers with a colon, stay texts; a key that stands twice is an error and not
-    overwritten.
+    Timestamps and numbers with a colon stay texts; a key that stands twice in a mapping is an
+    error.
     """
 
     yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {
@@ -162,7 +159,7 @@ class _LOADER(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     }
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        """The mapping. Raises ConstructorError for a key that stands in it twice."""
+        """Return the mapping. Raises ConstructorError for a key that stands in it twice."""
         once: set[str] = set()
         for key, _ in node.value:
             named = key.value if isinstance(key, yaml.ScalarNode) else ""

@@ -1,8 +1,8 @@
-"""`stowage plan`: what would be placed where, and why, if these files were applied.
+"""`stowage plan`: the placements and their reasons, if these files were applied.
 
-Nothing is written anywhere. With a fleet in files no hub is asked at all; with a hub it is read
-once. The decisions are those of the controller, made by its own code in its own order, so a plan
-that differs from what happens means that the world has changed in between.
+Nothing is written anywhere. With clusters in files no hub is asked; otherwise the hub is read once.
+The decisions are those of the controller, made by its own code in its own order, so a plan that
+differs from what happens means that the hub changed in between.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ COLUMNS = ("workload", "desired", "assigned", "pending", "clusters", "change")
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A decision, and the shares that the object, of that kind, has now."""
+    """A decision on an object of that kind, and the shares that it has now."""
 
     decision: Decision
     before: Mapping[str, int]
@@ -46,48 +46,46 @@ class Planned:
 
     @property
     def changed(self) -> bool:
-        """Whether any share would be another one."""
         return dict(self.before) != dict(self.decision.placements)
 
     def to_dict(self) -> dict[str, Any]:
-        """The record of the decision, and `present`, the shares as they are."""
+        """Return the record of the decision, and the shares of now as `present`."""
         present = [{"cluster": c, "replicas": n} for c, n in self.before.items()]
         return {**recorded(self.decision, self.kind), "present": present}
 
 
 def recorded(decision: Decision, kind: str) -> dict[str, Any]:
-    """The record of a decision about an object of that kind, with the Reservations it is inside."""
+    """Return the record of a decision, with the Reservations that its units are inside."""
     return {**told(record(decision), kind), "reservations": inside(decision)}
 
 
 def inside(decision: Decision) -> list[dict[str, Any]]:
-    """The units that would be inside of Reservations, as the Workload's status would say."""
+    """Return the units inside of Reservations, as the Workload's status would list them."""
     shares: list[dict[str, Any]] = decision.fields.get("reservations") or []
     return shares
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What becomes of the Workloads of the files, in their order, and of others that it moves."""
+    """The decisions on the objects of the files, in their order, and on others that would move."""
 
     planned: Sequence[Planned]
     notes: Sequence[str]
     groups: Sequence[GroupPlan] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """What `-o json` prints."""
         return {
             "workloads": [each.to_dict() for each in self.planned],
             "groups": [each.to_dict() for each in self.groups],
         }
 
     def table(self) -> str:
-        """The Workloads, and below them their groups."""
+        """Return the Workloads, and below them their groups."""
         parts = [self._workloads()] if self.planned or not self.groups else []
         return "\n\n".join((*parts, *([gangs.table(self.groups)] if self.groups else ())))
 
     def _workloads(self) -> str:
-        """One row a Workload; below it what hooks changed, whose room it is in, why it waits."""
+        """Return a row for each Workload; below it changes by hooks, Reservations, the reason."""
         head, *rows = output.table([_row(each) for each in self.planned], COLUMNS).splitlines()
         lines = [head]
         for row, each in zip(rows, self.planned, strict=True):
@@ -100,7 +98,7 @@ class Plan:
         return "\n".join(lines)
 
     def _why(self, decision: Decision) -> str:
-        """What a gang says as a whole is said once, with the gang."""
+        """Return the reason of a Workload, or a reference to its group if that says the same."""
         for each in self.groups:
             if each.message and decision.message.endswith(each.message):
                 return f"as {each.title} says below"
@@ -122,19 +120,22 @@ def _row(planned: Planned) -> dict[str, Any]:
 
 
 def show(files: Sequence[str], where: Where, form: str) -> None:
-    """Print the plan, and its notes to standard error. Raises as `Where` and `make` do."""
+    """Print the plan, and its notes to standard error.
+
+    Raises as `Where` and `make` do.
+    """
     made = make(files, where, clock=SystemClock())
     for note in made.notes:
         say(f"note: {note}", err=True)
     if form == "table":
-        say(made.table())  # the records of a large plan are larger than anybody reads
+        say(made.table())  # without the records, which take long to make for a large plan
     else:
         output.show(made.to_dict(), form, text="")
 
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """What is there: a hub, or files that say so; and who decides: the profiles of a file.
+    """The hub or the files of a plan, and the profiles that decide.
 
     `plugins` are factories that no installed package offers, as `module:factory`.
     """
@@ -147,14 +148,14 @@ class Where:
     handle: DryRunHandle = field(default_factory=DryRunHandle)
 
     def present(self) -> PlanInputs:
-        """Clusters and Workloads that are there. Raises ConfigurationError, TransportError."""
+        """Return the objects that exist. Raises ConfigurationError, TransportError."""
         if self.hub is None:
             return inventory.of_fleet(manifests.read(self.fleet), namespace=self.namespace)
         with reader(self.hub) as api:
             return inventory.of_hub(api)
 
     def profiles(self) -> Mapping[str, Profile]:
-        """The profiles of the file, or the default one, as the controller has them.
+        """Return the profiles of the file, or the default one, as the controller loads them.
 
         Raises ConfigurationError.
         """
@@ -165,7 +166,10 @@ class Where:
 
 
 def make(files: Sequence[str], where: Where, *, clock: Clock) -> Plan:
-    """The plan for the objects of these files. Raises ConfigurationError for a wrong one."""
+    """Return the plan for the objects of these files.
+
+    Raises ConfigurationError for a wrong one, and as `Where` does.
+    """
     found, profiles, now = manifests.read(files), where.profiles(), clock.now()
     present = where.present()
     asked = inventory.to_apply(found, present, namespace=where.namespace, now=now)
@@ -195,7 +199,7 @@ def make(files: Sequence[str], where: Where, *, clock: Clock) -> Plan:
 def _groups(
     rehearsal: Rehearsal, present: PlanInputs, asked: inventory.PlanRequest, planned: Iterable[Key]
 ) -> list[GroupPlan]:
-    """The groups of the files, in their order, and those that Workloads of the plan name."""
+    """Return the groups of the files, in their order, and those that planned Workloads name."""
     found = dict.fromkeys(key for kind, key in asked.beside if kind == gangs.KIND)
     found |= dict.fromkeys(
         (unit.namespace, unit.groups[0])
@@ -207,7 +211,7 @@ def _groups(
 
 
 def left(workload: Workload, profiles: Mapping[str, Profile]) -> str:
-    """Why nothing is decided of a Workload."""
+    """Return why nothing is decided of a Workload."""
     name = titled(workload.metadata.key)
     if workload.metadata.deleting:
         return f"{name} is being deleted"

@@ -1,7 +1,7 @@
-"""`stowage plugins`: what a configuration makes of the plugins that are installed here.
+"""`stowage plugins`: the plugins that are installed here, as a configuration uses them.
 
-It is read with the controller's own code, so that a file that passes here starts a controller with
-the same packages, and a wrong one is refused in the same words.
+The configuration is read with the controller's own code: a file that passes here starts a
+controller with the same packages, and a wrong one is refused in the same words.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def show(config_file: Path | None, modules: Sequence[str], form: str) -> None:
 
 
 def listed(config_file: Path | None, modules: Sequence[str] = ()) -> Listing:
-    """The plugins that there are, and what this file, or none, makes of them.
+    """Return the installed plugins, and their use by this file or by the default profile.
 
     `modules` are factories that no installed package offers, as `module:factory`. Raises
     ConfigurationError.
@@ -59,7 +59,7 @@ def listed(config_file: Path | None, modules: Sequence[str] = ()) -> Listing:
 
 
 def origins(features: Sequence[Feature]) -> dict[str, str]:
-    """Whose each plugin is, by its name; the features are those of `catalogue.features`."""
+    """Return the origin of each plugin, by name; `features` are those of `catalogue.features`."""
     found = dict.fromkeys(BUILTIN, "stowage")
     theirs = [f"feature {make.__module__.split('.')[-2]}" for make in catalogue.FEATURES]
     theirs += [_package(point) for point in entry_points(group=catalogue.ENTRY_POINTS)]
@@ -69,13 +69,13 @@ def origins(features: Sequence[Feature]) -> dict[str, str]:
 
 
 def _package(point: EntryPoint) -> str:
-    """The package of an entry point; what it names where nobody knows the package."""
+    """Return the package of an entry point; its module where the package is not known."""
     return f"package {point.dist.name} {point.dist.version}" if point.dist else point.value
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Profiles by scheduler name, the args that they give plugins, and whose each plugin is."""
+    """Profiles by scheduler name, the args that they give plugins, and each plugin's origin."""
 
     profiles: Mapping[str, Profile]
     given: Mapping[str, Mapping[str, Mapping[str, Any]]]
@@ -84,7 +84,7 @@ class Listing:
     features: Sequence[Feature]
 
     def brought(self) -> list[dict[str, Any]]:
-        """What plugins do beside a pass, once for all profiles: those that do anything, by name."""
+        """Return the hooks, routes and controllers of enabled plugins, once for all profiles."""
         enabled = [p for profile in self.profiles.values() for p in profile.plugins.values()]
         found: dict[str, dict[str, list[str]]] = {}
         for profile in self.profiles.values():
@@ -100,18 +100,18 @@ class Listing:
         return [{"name": name, **found[name]} for name in sorted(found)]
 
     def unused(self) -> list[str]:
-        """The plugins that no profile enables, sorted."""
+        """Return the plugins that no profile enables, sorted."""
         enabled = {name for each in self.profiles.values() for name in each.plugins}
         return sorted(self.origins.keys() - enabled)
 
     def notes(self) -> Iterator[str]:
-        """What the file says in vain."""
+        """Yield args of a profile for plugins that it does not enable."""
         for scheduler, given in self.given.items():
             for name in sorted(given.keys() - self.profiles[scheduler].plugins.keys()):
                 yield f"profile {scheduler} gives args to {name}, and no point of it enables {name}"
 
     def to_dict(self) -> dict[str, Any]:
-        """For programs. Only plugins at the point score have a weight."""
+        """Return what `-o json` prints; only plugins at the point score have a weight."""
         profiles = [
             {
                 "schedulerName": name,
@@ -124,7 +124,6 @@ class Listing:
         return {"profiles": profiles, "plugins": self.brought(), "unused": unused}
 
     def table(self) -> str:
-        """For people."""
         parts = [self._profile(profile) for profile in self.profiles.values()]
         if brought := self.brought():
             lines = [
@@ -168,9 +167,9 @@ def _beside(found: dict[str, dict[str, list[str]]], name: str) -> dict[str, list
 
 
 def arguments(model: type[BaseModel] | None, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The arguments as they hold: those that were given, and the defaults of the others.
+    """Return the arguments with defaults filled in.
 
-    A default that no model tells is not known, and what must be given and is not is left out.
+    Without a model there are no known defaults. A required argument that is missing is left out.
     """
     if model is None:
         return given
@@ -182,7 +181,7 @@ def arguments(model: type[BaseModel] | None, given: Mapping[str, Any]) -> Mappin
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it; a default may be anything."""
+    """Return the value as JSON has it; a default may be any object."""
     if isinstance(value, Mapping):
         return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, Collection) and not isinstance(value, (str, bytes)):

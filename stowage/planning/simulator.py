@@ -1,8 +1,8 @@
-"""The controller's decisions without a controller: the same world, queue order and `decide`.
+"""The controller's decisions without a controller: the same cache, queue order and `decide`.
 
-Whatever the live one does because something changed (a back-end that arrives lets its front-end in,
-a smaller Workload leaves room) is done here by going round until nothing moves any more. Nothing is
-read or written; what would be written is counted as if it were.
+The live controller decides again when something changes (a back-end that arrives lets its front-end
+in, a smaller Workload leaves room); the simulator goes round until no share changes. Nothing is
+read or written; each decision counts as if it were.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ L = TypeVar("L", bound=Ledger)
 
 
 class Rehearsal:
-    """Clusters, Workloads and objects of features in, decisions out; these carry the time `now`.
+    """Makes decisions from clusters, Workloads and objects of features, all at the time `now`.
 
     `handle` is the one that the plugins of the profiles were made with.
     """
@@ -71,14 +71,14 @@ class Rehearsal:
         self._now = now
         self._units: dict[Key, WorkloadInfo] = {}
         self.decisions: dict[Key, Decision] = {}
-        """The last decision of each Workload that changed anything, or the last one at all."""
+        """The last decision that changed a Workload's shares or left it none, else its first."""
         self.judged: dict[Key, Batch] = {}
-        """The last decisions on those that a plugin gathers, by what gathers them."""
+        """The last batch that a plugin gathered, by the key of its gathering."""
         for cluster in clusters:
             self._world.cluster_changed(None, cluster)
             self._tell(cluster)
         self.placed: dict[Key, Workload] = {}
-        """All that gets clusters, as it was found: Workloads, and objects of placed kinds."""
+        """Workloads and objects of placed kinds, as they were given."""
         for workload in workloads:
             self._take(workload)
             self._tell(workload)
@@ -93,7 +93,6 @@ class Rehearsal:
         self._unsettled = {k for k, each in self.placed.items() if self._world.unsettled(each)}
 
     def _take(self, workload: Workload) -> None:
-        """One more of those that get clusters."""
         key = workload.metadata.key
         self.placed[key] = workload
         self._world.workload_changed(None, workload)
@@ -101,7 +100,6 @@ class Rehearsal:
             self._units[key] = self._world.named(workload).unit
 
     def _read(self, stored: Object) -> Workload | None:
-        """An object of a placed kind as a Workload, where it takes part and can be read."""
         kind = self._kinds.get(type(stored))
         try:
             return kind.read(stored, known) if kind is not None else None
@@ -110,18 +108,16 @@ class Rehearsal:
             return None
 
     def kind_of(self, key: Key) -> str:
-        """The kind of one that gets clusters."""
         kinds = {kind.resource.plural: kind.resource.kind for kind in self._kinds.values()}
         return kinds.get(key[1].rpartition("/")[0], WORKLOADS.kind)
 
     def _tell(self, new: Any) -> None:
-        """An object is there, for the features that watch its kind."""
         for watch in self._watches:
             if watch.type_ is type(new):
                 watch.handler(None, new)
 
     def run(self, asked: Iterable[Key]) -> None:
-        """Decide these, and whoever waits for a decision anyway, until nothing moves."""
+        """Decide these Workloads, and all that are unsettled, until no share changes."""
         turns = self._in_order({*asked, *self._unsettled} & self._units.keys())
         for _ in range(len(self._units) + 1):
             if not self._round(turns):
@@ -129,36 +125,35 @@ class Rehearsal:
             turns = self._in_order(self._open())
 
     def once(self, key: Key) -> Decision | None:
-        """What would be decided of one Workload now; None where it is not ours to decide."""
+        """Return the decision of now on one Workload; None where no profile here decides it."""
         batch = self.together(key)
         return batch.of(key) if batch is not None else None
 
     def together(self, key: Key) -> Batch | None:
-        """The same with those that are decided with it."""
+        """Return the same, with the decisions that are made together with it."""
         return self._decide(self._units[key]) if key in self._units else None
 
     def unit(self, key: Key) -> WorkloadInfo | None:
-        """A Workload with the shares that it has by now; None where it is not ours to decide."""
+        """Return a Workload with its shares so far; None where no profile here decides it."""
         return self._units.get(key)
 
     def ledger(self, kind: type[L]) -> L:
-        """A feature's books with all that was decided by now. Never to be changed."""
+        """Return a feature's ledger with all decisions so far; the caller must not change it."""
         return self._world.index.ledger(kind)
 
     @property
     def clusters(self) -> int:
-        """How many clusters there are."""
         return len(self._world.fleet())
 
     def _in_order(self, keys: Iterable[Key]) -> list[Key]:
         return sorted(keys, key=lambda key: self._world.rank(self._units[key]))
 
     def _open(self) -> list[Key]:
-        """Those whom a change could help: refused, or at home wherever there is room."""
+        """Return Workloads that a change could help: refused, or placed wherever there is room."""
         return [k for k, d in self.decisions.items() if not d.scheduled or d.unit.everywhere]
 
     def _round(self, turns: Iterable[Key]) -> bool:
-        """One turn for each; whether any share changed."""
+        """Decide each once; return whether any share changed."""
         moved, placed = False, set[Key]()
         for key in turns:
             if key in placed:
@@ -173,14 +168,13 @@ class Rehearsal:
         return moved
 
     def _decide(self, unit: WorkloadInfo) -> Batch:
-        """As the controller does, of the same world."""
         fault = self._faults.get(unit.key, "")
         others = Others(partner=self._sound.__contains__)
         steps = decide_set(self._world, unit, self._profiles, self._now, fault=fault, others=others)
         return at_once(steps)
 
     def _count(self, decision: Decision) -> None:
-        """As if it were written and read back."""
+        """Count a decision as if it were written and read back."""
         unit, key = decision.unit, decision.unit.key
         before = self.decisions.get(key)
         same = dict(decision.placements) == dict(unit.present)
@@ -192,5 +186,6 @@ class Rehearsal:
         inside = msgspec.convert(decision.fields.get("reservations") or (), _Inside)
         present = dict(decision.placements)
         after = replace(unit, present=present, decided=decided, reservations=inside)
-        self._units[key] = after if same else replace(after, shown={})  # told of other shares
+        # The clusters' reports are about the old shares.
+        self._units[key] = after if same else replace(after, shown={})
         self._world.assume(self._units[key], decision.placements)

@@ -1,4 +1,4 @@
-"""Shares, changes and numbers in words, as the tables of plan and explain print them."""
+"""Words for shares, changes and numbers in the tables of plan and explain."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 SHOWN = 6
-"""Clusters that one cell names; of more it tells the number."""
+"""Entries that one cell names; of more it gives the number."""
 
 
 def shares(placements: Mapping[str, int]) -> str:
-    """`member-a=1,host=3`; a dash for none."""
+    """Return `member-a=1,host=3`; a dash for none."""
     return _cut([f"{cluster}={units}" for cluster, units in placements.items()], ",") or "-"
 
 
 def change(before: Mapping[str, int], after: Mapping[str, int]) -> str:
-    """`member-a 3 → 2, member-c +1, member-d -4`; empty when nothing moves.
+    """Return `member-a 3 → 2, member-c +1, member-d -4`; empty when nothing moves.
 
-    A plus is a cluster that it comes to, a minus one that it leaves.
+    A plus marks a cluster that the Workload comes to, a minus one that it leaves.
     """
     moved = []
     for cluster in sorted({*before, *after}):
@@ -32,9 +32,9 @@ def change(before: Mapping[str, int], after: Mapping[str, int]) -> str:
 
 
 def inside(shares: Iterable[Mapping[str, Any]], namespace: str) -> str:
-    """`2 units inside rsv/launch, 1 unit inside stowage-system/rsv/pool`; empty for none.
+    """Return `2 units inside rsv/launch, 1 unit inside stowage-system/rsv/pool`; empty for none.
 
-    `shares` are those of `status.reservations`, of a Workload in that namespace.
+    `shares` is `status.reservations` of a Workload in `namespace`.
     """
     units: dict[str, int] = {}
     for share in shares:
@@ -45,12 +45,12 @@ def inside(shares: Iterable[Mapping[str, Any]], namespace: str) -> str:
 
 
 def count(number: int, what: str) -> str:
-    """`1 unit`, `2 units`."""
+    """Return `1 unit`, `2 units`."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def hooks(told: Sequence[Mapping[str, str]]) -> list[str]:
-    """What hooks changed, one a line: `hook Anywhere took clusterSelector away`."""
+    """Return the changes by hooks, one a line: `hook Anywhere took clusterSelector away`."""
     return [f"hook {each['plugin']} {each['text']}" for each in told]
 
 

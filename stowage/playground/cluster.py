@@ -1,4 +1,4 @@
-"""One control plane on 127.0.0.1: an API server, and on request what runs beside it.
+"""One control plane on 127.0.0.1: an API server, and on request the programs beside it.
 
 A cluster knows its port, its keys and its processes; it can be frozen, killed and started again
 with its data, and written to a file for a later command to find.
@@ -21,16 +21,16 @@ from stowage.playground.processes import Process, ProcessFailed, wait_until
 from stowage.toolchain import binaries
 
 ETCD_KEYS = "etcd-pki"
-"""The folder, beside those of the clusters, with the keys of the etcd that all stand on."""
+"""The folder, beside those of the clusters, with the keys of the one etcd of all clusters."""
 _READY_SECONDS = 120.0
 _NOT_READY = "node.kubernetes.io/not-ready"
-# The order in which the parts are ended: whoever watches goes before who is watched.
+# The order in which the processes end: those that watch before the one that is watched.
 _END_ORDER = ("kwok", "kube-scheduler", "kube-controller-manager", "kube-apiserver")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """What runs beside a cluster's API server, and how that is started."""
+    """The programs that run beside a cluster's API server."""
 
     controller_manager: bool = False
     scheduler: bool = False
@@ -42,7 +42,7 @@ class Parts:
 class Cluster:
     """One control plane. Its processes are in `processes`, by the name of their program.
 
-    `etcd` is the address of what its API server stands on, from its next start on.
+    `etcd` is the address of its API server's etcd, and takes effect at the server's next start.
     """
 
     def __init__(
@@ -59,17 +59,15 @@ class Cluster:
 
     @property
     def server(self) -> str:
-        """The address of its API server."""
         return f"https://127.0.0.1:{self.port}"
 
     @property
     def kubeconfig(self) -> Path:
-        """The administrator's kubeconfig, everything embedded."""
+        """The administrator's kubeconfig, with keys and certificates embedded."""
         return self.directory / "admin.kubeconfig"
 
     @property
     def admin_kubeconfig(self) -> str:
-        """The text of `kubeconfig`."""
         return self.kubeconfig.read_text()
 
     @property
@@ -78,11 +76,11 @@ class Cluster:
         return (self.directory / "pki" / "ca.crt").read_bytes()
 
     def connection(self) -> Connection:
-        """The administrator's connection, for our own client."""
+        """Return the administrator's connection, for our own client."""
         return parse_kubeconfig(self.kubeconfig.read_bytes())
 
     def kubectl(self, *args: str, input: str | None = None, check: bool = True) -> str:  # noqa: A002 - subprocess's own word
-        """Run kubectl as the administrator; its standard output.
+        """Run kubectl as the administrator; return its standard output.
 
         Raises ProcessFailed with kubectl's own words when it fails, unless `check` is False: then
         output and error are returned together.
@@ -106,7 +104,7 @@ class Cluster:
         return done.stdout + done.stderr
 
     def launch(self) -> None:
-        """Start the API server and return at once; `wait_ready` follows."""
+        """Start the API server and return at once; call `wait_ready` afterwards."""
         if not self.port:
             self._new_port()
         keys = self.directory / "pki"
@@ -117,28 +115,29 @@ class Cluster:
         self._start("kube-apiserver", [*arguments, *self.parts.server_flags])
 
     def wait_ready(self) -> None:
-        """Return when the API server is ready and the other parts are started and at work."""
+        """Return when the API server is ready and the other programs are started and at work."""
         self.start_parts()
         if self.parts.controller_manager:
             self.kubectl("wait", "--for=create", "--timeout=240s", "serviceaccount/default")
 
     def start_parts(self) -> None:
-        """Wait for the API server, then start what is to run beside it and does not."""
+        """Wait for the API server, then start the programs beside it that do not run."""
         for attempt in range(probes.ATTEMPTS):
             try:
                 self._wait_api()
                 break
             except ProcessFailed as fault:
+                # a detached cluster does not hold its port after the first start
                 if probes.PORT_TAKEN not in str(fault) or attempt == probes.ATTEMPTS - 1:
                     raise
                 self._new_port()
                 self.launch()
         if self._detached:
-            self.release_port()  # the server has it now, and outlives this process
+            self.release_port()  # the server listens on it now, and outlives this process
         self._start_parts()
 
     def revive(self) -> None:
-        """Start again what ran beside the API server and has ended, which is not waited for."""
+        """Start programs beside the API server again if one has ended; does not wait for them."""
         if any(not process.alive() for process in self._beside()):
             self._start_parts()
 
@@ -146,19 +145,17 @@ class Cluster:
         return [it for name, it in self.processes.items() if name != "kube-apiserver"]
 
     def ready(self) -> bool:
-        """Whether /readyz says ok now."""
         return probes.api_ready(self.port, self.ca)
 
     def freeze(self) -> None:
-        """SIGSTOP the API server: it accepts connections and never answers."""
+        """SIGSTOP the API server: the kernel accepts connections, and none is answered."""
         self.processes["kube-apiserver"].send(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """SIGCONT the API server."""
         self.processes["kube-apiserver"].send(signal.SIGCONT)
 
     def kill(self) -> None:
-        """SIGKILL the API server; everything it wrote is in etcd."""
+        """SIGKILL the API server; its data is in etcd."""
         self.processes["kube-apiserver"].end(signal.SIGKILL)
 
     def restart(self, *, wait: bool = True) -> None:
@@ -169,16 +166,16 @@ class Cluster:
             self._wait_api()
 
     def stop(self) -> None:
-        """End all its processes. The data stays in etcd until that goes."""
+        """End all its processes. The data stays in etcd."""
         for name in _END_ORDER:
             if name in self.processes:
                 self.processes[name].end(signal.SIGKILL)
         self.release_port()
 
     def hold_port(self) -> None:
-        """Keep the port for this cluster also while its API server is down, until `release_port`.
+        """Keep the port for this cluster while its API server is down, until `release_port`.
 
-        Clusters that end with this process do so by themselves.
+        Clusters that end with this process hold their port from their first start.
         """
         if self._held is None:
             self._held = probes.HeldPort(self.port)
@@ -201,7 +198,7 @@ class Cluster:
         extra: Mapping[str, str] | None = None,
         wait: bool = True,
     ) -> list[str]:
-        """Create Nodes that kwok plays; their names. `extra` are further allocatable resources.
+        """Create Nodes that kwok plays; return their names. `extra` are more allocatable resources.
 
         With `wait`, returns when all are Ready, which needs the parts kwok and controller_manager.
         """
@@ -224,7 +221,6 @@ class Cluster:
             raise self.processes["kwok"].failure(f"left Nodes not ready for {_READY_SECONDS:.0f} s")
 
     def nodes(self) -> list[dict[str, Any]]:
-        """The Nodes as they are now."""
         found: list[dict[str, Any]] = json.loads(self.kubectl("get", "nodes", "-o", "json"))[
             "items"
         ]
@@ -238,7 +234,7 @@ class Cluster:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """What a later command needs to find it again."""
+        """Return the data by which a later command finds the cluster again."""
         return {
             "name": self.name,
             "directory": str(self.directory),
@@ -250,7 +246,7 @@ class Cluster:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Cluster:
-        """The inverse of `to_json`; only detached clusters are written down."""
+        """Return the cluster that `to_json` wrote; only detached clusters are written."""
         cluster = Cluster(
             data["name"],
             Path(data["directory"]),
@@ -323,7 +319,7 @@ class Cluster:
 
 
 def node(name: str, room: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, Any]:
-    """The manifest of a Node that kwok plays, with that much room."""
+    """Return the manifest of a Node that kwok plays, with these resources."""
     return {
         "apiVersion": "v1",
         "kind": "Node",

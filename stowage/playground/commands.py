@@ -1,7 +1,7 @@
-"""Runs programs of others (docker, kind): all they print goes into a log, the cause to the screen.
+"""Runs docker and kind: their output goes into a log, the cause of a failure to the screen.
 
-kind ends with the whole output of kubeadm, and that with a stack of Go: its last lines say nothing.
-What went wrong stands in the lines that begin with `error`, far above them.
+kind ends with the whole output of kubeadm, and that with a stack of Go, so its last lines do not
+help. The cause stands in lines that begin with `error`, far above them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FUNCTION = re.compile(r"^[\w./*()-]+\.[\w.*()]+$")
 
 
 def run(command: Sequence[str], *, seconds: float | None = None) -> str:
-    """Standard output. Raises StowageError with the command, its exit code and the cause."""
+    """Return standard output. Raises StowageError with the command, its exit code and the cause."""
     try:
         done = subprocess.run(  # noqa: S603 - kind that we built, or docker
             command, capture_output=True, text=True, timeout=seconds, check=False
@@ -46,7 +46,7 @@ def run(command: Sequence[str], *, seconds: float | None = None) -> str:
 
 @dataclass(frozen=True)
 class Job:
-    """A command that takes minutes, at work beside others; what it prints goes into `log`."""
+    """A command that takes minutes and runs beside others; its output goes into `log`."""
 
     command: Sequence[str]
     log: Path
@@ -54,7 +54,7 @@ class Job:
 
     @staticmethod
     def start(command: Sequence[str], log: Path) -> Job:
-        """Start it, with all that it starts itself in one group, which `end` ends."""
+        """Start the command, with its children in one process group, which `end` ends."""
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("wb") as out:
             process = subprocess.Popen(  # noqa: S603 - the binary that we built
@@ -68,11 +68,10 @@ class Job:
         return Job(command, log, process)
 
     def done(self) -> bool:
-        """Whether it has ended."""
         return self.process.poll() is not None
 
     def fault(self) -> str:
-        """What it failed by, and where all its words are; empty when it did what was asked."""
+        """Return the cause of its failure, and its log; empty if it succeeded."""
         if not self.process.returncode:
             return ""
         output = self.log.read_text(errors="replace")
@@ -80,18 +79,21 @@ class Job:
         return f"{told} (all its words: {self.log})"
 
     def overdue(self, seconds: float) -> str:
-        """What to say of it when it has not ended in that time."""
+        """Return the message for a job that has not ended in that time."""
         return f"{_late(self.command, seconds)} (all its words: {self.log})"
 
     def end(self) -> None:
-        """End it and what it started, if it has not ended, and return when it is gone."""
+        """End it and its children, if it has not ended, and return when it is gone."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGTERM)
         self.process.wait()
 
 
 def watch(job: Job, tick: Callable[[], None], *, seconds: float) -> None:
-    """Call `tick` all the while until it is done. Raises StowageError when it fails or hangs."""
+    """Call `tick` until the job is done; end it in any case.
+
+    Raises StowageError if it fails or does not end within `seconds`.
+    """
 
     def looked_at() -> bool:
         tick()
@@ -108,7 +110,7 @@ def watch(job: Job, tick: Callable[[], None], *, seconds: float) -> None:
 
 
 def cause(output: str) -> str:
-    """What went wrong, as one line: those that begin with `error`, else the last ones."""
+    """Return the cause of a failure as one line: lines with `error`, else the last lines."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     told = [line for line in lines if _ERROR.search(line)]
     if told:

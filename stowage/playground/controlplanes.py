@@ -1,10 +1,9 @@
 """Real control planes on 127.0.0.1: one etcd for all, an API server for each cluster.
 
-Each cluster has its own etcd prefix, its own certificate authority and its own port. Used by
-`stowage playground` and by every test that needs an API server. Ports are held from their choice
-until the server listens. What was started is ended in the one order that works: kwok,
-scheduler, controller manager, API servers (killed: asked politely they wait a minute for their
-watches), etcd.
+Each cluster has its own etcd prefix, its own certificate authority and its own port. `stowage
+playground` and every test that needs an API server use this module. Ports are held from their
+choice until the server listens. The processes end in the one order that works: kwok, scheduler,
+controller manager, API servers (killed: on SIGTERM they wait a minute for their watches), etcd.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class ControlPlanes:
         self._start_etcd()
 
     def etcd_client(self) -> ssl.SSLContext:
-        """What somebody needs who asks etcd itself, at `endpoint`."""
+        """Return the TLS context for a client of etcd at `endpoint`."""
         return pki.client_context(self._etcd_keys)
 
     @property
@@ -78,7 +77,7 @@ class ControlPlanes:
         return cluster
 
     def revive(self) -> None:
-        """Start again the servers that have died since, with their data, where they were.
+        """Start API servers that have died again, with their data, at their addresses.
 
         Does not wait; call each cluster's `wait_ready` afterwards.
         """
@@ -88,24 +87,23 @@ class ControlPlanes:
                 cluster.launch()
 
     def hold_ports(self) -> None:
-        """Let no other program take the port of an API server that this process ends."""
+        """Hold the ports of all clusters: see `Cluster.hold_port`."""
         for cluster in self.clusters.values():
             cluster.hold_port()
 
     def release_ports(self) -> None:
-        """Undo `hold_ports`."""
         for cluster in self.clusters.values():
             cluster.release_port()
 
     def stop(self) -> None:
-        """End everything, etcd last; what fails to end is killed."""
+        """End everything, etcd last; a process that does not end is killed."""
         for cluster in self.clusters.values():
             cluster.stop()
         if self.etcd is not None:
             self.etcd.end(signal.SIGTERM)
 
     def to_json(self) -> dict[str, Any]:
-        """What a later command needs to find all of it again."""
+        """Return the data by which a later command finds all of it again."""
         return {
             "directory": str(self.directory),
             "endpoint": self.endpoint,
@@ -115,7 +113,7 @@ class ControlPlanes:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> ControlPlanes:
-        """The inverse of `to_json`."""
+        """Return the control planes that `to_json` wrote."""
         planes = ControlPlanes(Path(data["directory"]), detached=True)
         planes.endpoint = data["endpoint"]
         planes.etcd = Process.from_json(data["etcd"]) if data["etcd"] else None

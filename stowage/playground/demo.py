@@ -1,7 +1,7 @@
-"""What `make demo` shows: the examples applied, and what became of them.
+"""`make demo`: apply the examples, wait for them, and show the result.
 
-It waits by what the Workloads say, not by the clock: as long as something still happens it goes on.
-Where a small machine has no room for all, that is told and is no fault; what is stuck for any other
+The demo waits as long as the Workloads' status changes, not for a fixed time. A small machine may
+lack room for all of them, which is reported and no fault; a Workload that is stuck for another
 reason is one.
 """
 
@@ -25,11 +25,11 @@ from stowage.toolchain import binaries
 
 NAMESPACE = "demo"
 STUCK_SECONDS = 300.0
-"""Nothing has changed for so long: an image may take minutes to be pulled."""
+"""The wait ends after so long without a change: an image may take minutes to be pulled."""
 SETTLED_SECONDS = 100.0
-"""So long where only room is lacking: after a minute units without a node go elsewhere."""
+"""The same where only room is lacking: after a minute units without a node move."""
 ELSEWHERE = frozenset({"handmade"})
-"""Waits for a scheduler that is not ours."""
+"""Workloads of a scheduler that is not ours."""
 _LOOK_SECONDS = 0.5
 _NO_ROOM = frozenset(
     {
@@ -42,18 +42,18 @@ _NO_ROOM = frozenset(
 
 @dataclass(frozen=True)
 class PendingWorkload:
-    """A Workload that does not run, as its status has it now."""
+    """A Workload that does not run, with its status."""
 
     name: str
     status: Mapping[str, Any]
 
     @property
     def crowded(self) -> bool:
-        """Whether all that it lacks is a cluster, or a node, to run on."""
+        """Whether it lacks nothing but a cluster, or a node, to run on."""
         return self._scheduled.get("reason") in _NO_ROOM or bool(self._without_node)
 
     def __str__(self) -> str:
-        """Which it is, and what keeps it, in the words of its status."""
+        """Return its name, and the reason in the words of its status."""
         return f"{self.name}: {self._why()}"
 
     def _why(self) -> str:
@@ -86,9 +86,9 @@ def run(
     out: Callable[[str], object],
     clock: Clock | None = None,
 ) -> None:
-    """Apply `examples/`, wait until they run or lack room, show it.
+    """Apply `examples/`, wait until they run or lack room, and show them.
 
-    Raises StowageError naming those that are stuck for another reason.
+    Raises StowageError naming the Workloads that are stuck for another reason.
     """
     for path in sorted(examples().glob("*.yaml")):
         _kubectl(directory, ground.HUB, "apply", "-f", "-", stdin=_text(directory, path))
@@ -131,13 +131,13 @@ def _suggest(directory: Path, out: Callable[[str], object]) -> None:
 
 
 def examples() -> Path:
-    """`examples/`: inside the installed package, or beside it in a checkout."""
+    """Return `examples/`: inside the installed package, or beside it in a checkout."""
     inside = Path(__file__).parent.parent / "examples"
     return inside if inside.exists() else Path(__file__).parent.parent.parent / "examples"
 
 
 def _text(directory: Path, path: Path) -> str:
-    """The example, with the provider and version of the clusters that stand here."""
+    """Return the example with the provider and version of the clusters here."""
     text = path.read_text()
     if "cloudProvider" not in text:
         return text
@@ -148,7 +148,7 @@ def _text(directory: Path, path: Path) -> str:
 
 
 def _settled(directory: Path, progress: Progress, clock: Clock) -> Sequence[PendingWorkload]:
-    """Those that still do not run when nothing happens any more."""
+    """Return the Workloads that do not run when nothing changes any more."""
     seen, since = "", clock.monotonic()
     while True:
         picture, waiting = _waiting(directory, progress)
@@ -162,7 +162,7 @@ def _settled(directory: Path, progress: Progress, clock: Clock) -> Sequence[Pend
 
 
 def _waiting(directory: Path, progress: Progress) -> tuple[str, Sequence[PendingWorkload]]:
-    """All that the Workloads say of themselves, and those that do not run yet."""
+    """Return the status of all Workloads as one text, and the Workloads that do not run."""
     listed = _kubectl(directory, ground.HUB, "-n", NAMESPACE, "get", "workloads", "-o", "json")
     found = {
         each["metadata"]["name"]: each.get("status", {}) for each in json.loads(listed)["items"]

@@ -1,4 +1,4 @@
-"""How each program of a control plane is started: its flags, and why where it is not plain."""
+"""The flags of each program of a control plane, with the reasons of unusual ones."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ BEFORE_1_36 = (
         f"{_ADMISSION}/mutatingadmissionpolicybindings=false"
     ),
 )
-"""An API server with these stands for one of Kubernetes 1.30 to 1.35: ValidatingAdmissionPolicy is
+"""An API server with these acts as one of Kubernetes 1.30 to 1.35: ValidatingAdmissionPolicy is
 served, MutatingAdmissionPolicy is not. The plug-in must go too, or it refuses every write."""
 
 
 def etcd(*, endpoint: str, peer: str, data: Path, keys: Path) -> list[str]:
-    """One etcd that lets in nobody without our certificate: it holds every cluster's Secrets."""
+    """Return the flags of an etcd that refuses clients without our certificate.
+
+    etcd holds every cluster's Secrets.
+    """
     return [
         f"--data-dir={data}",
         f"--listen-client-urls={endpoint}",
@@ -32,10 +35,10 @@ def etcd(*, endpoint: str, peer: str, data: Path, keys: Path) -> list[str]:
         f"--initial-cluster=default={peer}",
         *_served("", keys),
         *_served("peer-", keys),
-        # What its own JSON gateway shows to itself.
+        # The certificate that its own JSON gateway connects with.
         f"--client-cert-file={keys / 'client.crt'}",
         f"--client-key-file={keys / 'client.key'}",
-        # Whoever started it may hold the port (`probes.HeldPort`).
+        # The process that starts etcd may hold the port (`probes.HeldPort`).
         "--socket-reuse-port",
         "--unsafe-no-fsync",
         "--log-level=warn",
@@ -52,7 +55,7 @@ def _served(port: str, keys: Path) -> list[str]:
 
 
 def apiserver(name: str, *, port: int, etcd: str, etcd_keys: Path, keys: Path) -> list[str]:
-    """An API server with its own prefix in etcd and its own authority."""
+    """Return the flags of an API server with its own prefix in etcd and its own authority."""
     return [
         f"--etcd-servers={etcd}",
         f"--etcd-cafile={etcd_keys / 'ca.crt'}",
@@ -60,7 +63,7 @@ def apiserver(name: str, *, port: int, etcd: str, etcd_keys: Path, keys: Path) -
         f"--etcd-keyfile={etcd_keys / 'client.key'}",
         f"--etcd-prefix=/{name}",
         f"--secure-port={port}",
-        "--permit-port-sharing",  # with who holds the port (`probes.HeldPort`)
+        "--permit-port-sharing",  # with the process that holds it (`probes.HeldPort`)
         "--bind-address=127.0.0.1",
         "--advertise-address=127.0.0.1",
         f"--tls-cert-file={keys / 'tls.crt'}",
@@ -78,7 +81,6 @@ def apiserver(name: str, *, port: int, etcd: str, etcd_keys: Path, keys: Path) -
 
 
 def controller_manager(kubeconfig: Path, keys: Path) -> list[str]:
-    """No node IPAM (there are no routes); the node lifecycle takes the not-ready taint away."""
     return [
         f"--kubeconfig={kubeconfig}",
         f"--service-account-private-key-file={keys / 'sa.key'}",
@@ -86,13 +88,14 @@ def controller_manager(kubeconfig: Path, keys: Path) -> list[str]:
         "--use-service-account-credentials",
         "--leader-elect=false",
         "--secure-port=0",
+        # there are no routes, hence no node IPAM; the node lifecycle controller removes the
+        # not-ready taint
         "--controllers=*,-nodeipam,-cloud-node-lifecycle-controller",
         *_QPS,
     ]
 
 
 def scheduler(kubeconfig: Path) -> list[str]:
-    """A scheduler alone on its cluster, hence without leader election."""
     return [
         f"--kubeconfig={kubeconfig}",
         f"--authentication-kubeconfig={kubeconfig}",
@@ -104,10 +107,10 @@ def scheduler(kubeconfig: Path) -> list[str]:
 
 
 def kwok(kubeconfig: Path) -> list[str]:
-    """Plays every Node; without stages it would exit."""
     return [
         f"--kubeconfig={kubeconfig}",
         "--manage-all-nodes=true",
         "--node-lease-duration-seconds=40",
+        # kwok exits without stages
         *(f"--config={stage}" for stage in binaries.stages()),
     ]

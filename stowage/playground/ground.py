@@ -1,8 +1,8 @@
 """The playground: a hub and members on this machine, registered, with both processes running.
 
-`up` brings up what is missing, however the last one ended; `down` ends everything and removes its
-data. What runs is written into the folder, so that a later command finds it again; only processes
-and containers that were started from here are ever ended.
+`up` starts everything that is missing, however the last command ended; `down` ends everything and
+removes its data. The state is written into the folder, so that a later command finds it; only
+processes and containers that were started from here are ever ended.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def up(
     image: str | None = None,
     node_image: str | None = None,
 ) -> None:
-    """Bring the playground up. Raises StowageError saying what is in the way.
+    """Start the playground. Raises StowageError with what is in the way.
 
-    `run` starts controller and propagator in the background; with `image`, which is of this
+    `run` starts controller and propagator in the background; with `image`, an image of this
     machine's Docker engine, they run on the hub instead (kind only), and stay there when a later
-    `up` names no image. `node_image` is what new clusters are made of (kind only); a later `up`
-    that names none takes the same.
+    `up` names no image. `node_image` is the image of new clusters' nodes (kind only); a later `up`
+    that names none uses the same.
     """
     if image and not run:
         raise ConfigurationError("--image runs both on the hub: leave out --no-run")
@@ -58,14 +58,14 @@ def up(
     with alone(directory / "lock", progress, waiting="Another command is at work here: waiting"):
         state = _load(directory)
         nodes = node_image or state.get("node_image", kind.NODE_IMAGE)
-        # What only kind can do asks for it: other clusters would be refused in the next line.
+        # Both options need kind; the check below would refuse other clusters.
         asked = "kind" if provider == "auto" and (image or node_image) else provider
         chosen = _provider(asked, state, 1 + members, nodes, progress)
         for option, given in (("--image", image), ("--node-image", node_image)):
             if given and chosen != "kind":
                 raise ConfigurationError(f"{option} needs kind: local clusters run no containers")
         if image:
-            # Not after the minutes that making clusters takes.
+            # Checked here, not after the minutes that making clusters takes.
             kind.require(image)
         names = [f"member-{number}" for number in range(1, members + 1)]
         state["provider"] = chosen
@@ -82,7 +82,7 @@ def up(
             progress.say("Installing Stowage on the hub, and registering the members")
             asyncio.run(_prepare(directory, registered, image=image, progress=progress))
             if image:
-                # They would hold the leases that the hub's own are to have.
+                # They would hold the leases that the processes on the hub need.
                 roles.end(state.pop("processes", {}))
                 state["image"] = image
             elif run and "image" not in state:
@@ -107,7 +107,7 @@ def _told_what_stays(directory: Path, progress: Progress) -> Iterator[None]:
 
 
 def down(directory: Path, *, progress: Progress) -> None:
-    """End all processes and remove what was made. Does nothing where nothing is up."""
+    """End all processes and remove all data; do nothing where there is no playground."""
     if not (directory / STATE).exists():
         return
     with alone(directory / "lock", progress, waiting="Another command is at work here: waiting"):
@@ -126,7 +126,7 @@ def down(directory: Path, *, progress: Progress) -> None:
 
 
 def status(directory: Path) -> dict[str, Any]:
-    """What is there, as plain data. Raises ConfigurationError where nothing is."""
+    """Return the state as plain data. Raises ConfigurationError where there is no playground."""
     state = _load(directory)
     if not state:
         raise ConfigurationError(
@@ -146,7 +146,6 @@ def status(directory: Path) -> dict[str, Any]:
 
 
 def kubeconfig(directory: Path, name: str) -> Path:
-    """Where the administrator's kubeconfig of a cluster lies."""
     return directory / f"{name}.kubeconfig"
 
 
@@ -181,7 +180,7 @@ def _clusters_up(
 
 
 def _wait_answers(directory: Path, names: Sequence[str], progress: Progress) -> None:
-    """Return when all answer: at once, but for containers that were just started again."""
+    """Return when all API servers answer; containers that were just started take a while."""
     silent = list(names)
 
     def all_answer() -> bool:
@@ -200,7 +199,7 @@ def _wait_answers(directory: Path, names: Sequence[str], progress: Progress) -> 
 
 
 def _registration(directory: Path, name: str, provider: str, *, on_hub: bool) -> str:
-    """The kubeconfig by which the propagator reaches a member from where it runs."""
+    """Return the kubeconfig by which the propagator reaches a member."""
     if provider == "kind" and (on_hub or sys.platform == "linux"):
         return kind.internal(directory, name)
     return kubeconfig(directory, name).read_text()
@@ -209,7 +208,7 @@ def _registration(directory: Path, name: str, provider: str, *, on_hub: bool) ->
 async def _prepare(
     directory: Path, members: Mapping[str, str], *, image: str | None, progress: Progress
 ) -> None:
-    """What a hub needs, and a Secret for each member: its name, and its kubeconfig's text.
+    """Install the kinds on the hub, and a Secret for each member: its name, and its kubeconfig.
 
     With an image, returns when both processes run on the hub.
     """
@@ -218,7 +217,7 @@ async def _prepare(
             namespace=SYSTEM_NAMESPACE,
             image=image or "",
             crds_only=not image,
-            all_namespaces=True,  # whoever tries things out makes namespaces as they come
+            all_namespaces=True,  # users of a playground create namespaces as they like
         )
         await install.apply(hub, objects, say=lambda _: None)
         if image:
@@ -242,7 +241,7 @@ def _client(directory: Path, cluster: str = HUB) -> ApiClient:
 
 
 def _answers(path: Path) -> bool:
-    """Whether the API server says it is ready; by kubectl, the same for both providers."""
+    """Return whether the API server is ready, by kubectl: the same for both providers."""
     asked = subprocess.run(  # noqa: S603 - the binary that we built
         [
             str(binaries.path("kubectl")),
@@ -272,7 +271,7 @@ def _load(directory: Path) -> dict[str, Any]:
 
 
 def _save(directory: Path, state: Mapping[str, Any]) -> None:
-    """By a rename: a command that is interrupted never leaves half a file."""
     draft = directory / f"{STATE}.new"
     draft.write_text(json.dumps(state, indent=1))
+    # an interrupted command never leaves half a file
     draft.rename(directory / STATE)

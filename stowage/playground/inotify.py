@@ -1,8 +1,8 @@
-"""What the kernel lets one user watch, and whether that is enough for so many nodes of kind.
+"""The kernel's limits of file watches for one user, compared with the need of kind's nodes.
 
 Every node is a container whose kubelet, container runtime and pods watch files as the same user of
-this host. Where the limit is too low, the node that comes too late never gets ready, and minutes
-later its log says `too many open files`. So this is looked at before any container is made.
+this host. With too low a limit the last node never gets ready, and minutes later its log says `too
+many open files`. The check runs before any container is created.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _ROOMY = {"max_user_instances": 512, "max_user_watches": 524288}
 
 
 def shortage(nodes: int) -> str:
-    """What is too low for that many nodes, and the command that mends it; empty when all is well.
+    """Return the limits that are too low and the command that raises them; empty for none.
 
-    Always empty where the engine is on another machine, or in a virtual one: its limits are its
-    own.
+    Always empty where the Docker engine runs on another machine, or in a virtual one with limits of
+    its own.
     """
     if not _engine_is_here():
         return ""

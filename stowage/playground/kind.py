@@ -1,12 +1,11 @@
 """The kind provider: clusters in containers, where a Docker engine answers.
 
 The clusters' names carry a digest of the playground's folder, so that two playgrounds never touch
-each other's, and kind never writes to the user's own kubeconfig. Members are registered by their
-address inside the containers' network, which the hub's pods reach, and on Linux this machine, too.
-
-A mark lies beside a cluster while it is being created. An `up` that is interrupted deletes what it
-had begun; where it cannot any more (it was killed), what the next one finds marked is made anew.
-What it finds unmarked is never deleted by it.
+each other's clusters, and kind never writes to the user's own kubeconfig. Members are registered by
+their address inside the containers' network, which the hub's pods reach, and on Linux this machine,
+too. A mark lies beside a cluster while it is being created. An `up` that is interrupted deletes the
+clusters that it had begun; if it was killed, the next one makes marked clusters again. It never
+deletes an unmarked one.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from stowage.playground.processes import wait_until
 from stowage.toolchain import binaries, build
 
 RELEASE = "v0.33.0"
-"""The release of kind in the Go module, and what it names as its node image of Kubernetes 1.36."""
+"""The release of kind in the Go module. Its notes name the node image of Kubernetes 1.36."""
 NODE_IMAGE = (
     "kindest/node:v1.36.4@sha256:099e049362a1526b2db71494e1947aae99bd16290d7c895f2b7ea312e3cbfaed"
 )
@@ -40,7 +39,7 @@ _TOOLS = ("kind", "kubectl")
 
 
 def unusable(clusters: int, image: str, progress: Progress) -> str:
-    """Why kind cannot be used here for so many clusters; empty when it can.
+    """Return why kind cannot make so many clusters here; empty when it can.
 
     Builds kind, and fetches the image of its nodes, only where an engine answers.
     """
@@ -64,8 +63,7 @@ def up(
 ) -> None:
     """Create the clusters that are missing, and write their kubeconfigs.
 
-    The hub alone first, because it makes the network; then all members at once. Raises StowageError
-    naming every cluster that could not be created; the others are kept.
+    Raises StowageError naming every cluster that could not be created; the others are kept.
     """
     build.ensure(_TOOLS, progress=progress)
     names = [hub, *members]
@@ -73,6 +71,7 @@ def up(
     others = _listed() - {_name(directory, name) for name in names}
     if short := inotify.shortage(len(others) + len(names)):
         raise ConfigurationError(short)
+    # the hub alone first, because it makes the network; then all members at once
     for batch in ([hub], members):
         missing = [name for name in batch if name not in there]
         there |= _create(directory, missing, image, progress, before=len(there), of=len(names))
@@ -82,7 +81,7 @@ def up(
 
 
 def down(directory: Path, names: Sequence[str], *, progress: Progress | None = None) -> None:
-    """Delete the clusters of this folder; those that are gone already are no fault."""
+    """Delete the clusters of this folder; a cluster that is gone already is no fault."""
     build.ensure(("kind",), progress=progress)
     for name in names:
         _delete(directory, name)
@@ -101,10 +100,11 @@ def load(directory: Path, name: str, image: str, *, progress: Progress) -> None:
 
 
 def internal(directory: Path, name: str) -> str:
-    """The kubeconfig to register a member with.
+    """Return the kubeconfig to register a member with.
 
-    On Linux its container's address, which works from pods and from here; where containers run in
-    a virtual machine only the name inside of their network is left, for processes on the hub.
+    On Linux it has the container's address, which works from pods and from this machine; where
+    containers run in a virtual machine it has the name inside of their network, for processes on
+    the hub alone.
     """
     cluster = _name(directory, name)
     text = _kind("get", "kubeconfig", "--internal", "--name", cluster)
@@ -115,7 +115,7 @@ def internal(directory: Path, name: str) -> str:
 
 
 def container(directory: Path, name: str) -> str:
-    """The container that a cluster's control plane runs in."""
+    """Return the name of the container of a cluster's control plane."""
     return f"{_name(directory, name)}-control-plane"
 
 
@@ -125,12 +125,12 @@ def _name(directory: Path, name: str) -> str:
 
 
 def _listed() -> set[str]:
-    """All clusters that this engine has of kind, ours or not."""
+    """Return all clusters that this engine has of kind, ours or not."""
     return set(_kind("get", "clusters").split())
 
 
 def _standing(directory: Path, names: Sequence[str]) -> set[str]:
-    """Those that are there, and run; one whose creation was interrupted is deleted."""
+    """Return the clusters that exist, and start them; delete one whose creation was interrupted."""
     listed = _listed()
     found = {name for name in names if _name(directory, name) in listed}
     for name in sorted(found):
@@ -138,7 +138,7 @@ def _standing(directory: Path, names: Sequence[str]) -> set[str]:
             _delete(directory, name)
             found.discard(name)
         else:
-            # Does nothing to one that runs.
+            # Does nothing to a container that runs.
             run(["docker", "start", container(directory, name)])
     return found
 
@@ -146,7 +146,7 @@ def _standing(directory: Path, names: Sequence[str]) -> set[str]:
 def _create(
     directory: Path, names: Sequence[str], image: str, progress: Progress, *, before: int, of: int
 ) -> set[str]:
-    """Create them side by side; the names of all. Leaves none half-made, whatever happens."""
+    """Create clusters side by side; return their names. Leaves none half-made, whatever happens."""
     jobs: dict[str, Job] = {}
     faults: dict[str, str] = {}
 
@@ -173,8 +173,9 @@ def _create(
 
 
 def _give_up(directory: Path, jobs: Mapping[str, Job]) -> None:
-    """End all, so that none goes on making what is deleted here; what cannot be stays marked."""
+    """End the jobs and delete their clusters; one that cannot be deleted stays marked."""
     for job in jobs.values():
+        # all of them first, so that no job goes on making a cluster that is deleted here
         job.end()
     for name in jobs:
         with suppress(StowageError):
@@ -199,12 +200,12 @@ def _delete(directory: Path, name: str) -> None:
 
 
 def _mark(directory: Path, name: str) -> Path:
-    """There while a cluster is being created, and stays when that is interrupted."""
+    """Return the file that exists while a cluster is being created, or was interrupted."""
     return directory / f"{name}.unfinished"
 
 
 def _image_missing(image: str, progress: Progress) -> str:
-    """Why the Docker engine does not have it and cannot fetch it; empty when it has it."""
+    """Return why the Docker engine can neither have nor fetch the image; empty when it has it."""
     try:
         run(["docker", "image", "inspect", image], seconds=_ENGINE_SECONDS)
     except StowageError:
@@ -221,7 +222,7 @@ def _image_missing(image: str, progress: Progress) -> str:
 
 
 def _address(container: str) -> str:
-    """In kind's network only: a container may have been connected to others as well."""
+    """Return the address in kind's network: a container may be connected to others as well."""
     network = os.environ.get("KIND_EXPERIMENTAL_DOCKER_NETWORK", "kind")
     template = (
         "{{with " + f'index .NetworkSettings.Networks "{network}"' + "}}{{.IPAddress}}{{end}}"

@@ -1,8 +1,8 @@
 """The local provider: control planes built from Go modules, found again from a file.
 
-Everything starts at once and is waited for afterwards, because a hub and three members are to be
-there in seconds. Coming back after a crash or a reboot is the same code: what is alive is left
-alone, what is not is started again on its data.
+Everything starts at once and is waited for afterwards, because a hub and three members must be
+ready in seconds. After a crash or a reboot the same code runs: a process that lives is left alone,
+any other is started again on its data.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from stowage.playground.pki import write_private
 from stowage.toolchain import build
 
 NODES = 3
-"""Of each member, 8 cpu, 32Gi and 110 pods each."""
+"""The Nodes of each member, of 8 cpu, 32Gi and 110 pods each."""
 _FOLDER = "control-planes"
 _STATE = "planes.json"
 _HUB = Parts(controller_manager=True)
@@ -28,7 +28,7 @@ _MEMBER = Parts(controller_manager=True, scheduler=True, kwok=True)
 
 
 def load_planes(directory: Path) -> ControlPlanes:
-    """The control planes of the playground in that folder.
+    """Return the control planes of the playground in that folder.
 
     Raises ConfigurationError where there are none.
     """
@@ -41,7 +41,7 @@ def load_planes(directory: Path) -> ControlPlanes:
 def up(
     directory: Path, hub: str, zones: Mapping[str, Mapping[str, str]], *, progress: Progress
 ) -> None:
-    """Bring up what is missing of the hub and the members, and write their kubeconfigs.
+    """Start everything that is missing of the hub and the members, and write their kubeconfigs.
 
     `zones` are the members, each with the labels of its Nodes.
     """
@@ -57,7 +57,7 @@ def up(
         _save(directory, planes)
         _wait(list(planes.clusters.values()), progress)
     finally:
-        # Also when it failed: what was started must be found by `down`.
+        # Also after a failure: `down` must find every process that was started.
         _save(directory, planes)
     _add_nodes([(planes.clusters[name], labels) for name, labels in zones.items()])
     for name, cluster in planes.clusters.items():
@@ -65,7 +65,7 @@ def up(
 
 
 def down(directory: Path) -> None:
-    """End every control plane and remove its data; does nothing where there is none."""
+    """End every control plane and remove its data; do nothing where there is none."""
     if (directory / _FOLDER / _STATE).exists():
         load_planes(directory).stop()
     shutil.rmtree(directory / _FOLDER, ignore_errors=True)
@@ -79,14 +79,14 @@ def _planes(directory: Path) -> ControlPlanes:
 
 
 def _save(directory: Path, planes: ControlPlanes) -> None:
-    """By a rename: a command that is interrupted never leaves half a file."""
     draft = directory / _FOLDER / f"{_STATE}.new"
     draft.write_text(json.dumps(planes.to_json(), indent=1))
+    # an interrupted command never leaves half a file
     draft.rename(directory / _FOLDER / _STATE)
 
 
 def _wait(clusters: Sequence[Cluster], progress: Progress) -> None:
-    """All API servers first, then all that stands beside them."""
+    """Wait for all API servers first, then for the programs beside them."""
     progress.step("Clusters ready", 0, len(clusters))
     for cluster in clusters:
         cluster.start_parts()

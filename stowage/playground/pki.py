@@ -1,7 +1,7 @@
 """A small certificate authority for each control plane, and the kubeconfig of its administrator.
 
-Elliptic-curve keys, because making four clusters' worth of them must not be felt. The API server
-reads its own files; whoever talks to it gets a kubeconfig with everything embedded.
+Keys are of elliptic curves, so that the keys of four clusters take no noticeable time. The API
+server reads its own files; a client gets a kubeconfig with everything embedded.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Pair:
 
 
 class Authority:
-    """A certificate authority of our own, which signs one server and a few clients."""
+    """A certificate authority that signs one server and a few clients."""
 
     def __init__(self, name: str) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -50,11 +50,11 @@ class Authority:
 
     @property
     def certificate(self) -> bytes:
-        """Its own certificate, PEM: what clients verify against."""
+        """Its own certificate, PEM."""
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
     def server(self) -> Pair:
-        """A serving certificate for an API server on this machine."""
+        """Return a serving certificate for an API server on this machine."""
         names: list[x509.GeneralName] = [x509.DNSName(name) for name in _SERVER_NAMES]
         names += [x509.IPAddress(ipaddress.ip_address(a)) for a in _SERVER_ADDRESSES]
         return self._issue(
@@ -64,7 +64,7 @@ class Authority:
         )
 
     def client(self, user: str, group: str = "", *, lifetime: timedelta = _LIFETIME) -> Pair:
-        """A client certificate: the API server takes CN as user and O as group."""
+        """Return a client certificate: the API server takes CN as user and O as group."""
         return self._issue(
             _name(user, group), ExtendedKeyUsageOID.CLIENT_AUTH, None, lifetime=lifetime
         )
@@ -95,7 +95,7 @@ class Authority:
 
 
 def write_etcd_keys(folder: Path) -> None:
-    """What etcd serves and trusts, and the one client certificate that it lets in; once."""
+    """Write etcd's certificates and the only client certificate it accepts, unless they exist."""
     if (folder / "ca.crt").exists():
         return
     authority = Authority("etcd-ca")
@@ -105,26 +105,26 @@ def write_etcd_keys(folder: Path) -> None:
         "server.key": server.key,
         "client.crt": client.certificate,
         "client.key": client.key,
-        "ca.crt": authority.certificate,  # the last: with it, all are there
+        "ca.crt": authority.certificate,  # last: where it exists, all exist
     }
     for name, data in files.items():
         write_private(folder / name, data)
 
 
 def client_context(folder: Path) -> ssl.SSLContext:
-    """What a client of that etcd needs, for the standard library."""
+    """Return the TLS context for a client of that etcd."""
     context = ssl.create_default_context(cafile=folder / "ca.crt")
     context.load_cert_chain(folder / "client.crt", folder / "client.key")
     return context
 
 
 def signing_key() -> bytes:
-    """A key for service account tokens, PEM."""
+    """Return a key for service account tokens, PEM."""
     return private_pem(ec.generate_private_key(ec.SECP256R1()))
 
 
 def private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """The key as an unencrypted PEM."""
+    """Return the key as an unencrypted PEM."""
     return key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.TraditionalOpenSSL,
@@ -133,7 +133,7 @@ def private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def kubeconfig(name: str, server: str, authority: bytes, client: Pair) -> str:
-    """A kubeconfig with one context, and everything embedded."""
+    """Return a kubeconfig with one context, and everything embedded."""
     return yaml.safe_dump(
         {
             "apiVersion": "v1",

@@ -1,7 +1,7 @@
-"""Ports that are held, and whether something answers on one: all that starting a server needs.
+"""Ports that are held, and probes whether a server answers.
 
-The standard library's client, because all that is asked is one status code, before there is
-anything to be configured.
+The probes use the standard library's client, because they need one status code, before there is
+anything to configure.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Self
 
 from machinery.errors import StowageError
 
-# What a server says that lost the race for a port; the same words in etcd and the API server.
+# The message of a server whose port another one has; etcd and the API server use the same words.
 PORT_TAKEN = "address already in use"
 ATTEMPTS = 3
 
@@ -27,7 +27,7 @@ class HeldPort:
     """
 
     def __init__(self, number: int = 0) -> None:
-        """Hold that port, or any that is free. Raises StowageError where another program has it."""
+        """Hold that port, or any that is free. Raises StowageError if another program has it."""
         self._socket = socket.socket()
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         try:
@@ -40,7 +40,7 @@ class HeldPort:
         self.number = int(self._socket.getsockname()[1])
 
     def release(self) -> None:
-        """Leave the port to whoever listens there, or to anyone."""
+        """Release the port; a server that listens on it keeps it."""
         self._socket.close()
 
     def __enter__(self) -> Self:
@@ -51,14 +51,12 @@ class HeldPort:
 
 
 def api_ready(port: int, ca: bytes) -> bool:
-    """Whether the API server on that port says it is ready."""
     context = ssl.create_default_context(cadata=ca.decode())
     connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=2, context=context)
     return _says_ok(connection, "/readyz")
 
 
 def etcd_healthy(port: int, context: ssl.SSLContext) -> bool:
-    """Whether the etcd on that port says it is healthy, to a client that it lets in."""
     connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=2, context=context)
     return _says_ok(connection, "/health")
 

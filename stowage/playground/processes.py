@@ -1,9 +1,9 @@
 """Processes that are started, found again, and ended by their own id only.
 
-Beside each log lies a file with the pid and the moment the kernel says the process was born, so
-that any later command finds it, whoever started it last, and a pid that was given to somebody else
-in the meantime is never signalled. Processes of a test die with the test (PR_SET_PDEATHSIG on
-Linux); those of the playground outlive the command that started them.
+Beside each log lies a file with the pid and the time at which the kernel started the process, so
+that any later command finds it, and a pid that the kernel gave to another process in the meantime
+is never signalled. Processes of a test die with the test (PR_SET_PDEATHSIG on Linux); those of the
+playground outlive the command that started them.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class ProcessFailed(StowageError):
     """A process ended, or never became ready. The message ends with the last lines of its log."""
 
 
-# What this process started itself: it must collect their exit, or they stay as zombies.
+# Children of this process: it must collect their exit, or they stay as zombies.
 _CHILDREN: dict[int, subprocess.Popen[bytes]] = {}
 
 
 @dataclass(frozen=True)
 class Process:
-    """One program: how it is started; which one it is while it runs is in the file `pidfile`."""
+    """One program and how it is started; `pidfile` says which process it is while it runs."""
 
     name: str
     argv: list[str]
@@ -50,11 +50,11 @@ class Process:
 
     @property
     def pidfile(self) -> Path:
-        """Where pid and birth are written down, beside the log."""
+        """The file with pid and start time, beside the log."""
         return self.log.with_suffix(".pid")
 
     def start(self, *, detached: bool) -> None:
-        """Start it. `detached`: it outlives this process; otherwise it is killed with it."""
+        """Start it. A `detached` process outlives this one; any other is killed with this one."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as out:
             child = subprocess.Popen(  # noqa: S603 - the arguments are our own list
@@ -71,7 +71,7 @@ class Process:
         self.pidfile.write_text(f"{child.pid} {_born(child.pid)}")
 
     def pid(self) -> int:
-        """The pid of this very process while it runs (a stopped one does, a zombie not); else 0."""
+        """Return the pid while it runs; else 0. A stopped process runs, a zombie does not."""
         try:
             pid, _, born = self.pidfile.read_text().partition(" ")
         except FileNotFoundError:
@@ -83,11 +83,10 @@ class Process:
         return number if here else 0
 
     def alive(self) -> bool:
-        """Whether it runs."""
         return self.pid() != 0
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal, if it is still there."""
+        """Send a signal, if it runs."""
         pid = self.pid()
         if pid:
             with contextlib.suppress(ProcessLookupError):
@@ -102,40 +101,39 @@ class Process:
         _collect()
 
     def tail(self, lines: int = 15) -> str:
-        """The last lines of its log."""
         if not self.log.exists():
             return "(no log)"
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
     def failure(self, what: str) -> ProcessFailed:
-        """The fault to raise about this process, with its log."""
+        """Return the fault to raise about this process, with the end of its log."""
         return ProcessFailed(f"{self.name} {what}; the end of {self.log}:\n{self.tail()}")
 
     def to_json(self) -> dict[str, Any]:
-        """What a later command needs to find it again."""
+        """Return the data by which a later command finds it again."""
         return {**asdict(self), "log": str(self.log)}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Process:
-        """The inverse of `to_json`."""
+        """Return the process that `to_json` wrote."""
         return Process(**{**data, "log": Path(data["log"])})
 
 
 def _collect() -> None:
-    """The exits of our own children that ended, whoever ended them."""
+    """Collect the exits of our own children that ended, whichever process ended them."""
     for pid, child in list(_CHILDREN.items()):
         if child.poll() is not None:
             del _CHILDREN[pid]
 
 
-# One that another process ended after all had been done here: of it Python would warn as running.
+# Python would warn that a child still runs which another process ended after the last _collect.
 atexit.register(_collect)
 
 
 def wait_until(
     check: Callable[[], bool], *, seconds: float, every: float = 0.05, grow: float = 1.0
 ) -> bool:
-    """Poll until it holds; False when it did not within that time. `grow` lengthens the pauses."""
+    """Poll until `check` holds; return False after `seconds`. `grow` lengthens the pauses."""
     deadline = _CLOCK.monotonic() + seconds
     while not check():
         if _CLOCK.monotonic() >= deadline:
@@ -146,13 +144,13 @@ def wait_until(
 
 
 def die_with_parent() -> None:
-    """Runs between fork and exec: ask the kernel to kill this process with its parent."""
+    """Ask the kernel to kill this process with its parent; runs between fork and exec."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def _born(pid: int) -> str:
-    """When the kernel says the process was started; empty when it is gone or a zombie."""
+    """Return the kernel's start time of a process; empty when it is gone or a zombie."""
     stat = Path(f"/proc/{pid}/stat")
     if _PROC.exists():
         try:

@@ -32,7 +32,7 @@ State = Mapping[str, Mapping[str, Any]]
 def start(
     directory: Path, known: State, kubeconfig: Path, progress: Progress
 ) -> dict[str, Mapping[str, Any]]:
-    """Start those that do not run; what runs now."""
+    """Start the roles that do not run; return the state of both."""
     running: dict[str, Mapping[str, Any]] = {}
     for role in ROLES:
         if role in known and _process(known[role]).alive():
@@ -48,13 +48,13 @@ def start(
 
 
 def end(known: State) -> None:
-    """End both; asked politely they give their lease back."""
+    """End both; on SIGTERM they release their lease."""
     for entry in known.values():
         _process(entry).end(signal.SIGTERM, seconds=5.0)
 
 
 def status(known: State) -> list[dict[str, Any]]:
-    """Whether they run, where they answer, where they log."""
+    """Return whether they run, their addresses and their logs."""
     return [
         {
             "name": role,
@@ -69,7 +69,7 @@ def status(known: State) -> list[dict[str, Any]]:
 def wait_ready(client: ApiClient, names: Sequence[str], known: State, progress: Progress) -> None:
     """Return when both leases are held, wherever the two run, and all members are Ready.
 
-    Raises StowageError saying what is missing, and why.
+    Raises StowageError with what is missing, and why.
     """
     asyncio.run(_wait_ready(client, names, known, progress))
 
@@ -101,7 +101,7 @@ async def _leads(hub: ApiClient, role: str) -> bool:
 
 
 async def _unready(hub: ApiClient, name: str) -> str:
-    """Why a member is not Ready; empty when it is."""
+    """Return why a member is not Ready; empty when it is."""
     with suppress(TransportError):
         found = await hub.get(MEMBER_CLUSTERS, name)
         if ready := conditions.find(found.get("status", {}), "Ready"):
@@ -111,7 +111,7 @@ async def _unready(hub: ApiClient, name: str) -> str:
 
 
 def listening(log: Path) -> int:
-    """The port of a controller or propagator, by its log's last line that names one; else 0."""
+    """Return the port of a role, by the last line of its log that names one; else 0."""
     text = log.read_text(errors="replace") if log.exists() else ""
     *_, port = (0, *_LISTENING.findall(text))
     return int(port)

@@ -1,1 +1,1 @@
-"""Commands that read what stands on the hub and print it at once: status, history, explain."""
+"""Commands that read the hub's objects and print them: status, history, explain."""

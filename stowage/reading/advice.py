@@ -1,6 +1,6 @@
-"""What would help, by the reason that a condition gives: one line each, for `stowage status`.
+"""The advice of `stowage status`: one line for each reason that a condition gives.
 
-It is the first thing to try; `stowage explain` computes what would really do.
+The advice is the first thing to try; `stowage explain` computes what would really help.
 """
 
 from __future__ import annotations
@@ -90,24 +90,24 @@ GROUPS: Mapping[str, str] = {
 _INCOMPLETE = "the Workloads that are missing, more replicas, or a smaller minMember"
 
 WITH_GROUP = frozenset({"WaitingForGroup", "GroupDenied", "ScheduleTimeout", "InvalidGroup"})
-"""Reasons on a Workload that are those of its WorkloadGroup, and told with it if that is told."""
+"""Reasons on a Workload that repeat its WorkloadGroup's; a listed group gives the advice."""
 
 RESERVATIONS: Mapping[str, str] = {
     "ClocksDiffer": "set the clock of the controller's node, or that of the hub's API servers",
     "NotHeld": "make way for its Workload NAME-hold as the message says, or set hold: Books",
     "Short": "nodes for that cluster, or fewer units there; its owners may find less than is held",
 }
-"""By the reason of Ready on a Reservation, where that needs somebody; SCHEDULED has the others."""
+"""By the reason of Ready on a Reservation that needs a person; SCHEDULED has the others."""
 
 PATIENT = frozenset({"WaitingOnPermit"})
-"""Reasons of Scheduled that somebody else ends: nobody is needed for them."""
+"""Reasons of Scheduled that a plugin ends: no person is needed for them."""
 
 
 def incomplete(reason: str, message: str) -> bool:
-    """Whether a WorkloadGroup waits for more Workloads, or one of these for the others."""
+    """Return whether a WorkloadGroup waits for more Workloads, or a member for the others."""
     return reason == "GroupDenied" and " units in all its Workloads" in message
 
 
 def of_group(reason: str, message: str) -> str:
-    """What to do about a WorkloadGroup that says so of Scheduled."""
+    """Return the advice for a WorkloadGroup with this reason and message of Scheduled."""
     return _INCOMPLETE if incomplete(reason, message) else GROUPS.get(reason, UNKNOWN)

@@ -1,9 +1,9 @@
-"""`stowage explain` on a hub: what the status kept, and beside it what would be now.
+"""`stowage explain` on a hub: the recorded reasons, and beside them a decision of now.
 
-The first part is read from the object alone and printed at once: the rule of each unit, as it was
-when it was placed. The second part is computed with the controller's own code from the hub's
-objects, or asked of a controller where one is named; whoever may not read the whole fleet gets the
-first part, and is told.
+The first part is read from the object alone and printed at once: the rule of each unit, as recorded
+when the unit was placed. The second part is computed with the controller's own code from the hub's
+objects, or asked of a controller where one is named. A user who may not read all that a decision
+needs gets the first part and a note.
 """
 
 from __future__ import annotations
@@ -38,16 +38,20 @@ if TYPE_CHECKING:
     from stowage.planning.explain_group import GroupExplanation
 
 _NO_FAILURE = (ConfigurationError, Forbidden)
-"""Why the second part is not told although all went well: no right, or not ours to decide."""
+"""Faults of the second part that end in a note: no right to read, or no decision to make."""
 SHOWN = 20
 """Shares in the table, unless all are asked for."""
 WIDTH = 160
-"""Characters of what one plugin told, unless all are asked for."""
+"""Characters of one plugin's status fields, unless all are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainRequest:
-    """Which object, on which hub, and who says what would be decided now."""
+    """The object, its hub, and how the second part is computed.
+
+    `controller` is one to ask; this process decides with the profiles of `config_file` and the
+    plugins in `plugins`.
+    """
 
     hub: Connection
     namespace: str
@@ -58,9 +62,9 @@ class ExplainRequest:
 
 
 def show(asked: ExplainRequest, *, form: str, everything: bool) -> None:
-    """Print why. Raises ConfigurationError, TransportError.
+    """Print both parts. Raises ConfigurationError, TransportError.
 
-    Whatever happens to the second part, the first one is printed.
+    A fault of the second part is raised only after the first part is printed.
     """
     found, beside = _read(asked)
     if form == "table":
@@ -81,7 +85,6 @@ def show(asked: ExplainRequest, *, form: str, everything: bool) -> None:
 
 
 def _read(asked: ExplainRequest) -> tuple[dict[str, Any], Gang | Belongs]:
-    """The object, and what it has to do with a group: its Workloads, or whose member it is."""
     with reader(asked.hub) as api:
         if asked.about.resource == WORKLOAD_GROUPS:
             return _group(api, asked)
@@ -92,7 +95,10 @@ def _read(asked: ExplainRequest) -> tuple[dict[str, Any], Gang | Belongs]:
 
 
 def _group(api: Reader, asked: ExplainRequest) -> tuple[dict[str, Any], Gang]:
-    """A group with its Workloads. Raises ConfigurationError where there is none, with its own."""
+    """Return a group with its Workloads.
+
+    Raises ConfigurationError where there is none, naming the Workloads that carry its label.
+    """
     try:
         found = stored(api, asked.namespace, asked.about)
     except ConfigurationError as fault:
@@ -110,7 +116,6 @@ def _group(api: Reader, asked: ExplainRequest) -> tuple[dict[str, Any], Gang]:
 def _now(
     asked: ExplainRequest,
 ) -> tuple[Explanation | GroupExplanation | None, StowageError | None]:
-    """What would be decided now, or why that is not told."""
     from stowage.planning import explain, explain_group, plan  # noqa: PLC0415 - slow: they decide
 
     where = plan.Where(asked.namespace, (), asked.hub, asked.config_file, asked.plugins)
@@ -124,7 +129,7 @@ def _now(
 
 
 def recorded(about: Reference, found: Mapping[str, Any], beside: Gang | Belongs) -> dict[str, Any]:
-    """What the status keeps, for programs."""
+    """Return the recorded part as `-o json` prints it below `recorded`."""
     if isinstance(beside, Gang):
         return gangs.recorded(beside)
     status = found.get("status") or {}
@@ -146,7 +151,6 @@ def recorded(about: Reference, found: Mapping[str, Any], beside: Gang | Belongs)
 
 
 def _room(about: Reference, found: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a Reservation what it holds, of others the Reservations that they are inside of."""
     if about.resource == RESERVATIONS:
         return {"reservation": rooms.recorded(found)}
     return {"reservations": (found.get("status") or {}).get("reservations") or []}
@@ -155,7 +159,7 @@ def _room(about: Reference, found: Mapping[str, Any]) -> dict[str, Any]:
 def text(
     asked: ExplainRequest, found: Mapping[str, Any], beside: Gang | Belongs, *, everything: bool
 ) -> str:
-    """The head, whose room it is in, whose member it is, and why each share is what it is."""
+    """Return the recorded part for people: head, Reservations, group, shares, plugins' fields."""
     if isinstance(beside, Gang):
         return gangs.text(beside, datetime.now(UTC), everything=everything)
     status = found.get("status") or {}
@@ -175,7 +179,6 @@ def text(
 
 
 def _told(plugins: Mapping[str, Any], *, everything: bool) -> str:
-    """A line for each plugin that tells something of its own: its fields, long ones cut."""
     lines = ["What plugins told:"]
     for name, fields in sorted(plugins.items()):
         said = ", ".join(f"{key} {_value(value)}" for key, value in fields.items())
@@ -206,7 +209,7 @@ def _reason(status: Mapping[str, Any]) -> str:
 
 
 def _table(why: Why, shares: Mapping[str, int], *, everything: bool) -> str:
-    """A row for each share, the largest first; the rest by the rule that made them."""
+    """Return a row for each share, the largest first, and the counts by rule below them."""
     now, known = datetime.now(UTC), {each.cluster: each for each in why.reasons}
     ranked = sorted(shares, key=lambda cluster: (-shares[cluster], cluster))
     shown = ranked if everything else ranked[:SHOWN]
@@ -222,7 +225,6 @@ def _table(why: Why, shares: Mapping[str, int], *, everything: bool) -> str:
 def _rows(
     cluster: str, units: int, share: ShareSteps | None, why: Why, now: datetime
 ) -> list[dict[str, Any]]:
-    """A row for each step of a share; only the first one names it."""
     if share is None:
         steps = ["not kept, see below" if why.reason_counts else words.BEFORE]
     else:

@@ -1,7 +1,8 @@
-"""What stands on a hub, as far as `stowage status` tells it: clusters, Workloads, both leases.
+"""The report of `stowage status` on clusters, Workloads and the leases of both processes.
 
-Partial structs, decoded page by page: of ten thousand Workloads only counts are kept, and those
-that something is the matter with. Nothing is computed that the two processes have not written.
+The objects are partial structs, decoded page by page: of ten thousand Workloads the report keeps
+counts, and a finding for each one that has a problem. Nothing is computed that the two processes
+have not written.
 """
 
 from __future__ import annotations
@@ -28,17 +29,15 @@ from stowage.reading.advice import (
 )
 
 PATIENCE_SECONDS = 60.0
-"""For how long something may be under way before a person should look at it."""
+"""Seconds that an operation may take before a person should look at it."""
 REMOVAL_SECONDS = 300.0
-"""The same for what is removed: pods end in their own time."""
+"""The same for a removal: pods end in their own time."""
 GROUPS = "WorkloadGroups"
-"""What is not shown where these may not be read."""
+"""The entry of `not_shown` where WorkloadGroups may not be read."""
 PROCESSES = ("stowage-controller", "stowage-propagator")
 
 
 class Condition(msgspec.Struct, rename="camel"):
-    """A condition."""
-
     type: str
     status: str = "Unknown"
     reason: str = ""
@@ -47,7 +46,6 @@ class Condition(msgspec.Struct, rename="camel"):
 
 
 def condition(conditions: Iterable[Condition], kind: str) -> Condition | None:
-    """The condition of that type, if it is there."""
     return next((each for each in conditions if each.type == kind), None)
 
 
@@ -61,15 +59,13 @@ class _ClusterStatus(msgspec.Struct):
 
 
 class ClusterSummary(msgspec.Struct):
-    """A MemberCluster."""
-
     metadata: Meta
     spec: _ClusterSpec = msgspec.field(default_factory=_ClusterSpec)
     status: _ClusterStatus = msgspec.field(default_factory=_ClusterStatus)
 
 
 class Share(msgspec.Struct, rename="camel"):
-    """What the propagator reports of one cluster."""
+    """The propagator's report on one cluster, from the status of a Workload."""
 
     name: str
     replicas: int = 0
@@ -99,24 +95,20 @@ class _WorkloadStatus(msgspec.Struct):
 
 
 class WorkloadSummary(msgspec.Struct):
-    """A Workload."""
-
     metadata: Meta
     spec: _WorkloadSpec = msgspec.field(default_factory=_WorkloadSpec)
     status: _WorkloadStatus = msgspec.field(default_factory=_WorkloadStatus)
 
     @property
     def name(self) -> str:
-        """`shop/demo`."""
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
     def condition(self, kind: str) -> Condition | None:
-        """The condition of that type, if it has one."""
         return condition(self.status.conditions, kind)
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """The WorkloadGroups that it names; the template is taken apart for that."""
+        """The WorkloadGroups that its labels and its template name; decodes the template."""
         bodies = {"template": self.spec.template, "targetDeployment": self.spec.target_deployment}
         spec = {name: msgspec.json.decode(body) for name, body in bodies.items()}
         return membership.names_of({"metadata": {"labels": self.metadata.labels}, "spec": spec})
@@ -129,14 +121,12 @@ class _LeaseSpec(msgspec.Struct, rename="camel"):
 
 
 class Lease(msgspec.Struct):
-    """A Lease."""
-
     metadata: Meta
     spec: _LeaseSpec = msgspec.field(default_factory=_LeaseSpec)
 
 
 class Finding(msgspec.Struct, omit_defaults=True):
-    """Something that is going on with an object, and what would help if somebody should help."""
+    """A row of the report; `help` is the advice, `urgent` marks one that needs a person."""
 
     name: str
     state: str
@@ -148,7 +138,7 @@ class Finding(msgspec.Struct, omit_defaults=True):
 
 
 class ProcessSummary(msgspec.Struct):
-    """Who leads, and for how long it has been silent; -1 where that is not known."""
+    """The leader of a process; `silent_seconds` is -1 where its last renewal is not known."""
 
     name: str
     holder: str
@@ -158,15 +148,15 @@ class ProcessSummary(msgspec.Struct):
 
 
 class Report(msgspec.Struct, rename="camel"):
-    """The fleet at one look."""
+    """The findings and counts of one read of the hub."""
 
     processes: list[ProcessSummary] = []
     clusters: dict[str, int] = {}
     workloads: dict[str, int] = {}
     reservations: dict[str, int] = {}
     holds_most: str = ""
-    """Whose Reservations keep most: `shop: cpu 12, 40% of what the clusters offer`."""
-    offered: dict[str, int] = {}  # by all clusters, as they report it, in the smallest units
+    """`shop: cpu 12, 40% of what the clusters offer`: the namespace that reserves most."""
+    offered: dict[str, int] = {}  # sums over all clusters, in the smallest units
     workload_groups: dict[str, int] = {}
     units: dict[str, int] = {}
     clusters_not_ready: list[Finding] = []
@@ -183,7 +173,7 @@ class Report(msgspec.Struct, rename="camel"):
 
     @property
     def urgent(self) -> int:
-        """How many things need a person."""
+        """The number of findings and processes that need a person."""
         lists = (
             self.clusters_not_ready,
             self.sweeps_held,
@@ -199,14 +189,13 @@ class Report(msgspec.Struct, rename="camel"):
         return listed + sum(not p.leads for p in self.processes)
 
     def to_dict(self) -> dict[str, Any]:
-        """What `-o json` prints."""
         told = msgspec.to_builtins(self)
         del told["offered"]
         return {"needsAPerson": self.urgent, **told}
 
 
 def take_leases(report: Report, leases: Iterable[Lease], now: datetime) -> None:
-    """Who leads each process; one that nobody leads needs a person."""
+    """Report the leader of each process; a process without a leader needs a person."""
     known = {each.metadata.name: each for each in leases}
     others = sorted(n for n in known if n.startswith(f"{PROCESSES[0]}-"))
     names = [n for n in PROCESSES if n in known or not (others and n == PROCESSES[0])]
@@ -224,7 +213,7 @@ def _process(name: str, lease: Lease | None, now: datetime) -> ProcessSummary:
 
 
 def take_clusters(report: Report, clusters: Iterable[ClusterSummary]) -> None:
-    """Count the clusters by state, and list those that are not ready."""
+    """Count the clusters by state, and list those that are not ready or hold a sweep."""
     for each in clusters:
         ready = condition(each.status.conditions, "Ready")
         state = _cluster_state(each, ready)
@@ -270,7 +259,7 @@ def _cluster_state(cluster: ClusterSummary, ready: Condition | None) -> str:
 
 
 def take_workloads(report: Report, workloads: Iterable[WorkloadSummary], now: datetime) -> None:
-    """Count the Workloads by state, and list what is going on with them."""
+    """Count the Workloads by state and list the findings; `report.groups` must be complete."""
     report.units = dict.fromkeys(("desired", "assigned", "ready"), 0)
     groups = frozenset(each.name for each in report.groups)
     for each in workloads:
@@ -285,13 +274,14 @@ def take_workloads(report: Report, workloads: Iterable[WorkloadSummary], now: da
         waiting, failing = _waiting(each, now), _failing(each, now)
         for matter in filter(None, (waiting, failing)):
             if matter.state in WITH_GROUP and _group(each) in groups:
+                # the row of the group gives the advice
                 matter.help, matter.urgent = "", False
         report.pending += [waiting] if waiting else []
         report.failing += [failing] if failing else []
 
 
 def _group(workload: WorkloadSummary) -> str:
-    """The group that it is in, as a matter names it; empty for none."""
+    """Return the name of its group as a finding has it; empty for none or several."""
     named = workload.groups
     return f"{workload.metadata.namespace}/{named[0]}" if len(named) == 1 else ""
 
@@ -306,7 +296,6 @@ def _state(workload: WorkloadSummary) -> str:
 
 
 def _waiting(workload: WorkloadSummary, now: datetime) -> Finding | None:
-    """Units without a cluster, and why."""
     status, said = workload.status, workload.condition("Scheduled")
     if said is None:
         late = overdue(workload.metadata.creation_timestamp, PATIENCE_SECONDS, now)
@@ -328,13 +317,12 @@ def _waiting(workload: WorkloadSummary, now: datetime) -> Finding | None:
 
 
 def _for_its_group(said: Condition, now: datetime) -> bool:
-    """Whether it has just begun to wait for others of its group."""
+    """Return whether it has waited less than the patience for others of its group."""
     waits = said.reason == "WaitingForGroup" or incomplete(said.reason, said.message)
     return waits and not overdue(said.last_transition_time, PATIENCE_SECONDS, now)
 
 
 def _failing(workload: WorkloadSummary, now: datetime) -> Finding | None:
-    """What has a cluster and does not get there, or finds no node there."""
     said = workload.condition("Propagated")
     if said is not None and said.reason == "ClusterUnreachable":
         away = [each.name for each in workload.status.clusters if each.state == "Unreachable"]
@@ -367,7 +355,6 @@ def _failing(workload: WorkloadSummary, now: datetime) -> Finding | None:
 
 
 def _moved(workload: WorkloadSummary) -> list[Finding]:
-    """The clusters that it leaves."""
     leaving = [each for each in workload.status.clusters if each.state == "Leaving"]
     if not leaving:
         return []
@@ -395,7 +382,6 @@ def _removed(workload: WorkloadSummary, now: datetime) -> Finding:
 
 
 def _listed(names: Sequence[str], most: int = 3) -> str:
-    """The first names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
@@ -407,11 +393,10 @@ def _since(meta: Meta, condition: Condition | None) -> str:
 
 
 def overdue(since: str, patience: float, now: datetime) -> bool:
-    """Whether that is longer ago than the patience, in seconds."""
+    """Return whether the time is known and more than `patience` seconds ago."""
     at = words.time(since)
     return at is not None and (now - at).total_seconds() > patience
 
 
 def tally(counts: dict[str, int], state: str) -> None:
-    """One more of that state."""
     counts[state] = counts.get(state, 0) + 1

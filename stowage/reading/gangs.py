@@ -1,7 +1,7 @@
-"""What `stowage explain` tells of a WorkloadGroup: its quorum, its gate, and who holds what where.
+"""The part of `stowage explain` about a WorkloadGroup: quorum, gate, and units by Workload.
 
-All of it stands on the hub: in the group, and in the Workloads that name it by a label. Of a
-Workload that is a member, what concerns it alone is told in a line or two.
+Everything is read from the hub: the group, and the Workloads whose labels name it. A Workload that
+is a member gets a line or two about its group.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DEFAULT_TIMEOUT = 60
 
 
 def recorded(told: Gang) -> dict[str, Any]:
-    """The same for programs."""
+    """Return the group and its members as `-o json` prints them."""
     spec, status = told.found["spec"], status_of(told.found)
     keys = ("scheduled", "waiting", "running", "succeeded", "failed", "failures")
     times = ("scheduleStartTime", "quorumTime", "retryTime", "lastFailureTime")
@@ -55,7 +55,7 @@ def recorded(told: Gang) -> dict[str, Any]:
 
 
 def belonging(told: Belongs) -> dict[str, Any] | None:
-    """Of a member for programs: its group, as far as it could be read; None for no member."""
+    """Return a Workload's group for `-o json`, as far as it could be read; None without one."""
     if not told.names:
         return None
     spec, status = mapping(told.found.get("spec")), status_of(told.found)
@@ -74,7 +74,7 @@ def belonging(told: Belongs) -> dict[str, Any] | None:
 
 
 def line(told: Belongs, workload: Json, now: datetime) -> str:
-    """A line or two below the head of a Workload; empty for one that is in no group."""
+    """Return a line or two below the head of a Workload; empty for one that is in no group."""
     if not told.names:
         return ""
     if len(told.names) > 1:
@@ -91,12 +91,12 @@ def line(told: Belongs, workload: Json, now: datetime) -> str:
 
 
 def _named(told: Belongs) -> str:
-    """The names in its labels, which may be any text where these stand in a template."""
+    # labels in a template may hold any text
     return ", ".join(clean(each, NAME) for each in told.names)
 
 
 def text(told: Gang, now: datetime, *, everything: bool) -> str:
-    """The quorum, the gate, what it lacks, and a row for each member."""
+    """Return the quorum, the gate, unmet needs, and a row for each member, for people."""
     title = f"{told.namespace}/wg/{told.name}"
     lines = [f"{title}: {_head(told.found)}", *_counts(told), *_gate(told, now)]
     lines += [*_terms(told.found["spec"]), *_lacks(told.found, now, helps=True)]
@@ -132,7 +132,6 @@ def _counts(told: Gang) -> Iterator[str]:
 
 
 def _gate(told: Gang, now: datetime) -> Iterator[str]:
-    """What may stand on members, and what would take it away."""
     status = status_of(told.found)
     if status.get("gate") == GateState.CLOSED:
         failures = count(status.get("failures") or 0, "failure")
@@ -156,13 +155,13 @@ def _gate(told: Gang, now: datetime) -> Iterator[str]:
 
 
 def _but_retained(status: Json) -> str:
-    """What stays though the gate closes; empty for nothing."""
+    """Return the exception for units that ran before; empty without any."""
     units = sum(sum(shares.values()) for shares in (status.get("retained") or {}).values())
     return f", but for {count(units, 'unit')} that ran before" if units else ""
 
 
 def _again(status: Json, now: datetime) -> str:
-    """When it is tried anew; empty where nothing but itself keeps it from that."""
+    """Return when the group is tried again; empty without a time in the future."""
     at = words.time(status.get("retryTime") or "")
     left = (at - now).total_seconds() if at else 0.0
     if at is None or left < 1:
@@ -171,7 +170,6 @@ def _again(status: Json, now: datetime) -> str:
 
 
 def _terms(spec: Json) -> Iterator[str]:
-    """What else it asks for."""
     if topology := spec.get("topology"):
         mode = topology.get("mode") or "Required"
         within = "in one domain" if mode == "Required" else "in one domain, or few"
@@ -179,7 +177,6 @@ def _terms(spec: Json) -> Iterator[str]:
 
 
 def _lacks(found: Json, now: datetime, *, helps: bool = False) -> Iterator[str]:
-    """What the controller says that it lacks, and the first thing to try."""
     status = status_of(found)
     said = scheduled_of(status)
     if said.get("status") != "False":
@@ -196,12 +193,12 @@ def _lacks(found: Json, now: datetime, *, helps: bool = False) -> Iterator[str]:
 
 
 def _ranked(members: Iterable[GroupMember]) -> list[GroupMember]:
-    """Those that lack units first."""
+    """Return the members that lack units first."""
     return sorted(members, key=lambda m: ((m.desired or 0) <= m.placed, m.name))
 
 
 def _row(member: GroupMember, theirs: Json) -> dict[str, Any]:
-    """`theirs` is what the group says itself: no member has to say it again in its own words."""
+    """Return the row of a member, without a message that `theirs`, the group's condition, has."""
     said = member.message in str(theirs.get("message") or "")
     said = said or (theirs.get("status") == "False" and member.reason in WITH_GROUP)
     says = member.reason if said else f"{member.reason}: {member.message}"

@@ -1,7 +1,7 @@
-"""What `stowage status` tells of WorkloadGroups: those that wait, were taken away, or have failed.
+"""The findings of `stowage status` on WorkloadGroups that wait, were withdrawn, or failed.
 
-A gang is one matter, however many Workloads it has: they are told with it. As with all that it
-tells, nothing is computed that the controller has not written.
+A gang is one finding, however many Workloads it has. Nothing is computed that the controller has
+not written.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from stowage.reading.fleet import (
 )
 
 OVER = ("Finished",)
-"""The phases of one that nobody has to look at any more."""
+"""The phases without a finding."""
 
 
 class _Spec(msgspec.Struct, rename="camel"):
@@ -44,20 +44,17 @@ class _GroupStatus(msgspec.Struct, rename="camel"):
 
 
 class GroupSummary(msgspec.Struct):
-    """A WorkloadGroup."""
-
     metadata: Meta
     spec: _Spec = msgspec.field(default_factory=_Spec)
     status: _GroupStatus = msgspec.field(default_factory=_GroupStatus)
 
     @property
     def name(self) -> str:
-        """`shop/batch`."""
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
 
 def take_groups(report: Report, groups: Iterable[GroupSummary], now: datetime) -> None:
-    """Count them by phase, and list what is going on with those that are not over."""
+    """Count the groups by phase, and list the findings on those that are not over."""
     for each in groups:
         tally(report.workload_groups, each.status.phase or "Undecided")
         if each.status.phase in OVER or each.metadata.deleting:
@@ -67,7 +64,6 @@ def take_groups(report: Report, groups: Iterable[GroupSummary], now: datetime) -
 
 
 def _failed(each: GroupSummary) -> Finding | None:
-    """So many units failed that the quorum is out of reach."""
     if each.status.phase != "Failed":
         return None
     said = condition(each.status.conditions, "Scheduled")
@@ -83,7 +79,6 @@ def _failed(each: GroupSummary) -> Finding | None:
 
 
 def _waiting(each: GroupSummary, now: datetime) -> Finding | None:
-    """One that has not what it needs, and why."""
     said, created = condition(each.status.conditions, "Scheduled"), each.metadata.creation_timestamp
     if said is None:
         if not overdue(created, PATIENCE_SECONDS, now):
@@ -108,7 +103,7 @@ def _waiting(each: GroupSummary, now: datetime) -> Finding | None:
 
 
 def _again(each: GroupSummary, now: datetime) -> str:
-    """When one that was taken away from the members is tried anew, where that is not said."""
+    """Return when a withdrawn group is tried again; empty where its condition says so."""
     said = condition(each.status.conditions, "Scheduled")
     if said is not None and "tried again" in said.message:
         return ""
@@ -120,5 +115,5 @@ def _again(each: GroupSummary, now: datetime) -> str:
 
 
 def _units(each: GroupSummary) -> str:
-    """Those that have a cluster, or are held, and those that are needed."""
+    """Return the units that have a cluster or are held, of those that are needed."""
     return f"{each.status.scheduled + each.status.waiting} of {each.spec.min_member}"

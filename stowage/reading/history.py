@@ -27,7 +27,7 @@ GROUPLESS = (
 
 
 def stored(api: Reader, namespace: str, about: Reference) -> dict[str, Any]:
-    """The object as the hub has it. Raises ConfigurationError where there is none."""
+    """Return the object as the hub has it. Raises ConfigurationError where there is none."""
     try:
         found: dict[str, Any] = api.read(about.resource, about.name, namespace, dict[str, Any])
     except NotFound as e:
@@ -48,7 +48,7 @@ def show(hub: Connection, namespace: str, about: Reference, form: str) -> None:
 
 
 def text(name: str, history: Sequence[PlacementChange], now: datetime) -> str:
-    """A line for each change, and below it a line for each share that it changed."""
+    """Return a line for each change, and below it a line for each share that it changed."""
     if not history:
         return f"{name}: {NOTHING}"
     head = f"{name}: the last {len(history)} changes of placement, the newest last"

@@ -1,7 +1,7 @@
-"""Who is a member of a WorkloadGroup, read from the hub's objects: what `stowage explain` tells of.
+"""Members of a WorkloadGroup, read from the hub's objects for `stowage explain`.
 
-A decision is released where the group's status names the digest of the placements that the
-Workload has now, as the propagator sees it, too.
+A decision is released where the group's status names the digest of the placements that the Workload
+has now; the propagator uses the same rule.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ Json = Mapping[str, Any]
 
 
 def names_of(workload: Json) -> tuple[str, ...]:
-    """The groups that a Workload names: of the labels of itself, of its template and of its pods.
+    """Return the groups that a Workload names: in its own labels, its template's and its pods'.
 
-    As `controller.model.unit.WorkloadInfo.groups` has it, without all that decides.
+    The rule is that of `controller.model.unit.WorkloadInfo.groups`, without importing the
+    scheduler.
     """
     spec = mapping(workload.get("spec"))
     template = mapping(spec.get("targetDeployment") or spec.get("template"))
@@ -34,16 +35,16 @@ def names_of(workload: Json) -> tuple[str, ...]:
 
 
 def mapping(value: Any) -> Json:
-    """What is an object; an empty one for anything else that stands there."""
+    """Return the object; an empty one for any other JSON value."""
     return value if isinstance(value, Mapping) else {}
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A Workload of a group: what of it has a cluster, and whether that is released.
+    """A Workload of a group, its placements, and whether these are released.
 
-    `reason` and `message` are those of units without a cluster; `trouble` says in words what keeps
-    the others from running on theirs.
+    `reason` and `message` are about units without a cluster; `trouble` says what keeps placed units
+    from running. `desired` is None before the first decision.
     """
 
     name: str
@@ -57,11 +58,9 @@ class GroupMember:
 
     @property
     def placed(self) -> int:
-        """Units that have a cluster."""
         return words.units(self.placements)
 
     def to_dict(self) -> dict[str, Any]:
-        """For programs."""
         return {
             "name": self.name,
             "desired": self.desired,
@@ -77,9 +76,9 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """A group as it stands on the hub, and the Workloads that name it and it alone.
+    """A group as it stands on the hub, and the Workloads that name it alone.
 
-    `unclear` name other groups beside it, and are no members of any.
+    `unclear` Workloads name other groups as well, and are members of none.
     """
 
     namespace: str
@@ -91,7 +90,7 @@ class Gang:
 
 @dataclass(frozen=True, slots=True)
 class Belongs:
-    """The groups that a Workload names; its group, or why that is not read."""
+    """The groups that a Workload names; its group, or in `unread` why that was not read."""
 
     names: tuple[str, ...] = ()
     found: Json = field(default_factory=dict)
@@ -99,7 +98,7 @@ class Belongs:
 
 
 def gang(api: Reader, namespace: str, found: Json) -> Gang:
-    """That group with its members: one list of the Workloads of its namespace."""
+    """Return the group with its members: one list of the Workloads of its namespace."""
     name, released = found["metadata"]["name"], released_of(found)
     members: list[GroupMember] = []
     unclear: list[str] = []
@@ -113,13 +112,13 @@ def gang(api: Reader, namespace: str, found: Json) -> Gang:
 
 
 def naming(api: Reader, namespace: str, name: str) -> list[str]:
-    """The Workloads that name that group, though it is not there; as `gang` otherwise."""
+    """Return the names of the Workloads that name that group."""
     listed = api.each(WORKLOADS, dict[str, Any], namespace)
     return [body["metadata"]["name"] for body in listed if name in names_of(body)]
 
 
 def belongs(api: Reader, namespace: str, workload: Json) -> Belongs:
-    """The group of a Workload, which may name one that is not there, or not be ours to read."""
+    """Return the group of a Workload; a group that is missing or forbidden is no error."""
     names = names_of(workload)
     if len(names) != 1:
         return Belongs(names)
@@ -136,7 +135,7 @@ def belongs(api: Reader, namespace: str, workload: Json) -> Belongs:
 
 
 def released_of(found: Json) -> dict[str, str]:
-    """The decision that is released of each Workload, by uid; none while the gate is not open."""
+    """Return the released decision of each Workload, by uid; none while the gate is not open."""
     status = status_of(found)
     if status.get("gate") != GateState.OPEN:
         return {}
@@ -145,7 +144,7 @@ def released_of(found: Json) -> dict[str, str]:
 
 
 def member(body: Json, released: Mapping[str, str]) -> GroupMember:
-    """A Workload as a member; `released` are the decisions that are."""
+    """Return a Workload as a member; `released` is that of `released_of`."""
     status, meta = status_of(body), body["metadata"]
     placements = {each["cluster"]: each["replicas"] for each in status.get("placements") or []}
     said = scheduled_of(status)
@@ -163,7 +162,7 @@ def member(body: Json, released: Mapping[str, str]) -> GroupMember:
 
 
 def _trouble(status: Json) -> str:
-    """What its clusters refuse, or on which of them units find no node; empty for neither."""
+    """Return what its clusters refuse, or where units find no node; empty for neither."""
     said = conditions.find(status, "Propagated")
     if said.get("status") == "False":
         return clean(f"{said.get('reason')}: {said.get('message') or ''}")
@@ -173,10 +172,9 @@ def _trouble(status: Json) -> str:
 
 
 def status_of(found: Json) -> Json:
-    """The status of an object."""
     return mapping(found.get("status"))
 
 
 def scheduled_of(status: Json) -> Json:
-    """The condition Scheduled of a status; empty without one."""
+    """Return the condition Scheduled of a status; empty without one."""
     return conditions.find(status, "Scheduled")

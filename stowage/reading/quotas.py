@@ -1,7 +1,7 @@
-"""What `stowage status` tells of WorkloadQuotas: those that are full, and that keep units out.
+"""The findings of `stowage status` on WorkloadQuotas that are full or keep units out.
 
-As with all that it tells, nothing is computed that the controller has not written: what is used
-stands in the quota's status, what it keeps out in the condition of each Workload and Reservation.
+Nothing is computed that the controller has not written: the used amounts stand in the quota's
+status, the units kept out in the condition of each Workload and Reservation.
 """
 
 from __future__ import annotations
@@ -20,32 +20,25 @@ _EXCEEDED = "QuotaExceeded"
 
 
 class QuotaSummarySpec(msgspec.Struct):
-    """What it lets."""
-
     hard: dict[str, str | int] = {}
 
 
 class QuotaSummaryStatus(msgspec.Struct):
-    """What is used of it."""
-
     used: dict[str, str | int] = {}
     conditions: list[Condition] = []
 
 
 class QuotaSummary(msgspec.Struct):
-    """A WorkloadQuota."""
-
     metadata: Meta
     spec: QuotaSummarySpec = msgspec.field(default_factory=QuotaSummarySpec)
     status: QuotaSummaryStatus = msgspec.field(default_factory=QuotaSummaryStatus)
 
     @property
     def name(self) -> str:
-        """`shop/team`."""
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
     def full(self) -> list[str]:
-        """`requests.cpu 200 of 200`: the amounts that are used up."""
+        """Return the amounts that are used up, as `requests.cpu 200 of 200`."""
         found = []
         for name, hard in sorted(self.spec.hard.items()):
             resource, used = name.removeprefix(REQUESTS), self.status.used.get(name)
@@ -57,9 +50,10 @@ class QuotaSummary(msgspec.Struct):
 
 
 def take_quotas(report: Report, quotas: Sequence[QuotaSummary]) -> None:
-    """List those that are full or keep units out, once all that may be pending is listed.
+    """List the quotas that are full or keep units out.
 
-    What waits for one of them needs nobody by itself then.
+    `report.pending` and `report.reserved` must be complete: the advice of the findings there that
+    name a quota moves to the quota.
     """
     waiting = [each for each in (*report.pending, *report.reserved) if each.state == _EXCEEDED]
     for quota in quotas:
@@ -94,7 +88,7 @@ def take_quotas(report: Report, quotas: Sequence[QuotaSummary]) -> None:
 
 
 def _kept_by(quota: QuotaSummary, waiting: Iterable[Finding]) -> Iterable[Finding]:
-    """Those of its namespace whose condition names it."""
+    """Return the findings of its namespace whose condition names this quota."""
     named = f"WorkloadQuota {quota.metadata.name}:"
     for each in waiting:
         if each.name.startswith(f"{quota.metadata.namespace}/") and named in each.message:

@@ -1,4 +1,4 @@
-"""How objects are named on the command line, as kubectl has it."""
+"""The names of objects on the command line, as kubectl has them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KINDS = {
 
 
 def reference(given: Sequence[str]) -> Reference:
-    """The object of `wl/NAME` or `wl NAME`. Raises ValueError for anything else."""
+    """Return the object of `wl/NAME` or `wl NAME`. Raises ValueError for anything else."""
     kind, _, name = "/".join(given).partition("/")
     resource = _KINDS.get(kind.partition(".")[0].lower())
     if resource is None or not re.fullmatch("[^/]+", name):

@@ -1,7 +1,7 @@
-"""What `stowage status` tells of Reservations: those that wait, lack room, or will end soon.
+"""The findings of `stowage status` on Reservations that wait, lack room, or end soon.
 
-As with all that it tells, nothing is computed that the controller has not written, but for the
-moment at which one ends: that is its creation and its ttl.
+Nothing is computed that the controller has not written, but for the time at which one ends: its
+creation plus its ttl.
 """
 
 from __future__ import annotations
@@ -27,22 +27,18 @@ from stowage.reading.fleet import (
 )
 
 SOON = timedelta(hours=1)
-"""So long before its end a Reservation is told of."""
+"""A Reservation is listed so long before its end."""
 OVER = ("Succeeded", "Failed")
-"""The phases of one that holds nothing any more."""
+"""The phases of a Reservation that reserves nothing any more."""
 
 
 class ReservationSummarySpec(msgspec.Struct, rename="camel"):
-    """Who decides it, and how long it is held."""
-
     scheduler_name: str = DEFAULT_SCHEDULER
     ttl: str = "24h"
     expires: str = ""
 
 
 class ReservationSummaryStatus(msgspec.Struct):
-    """What became of it."""
-
     phase: str = ""
     allocatable: dict[str, str] = {}
     allocated: dict[str, str] = {}
@@ -52,20 +48,17 @@ class ReservationSummaryStatus(msgspec.Struct):
 
 
 class ReservationSummary(msgspec.Struct):
-    """A Reservation."""
-
     metadata: Meta
     spec: ReservationSummarySpec = msgspec.field(default_factory=ReservationSummarySpec)
     status: ReservationSummaryStatus = msgspec.field(default_factory=ReservationSummaryStatus)
 
     @property
     def name(self) -> str:
-        """`shop/launch`."""
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
 
 def ends(created: str, ttl: str, expires: str) -> datetime | None:
-    """When a Reservation ends; None for one that never does, or where that cannot be told."""
+    """Return when a Reservation ends; None for never, or where its fields do not tell."""
     if expires:
         return words.time(expires)
     since = words.time(created)
@@ -79,7 +72,10 @@ def ends(created: str, ttl: str, expires: str) -> datetime | None:
 def take_reservations(
     report: Report, reservations: Iterable[ReservationSummary], now: datetime
 ) -> None:
-    """Count them by phase, and list what is going on with those that are not over."""
+    """Count them by phase, and list the findings on those that are not over.
+
+    `report.offered` must be complete.
+    """
     kept: dict[str, dict[str, int]] = {}
     for each in reservations:
         tally(report.reservations, _phase(each))
@@ -94,7 +90,7 @@ def take_reservations(
 
 
 def _kept(status: ReservationSummaryStatus) -> Iterator[tuple[str, int]]:
-    """What it keeps free for its owners, by resource; places for pods bound nobody."""
+    """Return the amounts that it keeps free for its owners; pods and host ports are left out."""
     for resource, text in status.allocatable.items():
         if resource != "pods" and hostports.code(resource) is None:
             used = quantities.bounded(resource, status.allocated.get(resource, "0"))
@@ -102,9 +98,10 @@ def _kept(status: ReservationSummaryStatus) -> Iterator[tuple[str, int]]:
 
 
 def _most(kept: Mapping[str, Mapping[str, int]], offered: Mapping[str, int]) -> str:
-    """`shop: cpu 12, 40% of what the clusters offer`: the namespace with the greatest share.
+    """Return `shop: cpu 12, 40% of what the clusters offer`: the namespace with the greatest share.
 
-    Of its resources the one of which it keeps the greatest part. Empty where nothing is kept.
+    The resource is the one of which that namespace keeps the greatest part. Empty where nothing is
+    kept.
     """
     parts = [
         (amount / offered[resource], namespace, resource)
@@ -143,7 +140,6 @@ def _matters(each: ReservationSummary, now: datetime) -> Iterator[Finding]:
 
 
 def _waiting(each: ReservationSummary, now: datetime) -> Finding | None:
-    """Units of it without a cluster: nobody holds room for them."""
     said, created = condition(each.status.conditions, "Scheduled"), each.metadata.creation_timestamp
     if said is None:
         if _phase(each) != "Undecided" or not overdue(created, PATIENCE_SECONDS, now):

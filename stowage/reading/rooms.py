@@ -1,7 +1,8 @@
-"""What `stowage explain rsv/NAME` tells beside the shares: what is held, until when, and for whom.
+"""The part of `stowage explain rsv/NAME` about amounts, the end and the owners.
 
-All of it stands in the object. Amounts are told for all clusters together and as they are reserved
-on each; what is used on each, only the controller's books know in amounts: here it is in units.
+Everything is read from the object. Amounts are given for all clusters together and as reserved on
+each; the amounts used on one cluster are known to the controller's ledger alone, so these are given
+in units.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Json = Mapping[str, Any]
 
 
 def recorded(found: Json) -> dict[str, Any]:
-    """The same for programs."""
+    """Return the reservation as `-o json` prints it."""
     status, at = _status(found), _ends(found)
     reserved, used = status.get("allocatable") or {}, status.get("allocated") or {}
     return {
@@ -43,7 +44,7 @@ def recorded(found: Json) -> dict[str, Any]:
 
 
 def text(found: Json, now: datetime, *, everything: bool) -> str:
-    """Phase and end, the amounts, what is short, and a row for each cluster."""
+    """Return phase and end, the amounts, what is short, and a row for each cluster."""
     status, spec = _status(found), found.get("spec") or {}
     lines = [", ".join(filter(None, (_phase(status), *_terms(spec, found, now))))]
     reserved, used = status.get("allocatable") or {}, status.get("allocated") or {}
@@ -84,7 +85,6 @@ def _phase(status: Json) -> str:
 
 
 def _terms(spec: Json, found: Json, now: datetime) -> Iterator[str]:
-    """Until when it holds, where, and for how many owners; nothing of this of one that is over."""
     if _status(found).get("phase") in OVER:
         return
     at = _ends(found)
@@ -99,7 +99,6 @@ def _terms(spec: Json, found: Json, now: datetime) -> Iterator[str]:
 
 
 def _less(reserved: Json, used: Json) -> dict[str, str]:
-    """What is reserved and not used, as quantities."""
     left = {}
     for name, text in reserved.items():
         rest = quantities.amount(name, text) - quantities.amount(name, used.get(name, "0"))
@@ -108,14 +107,14 @@ def _less(reserved: Json, used: Json) -> dict[str, str]:
 
 
 def _amounts(amounts: Json) -> str:
-    """`cpu 12, memory 24Gi`; `nothing` where all are none."""
+    """Return `cpu 12, memory 24Gi`; `nothing` where all are zero."""
     some = {name: quantities.amount(name, text) for name, text in amounts.items()}
     told = [f"{name} {quantities.readable(name, n)}" for name, n in some.items() if n]
     return ", ".join(told) or "nothing"
 
 
 def _clusters(status: Json) -> list[dict[str, Any]]:
-    """Each cluster with its units, and what these reserve: of all amounts as many parts."""
+    """Return each cluster with its units, and its part of all amounts in proportion to them."""
     placed = [each for each in status.get("placements") or [] if each.get("replicas")]
     total = sum(each["replicas"] for each in placed)
     whole = {n: quantities.amount(n, t) for n, t in (status.get("allocatable") or {}).items()}
@@ -133,7 +132,6 @@ def _clusters(status: Json) -> list[dict[str, Any]]:
 
 
 def _inside(status: Json, cluster: str) -> list[dict[str, Any]]:
-    """The owners that are named there."""
     owners = [o for o in status.get("currentOwners") or [] if o.get("cluster") == cluster]
     return [{key: o[key] for key in ("namespace", "name", "replicas")} for o in owners]
 

@@ -1,6 +1,6 @@
-"""What `stowage status` tells of WorkloadSpreads: those that are not followed, and marked subsets.
+"""The findings of `stowage status` on WorkloadSpreads that are not followed, and on subsets.
 
-As with all that it tells, nothing is computed that the controller has not written.
+Nothing is computed that the controller has not written.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from stowage.reading.fleet import Condition, Finding, Report, condition
 
 
 class SubsetSummary(msgspec.Struct):
-    """What a subset holds."""
-
     name: str = ""
     replicas: int = 0
     conditions: list[Condition] = []
@@ -28,19 +26,16 @@ class _SpreadStatus(msgspec.Struct, rename="camel"):
 
 
 class SpreadSummary(msgspec.Struct):
-    """A WorkloadSpread."""
-
     metadata: Meta
     status: _SpreadStatus = msgspec.field(default_factory=_SpreadStatus)
 
     @property
     def name(self) -> str:
-        """`shop/demo`."""
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
 
 def take_spreads(report: Report, spreads: Iterable[SpreadSummary]) -> None:
-    """List those that are not followed, which needs a person, and the subsets that take no unit."""
+    """List spreads that are not followed, which needs a person, and subsets that take no unit."""
     for each in spreads:
         if each.metadata.deleting:
             continue
@@ -70,7 +65,7 @@ def _unready(spread: SpreadSummary, said: Condition) -> Finding:
 
 
 def _marked(spread: SpreadSummary, subset: SubsetSummary, said: Condition) -> Finding:
-    """Nobody is needed for it: the controller tries the subset again after a while."""
+    # not urgent: the controller tries the subset again after a while
     what = f"subset {subset.name} takes no unit for now"
     return Finding(
         spread.name,

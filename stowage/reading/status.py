@@ -1,8 +1,8 @@
-"""`stowage status`: the fleet, and what is wrong in it, at one look.
+"""`stowage status`: counts and findings on one hub, printed once or again and again.
 
-Only what stands on the hub is read, page by page: the leases, the MemberClusters, the Workloads,
-their spreads, their groups, the Reservations and the WorkloadQuotas.
-Its caller makes an exit code of what needs a person, so that a script can ask as well.
+Only the hub's objects are read, page by page: leases, MemberClusters, Workloads, WorkloadSpreads,
+WorkloadGroups, Reservations and WorkloadQuotas. The caller makes an exit code of the number of
+findings that need a person, so that a script can use it.
 """
 
 from __future__ import annotations
@@ -37,14 +37,17 @@ SHOWN = 10
 """Rows of each list, unless all are asked for."""
 PAUSE_SECONDS = 2.0
 PAUSE_FACTOR = 10
-"""Between two looks: as many times as long as a look takes, so that watching costs a hub little."""
+"""The pause as a multiple of the time that one read takes, so that watching costs a hub little."""
 _GOOD_FIRST = ("Ready", "Cordoned", "Running", "Creating", "Scheduled", "Finished", "Available")
 
 
 def show(
     hub: Connection, namespace: str | None, system: str, form: str, *, everything: bool
 ) -> int:
-    """Print it once; how many things need a person. Raises ConfigurationError, TransportError."""
+    """Print the report once; return how much needs a person.
+
+    Raises ConfigurationError, TransportError.
+    """
     with reader(hub) as api:
         report = read(api, namespace, system, now := datetime.now(UTC))
     output.show(report.to_dict(), form, text=text(report, now, everything=everything))
@@ -52,10 +55,10 @@ def show(
 
 
 def keep(hub: Connection, namespace: str | None, system: str, *, everything: bool) -> int:
-    """Print it anew again and again, until interrupted; what the last look found.
+    """Print the report again and again until interrupted; return how much needed a person.
 
-    A hub that does not answer for a while is said, and asked again; where the last look failed so,
-    its TransportError is raised.
+    A hub that does not answer is reported and asked again. Raises its TransportError if the last
+    read before the interrupt failed.
     """
     urgent: int | TransportError = 0
     try:
@@ -78,11 +81,13 @@ def keep(hub: Connection, namespace: str | None, system: str, *, everything: boo
 
 
 def read(api: Reader, namespace: str | None, system: str, now: datetime) -> Report:
-    """What stands on the hub; of what may not be read there is a note, but of the Workloads.
+    """Return the report. A kind that may not be read is named in `not_shown`, but for Workloads.
 
-    Raises ConfigurationError where it does not know our kinds, or shows no Workloads.
+    Raises ConfigurationError where the hub does not know our kinds, or shows no Workloads.
     """
     report, bounding = Report(), list[quotas.QuotaSummary]()
+    # The order matters: Reservations need the clusters' sums, Workloads the groups' findings, and
+    # quotas the findings of Workloads and Reservations.
     parts: Mapping[str, Callable[[], None]] = {
         f"Leases of {system}": lambda: fleet.take_leases(
             report, api.each(LEASES, fleet.Lease, system), now
@@ -119,7 +124,7 @@ def read(api: Reader, namespace: str | None, system: str, now: datetime) -> Repo
 
 
 def text(report: Report, now: datetime, *, everything: bool) -> str:
-    """One line that says it all, the processes, the counts, and each list that holds something."""
+    """Return the headline, the processes, the counts, and each list that is not empty."""
     most = None if everything else SHOWN
     parts = [_headline(report), _counts(report)]
     if report.processes:
@@ -188,12 +193,11 @@ def _counts(report: Report) -> str:
 
 
 def _seen(report: Report) -> bool:
-    """Whether the clusters could be read."""
     return "MemberClusters" not in report.not_shown
 
 
 def _states(counts: Mapping[str, int]) -> str:
-    """`2 Ready, 1 Unreachable`: what is good first, then by number."""
+    """Return `2 Ready, 1 Unreachable`: good states first, then by number."""
     if not counts:
         return "none"
     rank = {state: place for place, state in enumerate(_GOOD_FIRST)}
@@ -202,7 +206,7 @@ def _states(counts: Mapping[str, int]) -> str:
 
 
 def _matters(matters: Sequence[Finding], now: datetime, most: int | None) -> str:
-    """The urgent ones first, then the oldest."""
+    """Return the table of findings: the urgent ones first, then the oldest."""
     ranked = sorted(matters, key=lambda each: (not each.urgent, each.since or "~", each.name))
     shown = ranked[:most]
     rows = [row for each in shown for row in _rows(each, now)]
@@ -213,7 +217,6 @@ def _matters(matters: Sequence[Finding], now: datetime, most: int | None) -> str
 
 
 def _rows(matter: Finding, now: datetime) -> list[dict[str, Any]]:
-    """The row, and below it what would help."""
     row = {
         "name": matter.name,
         "units": matter.units,

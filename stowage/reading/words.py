@@ -1,4 +1,4 @@
-"""Reasons, causes and times in words: what the status keeps as data, as people read it."""
+"""Words for reasons, causes and times that the status keeps as data."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _CAUSES = {
 
 
 def cause(word: str, name: str) -> str:
-    """What set a change off: `scaled`; one of a later release by its own name."""
+    """Return the words for the cause of a change; one of a later release by its own name."""
     known = _CAUSES.get(word)
     return known.format(name=name) if known else f"{word} {name}".strip()
 
 
 def rules(because: Sequence[RuleNote]) -> str:
-    """What made a number, as one line; empty where nobody kept it."""
+    """Return the rules behind a number as one line; empty where none is recorded."""
     return ", ".join(worded(each.rule, each.numbers, each.name) for each in because)
 
 
 def steps(share: ShareSteps, now: datetime) -> list[str]:
-    """How a share came about: `5 at 10:02, placed: …`, `2 more at 11:40, scaled: …`."""
+    """Return the steps of a share: `5 at 10:02, placed: …`, `2 more at 11:40, scaled: …`."""
     return [_step(each, not at, now) for at, each in enumerate(share.steps)]
 
 
@@ -56,12 +56,11 @@ def _step(step: ShareStep, first: bool, now: datetime) -> str:
 
 
 def counts(change: PlacementChange) -> str:
-    """The units that have a cluster since a change, of those that are wanted."""
     return f"{change.assigned} of {change.desired}"
 
 
 def time(text: str) -> datetime | None:
-    """The time that a status tells; None for none, or what is none."""
+    """Return the time that a status holds; None for an empty text or one that is no time."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -70,7 +69,7 @@ def time(text: str) -> datetime | None:
 
 
 def moment(text: str, now: datetime) -> str:
-    """The time here, with the day where that is not today; what is none as it is told."""
+    """Return the local time, with the day where that is not today; a text that is no time as is."""
     at = time(text)
     if at is None:
         return text
@@ -82,13 +81,13 @@ def moment(text: str, now: datetime) -> str:
 
 
 def age(text: str, now: datetime) -> str:
-    """For how long, as kubectl tells it: `5m`; `?` where that is not known."""
+    """Return the age as kubectl prints it: `5m`; `?` where it is not known."""
     at = time(text)
     return "?" if at is None else seconds((now - at).total_seconds())
 
 
 def seconds(number: float) -> str:
-    """`42s`, `5m`, `3h`, `12d`."""
+    """Return `42s`, `5m`, `3h` or `12d`."""
     left = max(int(number), 0)
     for size, letter in ((86400, "d"), (3600, "h"), (60, "m")):
         if left >= 2 * size:
@@ -97,5 +96,4 @@ def seconds(number: float) -> str:
 
 
 def units(shares: Mapping[str, int]) -> int:
-    """All units of some shares."""
     return sum(shares.values())

@@ -1,1 +1,1 @@
-"""Making a hub and a member ready: install, join, and the rights that they need."""
+"""Commands that prepare a hub and its members: install, join, and the rights that they need."""

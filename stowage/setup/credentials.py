@@ -1,4 +1,4 @@
-"""A token or a password travels inside TLS, or does not leave this machine."""
+"""The rule that a token or a password travels inside TLS, or stays on this machine."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from stowage.console.terminal import say
 
 
 def guarded(connection: Connection) -> Connection:
-    """The same connection, unless it would show a credential to whoever listens on the way.
+    """Return the connection, unless it would send a credential over plain http.
 
-    Raises ConfigurationError then. To an address of this machine it goes without TLS as well, which
-    is said: another user of it may be the one who listens there.
+    Raises ConfigurationError then. To an address of this machine the credential goes without TLS,
+    with a note: another user of the machine may own that port.
     """
     shown = connection.token or connection.token_source or connection.password
     address = urlsplit(connection.server)

@@ -1,4 +1,4 @@
-"""What Stowage needs on a hub, as manifests, and how they get there.
+"""The manifests that a hub needs, and their installation.
 
 Kinds and admission policies come from `crds`, the rest from `deploy/`. Everything is applied by
 server-side apply in the order of the list, so a second run changes nothing.
@@ -32,7 +32,7 @@ _POLICY_WORK = {
     VALIDATING: "the controller refuses wrong Workloads itself, after they are stored",
     MUTATING: "the controller fills in labels and defaults itself",
 }
-"""The kinds of policy that we bring, and who does their work on a hub that does not serve them."""
+"""The kinds of our policies, and the process that does their work on a hub without the kind."""
 DEFAULTS = "stowage-controller-defaults"
 """The binding that a hub needs where it serves no MutatingAdmissionPolicy."""
 _PARTS = ("rbac.yaml", "priority.yaml", "network.yaml", "controller.yaml", "propagator.yaml")
@@ -41,7 +41,7 @@ _PARTS = ("rbac.yaml", "priority.yaml", "network.yaml", "controller.yaml", "prop
 def manifests(
     *, namespace: str, image: str = "", crds_only: bool = False, all_namespaces: bool = False
 ) -> list[dict[str, Any]]:
-    """Everything in the order in which it is applied.
+    """Return all manifests in the order in which they are applied.
 
     `all_namespaces` makes every namespace of the hub a tenant (`stowage.setup.tenants`).
     """
@@ -55,23 +55,22 @@ def manifests(
 
 
 def wide(namespace: str) -> list[dict[str, Any]]:
-    """The bindings that are made only where they are needed."""
+    """Return the cluster-wide bindings, which are applied only where they are needed."""
     return _load("wide.yaml", namespace=namespace)
 
 
 def default_image() -> str:
-    """The image that nobody named: of this version, as docs/install.md says how to build it."""
+    """Return the image of this version, under the name that docs/install.md builds."""
     return f"stowage:{metadata.version('stowage')}"
 
 
 async def apply(
     client: ApiClient, objects: Sequence[dict[str, Any]], *, say: Callable[[str], object]
 ) -> None:
-    """Apply the manifests one after the other, and wait until the kinds are served and guarded.
+    """Apply the manifests one after the other; return when the kinds are served and guarded.
 
     A kind of admission policy that the hub does not serve is left out (ValidatingAdmissionPolicy v1
-    came with Kubernetes 1.30, MutatingAdmissionPolicy v1 with 1.36): the controller does the work
-    of each that it does not find.
+    came with Kubernetes 1.30, MutatingAdmissionPolicy v1 with 1.36): the controller does its work.
     """
     absent = await _unserved_policies(client)
     for kind in absent:
@@ -112,7 +111,7 @@ async def until_running(
 
 
 async def fills_in_defaults(client: ApiClient) -> bool:
-    """Whether the hub itself can, or the controller has to."""
+    """Return whether the hub can fill in defaults, so that the controller need not."""
     return MUTATING not in await _unserved_policies(client)
 
 
@@ -122,12 +121,11 @@ async def _unserved_policies(client: ApiClient) -> list[str]:
 
 
 def _is_policy(manifest: Mapping[str, Any], kinds: Sequence[str]) -> bool:
-    """Whether it is a policy of one of these kinds, or binds one."""
     return any(manifest["kind"] in (kind, f"{kind}Binding") for kind in kinds)
 
 
 async def apply_one(client: ApiClient, manifest: Mapping[str, Any], *, manager: str) -> None:
-    """Bring one object to what its manifest says, whoever else wrote it."""
+    """Apply one object, and take over fields that another manager has set."""
     resource = await client.resource(manifest["apiVersion"], manifest["kind"])
     meta = manifest["metadata"]
     await client.apply(
@@ -141,7 +139,6 @@ async def apply_one(client: ApiClient, manifest: Mapping[str, Any], *, manager: 
 
 
 async def ensure_namespace(client: ApiClient, name: str) -> None:
-    """Create a namespace where it is missing."""
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     await client.apply(NAMESPACES, body, name=name, field_manager="stowage-install", force=True)
 
@@ -154,7 +151,7 @@ def _load(part: str, **values: str) -> list[dict[str, Any]]:
 
 
 def folder() -> Path:
-    """`deploy/`: inside the installed package, or beside it in a checkout."""
+    """Return `deploy/`: inside the installed package, or beside it in a checkout."""
     inside = Path(__file__).parents[1] / "deploy"
     return inside if inside.exists() else Path(__file__).parents[2] / "deploy"
 
@@ -168,7 +165,7 @@ async def _established(client: ApiClient, name: str) -> None:
 
 
 async def _guarded(client: ApiClient) -> None:
-    """Until a Workload that admission must refuse is refused: policies take a moment to be seen."""
+    """Return when admission refuses a wrong Workload: a new policy takes effect after a moment."""
     canary = {
         "apiVersion": API_VERSION,
         "kind": "Workload",
@@ -179,7 +176,7 @@ async def _guarded(client: ApiClient) -> None:
                 "kind": "Deployment",
                 "metadata": {"name": "canary"},
                 "spec": {
-                    "replicas": -1,  # what the schema lets through, and the policy alone refuses
+                    "replicas": -1,  # valid by the schema; the policy alone refuses it
                     "selector": {"matchLabels": {"app": "canary"}},
                     "template": {
                         "metadata": {"labels": {"app": "canary"}},

@@ -1,11 +1,10 @@
-"""Joining a cluster to the fleet, and taking it out again.
+"""Joining a cluster to the hub, and taking it out again.
 
 Joining makes the accounts and roles of `stowage.setup.member_rights` on the member, asks for a
 token of the propagator's own account there, and puts its kubeconfig into a Secret on the hub, which
-alone registers the cluster. Nothing runs on the member. Running it again brings everything to what
-is asked for now, and keeps a token that is still good.
-
-What is done there has a module of its own, `memberside`.
+alone registers the cluster. Nothing runs on the member. A second run brings everything to the new
+arguments, and keeps a token that is still good. `stowage.setup.member_side` has the part on the
+member.
 """
 
 from __future__ import annotations
@@ -35,23 +34,23 @@ from stowage.setup.install import apply_one, ensure_namespace
 from stowage.setup.member_side import Say, as_account
 
 IDENTITY_ANNOTATION = "stowage.dev/cluster-uid"
-"""The UID of the member's kube-system: tells two clusters of one name apart."""
+"""The UID of the member's kube-system, which tells two clusters of one name apart."""
 READY_SECONDS = 120.0
 OPEN_WATCHES = (
     "new requests with its tokens are refused within seconds, but a watch that is open now goes on "
     "delivering for up to about half an hour; docs/members.md says how to end it at once"
 )
-"""An API server looks at a token when a request begins, and never again while that lasts."""
+"""An API server checks a token when a request begins, and not again while the request lasts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Join:
-    """What to join.
+    """The arguments of `join`.
 
     `member` is how `join` itself reaches the member; `server` and `tls_server_name` are how the hub
     does, where that differs. `allow` names further kinds as `group/resource`, those of the core
-    group as `resource`. `targets` are namespaces that are given by name. `new_namespaces` tells
-    whether the propagator may make others: None leaves that as it is, and means yes at first.
+    group as `resource`. `targets` are namespaces that are given by name. `new_namespaces` says
+    whether the propagator may make others: None keeps the present answer, which is yes at first.
     """
 
     name: str
@@ -66,10 +65,10 @@ class Join:
     new_namespaces: bool | None = None
     pod_security: PodSecurity = PodSecurity.BASELINE
     replace: bool = False
-    """Whether another cluster than the one noted under that name is meant."""
+    """Whether the name may move to another cluster than the one that has it."""
 
     def side(self) -> member_side.Side:
-        """What of it concerns the member alone."""
+        """Return the arguments that concern the member."""
         return member_side.Side(
             home=self.namespace,
             member=self.member,
@@ -82,14 +81,13 @@ class Join:
 
     @property
     def reached(self) -> Connection:
-        """How the hub reaches the member."""
         name = self.tls_server_name or self.member.tls_server_name
         return replace(self.member, server=self.server or self.member.server, tls_server_name=name)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unjoin:
-    """What to take out; with `member`, what joining made there goes, too."""
+    """The arguments of `unjoin`; with `member`, the accounts and roles there are removed, too."""
 
     name: str
     namespace: str
@@ -127,6 +125,7 @@ async def unjoin(hub: ApiClient, plan: Unjoin, *, say: Say) -> None:
         )
     if holders:
         say(f"{plan.name}: the objects of {len(holders)} Workloads are left behind there")
+    # the Secret first: it would register the cluster again
     removed = [
         await member_side.remove(hub, resource, plan.name, namespace=namespace, say=_of("hub", say))
         for resource, namespace in ((SECRETS, plan.namespace), (MEMBER_CLUSTERS, None))
@@ -142,7 +141,7 @@ async def unjoin(hub: ApiClient, plan: Unjoin, *, say: Say) -> None:
 
 
 def registration(plan: Join, token: str, identity: str) -> dict[str, Any]:
-    """The Secret that registers a cluster by itself, and says what its credential may do."""
+    """Return the Secret that registers a cluster, with notes on its credential's rights."""
     connection = as_account(plan.reached, token)
     text = kubeconfig(connection, user=MEMBER_ACCOUNT)
     body = secret(plan.name, plan.namespace, text, plan.labels)
@@ -156,7 +155,7 @@ def registration(plan: Join, token: str, identity: str) -> dict[str, Any]:
 
 
 def secret(name: str, namespace: str, kubeconfig: str, labels: Mapping[str, str]) -> dict[str, Any]:
-    """A registration Secret around a kubeconfig."""
+    """Return a registration Secret around a kubeconfig."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -170,7 +169,6 @@ def secret(name: str, namespace: str, kubeconfig: str, labels: Mapping[str, str]
 
 
 def _of(name: str, say: Say) -> Say:
-    """Say it of that cluster."""
     return lambda text: say(f"{name}: {text}")
 
 
@@ -205,14 +203,14 @@ async def _refuse_another(hub: ApiClient, plan: Join, identity: str) -> None:
 
 
 async def _forget_cluster(hub: ApiClient, name: str) -> None:
-    """Take off the note of which cluster it was: the one that the Secret leads to is meant."""
+    """Remove the cluster's identity from its status, so that the Secret's cluster is accepted."""
     with suppress(NotFound):
         note = {"status": {"clusterID": None}}
         await hub.merge_patch(MEMBER_CLUSTERS, name, note, subresource="status")
 
 
 async def _known_token(hub: ApiClient, plan: Join) -> str:
-    """The token that the hub has, as far as it can be read; else nothing."""
+    """Return the token in the hub's Secret; empty where there is none that can be read."""
     with suppress(NotFound, KubeconfigError, ValueError):
         found = await hub.get(SECRETS, plan.name, namespace=plan.namespace)
         data = {k: base64.b64decode(v) for k, v in (found.get("data") or {}).items()}
@@ -221,7 +219,7 @@ async def _known_token(hub: ApiClient, plan: Join) -> str:
 
 
 def _check(plan: Join) -> None:
-    """Raises ConfigurationError for an address that the propagator would refuse."""
+    """Raise ConfigurationError for an address that the propagator would refuse."""
     try:
         parse_kubeconfig(
             kubeconfig(as_account(plan.reached, "a-token"), user=MEMBER_ACCOUNT).encode()
@@ -231,9 +229,10 @@ def _check(plan: Join) -> None:
 
 
 async def _refuse_loopback(hub: ApiClient, plan: Join, say: Say) -> None:
-    """An address of this machine leads a propagator that runs in the hub to itself.
+    """Raise ConfigurationError for an address of this machine if the propagator runs in the hub.
 
-    Raises ConfigurationError, unless --member-server names it: then somebody means it.
+    Such an address leads the propagator to its own pod. `--member-server` with it is meant, and
+    gives a warning.
     """
     host = urlsplit(plan.reached.server).hostname or ""
     if not (loopback(host) or host.endswith(".localhost")):

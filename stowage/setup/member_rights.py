@@ -1,16 +1,14 @@
-"""What `stowage join` makes on a member: accounts, roles, and the policy that bounds one of them.
+"""The accounts, roles and policies that `stowage join` makes on a member.
 
-`narrow` is the default. The propagator's own account reads: nodes, pods, accounts and the managed
-kinds in all namespaces, never a Secret or a ConfigMap, and it writes nothing but the hub's Lease.
-In a namespace that was given to it, it may act as that namespace's account, which may write the
-managed kinds there and nowhere else. One more account makes namespaces, and that account in them;
-an admission policy of the member allows it nothing else, so that `kube-*`, and whatever existed
-before, stays out of reach even for somebody who stole the kubeconfig.
+`narrow` is the default. The propagator's own account reads nodes, pods, accounts and the managed
+kinds in all namespaces, never a Secret or a ConfigMap, and writes the hub's Lease alone. In a given
+namespace it may act as that namespace's account, which may write the managed kinds there and
+nowhere else. One more account makes namespaces, and the accounts in them; an admission policy of
+the member allows it nothing else, so that `kube-*`, and namespaces that existed before, stay out of
+reach even for a thief of the kubeconfig.
 
-`cluster` is for who wants a member that is Stowage's alone: the account writes in all namespaces
-but `kube-*`. That is an administrator's power over everything else there.
-
-`docs/members.md` has a row for each right.
+`cluster` is for a member that serves Stowage alone: the account writes in all namespaces but
+`kube-*`, with an administrator's power. `docs/members.md` has a row for each right.
 """
 
 from __future__ import annotations
@@ -58,9 +56,9 @@ _MANAGED: Sequence[tuple[str, Sequence[str]]] = (
 )
 """The kinds that a Workload may hold by itself, by group; they are read in all namespaces."""
 _CONFIDENTIAL = ["configmaps", "secrets"]
-"""They are read in the namespaces that were given, and nowhere else."""
+"""Kinds that are read in the given namespaces, and nowhere else."""
 _PRICE = {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]}
-"""To say of its pods which go first when a share shrinks: an annotation of each pod itself."""
+"""The right to annotate pods with their deletion cost: which go first when a share shrinks."""
 _CANARY = "stowage-is-bounded"
 _ASK = {
     "nonResourceURLs": ["/readyz", "/version", "/api", "/api/*", "/apis", "/apis/*"],
@@ -70,19 +68,18 @@ _ASK = {
 
 @dataclass(frozen=True, slots=True)
 class AllowedKind:
-    """A further kind that was allowed."""
+    """A kind that `--allow` adds."""
 
     group: str
     plural: str
     namespaced: bool
 
     def rule(self, verbs: Sequence[str]) -> Rule:
-        """These verbs on it."""
         return {"apiGroups": [self.group], "resources": [self.plural], "verbs": list(verbs)}
 
 
 def narrow(home: str, allow: Sequence[AllowedKind] = ()) -> list[Manifest]:
-    """The account that reads, and what it and the accounts of namespaces may do."""
+    """Return the account that reads, and the roles of it and of the namespaces' accounts."""
     inside = [each for each in allow if each.namespaced]
     own = [each.rule(_WRITE) for each in allow if not each.namespaced]
     see = [*_managed(_SEE), *(each.rule(_SEE) for each in inside)]
@@ -104,7 +101,7 @@ def narrow(home: str, allow: Sequence[AllowedKind] = ()) -> list[Manifest]:
 
 
 def placeholder_class() -> Manifest:
-    """The class of pods that keep room for somebody: every other pod may have their place."""
+    """Return the class of pods that keep room: every other pod may preempt them."""
     return {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
@@ -116,18 +113,18 @@ def placeholder_class() -> Manifest:
 
 
 def cluster_account(home: str) -> list[Manifest]:
-    """The account before it may write anywhere, but try the object that its policy must deny."""
+    """Return the account without write rights but for the object that its policy must deny."""
     return _member(home, _may("create", "configmaps", _CANARY, "patch"))
 
 
 def cluster_canary(home: str) -> Manifest:
-    """Once `cluster_policy` is in force, this is denied to the account, even as a dry run."""
+    """Return an object that `cluster_policy` denies the account even in a dry run."""
     meta = {"name": _CANARY, "namespace": home}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
 
 
 def cluster(home: str, allow: Sequence[AllowedKind] = ()) -> list[Manifest]:
-    """What lets it write in all namespaces; `cluster_policy` has to be in force before."""
+    """Return the rights to write in all namespaces; `cluster_policy` must be in force before."""
     rules = [
         {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": _SEE},
         _PRICE,
@@ -141,11 +138,11 @@ def cluster(home: str, allow: Sequence[AllowedKind] = ()) -> list[Manifest]:
 
 
 def maker(home: str) -> list[Manifest]:
-    """The account that makes namespaces; `maker_policy` has to be in force before it."""
+    """Return the account that makes namespaces; `maker_policy` must be in force before."""
     bindings = [TENANT_BINDING, ACTING_BINDING]
     rules = [
         {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "create"]},
-        # A name can be asked for here, because the propagator creates them by server-side apply.
+        # resourceNames can bound a create here, because the propagator creates by server-side apply
         _may("create", "serviceaccounts", TENANT_ACCOUNT, "patch"),
         _may("create", "rolebindings", bindings, "patch", group=RBAC_GROUP),
         _may("bind", "clusterroles", [TENANT_ROLE, ACTING_ROLE], group=RBAC_GROUP),
@@ -158,13 +155,13 @@ def maker(home: str) -> list[Manifest]:
 
 
 def given(name: str, home: str) -> list[Manifest]:
-    """A namespace by name: the label says that it is given, and our account is there."""
+    """Return a namespace with the label that gives it to Stowage, and its account."""
     meta = {"name": name, "labels": {LABEL_TENANT: "true"}}
     return [{"apiVersion": "v1", "kind": "Namespace", "metadata": meta}, *tenancy(name, home=home)]
 
 
 def maker_policy(home: str, pod_security: PodSecurity) -> list[Manifest]:
-    """What the account that makes namespaces may do, word for word; all else is denied."""
+    """Return the policy that allows the account that makes namespaces exactly that."""
     levels = list(PodSecurity)
     strict = [str(each) for each in levels[levels.index(pod_security) :]]
     kind = "request.resource.resource"
@@ -233,7 +230,7 @@ def maker_policy(home: str, pod_security: PodSecurity) -> list[Manifest]:
 
 
 def cluster_policy(home: str) -> list[Manifest]:
-    """Where the account that writes everywhere does not write all the same."""
+    """Return the policy that bounds the account that writes in all namespaces."""
     where = f"request.namespace.startsWith('{FORBIDDEN_NAMESPACE_PREFIX}')"
     validations = [
         (
@@ -257,7 +254,7 @@ def cluster_policy(home: str) -> list[Manifest]:
 
 
 def _is_ours(home: str) -> str:
-    """CEL: the binding is one of the two that `tenancy` makes."""
+    """Return the CEL expression that a binding is one of the two that `tenancy` makes."""
 
     def one(name: str, role: str, namespace: str, subject: str) -> str:
         return (
@@ -278,7 +275,7 @@ def _is_ours(home: str) -> str:
 def _policy(
     name: str, home: str, variables: list[Manifest], validations: Sequence[tuple[str, str]]
 ) -> list[Manifest]:
-    """A policy about one account, under the account's name, and its binding."""
+    """Return a policy about one account, under the account's name, and its binding."""
     rule = {
         "apiGroups": ["*"],
         "apiVersions": ["*"],
@@ -312,11 +309,11 @@ def _policy(
 
 
 def _member(home: str, *more: Rule) -> list[Manifest]:
-    """The propagator's own account: its role, its own tokens, the maker, and the hub's Lease."""
+    """Return the propagator's account: its role, its own tokens, the maker, the hub's Lease."""
     rules = [
         _may("create", "serviceaccounts/token", MEMBER_ACCOUNT),
         _may("impersonate", "serviceaccounts", NAMESPACES_ACCOUNT),
-        # A name can be asked for here, because the Lease is made by server-side apply.
+        # resourceNames can bound a create here, because the Lease is made by server-side apply
         _may("create", "leases", HUB_LEASE, "get", "patch", group=LEASES.group),
         *more,
     ]
@@ -329,7 +326,7 @@ def _member(home: str, *more: Rule) -> list[Manifest]:
 
 
 def _everywhere(name: str, home: str) -> Manifest:
-    """The ClusterRole of an account's own name, for it."""
+    """Return the binding of an account to the ClusterRole of the same name."""
     return binding(name, None, role=name, account=(home, name))
 
 

@@ -1,10 +1,10 @@
-"""What joining and unjoining do on the member, in an order in which nothing is ever too wide.
+"""Joining and unjoining on the member, in an order in which no account has too many rights.
 
 The account that makes namespaces is bounded by an admission policy, and so is one that writes in
-all namespaces. A server takes a moment to hear of a policy that was just made. What the policy must
-deny is therefore asked for, with the new token, until it is denied, and an account that writes
-everywhere gets that right only then. What is no longer asked for goes: rights, policy, and accounts
-that a former `join` made.
+all namespaces. A new policy takes effect after a moment. An object that the policy must deny is
+therefore applied as a dry run, with the new token, until it is denied, and an account that writes
+everywhere gets that right only then. Rights, policies and accounts of a former `join` that are no
+longer asked for are removed.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ from stowage.setup import member_rights
 from stowage.setup.install import apply_one, ensure_namespace
 
 FORCE_SECONDS = 60.0
-"""By then a policy that was just made is in force."""
+"""A new policy is in force by then."""
 OLD_TOKEN = 0.5
-"""A token that has spent more of its life than this is replaced when a cluster is joined again."""
+"""The part of its life after which a token is replaced when a cluster is joined again."""
 MANAGER = "stowage-join"
 _RBAC = f"{RBAC_GROUP}/v1"
 _OURS = f"{LABEL_TENANT}=true"
@@ -72,7 +72,7 @@ Say = Callable[[str], object]
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """What is wanted on a member; `stowage.setup.join.Join` says what each of these means."""
+    """The arguments of `join` that concern the member: see `stowage.setup.join.Join`."""
 
     home: str
     member: Connection
@@ -84,9 +84,9 @@ class Side:
 
 
 async def set_up(member: ApiClient, side: Side, known: str, say: Say) -> str:
-    """Make everything there; a token of the propagator's account, the known one while it is good.
+    """Make everything on the member; return a token of the propagator's account.
 
-    Raises StowageError saying what to do.
+    The token is `known` while that is good. Raises StowageError with what to do.
     """
     guarded = await _serves_policies(member)
     await ensure_namespace(member, side.home)
@@ -97,6 +97,7 @@ async def set_up(member: ApiClient, side: Side, known: str, say: Say) -> str:
         return await _set_up_cluster(member, side, allow, known, guarded=guarded, say=say)
     makes = await _makes_namespaces(member, side, guarded=guarded)
     await _make(member, member_rights.narrow(side.home, allow), say)
+    # only now: the narrow role has replaced a wide one that this policy bounded
     await _unmake(member, member_rights.cluster_policy(side.home), say)
     for name in side.targets:
         await _make(member, member_rights.given(name, side.home), say)
@@ -112,7 +113,7 @@ async def set_up(member: ApiClient, side: Side, known: str, say: Say) -> str:
 
 
 async def make_placeholder_class(member: ApiClient, say: Say) -> None:
-    """Make the class of pods that keep room. One of that name that is not ours is left alone."""
+    """Make the class of pods that keep room; leave one that is not ours alone."""
     manifest = member_rights.placeholder_class()
     name = manifest["metadata"]["name"]
     without = "Reservations with `hold: Member` keep no room there"
@@ -162,9 +163,9 @@ async def _set_up_cluster(
 
 
 async def remove_all(member: ApiClient, home: str, say: Say) -> None:
-    """Take away all that joining and the propagator made there but namespaces, and their labels.
+    """Remove everything that joining and the propagator made there, but namespaces.
 
-    First what gives rights, everywhere, and what bounds them last.
+    Rights go first, everywhere, and the policies that bound them last.
     """
     for resource, names in (
         (ROLE_BINDINGS, {TENANT_BINDING, ACTING_BINDING}),
@@ -189,7 +190,7 @@ async def remove_all(member: ApiClient, home: str, say: Say) -> None:
 async def remove(
     client: ApiClient, resource: Resource, name: str, *, namespace: str | None, say: Say
 ) -> bool:
-    """Delete one object; whether there was one."""
+    """Delete one object; return whether there was one."""
     try:
         await client.delete(resource, name, namespace=namespace)
     except NotFound:
@@ -199,7 +200,7 @@ async def remove(
 
 
 def as_account(member: Connection, token: str) -> Connection:
-    """The same server, with that token alone."""
+    """Return the connection to the same server with that token alone."""
     return replace(
         member,
         token=token,
@@ -214,7 +215,7 @@ def as_account(member: Connection, token: str) -> Connection:
 
 
 def _maker(home: str) -> list[member_rights.Manifest]:
-    """The account that makes namespaces, and the policy about it."""
+    # the policy first, so that `_unmake` removes it last
     return [*member_rights.maker_policy(home, PodSecurity.BASELINE), *member_rights.maker(home)]
 
 
@@ -226,7 +227,7 @@ async def _make(member: ApiClient, manifests: Sequence[member_rights.Manifest], 
 
 
 async def _unmake(member: ApiClient, manifests: Sequence[member_rights.Manifest], say: Say) -> None:
-    """Remove what of these is there, the last one first; a server may lack a kind."""
+    """Remove these objects, the last one first; a server may lack a kind."""
     for manifest in reversed(manifests):
         meta = manifest["metadata"]
         with suppress(NotFound):
@@ -247,7 +248,7 @@ async def _serves_policies(member: ApiClient) -> bool:
 
 
 async def _kind(member: ApiClient, text: str, say: Say) -> member_rights.AllowedKind:
-    """A further kind, and whether it lies in namespaces, as the member says."""
+    """Return a further kind, with its scope as the member has it."""
     group, _, plural = text.rpartition("/")
     try:
         version = await _version(member, group) if group else "v1"
@@ -261,13 +262,13 @@ async def _kind(member: ApiClient, text: str, say: Say) -> member_rights.Allowed
 
 
 async def _version(member: ApiClient, group: str) -> str:
-    """The version of a group that the member prefers. Raises NotFound."""
+    """Return the version of a group that the member prefers. Raises NotFound."""
     found = msgspec.json.decode(await member.request("GET", f"/apis/{group}"))
     return str(found["preferredVersion"]["version"])
 
 
 async def _makes_namespaces(member: ApiClient, side: Side, *, guarded: bool) -> bool:
-    """Whether the propagator is to make namespaces. Raises ConfigurationError."""
+    """Return whether the propagator shall make namespaces. Raises ConfigurationError."""
     wanted = side.new_namespaces
     if wanted is None:
         wanted = guarded and not await _is_restricted(member, side)
@@ -284,7 +285,7 @@ async def _makes_namespaces(member: ApiClient, side: Side, *, guarded: bool) -> 
 
 
 async def _is_restricted(member: ApiClient, side: Side) -> bool:
-    """Whether it was joined before with narrow rights, and namespaces by name alone."""
+    """Return whether it was joined before with narrow rights, and namespaces by name alone."""
     roles = await member.resource(_RBAC, "ClusterRole")
     try:
         await member.get(roles, TENANT_ROLE)
@@ -299,7 +300,7 @@ async def _is_restricted(member: ApiClient, side: Side) -> bool:
 
 
 async def _tenants(member: ApiClient) -> list[str]:
-    """The namespaces that hold the account of a target namespace."""
+    """Return the namespaces that hold the account of a target namespace."""
     listed = await member.list(SERVICE_ACCOUNTS, label_selector=_OURS)
     return [
         each["metadata"]["namespace"]
@@ -309,7 +310,7 @@ async def _tenants(member: ApiClient) -> list[str]:
 
 
 async def _maker_in_force(member: ApiClient, side: Side, token: str) -> None:
-    """Wait until the maker is denied what it must be; else take it away and raise StowageError."""
+    """Wait until the maker is denied a canary; else remove the maker, and raise StowageError."""
     *_, canary = tenancy("kube-system", home=side.home)
     async with ApiClient(as_account(side.member, token)) as itself:
         maker = Acting(itself, account(side.home, NAMESPACES_ACCOUNT))
@@ -322,7 +323,7 @@ async def _maker_in_force(member: ApiClient, side: Side, token: str) -> None:
 
 
 async def _cluster_in_force(side: Side, token: str) -> None:
-    """Wait until the account is denied what the policy must. Raises StowageError."""
+    """Wait until the account is denied a canary. Raises StowageError."""
     async with ApiClient(as_account(side.member, token)) as itself:
         why = await _undenied(itself, CONFIG_MAPS, member_rights.cluster_canary(side.home))
     if why:
@@ -338,7 +339,10 @@ def _not_in_force(policy: str, therefore: str, why: str) -> StowageError:
 
 
 async def _undenied(who: Verbs, resource: Resource, canary: member_rights.Manifest) -> str:
-    """Why an object that the policy, and not RBAC, must deny is not denied after FORCE_SECONDS."""
+    """Return why an object that the policy must deny is not denied after FORCE_SECONDS.
+
+    RBAC must allow the object, so that its refusal is the policy's.
+    """
     meta = canary["metadata"]
 
     async def why() -> str:
@@ -363,7 +367,7 @@ async def _token(member: ApiClient, side: Side, known: str) -> str:
 
 
 async def _good(side: Side, token: str) -> bool:
-    """Whether the member still takes that token, and as that of our account."""
+    """Return whether the member still accepts that token as our account's."""
     review = {"apiVersion": _REVIEW.api_version, "kind": _REVIEW.kind}
     async with ApiClient(as_account(side.member, token)) as itself:
         try:

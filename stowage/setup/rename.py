@@ -1,16 +1,16 @@
 """Another name for a cluster: everything there goes on, and nothing on it is written for it.
 
-The hub's objects are exchanged one by one, each step safe to die before and after:
+The hub's objects are exchanged one by one, and the command may end before and after each step:
 
-1. a MemberCluster of the new name, with the spec of the old one and that name in
-   `spec.formerNames`. The identity of the cluster is noted on it;
-2. a Secret of the new name with the same data. Two MemberClusters lead to one cluster now, and the
-   propagator serves the older one (`propagator.members.cluster_identity`);
-3. the old Secret goes, or it would register the old name anew;
-4. the old MemberCluster goes. From here on the new one is served, and the controller reads every
+1. create a MemberCluster of the new name, with the spec of the old one and the old name in
+   `spec.formerNames`, and note the identity of the cluster on it;
+2. create a Secret of the new name with the same data. Two MemberClusters lead to one cluster now,
+   and the propagator serves the older one (`propagator.members.cluster_identity`);
+3. delete the old Secret, which would register the old name again;
+4. delete the old MemberCluster. From here on the new one is served, and the controller reads every
    share of the old name as one of the new name (`controller.cache.renames`), and writes it so.
 
-The same command goes on where one was ended; the other way round it is undone.
+The same command continues an interrupted one; the reverse command undoes it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from stowage.setup.member_side import Say
 Json = Mapping[str, Any]
 RENAMED_SECONDS = 120.0
 MOST_FORMER = 16
-"""As the schema has it."""
+"""The schema's bound of `spec.formerNames`."""
 _RACES = 5
 _NOT_CARRIED = (
     f"{GROUP}/registered",  # a digest by the UID of the Secret
@@ -50,12 +50,12 @@ _NOT_CARRIED = (
     "kubectl.kubernetes.io/last-applied-configuration",
 )
 _BODIES = frozenset({"template", "targetDeployment", "targetService", "manifests"})
-"""What goes to members as it is; labels there are not those of clusters."""
+"""Fields that go to members as they are; labels in them are not those of clusters."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rename:
-    """Which cluster gets which name; `force` also where a spec says the old one."""
+    """The arguments of `rename`; with `force`, also where a spec names the old one."""
 
     old: str
     new: str
@@ -65,9 +65,9 @@ class Rename:
 
 @dataclass(frozen=True)
 class Holder:
-    """Whatever has units on the cluster, or says its name in its spec.
+    """An object that has units on the cluster, or names it in its spec.
 
-    `name` is `namespace/name`, `where` the field that says it; empty where none does.
+    `name` is `namespace/name`, `where` the field with the cluster's name; empty without one.
     """
 
     kind: str
@@ -78,7 +78,7 @@ class Holder:
 
 @dataclass
 class RenameState:
-    """What there is of a rename before its next step."""
+    """The MemberClusters of the old and the new name before the next step; None if missing."""
 
     before: Json | None
     after: Json | None
@@ -86,9 +86,9 @@ class RenameState:
 
 
 async def rename(hub: ApiClient, plan: Rename, *, say: Say) -> None:
-    """Rename, and wait until nothing has a share under the old name.
+    """Rename, and wait until no object has a share under the old name.
 
-    Raises StowageError saying what to do.
+    Raises StowageError with what to do.
     """
     found = await look(hub, plan)
     if found.before is not None:
@@ -98,7 +98,7 @@ async def rename(hub: ApiClient, plan: Rename, *, say: Say) -> None:
 
 
 async def dry_run(hub: ApiClient, plan: Rename, output: str) -> None:
-    """Print what would have the new name. Raises ConfigurationError where it would be refused."""
+    """Print the objects of a rename. Raises ConfigurationError where it would be refused."""
     found = await look(hub, plan)
     show(_data(plan, found), output, text=_told(plan, found))
     if found.before is not None:
@@ -106,7 +106,7 @@ async def dry_run(hub: ApiClient, plan: Rename, output: str) -> None:
 
 
 async def look(hub: ApiClient, plan: Rename) -> RenameState:
-    """What there is, with all that would be renamed. Raises ConfigurationError where it may not."""
+    """Return the state of a rename. Raises ConfigurationError where it may not be done."""
     _check_name(plan)
     listed = (await hub.list(MEMBER_CLUSTERS))["items"]
     clusters = {each["metadata"]["name"]: each for each in listed}
@@ -137,7 +137,7 @@ def _check_name(plan: Rename) -> None:
 
 
 def _check(plan: Rename, before: Json, clusters: Mapping[str, Json]) -> None:
-    """Raises ConfigurationError where two registrations could not be told apart."""
+    """Raise ConfigurationError where two registrations could not be told apart."""
     old, new = plan.old, plan.new
     if not before.get("status", {}).get("clusterID"):
         raise ConfigurationError(
@@ -160,7 +160,7 @@ def _check(plan: Rename, before: Json, clusters: Mapping[str, Json]) -> None:
 
 
 async def _check_secrets(hub: ApiClient, plan: Rename, before: Json, *, begun: bool) -> None:
-    """Raises ConfigurationError where a Secret is in the way."""
+    """Raise ConfigurationError where a Secret is in the way."""
     own = _own_secret(plan, before)
     name = plan.new if own else plan.old
     with suppress(NotFound):
@@ -177,7 +177,7 @@ async def _check_secrets(hub: ApiClient, plan: Rename, before: Json, *, begun: b
 
 
 def _refuse(found: RenameState, plan: Rename) -> None:
-    """Raise ConfigurationError where only --force renames it."""
+    """Raise ConfigurationError where only --force renames the cluster."""
     says = [each for each in found.holders if each.where]
     if not says or plan.force:
         return
@@ -196,7 +196,7 @@ def _refuse(found: RenameState, plan: Rename) -> None:
 async def _exchange(
     hub: ApiClient, plan: Rename, before: Json, after: Json | None, say: Say
 ) -> None:
-    """The steps of the module's text, those that are left of them."""
+    """Take the steps of the module's docstring that are left."""
     if after is None:
         await hub.create(MEMBER_CLUSTERS, _successor(before, plan))
         say(f"hub: MemberCluster {plan.new} is there")
@@ -208,12 +208,12 @@ async def _exchange(
 
 
 async def _carry_secret(hub: ApiClient, plan: Rename, say: Say) -> None:
-    """The newest data is carried: the propagator may renew the token at any moment."""
+    """Create the new Secret, and delete the old one."""
     for _ in range(_RACES):
         try:
             secret = await hub.get(SECRETS, plan.old, namespace=plan.namespace)
         except NotFound:
-            return  # of a command that was ended: it is carried
+            return  # an interrupted command has carried it
         carried = {**secret, "metadata": _carried(secret, plan.new)}
         try:
             await hub.create(SECRETS, carried, namespace=plan.namespace)
@@ -221,6 +221,8 @@ async def _carry_secret(hub: ApiClient, plan: Rename, say: Say) -> None:
         except AlreadyExists:
             newest = {"data": secret.get("data")}
             await hub.merge_patch(SECRETS, plan.new, newest, namespace=plan.namespace)
+        # the propagator may renew the token at any moment: the old Secret goes only if its data is
+        # the data carried; else once more
         with suppress(Conflict):
             await _end(hub, SECRETS, secret, say, version=secret["metadata"]["resourceVersion"])
             return
@@ -230,7 +232,7 @@ async def _carry_secret(hub: ApiClient, plan: Rename, say: Say) -> None:
 async def _end(
     hub: ApiClient, resource: Resource, found: Json, say: Say, *, version: str | None = None
 ) -> None:
-    """That very object goes, and no other of the name."""
+    """Delete that very object, and no other of the name."""
     meta = found["metadata"]
     name, where = meta["name"], meta.get("namespace")
     with suppress(NotFound):
@@ -239,7 +241,6 @@ async def _end(
 
 
 def _successor(before: Json, plan: Rename) -> dict[str, Any]:
-    """The MemberCluster of the new name."""
     former = [plan.old, *(name for name in _former(before) if name not in (plan.old, plan.new))]
     spec = {**before["spec"], "formerNames": former[:MOST_FORMER]}
     if _own_secret(plan, before):
@@ -255,15 +256,14 @@ def _successor(before: Json, plan: Rename) -> dict[str, Any]:
 
 
 def _carried(found: Json, name: str) -> dict[str, Any]:
-    """The metadata for an object of another name: labels, and annotations that are not its own."""
     meta = found["metadata"]
+    # annotations about the old object alone are left out
     notes = {k: v for k, v in meta.get("annotations", {}).items() if k not in _NOT_CARRIED}
     carried = {"name": name, "labels": dict(meta.get("labels", {})), "annotations": notes}
     return carried | ({"namespace": meta["namespace"]} if "namespace" in meta else {})
 
 
 def _own_secret(plan: Rename, cluster: Json) -> bool:
-    """Whether its Secret is the one of its name."""
     reference = cluster["spec"].get("secretRef") or {}
     return (reference.get("namespace"), reference.get("name")) == (plan.namespace, plan.old)
 
@@ -277,7 +277,7 @@ def _made(cluster: Json) -> str:
 
 
 async def _renamed(hub: ApiClient, plan: Rename, say: Say) -> None:
-    """Wait until the cluster is Ready by its new name, and nothing has a share by the old one."""
+    """Return when the cluster is Ready by its new name, and no object has a share by the old."""
 
     async def missing() -> str:
         status = (await hub.get(MEMBER_CLUSTERS, plan.new)).get("status", {})
@@ -302,7 +302,7 @@ async def _renamed(hub: ApiClient, plan: Rename, say: Say) -> None:
 
 
 async def _holders(hub: ApiClient, name: str) -> list[Holder]:
-    """All that has units on the cluster of that name, or says it in its spec, by kind and name."""
+    """Return all objects that have units on the cluster, or name it in their spec."""
     found = []
     for resource in (WORKLOADS, RESERVATIONS, WORKLOAD_POLICIES, WORKLOAD_SPREADS):
         try:
@@ -320,7 +320,7 @@ async def _holders(hub: ApiClient, name: str) -> list[Holder]:
 
 
 def naming(spec: Any, name: str, path: str = "spec") -> Iterator[str]:
-    """The fields of a spec that say the name of a cluster."""
+    """Yield the fields of a spec that hold the name of a cluster."""
     if isinstance(spec, list):
         for index, each in enumerate(spec):
             yield from naming(each, name, f"{path}[{index}]")
@@ -332,7 +332,7 @@ def naming(spec: Any, name: str, path: str = "spec") -> Iterator[str]:
 
 
 def _named_here(spec: Json, name: str) -> Iterator[str]:
-    """A name, a label, an expression or a domain, by the forms that our kinds have for them."""
+    """Yield a name, a label, an expression or a domain, in the forms that our kinds have."""
     if (spec.get("targetCluster") or {}).get("name") == name:
         yield ".targetCluster"
     if spec.get(LABEL_CLUSTER) == name:
@@ -346,7 +346,7 @@ def _named_here(spec: Json, name: str) -> Iterator[str]:
 
 
 def _told(plan: Rename, found: RenameState) -> str:
-    """All that would be renamed, and whose spec says the old name, as a table."""
+    """Return the objects of a rename as a table, with the specs that hold the old name."""
     if found.before is None:
         return f"{plan.old} is {plan.new} already"
     head = f"{plan.old} would be {plan.new}; nothing is moved or restarted"
@@ -365,7 +365,6 @@ def _note(holder: Holder, plan: Rename) -> str:
 
 
 def _data(plan: Rename, found: RenameState) -> dict[str, Any]:
-    """The same for programs."""
     rows = [
         {
             "kind": h.kind,

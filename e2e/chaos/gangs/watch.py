@@ -1,9 +1,9 @@
-"""Who looks at the members themselves: a gang has nothing there, or at least its quorum.
+"""The watchman of gangs: each gang has nothing on the members, or at least its quorum.
 
 Objects cannot appear on three API servers in one instant, nor go: a gang may be half there while it
-is pushed or removed, and no longer than `HALF_SECONDS`. Members that are stopped, or were a moment
-ago, cannot be emptied by anybody; what lies on those alone is not held against anybody. And nothing
-may come to a member at all before the group on the hub has released it.
+is pushed or removed, and no longer than `HALF_SECONDS`. A member that is stopped, or was a moment
+ago, cannot be emptied; a gang with units on such members alone is no finding. And no object may
+come to a member before the group on the hub has released its Workload.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ from machinery.api.resources import WORKLOAD_GROUPS, WORKLOADS
 from machinery.runtime.informer import Informer
 
 HALF_SECONDS = 90.0
-"""A push or a removal may take half as long: a member that froze is known as away after 17 seconds
-at the latest, one that goes on is connected to within ten, and the word of either may need another
-controller and another propagator, which take up to ten seconds to lead. Where others use the
-machine as well, each of these takes its time: 45 seconds were seen."""
+"""A push or a removal may take half as long: a frozen member is known as away after 17 seconds at
+the latest, one that goes on is connected to within ten, and either may need another controller and
+another propagator, which take up to ten seconds to lead. On a busy machine 45 seconds were seen."""
 RETURN_SECONDS = 20.0
-"""So long after it goes on or is registered again, a member may not have been emptied yet."""
+"""The time that a member needs to be emptied after it goes on or is registered again."""
 _RELEASED_SECONDS = 5.0
-"""So much later than a member the hub may show what came before: each has a stream of its own."""
+"""The lag of the hub's watch behind a member's: each is a stream of its own."""
 _LOOK_SECONDS = 0.1
 
 
@@ -39,14 +38,14 @@ class Gauge:
     """How long each gang has been half there, without a pause. Pure: the time is given."""
 
     longest: float = 0.0
-    """Seconds of the longest time that ended well, or still lasts."""
+    """The longest such time in seconds."""
     halves: int = 0
-    """How often a gang was half there."""
+    """The number of times that a gang was half there."""
     _since: dict[str, float] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
 
     def look(self, gang: str, units: Mapping[str, int], least: int, now: float) -> str:
-        """A finding, once for a gang: `units` by member, of those that can be emptied or filled."""
+        """Return a finding, once for a gang; `units` by member, `least` its quorum."""
         if not 0 < sum(units.values()) < least:
             self._since.pop(gang, None)
             return ""
@@ -61,7 +60,7 @@ class Gauge:
 
 
 class GangWatchman:
-    """What it finds is in `findings`. `away` tells which members are stopped or removed now."""
+    """Judges a run; results are in `findings`. `away` gives the stopped or removed members."""
 
     def __init__(
         self, stage: ChaosStage, users: Users, away: Callable[[float], frozenset[str]]
@@ -71,7 +70,7 @@ class GangWatchman:
         self.looks = 0
         self.arrivals = 0
         self.ran: set[str] = set()
-        """Gangs that have ever run: one that goes takes nobody with it from then on."""
+        """Gangs whose quorum ever ran: a failure withdraws none of their other units."""
         self._users = users
         self._away = away
         self._least: dict[str, int] = {}
@@ -87,7 +86,6 @@ class GangWatchman:
         }
 
     async def run(self) -> None:
-        """Look until cancelled."""
         self._groups.add_handler(self._group_changed)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._groups.run())
@@ -98,12 +96,12 @@ class GangWatchman:
             tasks.create_task(self._look())
 
     async def judged(self) -> None:
-        """Return when each question that came up is answered."""
+        """Return when each suspicion is decided."""
         while self._questions:
             await asyncio.wait(self._questions)
 
     def units(self, gang: str) -> Counter[str]:
-        """What the members have of a gang, by member."""
+        """Return the units of a gang by member."""
         found: Counter[str] = Counter()
         for member, informer in self._copies.items():
             for copy in informer.values():
@@ -113,7 +111,7 @@ class GangWatchman:
         return +found
 
     def removing(self, member: str) -> bool:
-        """Whether that member may be removed now: not while the group of a gang is away."""
+        """Return whether that member may be removed: not while a gang's group alone is deleted."""
         if self._users.absent:
             return False
         names = (copy.metadata.name for copy in self._copies[member].values())
@@ -131,9 +129,9 @@ class GangWatchman:
                     self.findings.append(said)
 
     def _held_against(self, gang: str, away: frozenset[str]) -> dict[str, int]:
-        """Its units by member; none where something else than a gate decides that they are few."""
+        """Return its units by member; none where the gate is not the reason that they are few."""
         if gang not in self._users.wanted or gang in self._users.busy:
-            return {}  # its user takes it away, or is about to say what it is
+            return {}  # a user is ending or editing it
         if gang in self.ran and gang in self._users.diminished:
             return {}
         there = self.units(gang)
@@ -162,7 +160,7 @@ class GangWatchman:
         return changed
 
     async def _was_released(self, member: str, uid: str, name: str) -> None:
-        """The hub's stream may be behind the member's by a moment."""
+        """Report an arrival unless its group releases it; the hub's watch may lag behind."""
         for _ in range(int(_RELEASED_SECONDS / _LOOK_SECONDS)):
             if uid in self._released:
                 return
@@ -171,7 +169,7 @@ class GangWatchman:
 
 
 def findings_of(group: Mapping[str, Any], units: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """What a group tells at rest that its members do not have. `units`: by Workload and member."""
+    """Return where a group's status at rest differs from `units`, by Workload and member."""
     name, status = group["metadata"]["name"], group.get("status", {})
     total = sum(sum(each.values()) for each in units.values())
     said = []

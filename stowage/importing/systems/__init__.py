@@ -1,1 +1,1 @@
-"""The systems that can be imported: a module for each, and what only that one needs beside it."""
+"""The systems that can be imported: a module for each, and its helper modules."""

@@ -1,9 +1,9 @@
-"""Koordinator: a Reservation, and what runs the pods that may use it.
+"""Koordinator: a Reservation, and the workloads whose pods may use it.
 
-There a Reservation is of no namespace, holds room on one node, and its owners are pods. Here it is
-of a namespace, holds room on member clusters, and its owners are Workloads: the namespace is that
-of the owners. What was asked of the node that is chosen (its name, taints of the room itself, room
-that is not free yet) has no counterpart.
+There a Reservation has no namespace, holds room on one node, and its owners are pods. Here it has
+the namespace of its owners, holds room on member clusters, and its owners are Workloads. Rules
+about the node that is chosen (its name, taints of the room itself, room that is not free yet) have
+no counterpart.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _MEANT = {
     f"{GROUP}/exact-match-reservation": "a unit is inside of any Reservation that names it",
     f"{GROUP}/reservation-restricted-options": "a unit takes what is short from the cluster",
 }
-"""Labels and annotations that decide who uses which Reservation, and why that is lost."""
+"""Labels and annotations that decide which pod uses which Reservation, and why each is lost."""
 
 
 def convert(into: Conversion) -> None:
-    """The Reservations that are not over, and the Workloads of what the files have of owners."""
+    """Convert the Reservations that are not over, and the workloads that own them."""
     for source in into.bundle.of(GROUP, "Reservation"):
         source.taken = True
         phase = dig(source.document.body, "status", "phase")
@@ -91,7 +91,7 @@ def _reservation(into: Conversion, source: Source) -> None:
 
 
 def _template(given: DocumentPart) -> dict[str, Any]:
-    """The pod template, without what chose one node or one scheduler."""
+    """Return the pod template without the choice of a node or a scheduler."""
     part = given.part("template")
     pods.look_at(part)
     template = part.all()
@@ -124,7 +124,7 @@ def _scheduler(spec: DocumentPart, pod: dict[str, Any]) -> None:
 
 
 def _said(part: DocumentPart, field: str, metadata: Any) -> None:
-    """Labels and annotations by which Koordinator does more; they stay."""
+    """Note labels and annotations that only Koordinator reads; they stay."""
     for kind in ("labels", "annotations"):
         given = dig(metadata, kind)
         inner = part.part(field)
@@ -140,11 +140,12 @@ def _said(part: DocumentPart, field: str, metadata: Any) -> None:
 
 
 def _ttl(part: DocumentPart, key: str, made: dict[str, Any]) -> None:
-    """Go's durations; ours are whole seconds, and "0" never ends."""
+    """Convert a duration of Go: ours are whole seconds, and "0" never ends."""
     text = part.need(key, str)
     if text != "0" and not re.fullmatch(f"({_TERM})+", text):
         raise part.document.error(f"{part.at(key)}: {text!r:.40} is no duration such as 24h")
     total = sum(Fraction(n) * _UNITS[unit] for n, unit in re.findall(_TERM, text))
+    # rounded up
     seconds = -(-total.numerator // total.denominator)
     hours, rest = divmod(seconds, 3600)
     made[key] = text if _PLAIN.fullmatch(text) else f"{hours}h" if not rest else f"{seconds}s"
@@ -181,7 +182,6 @@ _FIELDS: dict[str, Fate] = {
 
 
 def _owner_workload(into: Conversion, made: Made) -> None:
-    """An owner is a Workload that our scheduler places."""
     binding.take_scheduler(into.notes, made, (SCHEDULER,))
     part = DocumentPart(made.source.document, into.notes, made.template["spec"], "spec").part(
         "template"

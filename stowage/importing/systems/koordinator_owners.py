@@ -1,9 +1,9 @@
-"""Who may use a Reservation of Koordinator, and in which namespace that puts ours.
+"""The owners of a Koordinator Reservation, and the namespace that they give to ours.
 
-Koordinator compares pods: their names, whoever controls them, their labels, in all namespaces. Ours
-compares Workloads, of the Reservation's own namespace, or of those that a Reservation of
-stowage-system names. The controller of a Deployment's pods is a ReplicaSet, whose name changes with
-each edit: the Deployment takes its place.
+Koordinator compares pods: their names, controllers and labels, in all namespaces. Ours compares
+Workloads, of the Reservation's own namespace, or of those that a Reservation of stowage-system
+names. The controller of a Deployment's pods is a ReplicaSet, whose name changes with each edit, so
+the Deployment takes its place.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _HASHED = re.compile(r"(.+)-[bcdfghjklmnpqrstvwxz2456789]{5,10}")
 
 @dataclass(frozen=True, slots=True)
 class ImportedOwner:
-    """One entry: what becomes of it, where its Workloads are, and what the files have of them."""
+    """One entry: our body for it, the namespace of its Workloads, and their sources."""
 
     part: DocumentPart
     body: Mapping[str, Any]
     namespace: str | None
-    """None where it names none, and the files tell none."""
+    """None where neither the entry nor the files name one."""
     meant: tuple[Source, ...]
 
 
 def owner(into: Conversion, part: DocumentPart) -> ImportedOwner | None:
-    """One entry; None where no Workload can be told by it, which is a loss."""
+    """Convert one entry; return None where it can name no Workload, which is noted as lost."""
     body: dict[str, Any] = {}
     named = {key: part.part(key).get("namespace", str) or "" for key in ("object", "controller")}
     if len(both := sorted(set(filter(None, named.values())))) > 1:
@@ -104,7 +104,7 @@ def _controller(into: Conversion, part: DocumentPart, body: dict[str, Any]) -> b
 def _deployment(
     into: Conversion, given: DocumentPart, made: Mapping[str, str | None]
 ) -> dict[str, str | None] | None:
-    """The Deployment whose ReplicaSet that is, by the files or by its name."""
+    """Return the Deployment of that ReplicaSet, from the files or by its name."""
     name = str(made["name"])
     if made["kind"] != "ReplicaSet":
         return None
@@ -127,7 +127,7 @@ def _refs(source: Source) -> list[Any]:
 def _form(
     into: Conversion, given: DocumentPart, made: dict[str, str | None]
 ) -> dict[str, str | None]:
-    """What an object of that kind becomes when it is imported."""
+    """Return the reference to the form that an object of that kind is imported as."""
     group = str(made["apiVersion"] or "").rpartition("/")[0]
     form = into.workloads.forms.get((group, str(made["kind"])))
     if form is None or [form.api_version, form.kind] == [made["apiVersion"], made["kind"]]:
@@ -137,7 +137,7 @@ def _form(
 
 
 def _of_anybody(part: DocumentPart, body: dict[str, Any], namespace: str | None) -> None:
-    """An entry that asks for nothing, but perhaps for a namespace."""
+    """Convert an entry that requires nothing, but perhaps a namespace."""
     if namespace:
         body["labelSelector"] = {}
         text = f"any pod of {namespace} was an owner: an empty labelSelector takes its Workloads"
@@ -151,7 +151,7 @@ def _of_anybody(part: DocumentPart, body: dict[str, Any], namespace: str | None)
 
 
 def _meant(into: Conversion, body: Mapping[str, Any], namespace: str | None) -> Iterator[Source]:
-    """The objects of the files that run pods which this entry tells by controller and labels."""
+    """Yield the sources that run pods and match this entry by controller and labels."""
     if "object" in body:
         return
     for source in into.bundle.sources:
@@ -174,7 +174,7 @@ def _selects(selector: Any, source: Source) -> bool:
         return msgspec.convert(selector, LabelSelector).matches(
             msgspec.convert(labels or {}, dict[str, str])
         )
-    except msgspec.ValidationError:  # admission has its own words for it
+    except msgspec.ValidationError:  # admission refuses it with its own message
         return False
 
 
@@ -182,7 +182,7 @@ def _selects(selector: Any, source: Source) -> bool:
 
 
 def namespace(spec: DocumentPart, owners: Sequence[ImportedOwner], asked: str) -> str:
-    """Where the Reservation goes: to its owners."""
+    """Return the namespace of the Reservation: that of its owners."""
     named = sorted({each.namespace for each in owners if each.namespace is not None})
     if len(named) > 1:
         text = f"are of several namespaces ({', '.join(named)}): the Reservation is in"
@@ -199,7 +199,10 @@ def namespace(spec: DocumentPart, owners: Sequence[ImportedOwner], asked: str) -
 
 
 def bodies(spec: DocumentPart, owners: Sequence[ImportedOwner], where: str) -> list[dict[str, Any]]:
-    """The entries as they stand in a Reservation of that namespace."""
+    """Return the entries as they stand in a Reservation of namespace `where`.
+
+    Raises ConfigurationError if none is left.
+    """
     made = []
     for each in owners:
         body = {key: dict(value) for key, value in each.body.items()}

@@ -1,9 +1,9 @@
-"""Kosmos: a WorkloadPolicy and what is bound to it.
+"""Kosmos: a WorkloadPolicy and the workloads bound to it.
 
-kosmos-scheduler reads the label of a policy from the pods, and asks for the labels of nodes, where
+kosmos-scheduler reads the label of a policy from the pods, and compares the labels of nodes, where
 a leaf node stands for a member cluster. Here the label is the Workload's, and the domains are those
 of MemberClusters. Kosmos keeps the units of a Preferred policy on the domains that it lists; our
-Preferred lets others help, so that the Workload gets an affinity to the listed ones.
+Preferred lets other clusters help, so the Workload gets an affinity to the listed ones.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _TYPES = {"required": "Required", "require": "Required", "preferred": "Preferred
 _METHODS = {"fill": "Fill", "balance": "Balance"}
 _TOPOLOGY = "is a label of MemberClusters now: give it to each of them, with its domain"
 _MOST_VALUES = 64
-"""Of one requirement; several terms are alternatives."""
+"""The values of one requirement; longer lists become several terms, which are alternatives."""
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def convert(into: Conversion) -> None:
-    """The policies, and the Workloads of what names one of them."""
+    """Convert the policies, and the workloads that name one of them."""
     policies = {}
     for source in into.bundle.of(GROUP, "WorkloadPolicy"):
         source.taken = True
@@ -75,19 +75,19 @@ def _selector(given: DocumentPart) -> dict[str, Any]:
 
 
 def _domains(given: DocumentPart) -> list[dict[str, Any]]:
-    """The last of a name counts, as in Kosmos."""
     given.demand("allocationPolicy")
     found: dict[str, int] = {}
     for each in given.parts("allocationPolicy"):
         name, number = each.need("name", str), each.get("replicas", int)
         if name in found:
             each.note("name", f"{name} stands there twice: the last one counts, as in Kosmos")
+        # the last entry of a name counts, as in Kosmos
         found[name] = number or 0
     return [{"name": name, "replicas": number} for name, number in found.items()]
 
 
 def _word(words: dict[str, str], to: str) -> Any:
-    """A fate: one of a few words, in whatever case; under another name perhaps."""
+    """Return a fate for one of a few words, in any case, which is stored as field `to`."""
 
     def fate(part: DocumentPart, key: str, made: dict[str, Any]) -> None:
         text = part.get(key, str) or ""
@@ -132,7 +132,7 @@ def _bind(into: Conversion, source: Source, name: str, policy: dict[str, Any] | 
 
 
 def _take_labels(into: Conversion, made: Made, name: str, policy: dict[str, Any] | None) -> None:
-    """The label is the Workload's; it stays on the pods where something selects them by it."""
+    """Move the label to the Workload; it stays on the pods where a selector uses it."""
     selectors = (made.template["spec"].get("selector"), policy and policy["spec"]["labelSelector"])
     binding.bind(into.notes, made, LABEL_POLICY, name, POLICY_ALIASES, selectors)
     on_pods = binding.labels_of(made.source, "spec", "template")
@@ -151,11 +151,11 @@ def _take_scheduler(into: Conversion, made: Made) -> None:
 
 
 def _stay_on_listed(into: Conversion, made: Made, policy: dict[str, Any]) -> None:
-    """Kosmos' filter refuses every node whose domain is not listed, under Preferred too."""
     spec = policy["spec"]
     listed = [domain["name"] for domain in spec["allocationPolicy"]]
     key, size = spec["topologyKey"], _MOST_VALUES
     parts = [listed[at : at + size] for at in range(0, len(listed), size)]
+    # Kosmos' filter refuses every node whose domain is not listed, under Preferred too
     terms = [{"matchExpressions": [{"key": key, "operator": "In", "values": v}]} for v in parts]
     made.spec["clusterAffinity"] = {_REQUIRED: {"clusterSelectorTerms": terms}}
     text = (

@@ -1,9 +1,9 @@
-"""What a pod says to Kosmos: rules that choose leaf nodes, which stand for clusters or their nodes.
+"""Rules of a pod for Kosmos, which choose leaf nodes: these stand for clusters or their nodes.
 
 Kosmos takes nodeSelector, tolerations, spread constraints and the required node affinity off a pod
-that it sends to a leaf node; what holds inside of a member stands in an annotation. What only says
-"a leaf node" is taken off here, as there is no other place to go. Of the rest nobody can know from
-the YAML whether a leaf node is a cluster or one of its nodes, so that it is a loss.
+that it sends to a leaf node; rules inside of a member stand in an annotation. A rule that only asks
+for a leaf node is removed here, because every unit goes to a member anyway. The YAML does not say
+whether a leaf node is a cluster or one of its nodes, so every other rule is a loss.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CHOSE = (
 
 
 def look_at(notes: Notes, made: Made) -> None:
-    """Take off what only leaf nodes have, and name what chose among them."""
+    """Remove rules that ask for a leaf node, and note rules that choose among leaf nodes."""
     document, pod = made.source.document, made.pod
     spec = dig(pod, "spec")
     if isinstance(spec, dict):
@@ -83,7 +83,7 @@ def _affinity(spec: dict[str, Any]) -> Said:
 
 
 def _without(spec: dict[str, Any]) -> None:
-    """Take off the required node affinity, and what is empty without it."""
+    """Remove the required node affinity, and the mappings that are empty without it."""
     del spec["affinity"]["nodeAffinity"][_REQUIRED]
     if not spec["affinity"]["nodeAffinity"]:
         del spec["affinity"]["nodeAffinity"]
@@ -116,7 +116,6 @@ def _tolerations(spec: dict[str, Any]) -> Said:
 
 
 def _metadata(notes: Notes, made: Made) -> None:
-    """Labels and annotations by which Kosmos does more to pods."""
     document = made.source.document
     for field in ("labels", "annotations"):
         given = dig(made.pod, "metadata", field)

@@ -1,8 +1,8 @@
-"""OpenKruise's workloads as built-in ones: CloneSet as Deployment, StatefulSet as that of apps/v1.
+"""OpenKruise's workloads as built-in ones: CloneSet as Deployment, StatefulSet as apps/v1's.
 
-What they add is mostly how pods are replaced: in place, in which order, up to which partition. A
-Deployment replaces all of them, new for old; where that is not what was asked for it is a loss.
-Where OpenKruise runs on the members, a CloneSet may as well stay one, as the template of a Workload
+Their further fields are mostly about how pods are replaced: in place, in which order, up to which
+partition. A Deployment replaces all of them, new for old; a field that asks for anything else is a
+loss. Where OpenKruise runs on the members, a CloneSet may stay one, as the template of a Workload
 with replicasPath: spec.replicas.
 """
 
@@ -33,7 +33,7 @@ _DEFAULT_UNAVAILABLE = "20%"
 
 
 def deployment(spec: DocumentPart) -> dict[str, Any]:
-    """The spec of a Deployment that does what the CloneSet did."""
+    """Return the spec of a Deployment that does what the CloneSet did."""
     made = walk(spec, _CLONE_SET)
     strategy = made.setdefault("strategy", {"type": "RollingUpdate"})
     rolling = strategy.setdefault("rollingUpdate", {})
@@ -51,7 +51,7 @@ def deployment(spec: DocumentPart) -> dict[str, Any]:
 
 
 def stateful_set(spec: DocumentPart) -> dict[str, Any]:
-    """The spec of a StatefulSet of apps/v1."""
+    """Return the spec of a StatefulSet of apps/v1."""
     made = walk(spec, _STATEFUL_SET)
     _gates(spec, made)
     return made
@@ -76,7 +76,7 @@ def _update_type(part: DocumentPart, key: str, made: dict[str, Any]) -> None:
 
 
 def _claims(spec: DocumentPart, made: dict[str, Any]) -> None:
-    """Claims that come and go with their pod are generic ephemeral volumes."""
+    """Convert claims into generic ephemeral volumes, which come and go with their pod as well."""
     claims = spec.parts("volumeClaimTemplates")
     if not claims:
         return
@@ -107,14 +107,14 @@ def _claim(claim: DocumentPart) -> dict[str, Any]:
 
 
 def _reused(spec: DocumentPart) -> bool:
-    """v1alpha1 reuses claims unless it is told not to, v1beta1 the other way round."""
+    """Return whether the CloneSet reuses claims: v1alpha1 by default, v1beta1 if asked to."""
     disabled = spec.part("scaleStrategy").get("disablePVCReuse", bool)
     beta = str(spec.document.body["apiVersion"]).endswith("/v1beta1")
     return not (beta if disabled is None else disabled)
 
 
 def _gates(spec: DocumentPart, made: dict[str, Any]) -> None:
-    """Without OpenKruise nobody would ever open its gates."""
+    """Remove OpenKruise's readiness gates, which no other controller would open."""
     inner = spec.part("template").part("spec")
     gates = inner.get("readinessGates", list) or []
     kept = [g for g in gates if not (isinstance(g, dict) and g.get("conditionType") in _GATES)]

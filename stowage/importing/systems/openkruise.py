@@ -1,9 +1,9 @@
 """OpenKruise: a WorkloadSpread and its target.
 
 There a subset is a set of nodes of one cluster, and pods are changed as they are made. Here it is a
-set of MemberClusters: terms ask for their labels, tolerations are for their taints, and the patch
-is that of the pod template on them. Pods beyond all caps are left to the scheduler by OpenKruise,
-wherever that puts them; here they would wait, so that a last subset without a cap takes them.
+set of MemberClusters: terms select their labels, tolerations are for their taints, and the patch is
+that of the pod template on them. Pods beyond all caps are left to the scheduler by OpenKruise, and
+may run on any node; here they would wait, so a last subset without a cap takes them.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _OTHER_NAMES = {
     "requiredNodeSelector": "requiredNodeSelectorTerm",
     "preferredNodeSelector": "preferredNodeSelectorTerms",
 }
-"""v1beta1 renames two fields."""
+"""The names of two fields in v1beta1, and in v1alpha1."""
 _BEYOND = "beyond"
 _PERCENT = r"[0-9]{1,6}%"
 
 
 def convert(into: Conversion) -> None:
-    """The spreads with their Workloads; then the workloads of OpenKruise that nothing spreads."""
+    """Convert the spreads with their targets."""
     spread: dict[Source, Source] = {}
     for source in into.bundle.of(GROUP, "WorkloadSpread"):
         source.taken = True
@@ -78,7 +78,7 @@ def _target(into: Conversion, spec: DocumentPart, source: Source) -> Made:
 
 
 def _filtered(chosen: DocumentPart, target: Source) -> list[str]:
-    """The paths of the target's numbers; a spread of ours counts all units of its Workload."""
+    """Return the paths of the target's number of units, of which a Workload has only one."""
     paths = chosen.get("replicasPathList", list) or []
     if len(paths) > 1 or not all(isinstance(path, str) for path in paths):
         chosen.lost("replicasPathList", "a Workload has one number of units: only the first counts")
@@ -100,7 +100,7 @@ def _holds(wanted: Mapping[str, Any], labels: Any) -> bool:
 
 
 def _foreign(into: Conversion, made: Made) -> None:
-    """Labels and annotations by which OpenKruise does more to pods."""
+    """Note labels and annotations that only OpenKruise reads."""
     for field in ("labels", "annotations"):
         given = dig(made.pod, "metadata", field)
         keys = given if isinstance(given, dict) else {}
@@ -167,7 +167,6 @@ def _term(term: DocumentPart) -> dict[str, Any]:
 
 
 def _say_labels(spec: DocumentPart, subsets: list[dict[str, Any]]) -> None:
-    """One note on all labels that the terms ask for, and the values that they name."""
     named: dict[str, dict[str, None]] = {}
     for subset in subsets:
         liked = [each["preference"] for each in subset.get("preferredNodeSelectorTerms", ())]
@@ -214,7 +213,7 @@ def _cap(part: DocumentPart) -> int | str:
 
 
 def _patch(part: DocumentPart, made: Made) -> dict[str, Any]:
-    """The patch; and in it the tolerations that the pods of the subset had."""
+    """Return the patch, with the tolerations that the pods of the subset had."""
     given = part.part("patch")
     metadata = given.part("metadata")
     found: dict[str, Any] = {}
@@ -231,7 +230,7 @@ def _patch(part: DocumentPart, made: Made) -> dict[str, Any]:
 
 
 def _fits(part: DocumentPart, made: Made, patch: Mapping[str, Any]) -> None:
-    """Raise for a patch that no pod of the template can take."""
+    """Raise ConfigurationError for a patch that cannot be merged into the pod template."""
     try:
         strategic_merge.merge(made.pod, patch)
     except ValueError as e:
@@ -239,7 +238,7 @@ def _fits(part: DocumentPart, made: Made, patch: Mapping[str, Any]) -> None:
 
 
 def _one_type(spec: DocumentPart, subsets: list[dict[str, Any]], made: Made) -> None:
-    """Percents beside numbers were allowed once; of one number of units they are numbers."""
+    """Turn percents beside numbers into numbers: our caps of one spread are of one type."""
     caps = [each["maxReplicas"] for each in subsets if "maxReplicas" in each]
     if len({type(cap) for cap in caps}) < 2:
         return

@@ -20,7 +20,7 @@ from stowage.importing.reading import Source, dig
 from stowage.importing.workloads import Made, drop_status, metadata_of, ours
 
 GROUPS = ("scheduling.x-k8s.io", "scheduling.sigs.k8s.io")
-"""Its present API group, and the one that it had before; they say the same."""
+"""The present API group and the earlier one, with the same fields."""
 SCHEDULERS = ("scheduler-plugins-scheduler", "koord-scheduler")
 _KOORDINATOR = "gang.scheduling.koordinator.sh"
 _MEANT = {
@@ -30,14 +30,14 @@ _MEANT = {
     f"{_KOORDINATOR}/match-policy": "a gang that lost units may wait there again; here none does"
     " whose quorum ran once",
 }
-"""Annotations by which Koordinator decides otherwise than we do."""
+"""Annotations by which Koordinator decides otherwise than Stowage."""
 _SAME = ((f"{_KOORDINATOR}/mode", "Strict"), (f"{_KOORDINATOR}/match-policy", "once-satisfied"))
-"""With these values it does not."""
+"""Their values with which Koordinator decides as Stowage does."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Beside:
-    """What the files have beside the members, by namespace."""
+    """Objects of the files beside the members, by namespace."""
 
     groups: Collection[tuple[str, str]]
     services: Collection[tuple[str, str]]
@@ -45,7 +45,7 @@ class _Beside:
 
 
 def convert(into: Conversion) -> None:
-    """The PodGroups, and the Workloads of what names one of them."""
+    """Convert the PodGroups, and the workloads that name one of them."""
     groups: dict[tuple[str, str], Source] = {}
     for source in list(into.bundle.sources):
         if source.kind == "PodGroup" and source.group in GROUPS:
@@ -83,7 +83,6 @@ def _group(into: Conversion, source: Source) -> dict[str, Any]:
 
 
 def _members(given: DocumentPart) -> int:
-    """0 waits for nobody, which is what 1 does."""
     number = given.get("minMember", int) or 0
     if number == 0:
         given.note("minMember", "0, or none, waits for nobody; it is 1 now, which is the same")
@@ -108,11 +107,11 @@ _FIELDS: dict[str, Fate] = {
     "minTaskMember": lost("minMember counts the units of all members together"),
     "networkTopology": lost("write spec.topology: it keeps a gang in one domain of clusters"),
 }
-"""The last four are those of other systems' PodGroups."""
+"""The last four are fields of other systems' PodGroups."""
 
 
 def _said(part: DocumentPart, metadata: dict[str, Any]) -> None:
-    """Annotations by which Koordinator decides more than the PodGroup says."""
+    """Note annotations that only Koordinator reads."""
     annotations = metadata.get("annotations", {})
     inner = part.part("metadata")
     for key, value in annotations.items():
@@ -145,7 +144,10 @@ def _services(into: Conversion) -> set[tuple[str, str]]:
 
 
 def _is_made(into: Conversion, source: Source) -> bool:
-    """A ReplicaSet or a Pod that another object of the files makes: it would count twice."""
+    """Take a ReplicaSet or Pod that another object of the files makes: it would count twice.
+
+    Return whether it is one.
+    """
     refs = dig(source.document.body, "metadata", "ownerReferences")
     above = [ref for ref in refs if dig(ref, "controller")] if isinstance(refs, list) else []
     for ref in above if any(_names(source)) else ():
@@ -159,14 +161,12 @@ def _is_made(into: Conversion, source: Source) -> bool:
 
 
 def _names(source: Source) -> Iterator[str]:
-    """The PodGroups that its pods name, or it: none of what runs no pods, and none of our objects.
-
-    Common labels stand on Services and ConfigMaps too, and those are members of nothing.
-    """
+    """Yield the PodGroups that an object names on itself or its pods, if it runs pods."""
     if source.group == GROUP:
         return
     body = source.document.body
     running = list(pods.templates(body))
+    # common labels stand on Services and ConfigMaps too, which are no members
     if not running and not source.of("", "Pod"):
         return
     for each in (*running, body):
@@ -191,7 +191,6 @@ def _member(into: Conversion, source: Source, name: str, beside: _Beside) -> Non
 
 
 def _scheduler(into: Conversion, made: Made) -> None:
-    """Pods of a gang name a scheduler that reads it; no other one has to, from now on."""
     notes, document = into.notes, made.source.document
     name = binding.take_scheduler(notes, made, SCHEDULERS)
     if name not in ("", "default-scheduler", *SCHEDULERS):
@@ -205,7 +204,7 @@ def _scheduler(into: Conversion, made: Made) -> None:
 
 
 def _no_member(into: Conversion, source: Source) -> None:
-    """A Pod, or a kind of which nobody knows where it keeps its number."""
+    """Note a Pod of a gang as lost, or a kind without a known field for its number of units."""
     name = next(_names(source), "")
     if not name:
         return
