@@ -227,7 +227,7 @@ class ShareWriter:
             self._note(key, session.name, Outcome(wish, PropagatedReason.CONFLICT, told))
 
     async def _prepared(self, session: Target, workload: Workload) -> Workload:
-        """Ask all that must be known, and note on the hub all that must be, before the first write."""
+        """Ask and note on the hub what must be known there before the first write to the member."""
         await self._gate.admit(session, workload)
         await self._namespaces.admit(session, workload)
         kinds = await self._inventory.shown(session, workload)
