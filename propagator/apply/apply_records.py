@@ -219,9 +219,9 @@ class ApplyRecords:
 
 
 def _stamp(found: ManagedObject) -> tuple[Hashable, ...]:
-    """Changes whenever somebody changes what was asked for.
+    """Return a value that changes with every change of what was applied.
 
-    Of a server that does not say who wrote what: with any change of the spec, or any at all.
+    Where the object has no print of our applies, it changes with the generation, or any version.
     """
     meta = found.metadata
     if found.applied is None:

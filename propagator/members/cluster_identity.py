@@ -99,7 +99,7 @@ class Identities:
             self._readers.setdefault(found, set()).add(name)
 
     def _others(self, name: str, found: str) -> list[MemberCluster]:
-        """Return the other MemberClusters of that cluster, by their notes, else by what was read."""
+        """Return that cluster's other MemberClusters, by their notes, else by what was read."""
         noted = self._clusters.by_index(CLUSTER_ID_INDEX, found)
         read = [self._clusters.get(("", each)) for each in self._readers.get(found, ())]
         unnoted = [each for each in read if each is not None and not each.cluster_id]

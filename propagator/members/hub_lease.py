@@ -145,7 +145,7 @@ class HubLease:
                 LOG.info("%s: no Lease %s there: %s", self._client.name, HUB_LEASE, e)
             self._without = True
         except Conflict:
-            self._due = -math.inf  # somebody wrote at the same time
+            self._due = -math.inf  # another writer was first: renew at the next look
         except LeaseLost:
             return self._refusal
         if self._without:

@@ -11,7 +11,7 @@ this table of `KindsSource` is complete; a kind that is not noted is noted befor
 | SPEC   | placed by our controller, never edited, all | the spec's         | the spec's     |
 |        | of its kinds usual, and none noted          |                    |                |
 | EDITED | none noted; edited since, or placed by      | the usual          | none           |
-|        | somebody who noted the members alone        |                    |                |
+|        | a writer that noted the members alone       |                    |                |
 | UNSENT | none noted, and no member, or the first     | the usual          | none           |
 |        | spec was not SPEC: nothing can be written   |                    |                |
 

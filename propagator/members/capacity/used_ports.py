@@ -95,7 +95,7 @@ class _Partition:
         self._sizes = Counter(self._kind.values())
 
     def split(self, nodes: Iterable[str]) -> bool:
-        """Separate these nodes from others of their kinds; return False, unchanged, for too many."""
+        """Separate these nodes from others of their kinds; False, unchanged, if too many result."""
         found: defaultdict[int, list[str]] = defaultdict(list)
         for node in nodes:
             found[self._kind[node]].append(node)
