@@ -262,7 +262,7 @@ class WorkloadPlacements:
             self._forget(old, new)
         key = known.metadata.key
         self._reporter.queue.add(key)
-        # This process's own status writes arrive here too, and wake only members that are left.
+        # This process's own status writes arrive here too: they wake only members to be left.
         concerned = self._concerned(known, before=old if new is not None else None)
         self._wakes.add(key, [(name, key) for name in concerned])
 
