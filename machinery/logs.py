@@ -63,7 +63,6 @@ def redacted(text: str) -> str:
 
 
 def _escaped(found: re.Match[str]) -> str:
-    """Return a character as JSON escapes it."""
     return f"\\u{ord(found[0]):04x}"
 
 

@@ -312,5 +312,4 @@ def _kept(session: Target, workload: Workload, verdict: GateVerdict) -> Outcome:
 
 
 def _fought(wish: Wish, told: Sequence[str]) -> Outcome:
-    """Everything is written but objects that another manager changes back each time."""
     return Outcome(wish, PropagatedReason.CONFLICT, "; ".join(told))

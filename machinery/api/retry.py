@@ -62,6 +62,5 @@ async def persist(
 
 
 def _asked_for(state: tenacity.RetryCallState) -> float:
-    """Return the seconds of Retry-After in the last failure, 0 without one."""
     fault = state.outcome.exception() if state.outcome else None
     return (fault.retry_after or 0.0) if isinstance(fault, ApiError) else 0.0

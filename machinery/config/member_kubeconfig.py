@@ -285,7 +285,6 @@ def _addressed(key: str, text: str, check: Callable[[str], None]) -> None:
 
 
 def _sayable(secret: str) -> bool:
-    """Whether the secret can be part of a header."""
     return not any(ord(c) < 32 or 127 <= ord(c) < 160 or 0xD800 <= ord(c) < 0xE000 for c in secret)
 
 

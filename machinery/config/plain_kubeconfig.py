@@ -63,7 +63,6 @@ def _connection(file: Path, context: str | None) -> Connection | None:
 
 
 def _named(document: Mapping[str, Any], kind: str, name: str) -> Mapping[str, Any]:
-    """Return the one entry of that name. Raises LookupError."""
     (found,) = [each for each in document[f"{kind}s"] if each["name"] == name]
     entry: Mapping[str, Any] = found[kind]
     return entry

@@ -109,7 +109,6 @@ class InForce:
 
     @property
     def _there(self) -> bool:
-        """Whether policy and binding exist as they should."""
         there = any(
             policy.metadata.annotations.get(ANNOTATION_RULES) == self._rules
             for policy in self._policies.values()

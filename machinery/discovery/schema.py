@@ -103,7 +103,6 @@ def _parts(schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, Mapping[
 
 
 def _schema(definition: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the schema of the version that we use; empty where it is not served."""
     for version in definition["spec"]["versions"]:
         if version["name"] == VERSION and version["served"]:
             found: Mapping[str, Any] = version["schema"]["openAPIV3Schema"]

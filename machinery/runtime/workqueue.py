@@ -355,5 +355,4 @@ def _say(queue: WorkQueue[K], key: K, fault: BaseException, log: logging.Logger)
 
 
 def _text(key: Hashable) -> str:
-    """Return `namespace/name` of a Key, the name alone where there is no namespace."""
     return "/".join(str(part) for part in key if part) if isinstance(key, tuple) else str(key)

@@ -79,7 +79,6 @@ class CarriedObjectsReview:
                 await self._ask(workload, kind_name(api_version, kind), field)
 
     def _check_review(self, workload: Workload) -> None:
-        """Raise Refused unless the controller has let this edit pass."""
         generation, review = workload.metadata.generation, workload.status.review
         if review.generation != generation:
             why = self._judged.obstacle or "its validating policy is not in force"
@@ -92,7 +91,6 @@ class CarriedObjectsReview:
             raise Refused(PropagatedReason.INVALID_WORKLOAD, review.refusal)
 
     async def _ask(self, workload: Workload, kind: str, field: str) -> None:
-        """Raise Refused unless the Workload's namespace may bring along that kind."""
         namespace = workload.metadata.namespace
         if not await self._may(namespace, kind):
             right = f"{VERB_USE} {CLUSTER_SCOPED_OBJECTS}.{GROUP} {kind}"
@@ -123,7 +121,6 @@ def _check_form(workload: Workload) -> None:
 
 
 def _check_namespaces(session: Target, workload: Workload) -> None:
-    """Raise Refused when the member does not take one of the target namespaces."""
     for namespace in sorted(workload.namespaces()):
         if not session.allows(namespace):
             raise Refused(

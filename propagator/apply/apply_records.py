@@ -234,7 +234,6 @@ def _uids(found: ManagedObject) -> frozenset[str]:
 
 
 def _untouched(piece: Piece, live: ManagedObject) -> bool:
-    """Whether our apply still owns all that the piece asks for."""
     if live.applied is None:
         return False
     return live.applied.number == print_of_body(piece.body, live.applied.merged)

@@ -87,7 +87,6 @@ def verdict_on(workload: Workload, group: WorkloadGroup | None) -> GateVerdict:
 
 
 def _no_more_than(retained: Mapping[str, int], workload: Workload) -> bool:
-    """Whether the Workload is placed on no more than what ran before its release."""
     placed = workload.placements.items()
     return bool(placed) and all(units <= retained.get(cluster, 0) for cluster, units in placed)
 

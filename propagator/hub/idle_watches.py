@@ -103,7 +103,6 @@ class IdleKinds:
                 session.untrack(resource)
 
     def _used(self, member: str, resource: Resource) -> bool:
-        """Whether a Workload that touches the member refers to the kind."""
         users = self._workloads.referring(resource.api_version, resource.kind)
         return any(touches(user, member) for user in users)
 

@@ -132,5 +132,4 @@ def version_number(version: str) -> int | None:
 
 
 def _bare(meta: Meta) -> Meta:
-    """Return the metadata without the entries of managedFields."""
     return Meta(**{field: getattr(meta, field) for field in Meta.__struct_fields__})

@@ -97,7 +97,6 @@ def _condition(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _address(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an entry of status.loadBalancer.ingress."""
     kept: dict[str, Any] = {
         key: _text(said[key], NAME) for key in ("ip", "hostname", "ipMode") if said.get(key)
     }

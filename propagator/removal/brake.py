@@ -241,7 +241,6 @@ class SweepBrake:
         return set(recent)
 
     def _confirmed(self, member: str) -> frozenset[str]:
-        """Return the UIDs that a person has released."""
         cluster = self._clusters.get(("", member))
         return _named(cluster) if cluster is not None else frozenset()
 

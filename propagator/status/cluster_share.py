@@ -243,7 +243,6 @@ def _why_there(seen: ObservedShare) -> str:
 
 
 def _held(seen: ObservedShare) -> bool:
-    """Whether the share's group holds it as it is."""
     outcome = seen.outcome
     return outcome is not None and outcome.reason is PropagatedReason.WAITING_FOR_GROUP
 

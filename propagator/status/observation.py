@@ -119,7 +119,6 @@ class Survey:
         return bool(there) and all(keep_of(each) != NEVER for _, each in there)
 
     def _is_stranger(self, name: str) -> bool:
-        """Whether the hub is known to have no such MemberCluster."""
         if self._fleet.get(name) is not None or not self._clusters.synced:
             return False
         return self._clusters.get(("", name)) is None
@@ -203,7 +202,6 @@ def balancer(workload: Workload, objects: Owned) -> Mapping[str, Any]:
 
 
 def _renders(workload: Workload | None, resource: Resource, found: ManagedObject) -> bool:
-    """Whether the Workload wants that object in its place."""
     if workload is None:
         return False
     return found.metadata.key in workload.names_of(resource.api_version, resource.kind)

@@ -322,7 +322,6 @@ def _same(old: Workload, new: Workload) -> bool:
 
 
 def _about_the_pod(fault: BaseException) -> bool:
-    """Whether the pod is gone, is another one by now, or may not be patched."""
     if isinstance(fault, NotFound | Conflict):
         return True
     return isinstance(fault, ApiError) and says_no(fault)

@@ -95,7 +95,6 @@ class FollowedPods:
 
 
 def _alike(one: Pod, other: Pod) -> bool:
-    """Whether both pods get the same cost, and have the same one."""
     mine, theirs = (
         (pod.ready, bool(pod.node), pod.cost, pod.marked, pod.metadata.deleting, pod.claim)
         for pod in (one, other)
