@@ -1,4 +1,4 @@
-"""The only place that asks what time it is.
+"""The only module that reads a clock.
 
 Two different questions, never mixed: `now()` is a timestamp for people and for objects (it may
 jump), `monotonic()` measures durations (it never does). Everything above takes a `Clock` as a
@@ -11,26 +11,26 @@ import time
 from datetime import UTC, datetime
 from typing import Protocol
 
-# CLOCK_MONOTONIC stands still while the machine sleeps, so that a leader that slept would take its
-# lease for its own. Only Linux has the clock that goes on.
+# CLOCK_MONOTONIC stands still while the machine sleeps, so that a leader that slept would take an
+# expired lease for its own. Only Linux has the clock that goes on.
 _BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 
 stopwatch = time.perf_counter
-"""Seconds by the machine's finest counter: for what the process itself takes, which no test's clock
-moves."""
+"""Seconds by the machine's finest counter, for the time that the process itself takes; no test
+replaces it."""
 
 
 class Clock(Protocol):
-    """Time, as the code may ask for it."""
+    """Time, as the code may read it."""
 
     def now(self) -> datetime:
-        """The wall clock, aware, UTC. For timestamps on objects, never for durations."""
+        """Return the wall clock, aware, UTC. For timestamps on objects, never for durations."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds since some fixed moment; only differences mean anything.
+        """Return seconds since some fixed moment; only differences mean anything.
 
-        Time that the machine sleeps counts, where the system can tell.
+        Time that the machine sleeps counts, where the system has such a clock.
         """
         ...
 
@@ -43,32 +43,30 @@ class SystemClock:
     """The machine's own time."""
 
     def now(self) -> datetime:
-        """The wall clock, aware, UTC."""
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        """CLOCK_BOOTTIME in seconds, `time.monotonic` where there is none."""
+        """Return CLOCK_BOOTTIME in seconds, `time.monotonic` where there is none."""
         return time.monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)
 
     async def sleep(self, seconds: float) -> None:
-        """`asyncio.sleep`."""
         import asyncio  # noqa: PLC0415 - slow, and commands write timestamps without it
 
         await asyncio.sleep(seconds)
 
 
 def timestamp(moment: datetime) -> str:
-    """`2026-01-02T03:04:05Z`, as Kubernetes writes metav1.Time (whole seconds, UTC)."""
+    """Return `2026-01-02T03:04:05Z`, as Kubernetes writes metav1.Time (whole seconds, UTC)."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def microtime(moment: datetime) -> str:
-    """`2026-01-02T03:04:05.000006Z`, as Kubernetes writes metav1.MicroTime."""
+    """Return `2026-01-02T03:04:05.000006Z`, as Kubernetes writes metav1.MicroTime."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def parse_timestamp(text: str) -> datetime:
-    """The moment that a metav1.Time or MicroTime names. Raises ValueError on anything else."""
+    """Return the moment of a metav1.Time or MicroTime. Raises ValueError for anything else."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"a timestamp needs a time zone: {text!r}")

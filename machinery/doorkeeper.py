@@ -1,14 +1,14 @@
-"""Who may stand at our own HTTP endpoints, and for how long: a bound on connections and their time.
+"""Bounds the connections to our own HTTP endpoints, in number and in time.
 
-The endpoints tell of health, and are asked by whatever reaches the address. A connection has to
-bring the head of a request soon, the whole of it soon after, and is closed when it idles; when
-there are too many, the one that idles for longest makes room. So a thousand half-open connections
-keep neither a probe nor a person out.
+The endpoints report health, to whatever reaches the address. A connection has to send the head of a
+request soon, the whole of it soon after, and is closed when it idles; when there are too many, the
+longest idle one makes room. So a thousand half-open connections keep neither a probe nor a person
+out.
 
-A browser lets a site's page ask any address that the site's name was made to point at. Listening
-on loopback, where nobody is asked for a token, we therefore answer only those who call us by an IP
-address or as localhost. On other addresses any name is right (a Service's, an ingress's): what is
-not for everybody asks for a token there.
+A browser lets a site's page ask any address that the site's name points at. Requests on a loopback
+address need no token, so there we answer only those that name an IP address or localhost as the
+host. On other addresses any name is right (a Service's, an ingress's): what is not public needs a
+token there.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from typing import cast
 from machinery.clock import Clock, SystemClock
 
 CONNECTIONS = 128
-"""Open at a time. Probes, scrapes and a few people need a dozen."""
+"""The most open connections. Probes, scrapes and a few people need a dozen."""
 HEAD_SECONDS = 10.0
-"""From the connection, or from the last answer's end, to the end of the next request's head. Longer
-than a scraper's or a probe's pause would keep connections for nothing; a new one costs little."""
+"""From the connection, or from the last answer's end, to the end of the next request's head. A
+longer time would keep idle connections of scrapers and probes; a new one costs little."""
 EXCHANGE_SECONDS = 60.0
 """From a request's head to the end of its answer."""
 NOISE_SECONDS = 60.0
 
 
 class Doorkeeper:
-    """All connections of one listener. `protocol` makes what speaks HTTP on one of them."""
+    """All connections of one listener. `protocol` makes the protocol that speaks HTTP on one."""
 
     def __init__(self, protocol: Callable[[], asyncio.Protocol]) -> None:
         self._protocol = protocol
         self._guests: dict[asyncio.BaseTransport, Guest] = {}  # the longest idle first
 
     def __call__(self) -> asyncio.Protocol:
-        """For a new connection, as `create_server` asks."""
+        """Return the protocol of a new connection, as `create_server` asks."""
         return Guest(self, self._protocol())
 
     def enter(self, guest: Guest, transport: asyncio.Transport) -> bool:
-        """Whether there is room, made at the cost of one that idles where need be."""
+        """Whether there is room; an idle connection is closed for it where need be."""
         if len(self._guests) >= CONNECTIONS:
             idle = next((each for each in self._guests.values() if not each.busy), None)
             if idle is None:
@@ -53,23 +53,22 @@ class Doorkeeper:
         return True
 
     def left(self, transport: asyncio.BaseTransport) -> None:
-        """That connection is gone."""
         self._guests.pop(transport, None)
 
     def begins(self, transport: asyncio.BaseTransport | None) -> None:
-        """The head of a request has come there."""
+        """Note that the head of a request has come there."""
         if transport is not None and (guest := self._guests.get(transport)):
             guest.stay(busy=True)
 
     def ends(self, transport: asyncio.BaseTransport | None) -> None:
-        """The request there was answered."""
+        """Note that the request there was answered."""
         if transport is not None and (guest := self._guests.pop(transport, None)):
             self._guests[transport] = guest  # the last to idle
             guest.stay(busy=False)
 
 
 class Guest(asyncio.Protocol):
-    """One connection: passes all on to who speaks HTTP, and ends it in time."""
+    """One connection: passes everything on to the HTTP protocol, and ends in time."""
 
     def __init__(self, door: Doorkeeper, inner: asyncio.Protocol) -> None:
         self._door = door
@@ -80,7 +79,7 @@ class Guest(asyncio.Protocol):
         self.busy = False
 
     def stay(self, *, busy: bool) -> None:
-        """It may go on for a while from now."""
+        """Begin the time limit again, that of an exchange if `busy`."""
         self.busy = busy
         if self._alarm is not None:
             self._alarm.cancel()
@@ -88,13 +87,12 @@ class Guest(asyncio.Protocol):
         self._alarm = asyncio.get_running_loop().call_later(seconds, self.leave)
 
     def leave(self) -> None:
-        """End it at once."""
+        """Close the connection at once."""
         if self._transport is not None:
             self._door.left(self._transport)
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """As asyncio tells."""
         self._transport = cast("asyncio.Transport", transport)
         self._welcome = self._door.enter(self, self._transport)
         if not self._welcome:
@@ -104,7 +102,6 @@ class Guest(asyncio.Protocol):
         self._inner.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """As asyncio tells."""
         if self._alarm is not None:
             self._alarm.cancel()
         if self._transport is not None:
@@ -113,20 +110,16 @@ class Guest(asyncio.Protocol):
             self._inner.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """As asyncio tells."""
         if self._welcome:
             self._inner.data_received(data)
 
     def eof_received(self) -> bool | None:
-        """As asyncio tells."""
         return self._inner.eof_received() if self._welcome else None
 
     def pause_writing(self) -> None:
-        """As asyncio tells."""
         self._inner.pause_writing()
 
     def resume_writing(self) -> None:
-        """As asyncio tells."""
         self._inner.resume_writing()
 
 
@@ -147,9 +140,9 @@ def names_nobody_else(host: str) -> bool:
 
 
 class Noise(logging.Filter):
-    """What strangers send that is no HTTP: one line a minute, without its traceback.
+    """Bytes from strangers that are no HTTP: one line a minute, without its traceback.
 
-    `is_noise` tells it from faults of our own, which are logged as they are.
+    `is_noise` tells them from faults of our own, which are logged as they are.
     """
 
     def __init__(
@@ -162,7 +155,7 @@ class Noise(logging.Filter):
         self._untold = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Let one through in a while, changed into our words."""
+        """Let one record through in a while, with our own message."""
         fault = record.exc_info[1] if record.exc_info else None
         if fault is None or not self._is_noise(fault):
             return True

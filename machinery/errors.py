@@ -1,7 +1,7 @@
 """The one tree of faults: what a caller may have to tell apart, and nothing more.
 
 Expected outcomes (a cluster that does not fit, a quota that is reached) are values; these are
-faults. Vendor exceptions are wrapped once, where they appear, with `from`, so that nobody above
+faults. Vendor exceptions are wrapped once, where they appear, with `from`, so that no code above
 `machinery` catches an aiohttp or an ssl exception.
 
     StowageError
@@ -10,7 +10,7 @@ faults. Vendor exceptions are wrapped once, where they appear, with `from`, so t
     ├── LeaseLost                    a write was about to happen after leadership ended
     └── TransportError               a request did not do what was asked
         ├── Unreachable              no answer: refused, reset, timed out, no route, no such host
-        ├── TLSVerificationFailed    an answer, from somebody we have no reason to believe
+        ├── TLSVerificationFailed    an answer, from a server that is not verified
         └── ApiError                 the API server said no
             ├── BadRequest (400), Unauthorized (401), Forbidden (403), NotFound (404)
             ├── Conflict (409), AlreadyExists (409), Gone (410), Invalid (422)
@@ -92,7 +92,7 @@ class ApiError(TransportError):
         details: dict[str, Any] | None = None,
         retry_after: float | None = None,
     ) -> ApiError:
-        """The subclass that fits an answer's code and reason, ready to be raised."""
+        """Return the subclass that fits an answer's code and reason, ready to be raised."""
         kind = _BY_REASON.get(reason) or _BY_CODE.get(code)
         if kind is None:
             kind = ServerError if code >= 500 else ApiError
@@ -118,7 +118,7 @@ class NotFound(ApiError):
 
 
 class Conflict(ApiError):
-    """409: somebody else wrote first, or owns a field of a server-side apply."""
+    """409: another writer was first, or owns a field of a server-side apply."""
 
 
 class AlreadyExists(Conflict):
@@ -138,7 +138,7 @@ class TooManyRequests(ApiError):
 
 
 class ServerError(ApiError):
-    """5xx: the server's own trouble; worth another try later."""
+    """5xx: the server's own fault; a later retry may help."""
 
 
 _BY_REASON: dict[str, type[ApiError]] = {

@@ -1,12 +1,12 @@
-"""Python's garbage collector, in a process that keeps much for long.
+"""Python's garbage collector, in a process that keeps many objects for long.
 
-A complete collection looks at every object that lives, and the loop stands still meanwhile: a tenth
-of a second for ten thousand small Workloads. Nearly all of what a process keeps is freed when
-nothing refers to it any more, which needs no collection; only cycles do. So what a complete
-collection has found alive is set aside, and the next one looks at what has come since (`tended`).
+A complete collection looks at every live object, and the loop stands still meanwhile: a tenth of a
+second for ten thousand small Workloads. Nearly all objects are freed when nothing refers to them
+any more, which needs no collection; only cycles do. So the objects that a complete collection
+leaves are set aside, and the next one looks at those that came since (`tended`).
 
-A cycle that ends after it was set aside is found once as much has been set aside again as there
-was: then a collection looks at everything. Memory is thus never more than doubled by cycles, and
+A cycle that ends after it was set aside is found once as many objects have been set aside again as
+there were: then a collection looks at everything. So cycles never more than double the memory, and
 the long look is as rare as the process is large.
 """
 
@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Any
 
 _LEAST = 100_000
-"""Objects that are set aside before everything is looked at again: that takes 50 ms or less."""
+"""Objects to set aside before everything is looked at again, which takes 50 ms or less for them."""
 _OLDEST = 2
 """The generation that a complete collection looks at."""
 
@@ -28,8 +28,8 @@ def tended(*, least: int = _LEAST) -> Iterator[None]:
     """Set aside what complete collections leave. Once in a process, for as long as it serves.
 
     Args:
-        least: everything is looked at again once so many objects were set aside since the last time
-            (or as many as there were then, if that is more).
+        least: everything is looked at again once this many objects were set aside since the last
+            time (or as many as there were then, if that is more).
     """
     aside = _Aside(least)
     gc.callbacks.append(aside)
@@ -42,7 +42,7 @@ def tended(*, least: int = _LEAST) -> Iterator[None]:
 
 
 class _Aside:
-    """What was set aside, in objects: all in the last long look, and since then."""
+    """The number of objects set aside: all at the last long look, and since then."""
 
     def __init__(self, least: int) -> None:
         self._least = least
@@ -51,7 +51,6 @@ class _Aside:
         self._long = False
 
     def __call__(self, phase: str, info: Mapping[str, Any]) -> None:
-        """Called by Python at the start and at the end of each collection."""
         if info["generation"] != _OLDEST:
             return
         if phase == "start":

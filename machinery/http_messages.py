@@ -1,4 +1,4 @@
-"""What our own endpoints are asked and what they answer, for whoever writes one.
+"""Requests to our own endpoints and their responses, for the writer of an endpoint.
 
 Apart from the server, so that a plugin with endpoints loads no web framework in a command that
 serves nothing.
@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked. `params` are those of the path, `query` those behind the question mark."""
+    """A request. `params` are those of the path, `query` those behind the question mark."""
 
     method: str
     path: str
@@ -25,8 +25,6 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What is answered."""
-
     status: int
     body: bytes = b""
     content_type: str = "application/json"

@@ -1,10 +1,10 @@
-"""Our own endpoints: a small JSON-minded server, so that nobody above speaks a web framework.
+"""Our own endpoints: a small JSON-minded server, so that no code above uses a web framework.
 
-Every error is `{"message": …}` with its status code, but for what is no HTTP at all and so never
-comes as far as a route. Paths are written `/apis/v1/nodes/:name`. HEAD is answered as GET is,
-without the body. A handler that fails answers 500 and is logged under its route; it never ends the
-process. Whoever hangs up in the middle of a question is not our failure, and no line of the log.
-Connections, their time, and who may call us by which name are bounded by `machinery.doorkeeper`.
+Every error is `{"message": …}` with its status code, except for input that is no HTTP at all and
+never reaches a route. Paths are written `/apis/v1/nodes/:name`. HEAD is answered as GET is, without
+the body. A handler that fails answers 500 and is logged under its route; it never ends the process.
+A client that hangs up in the middle of a request is no fault of ours, and not logged. Connections,
+their time, and the names by which clients may call are bounded by `machinery.doorkeeper`.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ class HttpServer:
         self._stopping = asyncio.Lock()
 
     def route(self, method: str, path: str, handler: Handler) -> None:
-        """Answer that method and path. Raises ValueError when something does already."""
+        """Register the handler of a method and path. Raises ValueError when there is one."""
         methods = self._routes.setdefault(path, {})
         if method in methods:
             raise ValueError(f"{method} {path} has a handler already")
         methods[method] = handler
 
     def otherwise(self, prefix: str, handler: Handler) -> None:
-        """Answer whatever begins with that and has no route, by any method."""
+        """Register the handler of paths with that prefix and without a route, for any method."""
         self._otherwise[prefix] = handler
 
     def routes(self) -> dict[str, list[str]]:
-        """The sorted paths of each method, as they were written."""
+        """Return the sorted paths of each method, as they were registered."""
         listed: dict[str, list[str]] = {}
         for path in sorted(self._routes):
             for method in self._routes[path]:
@@ -64,7 +64,7 @@ class HttpServer:
         return listed
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; the port, which is a free one where 0 was asked for. Raises OSError."""
+        """Listen, and return the port, a free one for port 0. Raises OSError."""
         app = web.Application(
             client_max_size=BODY_LIMIT, middlewares=[_as_json, self._watched, self._unrouted]
         )
@@ -97,7 +97,7 @@ class HttpServer:
         request: web.Request,
         handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
     ) -> web.StreamResponse:
-        """Tell the doorkeeper of the request, and turn away who calls us by another's name."""
+        """Report the request to the doorkeeper, and refuse one that calls us by a foreign name."""
         door, transport = self._door, request.transport
         door.begins(transport)
         try:
@@ -113,19 +113,19 @@ class HttpServer:
         request: web.Request,
         handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
     ) -> web.StreamResponse:
-        """Who asks for a path without a route; a known path by a wrong method is another thing."""
+        """Answer paths without a route; a wrong method on a known path remains its own error."""
         try:
             return await handler(request)
-        except web.HTTPNotFound:  # handlers raise none: it is the router's
+        except web.HTTPNotFound:  # the router's: handlers raise none
             for prefix, answer in self._otherwise.items():
                 if request.path.startswith(prefix):
                     return await _adapted(f"{request.method} {prefix}", answer)(request)
             raise
 
     async def stop(self) -> None:
-        """Stop listening; requests under way get a few seconds.
+        """Stop listening; requests in flight get a few seconds.
 
-        May be called again, also meanwhile: every call returns when the server has stopped. One
+        May be called again, also meanwhile: every call returns when the server has stopped. A call
         that is cancelled leaves the rest to the next.
         """
         async with self._stopping:
@@ -138,7 +138,7 @@ class HttpServer:
 
 
 def _with_head(methods: Mapping[str, Handler]) -> dict[str, Handler]:
-    """The handlers of a path, with the one of GET for HEAD where it has none of its own."""
+    """Return the handlers of a path, with that of GET for HEAD where it has none of its own."""
     return {"HEAD": methods["GET"], **methods} if "GET" in methods else dict(methods)
 
 
@@ -164,7 +164,7 @@ def _adapted(
 
 
 async def _read(request: web.Request) -> Request:
-    """The request, whole. Raises HTTPException, also where the body breaks off."""
+    """Return the whole request. Raises HTTPException, also where the body breaks off."""
     try:
         async with asyncio.timeout(HEAD_SECONDS):
             body = await request.read()

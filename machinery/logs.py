@@ -1,8 +1,8 @@
 """Logs of the standard library, as JSON lines or as text for a terminal.
 
-Every line says which object it is about (`extra={"object": "namespace/name"}`). Secrets are kept
-out by not being logged; the redaction here is the last line of defence, for text that came from
-somewhere else.
+Every line names the object that it is about (`extra={"object": "namespace/name"}`). Secrets are
+kept out by not being logged; the redaction here is the last line of defence, for text that came
+from elsewhere.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _SECRETS = re.compile(
     re.DOTALL,
 )
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
-"""What a terminal obeys instead of showing it, but for line ends and tabs."""
+"""Characters that a terminal obeys instead of showing them, except for line ends and tabs."""
 
 
 def get(name: str) -> logging.Logger:
-    """The logger of a module; the argument is its `__name__`."""
+    """Return the logger of a module; the argument is its `__name__`."""
     return logging.getLogger(name)
 
 
@@ -51,19 +51,18 @@ def configure(
 
 
 def set_verbosity(n: int) -> None:
-    """Verbosity as klog counts it: below 4 information, from 4 on everything."""
+    """Set the verbosity as klog counts it: below 4 information, from 4 on everything."""
     level = logging.DEBUG if n >= DEBUG_VERBOSITY else logging.INFO
     for name in ROOTS:
         logging.getLogger(name).setLevel(level)
 
 
 def redacted(text: str) -> str:
-    """The text without PEM blocks, bearer and web tokens, and basic authentication."""
+    """Return the text without PEM blocks, bearer and web tokens, and basic authentication."""
     return _SECRETS.sub("[redacted]", text)
 
 
 def _escaped(found: re.Match[str]) -> str:
-    """As JSON writes a character that is not to be seen."""
     return f"\\u{ord(found[0]):04x}"
 
 
@@ -71,7 +70,7 @@ class JsonFormatter(logging.Formatter):
     """One JSON object a line: time, level, logger, message, and object and error where known."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, without its end."""
+        """Return the line, without its end."""
         line = {
             "time": microtime(datetime.fromtimestamp(record.created, UTC)),
             "level": record.levelname.lower(),
@@ -84,7 +83,7 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             line["error"] = redacted(self.formatException(record.exc_info))
         text = _CONTROLS.sub(_escaped, json.dumps(line, ensure_ascii=False))
-        # Half characters, as in names of files that are no UTF-8, would stop at the stream.
+        # Lone surrogates, as in file names that are no UTF-8, cannot be written to the stream.
         return text.encode(errors="backslashreplace").decode()
 
 
@@ -92,7 +91,7 @@ class TextFormatter(logging.Formatter):
     """`12:30:01 INFO namespace/name: message` for people."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, or lines where there is a traceback; nothing that a terminal obeys."""
+        """Return the line, or lines with a traceback; without anything that a terminal obeys."""
         moment = datetime.fromtimestamp(record.created).astimezone()
         about = getattr(record, "object", None)
         subject = f"{about}: " if about else ""

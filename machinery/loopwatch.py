@@ -1,10 +1,10 @@
-"""How long each step of the event loop takes, and who took it.
+"""Measures how long each step of the event loop takes, and names the long ones.
 
 A process does everything on one loop: while one step runs, no lease is renewed and no answer is
-read. So each step is measured, the longest is a metric, and one that takes long is named in the
-log. A step is one callback of the loop, mostly what a task does between two waits. asyncio tells
-of steps only in its debug mode, which costs several times as much as the steps themselves, so the
-one method that runs every callback is wrapped here, at the price of two looks at a counter.
+read. So each step is measured, the longest is a metric, and a long one is named in the log. A step
+is one callback of the loop, mostly what a task does between two waits. asyncio reports steps only
+in its debug mode, which costs several times as much as the steps themselves, so the one method that
+runs every callback is wrapped here, at the price of two looks at a counter.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from machinery.clock import stopwatch
 LOG = logs.get(__name__)
 
 LONG_SECONDS = 0.25
-"""A step that takes longer is told in the log: renewals of the lease begin to be late."""
+"""A longer step is logged: renewals of the lease begin to be late."""
 LEAST_SECONDS = 0.001
-"""Shorter steps are measured, and go into no metric."""
+"""Shorter steps go into no metric."""
 WINDOW_SECONDS = 60.0
 """The gauge shows the longest step of the present window and of the one before it."""
 BUCKETS = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
@@ -39,7 +39,7 @@ LONGEST = metrics.gauge(
 )
 
 Told = Callable[[asyncio.Handle, float], None]
-"""Gets the callback that ran, and the seconds it took."""
+"""Called with the callback that ran, and the seconds it took."""
 _Run = Callable[[asyncio.Handle], None]
 
 _RUN: _Run = asyncio.Handle._run  # noqa: SLF001 - there is no public way to see each step
@@ -50,7 +50,7 @@ _watchers: list[Callable[[_Run], _Run]] = []
 def steps(
     told: Told, *, least: float = LEAST_SECONDS, now: Callable[[], float] = stopwatch
 ) -> Iterator[None]:
-    """Tell of each step of this thread's loop that takes `least` seconds or longer by `now`.
+    """Report each step of this thread's loop that takes `least` seconds or longer by `now`.
 
     Several may watch at once, and end in any order.
     """
@@ -128,13 +128,13 @@ def watching(*, now: Callable[[], float] = stopwatch) -> Iterator[None]:
 
 
 def task_of(handle: asyncio.Handle) -> asyncio.Task[Any] | None:
-    """The task that a callback is a step of; None for any other callback."""
+    """Return the task that a callback is a step of; None for any other callback."""
     owner = getattr(_callback(handle), "__self__", None)
     return owner if isinstance(owner, asyncio.Task) else None
 
 
 def name(handle: asyncio.Handle) -> str:
-    """What ran: a task by its coroutine, its own name and the line it waits at, or a function."""
+    """Return what ran: a task by its coroutine, name and line where it waits, or a function."""
     task = task_of(handle)
     if task is None:
         callback = _callback(handle)
@@ -154,7 +154,7 @@ def _qualified(coroutine: Any) -> str:
 
 
 def _place(coroutine: Any) -> str:
-    """Where it waits now: the innermost line outside of asyncio; nothing once it has ended."""
+    """Return the innermost line outside of asyncio where a task waits; empty once it has ended."""
     place = ""
     while (frame := getattr(coroutine, "cr_frame", None)) is not None:
         module = str(frame.f_globals.get("__name__"))

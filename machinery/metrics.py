@@ -1,4 +1,4 @@
-"""Prometheus metrics in a registry of our own, each there at zero from the start.
+"""Prometheus metrics in a registry of our own, each at zero from the start.
 
 A metric that appears only with its first event cannot be told from one that was never wired, so
 the helpers take the label values that are known beforehand and create them at once. Hot paths keep
@@ -51,14 +51,14 @@ def _present(metric: M, zero: Iterable[Sequence[str]]) -> M:
 def counter(
     name: str, doc: str, labels: Sequence[str] = (), *, zero: Iterable[Sequence[str]] = ()
 ) -> Counter:
-    """A counter; `zero` lists the label values that shall exist from the start."""
+    """Make a counter; `zero` lists the label values that shall exist from the start."""
     return _present(Counter(name, doc, labels, registry=REGISTRY), zero)
 
 
 def gauge(
     name: str, doc: str, labels: Sequence[str] = (), *, zero: Iterable[Sequence[str]] = ()
 ) -> Gauge:
-    """A gauge; `zero` as in `counter`."""
+    """Make a gauge; `zero` as in `counter`."""
     return _present(Gauge(name, doc, labels, registry=REGISTRY), zero)
 
 
@@ -70,7 +70,7 @@ def histogram(
     zero: Iterable[Sequence[str]] = (),
     buckets: Sequence[float] = LATENCY_BUCKETS,
 ) -> Histogram:
-    """A histogram of seconds by default; `zero` as in `counter`, `buckets` are upper bounds."""
+    """Make a histogram, of seconds by default; `zero` as in `counter`, `buckets`: upper bounds."""
     return _present(Histogram(name, doc, labels, registry=REGISTRY, buckets=buckets), zero)
 
 
@@ -86,19 +86,19 @@ class Shared:
     def counter(
         self, name: str, doc: str, labels: Sequence[str] = (), *, zero: Iterable[Sequence[str]] = ()
     ) -> Counter:
-        """See `counter` of this module."""
+        """Return the counter, as `counter` of this module makes it."""
         return self._of(name, ("counter", *labels), lambda: counter(name, doc, labels), zero)
 
     def gauge(
         self, name: str, doc: str, labels: Sequence[str] = (), *, zero: Iterable[Sequence[str]] = ()
     ) -> Gauge:
-        """See `gauge` of this module."""
+        """Return the gauge, as `gauge` of this module makes it."""
         return self._of(name, ("gauge", *labels), lambda: gauge(name, doc, labels), zero)
 
     def histogram(
         self, name: str, doc: str, labels: Sequence[str] = (), *, zero: Iterable[Sequence[str]] = ()
     ) -> Histogram:
-        """See `histogram` of this module; seconds."""
+        """Return the histogram of seconds, as `histogram` of this module makes it."""
         return self._of(name, ("histogram", *labels), lambda: histogram(name, doc, labels), zero)
 
     def _of(
@@ -116,5 +116,5 @@ SHARED = Shared()
 
 
 def exposition() -> bytes:
-    """All metrics in Prometheus' text format."""
+    """Return all metrics in Prometheus' text format."""
     return generate_latest(REGISTRY)

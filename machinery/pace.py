@@ -1,10 +1,10 @@
-"""How much of the event loop's time the words of one server may take.
+"""Bounds how much of the event loop's time the answers of one server may take.
 
-Decoding what a server sends is work on the one loop that everything shares. A server that says
-little is heard at once; one that says much is heard in slices, of which the loop does one at a time
-between everything else, server by server in turn; and one that goes on beyond any list that a real
-cluster has is slowed down to a small part of the loop, which slows its connection down in turn.
-So what one of them sends can cost the others a slice's time of waiting, and no more.
+Decoding an answer is work on the one loop that everything shares. A server that sends little is
+read at once; one that sends much is read in slices, of which the loop does one at a time between
+everything else, server by server in turn; and one that goes on beyond any list of a real cluster is
+slowed down to a small part of the loop, which slows its connection down in turn. So what one server
+sends can cost the others a slice's time of waiting, and no more.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from weakref import WeakKeyDictionary
 from machinery.clock import Clock
 
 SLICE_SECONDS = 0.001
-"""The longest that one server's words are worked on before others have their turn."""
+"""The longest work on one server's answers before others have their turn."""
 CONNECT_SECONDS = 0.003
-"""Between two connections that are begun, of whichever members: what a handshake takes, about."""
+"""Between the begins of two connections, of any members: about the time of a handshake."""
 CRUMB_BYTES = 4096
 CRUMB_SECONDS = 0.002
-"""An answer that comes in pieces smaller than that, once it is not short, costs about so much for
-each: what takes them apart is below us, and a chunk of one byte is as dear there as a full one."""
+"""The cost of each piece smaller than CRUMB_BYTES of a long answer: the library below takes as long
+for a chunk of one byte as for a full one."""
 QUIET_SHARE = 0.02
-"""Up to this part of the time a server is heard without any waiting."""
+"""Up to this part of the time a server is read without any waiting."""
 BURST_SECONDS = 5.0
 """Time of the loop that a server may use at full speed: a list of more than 100,000 pods."""
 LASTING_SHARE = 0.2
-"""The part of the loop that is left for all who have used up their burst, together."""
+"""The part of the loop for all servers together that have used up their burst."""
 
 
 class _Gate:
-    """One slice at a time, of whichever server; of one loop."""
+    """One slice at a time, of any server; one gate for each loop."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
@@ -44,10 +44,10 @@ _gates: WeakKeyDictionary[asyncio.AbstractEventLoop, _Gate] = WeakKeyDictionary(
 
 
 class ServerBudget:
-    """One server's account. Every reader of its words takes a `TimeSlice` of it.
+    """One server's account. Every reader of its answers takes a `TimeSlice` of it.
 
-    `burst` is what it may use at full speed, in seconds of the loop; without end where the server
-    is our own hub, whose changes are to be followed however many they are.
+    `burst` is the time at full speed, in seconds of the loop; infinite for the hub, whose changes
+    are to be followed however many they are.
     """
 
     def __init__(self, clock: Clock, *, burst: float = math.inf) -> None:
@@ -60,7 +60,7 @@ class ServerBudget:
         self._at = clock.monotonic()
 
     def charge(self, seconds: float) -> bool:
-        """That much was used; whether the server has to wait for its turn now."""
+        """Account for that many seconds; return whether the server has to wait for its turn now."""
         now = self.clock.monotonic()
         since, self._at = now - self._at, now
         self._free = min(SLICE_SECONDS, self._free + since * QUIET_SHARE) - seconds
@@ -69,10 +69,10 @@ class ServerBudget:
         return self._free <= 0
 
     async def connect(self) -> None:
-        """Return when a connection to this server may be begun, one at a time and server by server.
+        """Wait until a connection to this server may begin, one at a time and server by server.
 
-        A handshake is milliseconds of work that nobody can interrupt: hundreds of connections that
-        begin together, as when a member comes back, would hold the loop for seconds.
+        A handshake is milliseconds of work without a break: hundreds of connections that begin
+        together, as when a member comes back, would hold the loop for seconds.
         """
         if self._most == math.inf:
             return
@@ -80,7 +80,7 @@ class ServerBudget:
             await self.clock.sleep(CONNECT_SECONDS)
 
     async def wait(self) -> None:
-        """Return when it is this server's turn, after everything else that is ready."""
+        """Wait for this server's turn, after everything else that is ready."""
         gate = _gate()
         async with self._turn:
             if self._burst < 0:
@@ -105,7 +105,7 @@ class TimeSlice:
         self._began = pace.clock.monotonic()
 
     def begin(self) -> None:
-        """The work goes on now, after a wait for something else."""
+        """Begin to count, after a wait for something else."""
         self._began = self._pace.clock.monotonic()
 
     def due(self) -> bool:
@@ -115,7 +115,7 @@ class TimeSlice:
     async def pause(self, *, besides: float = 0.0) -> None:
         """Account for the work; go on at once where the server has used little, else in turn.
 
-        `besides` are seconds that it cost elsewhere, where nobody could measure them.
+        `besides` are seconds that the work cost where they could not be measured.
         """
         if self._pace.charge(self._pace.clock.monotonic() - self._began + besides):
             await self._pace.wait()

@@ -1,4 +1,4 @@
-"""Which release of Stowage this is, as the installed package says."""
+"""The release of Stowage, from the installed package."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib import metadata
 
 @cache
 def release() -> str:
-    """`0.1.0`; empty where the code runs without being installed."""
+    """Return `0.1.0`; empty where the code runs without being installed."""
     try:
         return metadata.version("stowage")
     except metadata.PackageNotFoundError:

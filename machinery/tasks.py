@@ -1,4 +1,4 @@
-"""Running beside others: ending what runs beside us for good, and giving way in long loops."""
+"""Concurrent tasks: how they are ended for good, and how long loops yield to others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 AGAIN_SECONDS = 5.0
-"""For so long a task may take over its end before it is told once more."""
+"""Seconds until a task that has not ended is cancelled again."""
 SLICE = 200
 """Items of a loop between two pauses; some tens of microseconds each make a few milliseconds."""
 
@@ -32,11 +32,8 @@ SLICE = 200
 async def end(tasks: Sequence[asyncio.Future[Any]]) -> None:
     """Cancel the tasks and return when they have ended, each in its own way.
 
-    Whoever is cancelled here waits all the same, and leaves nothing behind that still runs; the
-    tasks are then told once more, so that one that takes its time over its farewell cuts it short.
-    A task that goes on all the same is told again and again, and the log tells of it: on its way
-    through libraries below us a cancellation can be taken for something else, and whoever waited
-    for that task would wait for ever.
+    A caller that is cancelled here waits all the same, so that nothing keeps running; the tasks are
+    then cancelled once more, so that one that takes long over its clean-up cuts it short.
     """
     told: asyncio.CancelledError | None = None
     for task in tasks:
@@ -44,6 +41,8 @@ async def end(tasks: Sequence[asyncio.Future[Any]]) -> None:
     while running := [task for task in tasks if not task.done()]:
         try:
             _, deaf = await asyncio.wait(running, timeout=AGAIN_SECONDS)
+            # A library below may take a cancellation for something else, and the caller would wait
+            # for ever.
             for task in deaf:
                 log.warning("did not end when it was told to, and is told again: %r", task)
                 task.cancel()
@@ -56,7 +55,7 @@ async def end(tasks: Sequence[asyncio.Future[Any]]) -> None:
 
 
 async def within(seconds: float, request: Coroutine[Any, Any, T], *, clock: Clock) -> T:
-    """The answer of a request. Raises Unreachable, and cancels it, when there is none in time.
+    """Return the answer of a request. Raises Unreachable, and cancels it, when none comes in time.
 
     Returns or raises only when the request has ended, also where the caller is cancelled.
     """
@@ -74,9 +73,9 @@ async def within(seconds: float, request: Coroutine[Any, Any, T], *, clock: Cloc
 async def patiently(
     missing: Callable[[], Awaitable[str]], *, seconds: float, every: float, clock: Clock
 ) -> str:
-    """Ask what is missing until nothing is, and answer with an empty text; or with the last answer.
+    """Call `missing` until it returns an empty text, and return that; or the last answer.
 
-    Asks again `every` so many seconds, and no more once `seconds` have passed.
+    Calls it again `every` so many seconds, but not once `seconds` have passed.
     """
     deadline = clock.monotonic() + seconds
     while (what := await missing()) and clock.monotonic() < deadline:
@@ -85,11 +84,11 @@ async def patiently(
 
 
 class Gradually(Generic[T]):
-    """Does something to many items without keeping others waiting: few at once, many by and by.
+    """Acts on many items without keeping others waiting: few at once, many little by little.
 
-    Items wait in groups (a Workload on ten thousand clusters), of which each in turn has a slice
-    done: so a group of few is through at once, whatever else waits. An item that is added to its
-    group again before its turn is done once.
+    Items wait in groups (a Workload on ten thousand clusters), and each group in turn has a slice
+    done: so a small group is through at once, whatever else waits. An item that is added to its
+    group again before its turn is acted on once.
     """
 
     def __init__(self, act: Callable[[T], object]) -> None:
@@ -112,7 +111,7 @@ class Gradually(Generic[T]):
         return bool(self._groups)
 
     async def run(self) -> None:
-        """Act on what waits, until cancelled."""
+        """Act on waiting items until cancelled."""
         while True:
             await self._more.wait()
             while self._groups:
@@ -130,7 +129,7 @@ class Gradually(Generic[T]):
 
 
 async def in_slices(items: Iterable[T], *, size: int = SLICE) -> AsyncIterator[T]:
-    """Each item in turn; after every `size` of them whatever else is ready runs first."""
+    """Yield each item; after every `size` of them whatever else is ready runs first."""
     for number, item in enumerate(items, 1):
         yield item
         if number % size == 0:

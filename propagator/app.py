@@ -1,9 +1,10 @@
-"""The propagator process: a client of the hub, the lease, and an HTTP face for health and metrics.
+"""The propagator process: the hub's client, the lease, and an HTTP server for health and metrics.
 
-Only the leader works (see `leadership`); one that never led holds no member's credential, and takes
-over when the lease falls free. A hub that is away costs the lease and with it the term: nothing on
-any member changes until it is back, and then a new term begins by itself. The sessions with members
-outlive the term, until another instance has been seen to lead for `kept_sessions` seconds.
+Only the leader works (see `leadership`); an instance that never led holds no member's credential,
+and takes over when the lease is free. A hub that is away costs the lease and with it the term:
+nothing on any member changes until it is back, and then a new term begins by itself. The sessions
+with members outlive the term, until another instance has been seen to lead for `kept_sessions`
+seconds.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ from propagator.settings import PropagatorSettings
 LOG = logs.get(__name__)
 LEASE = "stowage-propagator"
 LOOK_SECONDS = 1.0
-"""Between two looks at who leads now."""
+"""Seconds between two looks at who leads."""
 
 LEADER = metrics.gauge("stowage_propagator_leader", "1 while this instance propagates")
 MEMBERS = metrics.gauge("stowage_member_sessions", "Sessions with members", ("ready",))
 
 
 class Propagator:
-    """One instance, standby or leader. `placements` makes the half that writes to members.
+    """One instance, standby or leader. `placements` makes the part that writes to members.
 
     `hub` carries the lease and the events.
     """
@@ -75,20 +76,20 @@ class Propagator:
         kinds = (WORKLOADS, MEMBER_CLUSTERS, WORKLOAD_GROUPS)
         self._schema = Schema(hub, kinds, clock=self._clock)
         self.manager: Manager | None = None
-        """What is known and done; None before the first term, and once another leads for long."""
+        """None before the first term, and once another instance has led for `kept_sessions`."""
         self._leads = False
         self.port = 0
-        """Where the HTTP face listens, once it does."""
+        """The port of the HTTP server, 0 until it listens."""
         MEMBERS.labels("true").set_function(functools.partial(self._members, ready=True))
         MEMBERS.labels("false").set_function(functools.partial(self._members, ready=False))
 
     @property
     def term(self) -> Manager | None:
-        """The same while this instance leads; None on a standby."""
+        """The manager while this instance leads; None on a standby."""
         return self.manager if self._leads else None
 
     def unready(self) -> str:
-        """Why this instance is of no use now; empty when it is. A standby is of use."""
+        """Return why this instance is of no use now; empty when it is. A standby is of use."""
         if self._schema.obstacle:
             return self._schema.obstacle
         if self.term is not None:
@@ -114,12 +115,12 @@ class Propagator:
             await server.stop()
 
     async def _serve(self) -> None:
-        """Stand for the lease; who would lose fields on an older hub leaves it to others."""
+        """Stand for the lease, once the hub's schema keeps all fields that this release writes."""
         await self._schema.settled()
         await self._elector.run(self._lead)
 
     async def _lead(self) -> None:
-        """One term, over connections of its own: a renewal never stands in line behind its work."""
+        """Run one term, over its own connections: a renewal never waits behind its work."""
         LOG.info("propagating as %s", self._identity)
         if self.manager is None:
             self.manager = Manager(
@@ -141,7 +142,7 @@ class Propagator:
     async def _watch_successor(self) -> None:
         """End the sessions of a former leader once another has led for long enough.
 
-        While nobody is seen to lead, as while the hub is away, they stay.
+        While no leader is seen, as while the hub is away, the sessions stay.
         """
         since: float | None = None
         while True:
@@ -161,7 +162,6 @@ class Propagator:
             await manager.close()
 
     def _client(self) -> ApiClient:
-        """Of the hub; it sends no change once the lease is lost."""
         return ApiClient(
             self._hub.connection,
             clock=self._clock,
@@ -188,12 +188,12 @@ class Propagator:
 
 
 def identity() -> str:
-    """A name for this process that no other one has."""
+    """Return a name for this process that no other process has."""
     return f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
 
 
 async def run(settings: PropagatorSettings) -> None:
-    """The process, until cancelled. Raises ConfigurationError when no hub is configured."""
+    """Run the process until cancelled. Raises ConfigurationError when no hub is configured."""
     connection = hub_connection(kubeconfig=settings.kubeconfig, context=settings.context)
     async with ApiClient(connection, name="hub") as hub:
         with loopwatch.watching():

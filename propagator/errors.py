@@ -1,8 +1,8 @@
-"""What cannot be written, and why: one exception for all, and which faults of a member it covers.
+"""The exception for an object that a member refuses, and which faults of a member it covers.
 
-A refusal is about an object: asking again at once would bring the same answer, so the others go
-on and it is tried again later. Every other fault is about the request or the member, passes through
-as it is, and has its Workload retried.
+A refusal is about an object: a retry at once would bring the same answer, so the other objects go
+on and this one is tried again later. Every other fault is about the request or the member, passes
+through as it is, and has its Workload retried.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _STORE_SIGNS = (
     "transport is closing",
     "storage is (re)initializing",
 )
-"""What etcd, its client, or a server that lost it, says in an answer of 500."""
+"""Phrases in a 500 of etcd, of its client, or of a server that lost it."""
 
 
 class Refused(Exception):
-    """The object could not be written: a reason of Propagated=False, and the sentence."""
+    """The object could not be written: a reason of Propagated=False, and the message."""
 
     def __init__(self, reason: PropagatedReason, message: str) -> None:
         super().__init__(message)
@@ -43,13 +43,13 @@ class Refused(Exception):
 
     @classmethod
     def of(cls, refusals: Sequence[Refused]) -> Refused:
-        """Several in one: the worst reason, and every sentence about it."""
+        """Return one refusal for several: the worst reason, and every message with that reason."""
         worst = min((r.reason for r in refusals), key=list(PropagatedReason).index)
         return cls(worst, "; ".join(sorted({str(r) for r in refusals if r.reason is worst})))
 
 
 class HubFault(StowageError):
-    """The hub did not do what was asked before a write to a member; the member is not to blame."""
+    """A request to the hub before a write to a member failed; the member is not to blame."""
 
     reason = PropagatedReason.HUB_UNAVAILABLE
 
@@ -60,8 +60,8 @@ class HubFault(StowageError):
 def says_no(fault: ApiError) -> bool:
     """Whether the member's API refused the object, and not merely this request.
 
-    A server answers 500 to a field that its schema does not have and where a webhook cannot be
-    called, and to failures of its own store: only these last ones are about no object.
+    A server answers 500 to a field that its schema does not have, where a webhook cannot be called,
+    and to failures of its own store: only the last ones are not about the object.
     """
     if isinstance(fault, ServerError):
         return fault.code == HTTPStatus.INTERNAL_SERVER_ERROR and not _of_the_store(fault.message)
@@ -69,5 +69,5 @@ def says_no(fault: ApiError) -> bool:
 
 
 def _of_the_store(message: str) -> bool:
-    """A webhook that does not answer is told in the same words, and concerns the object."""
+    # A webhook that does not answer is reported in the same phrases, and concerns the object.
     return "webhook" not in message and any(sign in message for sign in _STORE_SIGNS)

@@ -1,11 +1,12 @@
-"""What a propagator knows and does: reading needs no lease, all that acts ends with the term.
+"""All that a propagator does: members are read without the lease, all writes end with the term.
 
-Made when the lease is won for the first time, so that an instance that never led has no session, no
-watch and no secret in memory. `lead` is one term. Between two terms the sessions go on: members are
-probed and watched, and what changes waits in the queues. A hub that is away for a while so costs no
-member a list. Nothing of the hub is read meanwhile; the next term resumes its watches where they
-stood, and acts once they have spoken. Where another instance has led in between, all that it wrote
-is awaited first, and what this one remembers of its own writes counts for nothing.
+The Manager is made when the lease is won for the first time, so that an instance that never led
+holds no session, no watch and no secret in memory. `lead` is one term. Between two terms the
+sessions go on: members are probed and watched, and changes wait in the queues, so that a hub that
+is away for a while costs no member a list. Nothing of the hub is read meanwhile; the next term
+resumes its watches where they stood, and acts once they are fresh. Where another instance has led
+in between, the next term first waits for all that it wrote, and drops what this one remembers of
+its own writes.
 """
 
 from __future__ import annotations
@@ -42,31 +43,31 @@ LOOK_SECONDS = 0.05
 
 
 class Placements(Protocol):
-    """The half that puts Workloads onto members and brings their status back.
+    """Propagates Workloads to members and reports their status, as `reconciler` does.
 
-    While it is made it begins to listen to the fleet.
+    The constructor begins to listen to the members' sessions.
     """
 
     @property
     def informers(self) -> Sequence[Informer[Any]]:
-        """What it reads of the hub; run by each term, and part of `ControllerContext.fresh`."""
+        """The informers of the hub's objects; each term runs them, and `fresh` depends on them."""
         ...
 
     @property
     def optional(self) -> Sequence[Informer[Any]]:
-        """The same of kinds that the hub may lack, and no part of that."""
+        """The informers of kinds that the hub may lack, on which `fresh` does not depend."""
         ...
 
     def begin(self, *, alone: bool) -> None:
-        """A term begins; `alone`: no other instance has led since the last one of this."""
+        """Begin a term; `alone`: no other instance has led since this one's last term."""
         ...
 
     async def sync(self, session: MemberSession, key: Key) -> float | None:
-        """Make one ready member right for one Workload; seconds until the next look, or None."""
+        """Reconcile one Workload on a ready member; return seconds until the next look, or None."""
         ...
 
     async def run(self) -> None:
-        """Whatever else it does in a term, until cancelled."""
+        """Run the background work of a term until cancelled."""
         ...
 
 
@@ -74,9 +75,9 @@ MakePlacements: TypeAlias = Callable[[ControllerContext], Placements]
 
 
 class Manager:
-    """Make it when the lease is won first, `lead` in each term, `close` it at last.
+    """Made when the lease is won first; `lead` runs in each term, `close` after the last one.
 
-    `hub` and every client of a member ask `elector` before each attempt of a change.
+    `hub` and every client of a member call `elector` before each attempt of a write.
     """
 
     def __init__(
@@ -140,7 +141,7 @@ class Manager:
         self._publisher = ClusterStatusWriter(hub, recorder=recorder, **shared)
 
     def stale(self) -> str:
-        """Why the view of the hub must not be acted on; empty when it may."""
+        """Return why the view of the hub must not be acted on; empty when it may."""
         for informer in self._informers:
             plural, silence = informer.resource.plural, informer.staleness()
             if not informer.synced:
@@ -152,7 +153,7 @@ class Manager:
         return ""
 
     def hub_fresh(self) -> bool:
-        """Whether a Workload or MemberCluster that is not there may be taken for deleted."""
+        """Whether a Workload or MemberCluster that the informers lack may be taken for deleted."""
         return not self.stale()
 
     async def lead(self, *, alone: bool) -> None:
@@ -177,12 +178,12 @@ class Manager:
             tasks.create_task(self.fleet.work())
 
     async def close(self) -> None:
-        """End every session, and forget what was read; after the last term."""
+        """End every session, and drop what was read; called after the last term."""
         await self.fleet.close()
         await self._hub.close()
 
     async def _holder(self) -> HubHolder:
-        """What the Leases on members say of us. Raises TransportError, of the hub."""
+        """Return what the Leases on members say of this hub. Raises TransportError, of the hub."""
         elector = self._elector
         return HubHolder(
             uid=await self._identity.uid(),
@@ -193,7 +194,7 @@ class Manager:
         )
 
     async def _catch_up(self, reading: Sequence[Informer[Any]], *, alone: bool) -> None:
-        """Return once the hub is seen as it is, with all that another instance wrote."""
+        """Return once the informers show the hub as it is, with all that another instance wrote."""
         while self.stale():
             await self._clock.sleep(LOOK_SECONDS)
         if not alone:

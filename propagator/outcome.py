@@ -1,7 +1,7 @@
-"""What was asked of a cluster for a Workload, and what came of it.
+"""What a Workload asks of a cluster (Wish), and the result of the last sync for it (Outcome).
 
-An outcome speaks of exactly one wish. A Workload that was edited, scaled, or deleted and made anew
-under its name since is another wish, of which nothing is known until it has been worked on.
+An outcome belongs to exactly one wish. A Workload that was edited, scaled, or deleted and created
+again under its name is another wish, whose outcome is unknown until it has been synced.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from propagator.types.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What of a Workload is to be on one cluster, in as much as to tell one wish from the next.
+    """What a Workload asks of one cluster, as far as it tells one wish from the next.
 
-    A share of no units is another wish than no share: its objects are there.
+    A share of no units is another wish than no share: its objects exist.
     """
 
     uid: str
@@ -26,11 +26,11 @@ class Wish:
     units: int
     placed: bool = True
     patch: str = ""
-    """The digest of what is laid over its pod template; empty where nothing is."""
+    """The digest of the patch over the pod template; empty without one."""
 
     @classmethod
     def of(cls, workload: Workload, cluster: str) -> Wish:
-        """What that Workload asks of that cluster; no units where it is not placed there."""
+        """Return what that Workload asks of that cluster; no units where it is not placed there."""
         units = workload.placements.get(cluster, 0)
         placed = cluster in workload.placements
         patch = workload.overrides.of(cluster).digest if placed else ""
@@ -39,7 +39,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of the last sync for that wish; no reason means that everything is written."""
+    """The result of the last sync for that wish; no reason means that everything is written."""
 
     wish: Wish
     reason: PropagatedReason | None = None
@@ -47,7 +47,7 @@ class Outcome:
 
 
 def outcome_of(member: str, fault: TransportError, wish: Wish) -> Outcome:
-    """What a fault says about a share: an answer of the member that is no, or none at all."""
+    """Return the outcome of a fault: an answer of the member that is no, or no answer at all."""
     match fault:
         case Forbidden():
             return Outcome(wish, PropagatedReason.REJECTED, str(fault))

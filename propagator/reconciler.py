@@ -1,19 +1,18 @@
-"""Workloads onto members, and their state back: the half of the propagator that writes.
+"""Reconciles Workloads with members: what a member shall have of one, what it has, what may go.
 
-`sync` decides what a member owes one Workload and has it done; it is called by that member's own
-workers. Beside it stands the one answer to who has to look again when something changes: on the
-hub, or on a member. All else has its own module: `shares` does what was decided, `finalizer` knows
-when a Workload has left, `orphans` takes away what none stands for, `status.controller` tells the
-hub.
+`sync` is called by a member's own workers with a Workload's key. It decides, and the other modules
+act: `shares` writes and removes, `removal.orphans` removes objects whose Workload is gone,
+`removal.finalizer` knows when a deleted Workload has left every member, `status.controller` reports
+to the hub. This module also maps each change, on the hub or on a member, to the keys to wake.
 
-What is taken away, and when: a share that left the placements goes when all present ones are seen
-to be ready, so that the last healthy copy stays until there is another, whatever a status says;
-everything goes when the Workload is deleted or wants no units. Of one that wants units and is
-placed nowhere, what runs stays, as it does where a MemberCluster was made anew: it is taken up when
-it is placed again. `removal.rule` says what of it all is kept in any case. Of a Workload in a group
-nothing is written or taken away but as that group's gate says (`propagator.groups`); while its gang
-starts, a share that left goes at once, as before the quorum has run there is no last healthy copy.
-Never on a stale view of the hub.
+A share that left the placements is removed once all present shares are ready, so that the last
+healthy copy stays until there is another, whatever a status says. Everything is removed when the
+Workload is deleted or wants no units. Of a Workload that wants units and is placed nowhere, what
+runs stays, as where a MemberCluster was registered again, and is taken up at the next placement.
+A Workload in a group is written and removed only as that group's gate says (`propagator.groups`);
+while its gang starts a share that left is removed at once, as there is no healthy copy before the
+quorum has run. `removal.rule` has the last word on each object. Nothing is done on a stale view of
+the hub.
 """
 
 from __future__ import annotations
@@ -55,11 +54,11 @@ from propagator.types.workload import Workload
 from propagator.units.cost_writer import CostWriter
 
 STALE_SECONDS = 0.5
-"""Until the view of the hub is looked at again that is too old to be acted on."""
+"""Seconds between two checks of a view of the hub that is too old to act on."""
 
 
 class WorkloadPlacements:
-    """See the module. It outlives a term; `begin` and `run` are one."""
+    """The `Placements` of `leadership`, made once; `begin` and `run` belong to one term."""
 
     def __init__(self, ground: ControllerContext) -> None:
         self._fresh = ground.fresh
@@ -135,16 +134,15 @@ class WorkloadPlacements:
 
     @property
     def informers(self) -> Sequence[Informer[Any]]:
-        """Workloads."""
         return (self._hub.informer,)
 
     @property
     def optional(self) -> Sequence[Informer[Any]]:
-        """WorkloadGroups, which an older hub lacks."""
+        """Return the informers of kinds that an older hub lacks: WorkloadGroups."""
         return (self._gates.informer,)
 
     def begin(self, *, alone: bool) -> None:
-        """Forget what another term may have made untrue."""
+        """Drop what another instance may have changed; `alone`: none has led in between."""
         self._gates.begin()
         if not alone:
             self._records.clear()
@@ -153,7 +151,7 @@ class WorkloadPlacements:
             self._idle.clear()
 
     async def run(self) -> None:
-        """Report and release, until cancelled."""
+        """Run the background work of one term until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._judged.run())
             tasks.create_task(self._secrets.run())
@@ -173,7 +171,7 @@ class WorkloadPlacements:
             tasks.create_task(self._brake.run())
 
     async def sync(self, session: Target, key: Key) -> float | None:
-        """Make one ready member right for one Workload; seconds until the next look, or None."""
+        """Reconcile one Workload on a ready member; return seconds until the next look, or None."""
         if not self._may_act():
             await self._until_fresh()
         again = await self._serve(session, key)
@@ -185,23 +183,23 @@ class WorkloadPlacements:
         return looking if again is None else min(again, looking)
 
     def _may_act(self) -> bool:
-        """Whether the hub is seen as it is, and it is known who judges Workloads there."""
+        """Whether the view of the hub is fresh, and whether its admission is enforced is known."""
         return self._fresh() and bool(self._judged.known or self._judged.obstacle)
 
     async def _until_fresh(self) -> None:
-        """Wait for that, one of all workers awake: thousands of keys need no look each second."""
+        # One of all waiting workers polls: thousands of keys need no check of their own.
         async with self._stale:
             while not self._may_act():
                 await self._clock.sleep(STALE_SECONDS)
 
     async def _serve(self, session: Target, key: Key) -> float | None:
-        """What is to be done for the Workload itself."""
         workload = self._hub.informer.get(key)
         if workload is None:
             self._reporter.forget(key)
             self._moves.over((session.name, key))
             return None
-        taken_back = workload.groups and not workload.placements  # a gang runs whole, or not at all
+        # A gang runs whole or not at all: one that lost its placements goes at once.
+        taken_back = workload.groups and not workload.placements
         if workload.metadata.deleting or not workload.wants_units or taken_back:
             return await self._shares.leave(session, workload)
         verdict = self._gates.verdict(workload)
@@ -213,25 +211,25 @@ class WorkloadPlacements:
             return None
         if session.name in workload.placements:
             return await self._shares.push(session, workload)
-        if self._gates.starts(workload):  # what is here is of a try that was taken back
+        if self._gates.starts(workload):  # what is here is left of an attempt that was withdrawn
             return await self._shares.leave(session, workload)
         if not workload.placements:
             await self._inventory.look_for(session, workload)
-            self._reporter.queue.add(key)  # it is told that this stays
+            self._reporter.queue.add(key)  # the status says that objects stay here
             return None
         return await self._move_on(session, workload)
 
     async def _give_back(
         self, session: Target, workload: Workload, verdict: GateVerdict
     ) -> float | None:
-        """Its group's gate was closed: all of it goes, though it is placed."""
+        """Remove all of a share whose group's gate was closed, though it is placed."""
         again = await self._shares.leave(session, workload, verdict)
         if again is None:
             self._gates.left(workload, session.name)
         return again
 
     async def _move_on(self, session: Target, workload: Workload) -> float | None:
-        """A share that left: it goes when the others are ready."""
+        """Remove a share that left the placements, once the present ones are ready."""
         await self._inventory.look_for(session, workload)
         there = [found for _, found in owned(session, workload.uid)]
         anew = not workload.groups and any(taken_up(found, session.mark) for found in there)
@@ -243,22 +241,18 @@ class WorkloadPlacements:
         if there and not (
             all(map(self._answers, workload.placements)) and await self._reporter.runs(workload)
         ):
-            # The hub says so already: nothing will tell when it is true.
+            # The status says "ready" already, so that no event will come when it is true.
             self._reporter.queue.add(workload.metadata.key)
             return self._moves.hold(move)
         self._moves.over(move)
         return await self._shares.leave(session, workload)
 
     def _answers(self, name: str) -> bool:
-        """Whether that member answers now, through this very registration."""
+        """Whether that member answers now, through its present registration."""
         session = self._fleet.get(name)
         return session is not None and session.ready
 
     def _workload_changed(self, old: Workload | None, new: Workload | None) -> None:
-        """Wake the members concerned.
-
-        Our own reports come by here too, and wake only the leaving.
-        """
         known = new or old
         if known is None:
             return
@@ -268,11 +262,12 @@ class WorkloadPlacements:
             self._forget(old, new)
         key = known.metadata.key
         self._reporter.queue.add(key)
+        # This process's own status writes arrive here too: they wake only members to be left.
         concerned = self._concerned(known, before=old if new is not None else None)
         self._wakes.add(key, [(name, key) for name in concerned])
 
     def _forget(self, old: Workload, new: Workload | None) -> None:
-        """Keep nothing of a Workload that went, and no value of a Secret that travels no more."""
+        """Drop the state of a Workload that is gone, and Secrets that no Workload needs now."""
         if new is None or new.uid != old.uid:
             self._finalizer.went(old.uid)
             self._records.ended(old.uid)
@@ -283,7 +278,7 @@ class WorkloadPlacements:
                 self._secrets.drop(key)
 
     def _concerned(self, known: Workload, *, before: Workload | None) -> set[str]:
-        """The members that have to look at a Workload which changed, came or went."""
+        """Return the members to wake for a Workload; `before` is None where it came or went."""
         if before is None:
             return self._clusters_of(known) | self._inventory.holders(known.uid)
         if not _same_wish(before, known):
@@ -295,7 +290,6 @@ class WorkloadPlacements:
         return patched
 
     def _gate_changed(self, workload: Workload) -> None:
-        """Its group's gate says something else of it now."""
         key = workload.metadata.key
         concerned = self._clusters_of(workload) | self._inventory.holders(workload.uid)
         self._wakes.add(key, [(name, key) for name in concerned])
@@ -339,7 +333,7 @@ def _same_wish(old: Workload, new: Workload) -> bool:
 
 
 def _patched_anew(old: Workload, new: Workload) -> set[str]:
-    """The clusters whose share is to have another patch; deletion costs are no matter of theirs."""
+    """Return the clusters whose share's patch changed; deletion costs do not count."""
     if bytes(old.status.overrides) == bytes(new.status.overrides):
         return set()
     before, after = old.overrides, new.overrides
@@ -351,12 +345,11 @@ def _patched_anew(old: Workload, new: Workload) -> set[str]:
 
 
 def _whole(workload: Workload) -> bool:
-    """Whether all units that are wanted are placed."""
     return sum(workload.placements.values()) >= (workload.status.desired or 0)
 
 
 def _settled(workload: Workload) -> bool:
-    """Whether all present shares are ready, so that what left may go."""
+    """Whether the status says that all present shares are ready, so that others may go."""
     shares = {share["name"]: share for share in workload.status.clusters}
     return all(
         name in shares

@@ -1,4 +1,4 @@
-"""What may be set about the propagator, with the values that it has otherwise.
+"""The propagator's settings, with their defaults.
 
 Built by the command line and by tests, read by `app.run`, the sessions and the registrar. All
 durations are seconds.
@@ -14,7 +14,7 @@ from propagator.credentials.tokens import TOKEN_SECONDS
 
 @dataclass(frozen=True, kw_only=True)
 class SessionSettings:
-    """How one member is talked to.
+    """How a session talks to its member.
 
     A member that stops answering is noticed within 1.2 * `probe_period` + 2 * `probe_timeout` +
     `probe_confirm`, 17 s: the next probe times out, and so does the one that confirms it.
@@ -23,41 +23,39 @@ class SessionSettings:
     workers: int = 16
     """Workloads that are synced at the same time on one member, half of them of one namespace."""
     connections: int = 32
-    """Requests under way at the same time to one member; watches are not counted."""
+    """Requests in flight at the same time to one member; watches are not counted."""
     request_timeout: float = 10.0
     probe_period: float = 5.0
     probe_timeout: float = 5.0
     probe_confirm: float = 1.0
-    """After a first failed probe, how soon the second one decides."""
+    """The pause between a first failed probe and the second one, which decides."""
     secret_patience: float = 20.0
-    """For how long a member counts as connecting whose Secret has not been read."""
+    """How long a member counts as connecting while its Secret has not been read."""
     probe_backoff: float = 10.0
     """The longest pause between two probes of a member that does not answer."""
     idle_watch: float = 300.0
-    """A watch over one namespace ends when it has shown nothing for so long."""
+    """A watch over one namespace ends after it has shown nothing for this time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RenewalSettings:
-    """When tokens of members are renewed."""
+    """When the tokens of members are renewed."""
 
     renew_after: float = 2 / 3
-    """The part of its life after which a token is renewed."""
+    """The part of a token's life after which it is renewed."""
     seconds: int = TOKEN_SECONDS
-    """How long a new one shall live; the member may grant less."""
+    """The requested life of a new token; the member may grant less."""
     pause: float = 60.0
-    """Between two renewals of one member's, however short the lives that it grants."""
+    """The least time between two renewals on one member, however short the life that it grants."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PropagatorSettings:
-    """One propagator process."""
-
     kubeconfig: str | None = None
-    """The hub's; None means the usual places, then in-cluster."""
+    """The path of the hub's kubeconfig; None means the usual places, then in-cluster."""
     context: str | None = None
     namespace: str = SYSTEM_NAMESPACE
-    """Where registration Secrets and our Lease lie."""
+    """The namespace of the registration Secrets and of the propagator's Lease."""
     http_host: str = "127.0.0.1"
     http_port: int = 10252
     identity: str | None = None
@@ -67,8 +65,8 @@ class PropagatorSettings:
     lease_retry: float = 2.0
     hub_connections: int = 64
     hub_staleness: float = 150.0
-    """The hub sends a bookmark a minute: silent for longer than this, its view is not acted on."""
+    """The hub sends a bookmark a minute: after a longer silence its view is not acted on."""
     kept_sessions: float = 300.0
-    """For so long another instance may lead before the sessions of one that led before end."""
+    """How long an instance keeps its sessions while another one leads."""
     sessions: SessionSettings = field(default_factory=SessionSettings)
     renewal: RenewalSettings = field(default_factory=RenewalSettings)

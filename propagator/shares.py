@@ -1,8 +1,8 @@
-"""One share: everything of one Workload written to one member, or all of it taken away there.
+"""Writes one share, all objects of one Workload on one member, or removes all of them.
 
-Told what is wanted (`reconciler` decides that), it renders, applies, and then removes what is no
-longer rendered, in that order, so that the predecessor of a workload goes only when its successor
-is there. What came of it is noted for the report of the Workload.
+`reconciler` decides which of the two. A write renders, applies, and then removes what is no longer
+rendered, in that order, so that the predecessor of a workload goes only when its successor exists.
+Each result goes to `note`, for the report of the Workload.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from propagator.types.workload import HubSecret, Workload
 
 LOG = logs.get(__name__)
 CONTENDED_SECONDS = 5.0
-"""A race that is lost again and again for so long is told."""
+"""Conflicts that last longer than this are reported."""
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
-"""Between two looks at what waits for something that may come without being told."""
+"""Seconds between two looks at a share that waits for something that no event may announce."""
 
 Note: TypeAlias = Callable[[Key, str, Outcome | None], None]
-"""(Workload's key, member's name, what came of it; None: nothing of it is wanted there)."""
+"""(Workload's key, member's name, outcome; None: the Workload wants nothing there)."""
 
 
 class ShareWriter:
@@ -87,15 +87,16 @@ class ShareWriter:
         )
 
     async def push(self, session: Target, workload: Workload) -> float | None:
-        """Write everything, then remove what is no longer rendered; note what came of it.
+        """Write the whole share, then remove what is no longer rendered; note the outcome.
 
-        Seconds until the next look, or None. Raises TransportError when it is to be tried again.
+        Return seconds until the next look, or None. Raises TransportError when the key is to be
+        tried again.
         """
         wish, share = Wish.of(workload, session.name), (session.name, workload.uid)
         try:
             workload = await self._prepared(session, workload)
             if Wish.of(workload, session.name) != wish:
-                return None  # it was changed meanwhile, and its change calls for us again
+                return None  # the Workload changed meanwhile, and that change woke its key
             again, told = await self._apply(session, workload)
             outcome = _fought(wish, told) if told else Outcome(wish)
             if again is None:
@@ -118,17 +119,17 @@ class ShareWriter:
         return again
 
     def hold(self, session: Target, workload: Workload, verdict: GateVerdict) -> None:
-        """Leave everything there as it is; why is told of a share, where there is something new."""
+        """Leave the share as it is; note why where the Workload is placed there."""
         if verdict.message and session.name in workload.placements:
             self._end(session, workload, _kept(session, workload, verdict))
 
     async def leave(
         self, session: Target, workload: Workload, verdict: GateVerdict | None = None
     ) -> float | None:
-        """Remove everything of a Workload from one member; as `push` otherwise.
+        """Remove everything of a Workload from one member; return and raise as `push` does.
 
-        What is left is waited for. When nothing is, the member has acknowledged that. `verdict` is
-        why it leaves a cluster that it is placed on.
+        The member acknowledges once nothing of it is left there. `verdict` is the gate's reason
+        where the share is removed though it is placed.
         """
         wish, share = Wish.of(workload, session.name), (session.name, workload.uid)
         try:
@@ -149,13 +150,13 @@ class ShareWriter:
         return None
 
     def ended(self, uid: str) -> None:
-        """There is no such Workload any more: nothing of it is waited for anywhere."""
+        """Drop the state of a Workload that is gone."""
         self._pauses.drop(lambda share: share[1] == uid)
         self._writer.ended(uid)
         self._doubts.drop(uid)
 
     def removed(self, member: str) -> None:
-        """The member was removed: nothing is waited for there any more."""
+        """Drop the state of a member that was removed."""
         self._pauses.drop(lambda share: share[0] == member)
         self._contended = {of: since for of, since in self._contended.items() if of[0] != member}
         self._writer.removed(member)
@@ -163,9 +164,9 @@ class ShareWriter:
         self._pruner.removed(member)
 
     async def _remove(self, session: Target, workload: Workload) -> tuple[Refused | None, bool]:
-        """Have all of it go that may: why that is not known to be gone, None when it is.
+        """Remove what may go; return why it may not all be gone, or None, and whether some stays.
 
-        And whether something of it stays, to be looked for again when the Workload ends.
+        Objects that stay, because a rule keeps them, are looked for again when the Workload ends.
         """
         await self._inventory.look_for(session, workload)
         in_doubt = await self._doubts.resolve(session, workload.uid)
@@ -188,7 +189,10 @@ class ShareWriter:
     async def _unlisted(
         self, session: Target, workload: Workload
     ) -> tuple[list[Found], list[Refused]]:
-        """What there is of kinds that may not be listed, by name; of which kinds nobody knows."""
+        """Find objects of kinds that may not be listed, by name.
+
+        Return them, and a refusal for each kind that may hide some.
+        """
         found: list[Found] = []
         refusals = []
         for resource, fault in self._inventory.hidden(session, workload).items():
@@ -215,7 +219,7 @@ class ShareWriter:
         self._end(session, workload, outcome)
 
     def _contend(self, session: Target, workload: Workload, wish: Wish, fault: Conflict) -> None:
-        """A lost race is computed again in silence; one that is lost for long is told."""
+        """Retry a conflict in silence, and report it once conflicts have lasted for long."""
         key, now = workload.metadata.key, self._clock.monotonic()
         since = self._contended.setdefault((session.name, key), now)
         if now - since >= CONTENDED_SECONDS:
@@ -223,7 +227,7 @@ class ShareWriter:
             self._note(key, session.name, Outcome(wish, PropagatedReason.CONFLICT, told))
 
     async def _prepared(self, session: Target, workload: Workload) -> Workload:
-        """All that the hub has to say and to take before the first write to the member."""
+        """Ask and note on the hub what must be known there before the first write to the member."""
         await self._gate.admit(session, workload)
         await self._namespaces.admit(session, workload)
         kinds = await self._inventory.shown(session, workload)
@@ -238,12 +242,12 @@ class ShareWriter:
     async def _apply(
         self, session: Target, workload: Workload
     ) -> tuple[float | None, Sequence[str]]:
-        """Seconds until the next look, or None; what to tell of objects that are fought over."""
+        """Return seconds until the next look, or None, and what to report of contested objects."""
         pieces = await self._rendered(session, workload)
         applied = await apply(self._writer, session, workload, pieces, stands=self._gates.pushes)
         waits: list[float] = []
         refusals = [*applied.refusals]
-        if applied.whole:
+        if applied.whole:  # else the workload's predecessor stays
             left = await self._prune(session, workload, pieces)
             refusals += left.refused.values()
             if left.waiting:
@@ -255,7 +259,7 @@ class ShareWriter:
         return min(waits, default=None), told
 
     async def _rendered(self, session: Target, workload: Workload) -> list[Piece]:
-        """All that is to be there. Raises Refused, as for a patch that does not fit."""
+        """Return all objects of the share. Raises Refused, as for a patch that does not fit."""
         member = session.name
         if workload.overrides.fault:
             raise unreadable(workload.overrides.fault)
@@ -282,7 +286,7 @@ class ShareWriter:
         return Left({}, {})
 
     async def _needed_secrets(self, workload: Workload) -> list[HubSecret]:
-        """Those that travel along. Raises Refused while one of them is missing."""
+        """Return the Secrets that travel along. Raises Refused while one of them is missing."""
         found = []
         for name in workload.secrets:
             secret = await self._secret((workload.metadata.namespace, name))
@@ -304,10 +308,8 @@ class ShareWriter:
 
 
 def _kept(session: Target, workload: Workload, verdict: GateVerdict) -> Outcome:
-    """What is told of a share that its group keeps from the member."""
     return Outcome(Wish.of(workload, session.name), verdict.reason, verdict.message)
 
 
 def _fought(wish: Wish, told: Sequence[str]) -> Outcome:
-    """Everything is written but what somebody changes back each time."""
     return Outcome(wish, PropagatedReason.CONFLICT, "; ".join(told))

@@ -1,1 +1,1 @@
-"""Talking to an API server: the client, what it may be asked, and what its answers mean."""
+"""HTTP to an API server: the client, its verbs, and the meaning of answers."""

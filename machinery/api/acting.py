@@ -1,8 +1,8 @@
-"""Requests as somebody else: a client's own connections, and one more header on each request.
+"""Requests as another user: a client's own connections, and one more header on each request.
 
 A credential that may impersonate serves any number of identities this way, at the cost of a small
 object for each. The server decides at each request whether it may (`impersonate` on that account),
-and then asks the rights of the account alone.
+and then applies the rights of the account alone.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from machinery.errors import TransportError
 
 
 def account(namespace: str, name: str) -> str:
-    """The user name of a service account, as RBAC and the impersonation header write it."""
+    """Return the user name of a service account, for RBAC and the impersonation header."""
     return f"system:serviceaccount:{namespace}:{name}"
 
 
 class Acting(Verbs):
-    """The API of `client`'s server as `user` sees it. Closed with the client; needs no closing.
+    """The API of `client`'s server as `user` sees it. Needs no closing of its own.
 
-    Raises TransportError for a name that cannot stand in a header: members tell of namespaces.
+    Raises TransportError for a name that cannot be part of a header: members choose namespaces.
     """
 
     def __init__(self, client: ApiClient, user: str) -> None:
@@ -36,13 +36,13 @@ class Acting(Verbs):
         self._client = client
 
     async def request(self, method: str, path: str, **how: Any) -> bytes:
-        """As `ApiClient.request`, as `user`."""
+        """Do what `ApiClient.request` does, as `user`."""
         return await self._client.request(method, path, acting_as=self.user, **how)
 
     def refuse(self, what: str) -> None:
-        """As `ApiClient.refuse`: it is the same server."""
+        """Do what `ApiClient.refuse` does: the server is the same."""
         self._client.refuse(what)
 
     def watch(self, res: Resource, **how: Any) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """As `ApiClient.watch`, as `user`."""
+        """Do what `ApiClient.watch` does, as `user`."""
         return self._client.watch(res, acting_as=self.user, **how)

@@ -6,13 +6,13 @@
 - a retry happens only where it can do no harm: a GET that got no answer or a 5xx, any verb that the
   server put off (429, never sooner than it asked), any verb whose connection was refused; a change
   that got no answer is never sent again, not even by aiohttp, whatever its method;
-- right before each attempt of a change `before_write` is asked, which raises when the right to
+- right before each attempt of a change `before_write` is called, which raises when the right to
   write is gone: a lease may end in line, between two attempts, or while a token is fetched;
 - requests wait in line here (`machinery.api.lanes`), outside of their time limit, so that a burst
-  of ours is never taken for a silent server; watches stand in no line and starve nobody;
+  of ours is never taken for a silent server; watches stand in no line and starve no request;
 - no answer is larger than what was asked for can be, none is inflated, and of all that one server
   sends at a time only one answer or line may be large (`machinery.types.bounds`);
-- a server that talks without end gets a bounded part of the loop's time (`machinery.pace`);
+- a server that sends without end gets a bounded part of the loop's time (`machinery.pace`);
 - no redirect is followed, no secret reaches a message.
 """
 
@@ -69,7 +69,7 @@ from machinery.types.bounds import TooMuch
 from machinery.types.memory_budget import BudgetShare
 
 WATCH_SLACK = 10.0
-"""Seconds of silence beyond the time a watch was asked for, until its connection counts as dead."""
+"""Seconds of silence beyond a watch's requested time, until its connection counts as dead."""
 STREAMED_BODY = 1024 * 1024
 """Larger bodies are sent in pieces, so that other tasks run in between."""
 FAREWELL_SECONDS = 0.05
@@ -77,7 +77,7 @@ FAREWELL_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One request, ready to be sent any number of times; each time has to end in `seconds`."""
+    """One request, ready to be sent any number of times; each attempt has to end in `seconds`."""
 
     method: str
     url: URL
@@ -91,12 +91,12 @@ class _Call:
 
 
 class ApiClient(Verbs):
-    """A client of one API server, as one identity; `machinery.api.acting` asks as others by it.
+    """A client of one API server, as one identity; `machinery.api.acting` sends as others by it.
 
-    `name` labels metrics. `limit` bounds the requests under way at once, watches not counted.
+    `name` labels metrics. `limit` bounds the requests in flight at once, watches not counted.
     `timeout` bounds one attempt, in seconds; retries start within as much again. `requests` counts
     what was sent, for tests and benchmarks. `before_write` is called right before each attempt of
-    anything but a GET; what it raises comes out of the request, and nothing was sent.
+    anything but a GET; what it raises is raised by the request, and nothing was sent.
     Raises KubeconfigError when the connection's certificates cannot be used.
     """
 
@@ -136,7 +136,7 @@ class ApiClient(Verbs):
         self._meter = Meter.of(name)
 
     async def __aenter__(self) -> Self:
-        """The client itself; connections are made when they are needed."""
+        """Return the client itself; connections are made when they are needed."""
         return self
 
     async def __aexit__(
@@ -145,13 +145,12 @@ class ApiClient(Verbs):
         value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """As `close`."""
         await self.close()
 
     async def close(self) -> None:
-        """Close every connection; what is under way fails as Unreachable. May be called again.
+        """Close every connection; requests in flight fail as Unreachable. May be called again.
 
-        Whoever is cancelled here, as processes are that end, leaves no connection open.
+        A caller that is cancelled here, as in a process that ends, leaves no connection open.
         """
         if self._closed:
             return
@@ -162,7 +161,7 @@ class ApiClient(Verbs):
 
     async def _end(self, pool: aiohttp.ClientSession) -> None:
         await pool.close()
-        # What cancelled requests left behind says farewell by itself, if it is given the time.
+        # Connections of cancelled requests end by themselves, if they are given the time.
         await asyncio.sleep(FAREWELL_SECONDS)
 
     async def request(
@@ -225,7 +224,7 @@ class ApiClient(Verbs):
         timeout_seconds: int = 300,
         acting_as: str | None = None,
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The events after `resource_version`, one line of JSON each, bookmarks among them.
+        """Yield the events after `resource_version`, one line of JSON each, bookmarks among them.
 
         Ends when the server ends it, at the latest after `timeout_seconds`. Raises what `request`
         raises, at the start or between two lines; a refusal inside of the stream (410 as an event
@@ -267,11 +266,10 @@ class ApiClient(Verbs):
             hang_up(response)
 
     def refuse(self, what: str) -> None:
-        """As `Verbs.refuse`."""
         self._meter.refused(what)
 
     def _worthwhile(self, method: str, fault: BaseException) -> bool:
-        """True where another attempt may help and can do no harm."""
+        """Whether another attempt may help and can do no harm."""
         if self._closed:
             return False
         if isinstance(fault, TooManyRequests | NotSent):
@@ -279,7 +277,7 @@ class ApiClient(Verbs):
         return method == "GET" and isinstance(fault, Unreachable | ServerError)
 
     async def _send(self, call: _Call) -> bytes:
-        """One attempt; with a token that changes, two where the first one's was refused."""
+        """Send once; with a token that changes, twice where the first token was refused."""
         source = self.connection.token_source
         if source is None:
             return await self._attempt(call, None)
@@ -315,7 +313,7 @@ class ApiClient(Verbs):
         return answer
 
     async def _read(self, response: aiohttp.ClientResponse, most: int) -> bytes:
-        """The body. Raises TooMuch, and hangs up, as soon as it shows that it is not taken."""
+        """Return the body. Raises TooMuch, and hangs up, as soon as it exceeds its bound."""
         try:
             check_head(response, most)
             return await body_of(response, most, self._large, TimeSlice(self.pace))
@@ -325,7 +323,7 @@ class ApiClient(Verbs):
             raise TooMuch(f"{self._base}: {e}") from e
 
     async def _open(self, call: _Call) -> aiohttp.ClientResponse:
-        """The response of a watch, its events still to come."""
+        """Return the response of a watch, its events still to come."""
         source = self.connection.token_source
         token = await current_token(source) if source else None
         status = NO_ANSWER
@@ -360,12 +358,12 @@ class ApiClient(Verbs):
         )
 
     def _headers_for(self, call: _Call, token: str | None) -> CIMultiDict[str]:
-        """Made once for each kind of request; of a token that changes, only the last is kept."""
+        """Return the headers, made once for each kind of request."""
         key = (call.content_type, call.accept, token)
         known = self._headers.get(key)
         if known is None:
             if any(held != token for _, _, held in self._headers):
-                self._headers.clear()
+                self._headers.clear()  # of a token that changes only the last is kept
             known = self._headers[key] = CIMultiDict(self._identity)
             known["Accept"] = call.accept
             if call.content_type:
@@ -379,7 +377,7 @@ class ApiClient(Verbs):
         return URL(f"{self._base}{path}{query}", encoded=True)
 
     def _connections(self) -> aiohttp.ClientSession:
-        """The pool, made in the loop that uses it first."""
+        """Return the pool, made in the loop that uses it first."""
         if self._closed:
             raise Unreachable(f"{self._base}: the client is closed")
         if self._pool is None:
@@ -389,10 +387,10 @@ class ApiClient(Verbs):
     async def _once(
         self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
-        """Send a request, and keep from aiohttp that the server hung up.
+        """Send a request, and hide from aiohttp that the server hung up.
 
-        It would send GET, PUT and DELETE a second time by itself, though the server may have done
-        what the first asked for. What may be sent again is decided and counted by us alone.
+        aiohttp would send GET, PUT and DELETE a second time by itself, though the server may have
+        done what the first asked for. Only this client decides on retries, and counts them.
         """
         try:
             return await send(request)

@@ -1,4 +1,4 @@
-"""What the requests to API servers cost, as metrics: how many, with which outcome, how long.
+"""Metrics of the requests to API servers: how many, with which outcome, how long.
 
 One meter for each client name, shared by the clients that carry it one after the other. Its series
 go when the last of them closes: clusters come and go, and their names must not pile up.
@@ -25,7 +25,7 @@ REFUSED = metrics.counter(
     ("client", "what"),
 )
 INPUT = ("answer", "watch", "list", "object")
-"""The kinds of what may be refused: an answer, a line of a watch, a list without end, an object."""
+"""The kinds of refused input: an answer, a line of a watch, a list without end, an object."""
 
 NO_ANSWER = 0
 
@@ -46,25 +46,25 @@ class Meter:
 
     @classmethod
     def of(cls, client: str) -> Meter:
-        """The one meter of that client name."""
+        """Return the one meter of that client name."""
         meter = _meters.setdefault(client, cls(client))
         meter.users += 1
         return meter
 
     def count(self, verb: str, code: int) -> None:
-        """One request ended with this HTTP code, or with NO_ANSWER."""
+        """Count one request that ended with this HTTP code, or with NO_ANSWER."""
         (self._outcomes.get((verb, code)) or self._outcome(verb, code)).inc()
 
     def took(self, seconds: float) -> None:
-        """One answer needed this long, waiting in line here not counted."""
+        """Observe the time of one answer, without its wait in line here."""
         self._observe(seconds)
 
     def refused(self, what: str) -> None:
-        """Something of this server's was not taken; `what` is one of INPUT."""
+        """Count input of this server that exceeded a bound; `what` is one of INPUT."""
         self._refused[what].inc()
 
     def release(self) -> None:
-        """A client of this name is closed; with the last one its series end."""
+        """Close one client of this name; with the last one its series end."""
         self.users -= 1
         if self.users:
             return

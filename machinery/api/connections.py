@@ -1,9 +1,9 @@
 """Connections to an API server: one pool for everything, small while they idle, ended at once.
 
-A process holds thousands of connections that say next to nothing, so what one of them keeps is what
-the process needs. Lists, watches and writes share a pool, so that a watch goes on over the
-connection of the list before it, without another handshake. What a connection receives lands in one
-buffer of its thread, as it is taken out within the same breath.
+A process holds thousands of connections that are nearly always silent, so their size decides the
+size of the process. Lists, watches and writes share a pool, so that a watch goes on over the
+connection of the list before it, without another handshake. A connection receives into one buffer
+of its thread, as the bytes are taken out before any other connection reads.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from machinery.types.bounds import TooMuch
 READ_BUFFER = 16 * 1024
 """Half of the bytes that may wait unread before a connection is slowed down."""
 IDLE_SECONDS = 30.0
-"""Kept shorter than any server's own limit, so that no request meets a connection just closed."""
+"""Shorter than any server's own limit, so that no request meets a connection just closed."""
 TLS_BUFFER = 16 * 1024
 """Bytes that are read from a connection at once: one record of TLS. asyncio takes sixteen times as
 many, and keeps them for each of thousands of idle watches."""
 FAULTS = (aiohttp.ClientError, OSError, UnicodeError)
-"""What aiohttp raises; TimeoutError and ssl.SSLError are OSErrors."""
+"""The exceptions of aiohttp; TimeoutError and ssl.SSLError are OSErrors."""
 
 
 class NotSent(Unreachable):
@@ -43,7 +43,7 @@ class NotSent(Unreachable):
 
 
 class _ReadBuffer(threading.local):
-    """What all connections of a thread read into: its loop reads from one at a time."""
+    """The buffer of all connections of a thread: its loop reads from one at a time."""
 
     def __init__(self) -> None:
         self.bytes = bytearray(TLS_BUFFER)
@@ -54,7 +54,7 @@ _read_buffer = _ReadBuffer()
 
 
 def _shared_buffer(protocol: Any, _wanted: int) -> memoryview:
-    """In place of SSLProtocol.get_buffer: what came is taken out before anything else is read."""
+    """Replace SSLProtocol.get_buffer: the bytes are taken out before any other read."""
     protocol._ssl_buffer = _read_buffer.bytes  # noqa: SLF001 - where its buffer_updated looks
     protocol._ssl_buffer_view = _read_buffer.view  # noqa: SLF001
     return _read_buffer.view
@@ -67,7 +67,7 @@ sslproto.SSLProtocol.get_buffer = _shared_buffer  # type: ignore[method-assign, 
 def open_pool(
     context: ssl.SSLContext, middleware: aiohttp.ClientMiddlewareType, pace: ServerBudget
 ) -> aiohttp.ClientSession:
-    """A pool without a bound: the line in front of requests is ours (`lanes`)."""
+    """Return a pool without a bound: requests wait in our own lines (`lanes`)."""
     connector = aiohttp.TCPConnector(ssl=context, limit=0, keepalive_timeout=IDLE_SECONDS)
     turns = aiohttp.TraceConfig()
     turns.on_connection_create_start.append(lambda *_: pace.connect())
@@ -82,7 +82,7 @@ def open_pool(
 
 
 def route(connection: Connection) -> dict[str, Any]:
-    """How to get there, as aiohttp takes it: the name to verify, and the proxy."""
+    """Return aiohttp's arguments for the name to verify and the proxy."""
     found: dict[str, Any] = {}
     if connection.tls_server_name:
         found["server_hostname"] = connection.tls_server_name
@@ -93,25 +93,20 @@ def route(connection: Connection) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=64)
 def connecting(seconds: float) -> aiohttp.ClientTimeout:
-    """For a request that has to end in that time, which whoever sends it sees to.
-
-    aiohttp's own limit of the whole loses a cancellation that comes in the same turn of the loop as
-    that limit: the task of a process that ends would go on, and the process wait for it for ever.
-    """
+    """Return the timeouts of a request whose whole time the caller limits."""
+    # aiohttp's own limit of the whole loses a cancellation that comes in the same turn of the loop:
+    # the task would go on, and a process that ends would wait for it for ever.
     return aiohttp.ClientTimeout(total=None, sock_connect=seconds / 2)
 
 
 @functools.lru_cache(maxsize=64)
 def silent_for(connect: float, read: float) -> aiohttp.ClientTimeout:
-    """For a stream, which may be silent for `read` seconds and go on for ever."""
+    """Return the timeouts of a stream, which may be silent for `read` seconds and never end."""
     return aiohttp.ClientTimeout(total=None, sock_connect=connect / 2, sock_read=read)
 
 
 def hang_up(response: aiohttp.ClientResponse) -> None:
-    """End a stream at once.
-
-    A farewell of TLS would keep the connection until the server answers, and nobody waits for that.
-    """
+    # A TLS shutdown would keep the connection until the server answers, for which nothing waits.
     connection = response.connection
     if connection is not None and connection.transport is not None:
         connection.transport.abort()
@@ -139,17 +134,17 @@ class Chunks:
 
 
 async def chunk(content: aiohttp.StreamReader) -> bytes:
-    """The next bytes of a body, empty at its end. Raises one of FAULTS."""
+    """Return the next bytes of a body, empty at its end. Raises one of FAULTS."""
     try:
         return await content.readany()
-    except RuntimeError as e:  # so says aiohttp when the client was closed between two reads
+    except RuntimeError as e:  # aiohttp's, when the client was closed between two reads
         raise aiohttp.ServerDisconnectedError(str(e)) from e
 
 
 def check_head(response: aiohttp.ClientResponse, most: int | None) -> None:
-    """Raises TooMuch for an answer that announces more than is taken, or has to be inflated.
+    """Raise TooMuch for an answer that announces more than `most`, or has to be inflated.
 
-    Nothing but the plain text was asked for, and what is inflated has no size that one can trust.
+    Only plain text was asked for, and the size of what is inflated cannot be trusted.
     """
     encoding = response.headers.get("Content-Encoding", "identity")
     if encoding.lower() != "identity":
@@ -163,7 +158,7 @@ def check_head(response: aiohttp.ClientResponse, most: int | None) -> None:
 async def body_of(
     response: aiohttp.ClientResponse, most: int, large: asyncio.Lock, stint: TimeSlice
 ) -> bytes:
-    """The whole body. Once it is more than modest, it waits for `large`. Raises TooMuch."""
+    """Return the whole body. A body that is more than modest waits for `large`. Raises TooMuch."""
     parts: list[bytes] = []
     size = 0
     async with AsyncExitStack() as held:
@@ -181,7 +176,7 @@ async def body_of(
 
 
 def fault_of(server: str, e: Exception) -> TransportError:
-    """What a vendor's exception means, in words that stay the same from try to try."""
+    """Return our fault for a vendor's exception, in words that stay the same in each attempt."""
     if isinstance(e, aiohttp.ClientConnectorCertificateError):
         e = e.certificate_error
     if isinstance(e, ssl.SSLCertVerificationError):
@@ -197,7 +192,7 @@ def fault_of(server: str, e: Exception) -> TransportError:
 
 
 def _words(e: OSError) -> str:
-    """The cause alone: asyncio's own sentence about a connection tells the address again."""
+    """Return the cause alone: asyncio's own message repeats the address."""
     if e.errno and not isinstance(e, ssl.SSLError | socket.gaierror):
         return os.strerror(e.errno)
     return e.strerror or str(e) or type(e).__name__

@@ -1,7 +1,7 @@
-"""Who asks: a connection's credential, as a TLS context and as HTTP headers; keys stay in memory.
+"""A connection's credential, as a TLS context and as HTTP headers; keys stay in memory.
 
-`ssl` loads a client certificate from a path only, and a key never touches the disk here. So the
-path is that of an anonymous memory file (Linux) or of a pipe (elsewhere), gone once it is read.
+`ssl` loads a client certificate from a path only, and a key must never touch the disk. So the path
+is that of an anonymous memory file (Linux) or of a pipe (elsewhere), gone once it is read.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:  # commands that must begin at once read this module, and need
 
 
 def client_context(connection: Connection) -> ssl.SSLContext:
-    """A context that verifies the server's name and its chain to `connection.ca`, or the system's.
+    """Return a context that verifies the server by `connection.ca`, or by the system's CAs.
 
-    Raises KubeconfigError when the CA, the certificate or the key cannot be used, or one of these
-    two comes without the other.
+    Raises KubeconfigError when the CA, the certificate or the key cannot be used, or when a
+    certificate or a key comes without the other.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -35,7 +35,7 @@ def client_context(connection: Connection) -> ssl.SSLContext:
     if certificate and key:
         _identify(context, certificate, key)
     elif certificate or key:
-        # To go on without would be to come as somebody else: as nobody.
+        # Without it the request would be anonymous.
         raise KubeconfigError("client-key-data", "certificate and key belong together")
     return context
 
@@ -67,7 +67,7 @@ def _no_passphrase() -> str:
 
 @contextlib.contextmanager
 def in_memory(data: bytes, *, pipe: bool = not hasattr(os, "memfd_create")) -> Iterator[str]:
-    """A path at which `data` can be read once, while the block lasts; never a file on a disk."""
+    """Yield a path at which `data` can be read once, while the block lasts; never on a disk."""
     descriptor = _pipe(data) if pipe else _memory_file(data)
     try:
         yield f"/dev/fd/{descriptor}"
@@ -84,7 +84,7 @@ def _memory_file(data: bytes) -> int:
 
 
 def _pipe(data: bytes) -> int:
-    """The reading end of a pipe that holds `data`; what does not fit a pipe's buffer is refused."""
+    """Return the reading end of a pipe that holds `data`. Raises KubeconfigError if too long."""
     reader, writer = os.pipe()
     try:
         os.set_blocking(writer, False)
@@ -98,7 +98,7 @@ def _pipe(data: bytes) -> int:
 
 
 def identity(connection: Connection, user_agent: str) -> list[tuple[str, str]]:
-    """The headers of every request, but for a token that changes."""
+    """Return the headers of every request, but for a token that changes."""
     headers = [("User-Agent", user_agent), ("Accept-Encoding", "identity")]
     if connection.token:
         headers.append(("Authorization", f"Bearer {connection.token}"))
@@ -111,7 +111,7 @@ def identity(connection: Connection, user_agent: str) -> list[tuple[str, str]]:
 
 
 def proxy(url: str) -> tuple[str, dict[str, str]]:
-    """The proxy's URL without the credentials in it, and the headers that carry them instead."""
+    """Return the proxy's URL without its credentials, and the headers that carry them instead."""
     parts = urlsplit(url)
     bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
     if parts.username is None:
@@ -125,7 +125,7 @@ def _basic(username: str, password: str) -> str:
 
 
 def acting(headers: CIMultiDict[str], user: str) -> CIMultiDict[str]:
-    """The same, as another user; nobody knows how many there are, so that none is kept."""
+    # Not cached: the number of users is not known.
     headers = headers.copy()
     headers.popall("Impersonate-Group", None)
     headers["Impersonate-User"] = user
@@ -133,7 +133,7 @@ def acting(headers: CIMultiDict[str], user: str) -> CIMultiDict[str]:
 
 
 async def current_token(source: TokenSource, *, rejected: str | None = None) -> str:
-    """The token to send now. Raises Unauthorized where there is none."""
+    """Return the token to send now. Raises Unauthorized where there is none."""
     try:
         return await source(rejected=rejected)
     except ConfigurationError as e:

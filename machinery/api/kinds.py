@@ -1,9 +1,9 @@
-"""Which kinds a server has: asked of the server itself, once for all who want to know.
+"""The kinds of a server: asked of the server itself, once for all callers.
 
-Whoever writes a manifest decides what is asked for, and the server decides what comes back, so both
-are bounded: how much is remembered, how often the same question is put again, and how long a name
-may be. What is not there, and what is not answered, is remembered for a moment too: a hundred
-objects of a kind that hangs cost one question, not a hundred.
+The author of a manifest decides what is asked for, and the server what it answers, so both are
+bounded: how much is remembered, how often the same question is asked, and how long a name may be. A
+kind that is missing, or not answered for, is remembered for a moment too: a hundred objects of a
+kind that hangs cost one question, not a hundred.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _api_resources = msgspec.json.Decoder(_ApiResources)
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What a group and version turned out to hold, or why that is not known."""
+    """The resources of a group and version, or why they are not known."""
 
     at: float
     resources: Sequence[Resource] = ()
@@ -67,19 +67,19 @@ class Catalogue:
         self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def of(self, api_version: str) -> Sequence[Resource]:
-        """Every resource type of a group and version. Raises NotFound for none."""
+        """Return every resource type of a group and version. Raises NotFound for none."""
         return await self._look_up(api_version, needs="")
 
     async def preferred(self) -> Sequence[str]:
-        """The apiVersion that is preferred of each group, the core group's first; asked anew."""
+        """Return the preferred apiVersion of each group, the core group's first; not cached."""
         found: _Groups = decode(await self._ask("/apis"), _groups)
         named = [group.preferred_version.group_version for group in found.groups]
         return ["v1", *named[: bounds.DISCOVERED]]
 
     async def find(self, api_version: str, kind: str) -> Resource:
-        """The resource type of a manifest. Raises NotFound when the server does not know it.
+        """Return the resource type of a manifest. Raises NotFound when the server does not know it.
 
-        A kind that is missing is asked for again after a moment: its definition may have arrived.
+        A missing kind is asked for again after a moment: its definition may have arrived.
         """
         for resource in await self._look_up(api_version, needs=kind):
             if resource.kind == kind:
@@ -89,7 +89,7 @@ class Catalogue:
 
     async def _look_up(self, api_version: str, *, needs: str) -> Sequence[Resource]:
         lock = self._asking.setdefault(api_version, asyncio.Lock())
-        async with lock:  # one asks, the others have the answer
+        async with lock:  # one caller asks, the others get the answer
             answer = self._remembered(api_version, needs)
             if answer is None:
                 answer = await self._question(api_version)
@@ -99,7 +99,7 @@ class Catalogue:
         return answer.resources
 
     def _remembered(self, api_version: str, needs: str) -> _Answer | None:
-        """What is still to be believed; a kind that is there needs no second look."""
+        """Return an answer that still holds; one with the needed kind holds for good."""
         answer = self._known.get(api_version)
         if answer is None:
             return None
@@ -122,7 +122,7 @@ class Catalogue:
         return _Answer(self._clock.monotonic(), found)
 
     def _remember(self, api_version: str, answer: _Answer) -> None:
-        """The newest last; the oldest go."""
+        """Keep the answer as the newest; the oldest go."""
         self._known.pop(api_version, None)
         self._known[api_version] = answer
         while len(self._known) > bounds.DISCOVERED:
@@ -130,7 +130,7 @@ class Catalogue:
 
 
 def _resources(group: str, version: str, answer: bytes) -> list[Resource]:
-    """Those whose names can be used. Raises TransportError for what is no such answer."""
+    """Return the resources whose names can be used. Raises TransportError if malformed."""
     listed: _ApiResources = decode(answer, _api_resources)
     return [
         Resource(group, version, each.name, each.kind, each.namespaced)

@@ -1,14 +1,13 @@
-"""Who may have how many requests under way at one server: lanes, and a fair line before each.
+"""How many requests may be in flight at one server: lanes, and a fair line before each.
 
-A request is on an *errand*: its lane, and how large the answer may be. Probes and discovery have
-lanes of their own, so that whatever else hangs, the server is seen to be there and kinds are found.
-Within the lane of work nobody takes everything: a namespace gets another connection only while it
-holds fewer than are free. One that is alone so reaches half of them, a second one half of the rest,
-and there is one left for whoever comes next. A single Workload has a fixed number besides, however
-many objects it brings.
+A request has a class: its lane, and how large the answer may be. Probes and discovery have lanes of
+their own, so that whatever else hangs, the server is seen to be there and kinds are found. Within
+the lane of work no namespace takes everything: it gets another connection only while it holds fewer
+than are free. A namespace alone so reaches half of them, a second one half of the rest, and one is
+left for the next. A single Workload has a fixed limit besides, however many objects it brings.
 
-For whom a request is made is not handed through every call: whoever begins to work for a Workload
-says so once (`working_for`), and all that is sent on the way counts for it.
+The Workload of a request is not passed through every call: a caller that begins to work for a
+Workload declares that once (`working_for`), and all that is sent on the way counts for it.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from machinery.types.metadata import Key
 K = TypeVar("K", bound=Hashable)
 
 NOBODY: Key = ("", "")
-"""For whom requests are made that no Workload asked for: lists, the lease."""
+"""The key of requests for no Workload: lists, the lease."""
 
 _worker_for: ContextVar[Key] = ContextVar("worker_for", default=NOBODY)
 
@@ -43,11 +42,11 @@ class PriorityLevel(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RequestClass:
-    """What a request is for, as far as it decides how it is treated."""
+    """What a request is for, as far as that decides how it is treated."""
 
     lane: PriorityLevel
     most: int
-    """Bytes of the answer."""
+    """The most bytes of the answer."""
 
 
 OBJECT = RequestClass(PriorityLevel.WORK, bounds.OBJECT_BYTES)
@@ -58,7 +57,7 @@ DISCOVERY = RequestClass(PriorityLevel.DISCOVERY, bounds.DISCOVERY_BYTES)
 
 @contextmanager
 def working_for(key: Key) -> Iterator[None]:
-    """Whatever is sent within counts for that Workload, in tasks that begin within too."""
+    """Count all requests within for that Workload, in tasks that begin within too."""
     before = _worker_for.set(key)
     try:
         yield
@@ -67,7 +66,7 @@ def working_for(key: Key) -> Iterator[None]:
 
 
 def works_for(key: Key) -> bool:
-    """Whether the caller does so."""
+    """Whether the caller runs within `working_for` of that key."""
     return _worker_for.get() == key
 
 
@@ -84,7 +83,7 @@ class FairQueue:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """One place in the lane, for whomever the caller works."""
+        """Hold one place in the lane, for the caller's Workload."""
         who = _worker_for.get()
         await self._enter(who)
         try:
@@ -103,7 +102,7 @@ class FairQueue:
             await ticket
         except asyncio.CancelledError:
             if ticket.done() and not ticket.cancelled():
-                self._leave(who)  # it was let in at the very moment
+                self._leave(who)  # let in and cancelled at once: the place has to be given back
             elif ticket in queue:  # a cancelled one may have been passed over already
                 queue.remove(ticket)
                 if not queue and self._waiting.get(who) is queue:
@@ -128,7 +127,7 @@ class FairQueue:
         self._admit()
 
     def _admit(self) -> None:
-        """Let in whoever may go, in turns: after one of a Workload's the next Workload's."""
+        """Admit waiting requests, in turns: after one of a Workload the next Workload's."""
         going = True
         while going and self._total < self._most:
             going = False
@@ -136,7 +135,7 @@ class FairQueue:
                 going |= self._call(who)
 
     def _call(self, who: Key) -> bool:
-        """Let the first in line of a Workload in, if it may."""
+        """Admit the first in line of a Workload, if it may go."""
         if not self._may(who):
             return False
         queue = self._waiting.pop(who)
@@ -151,7 +150,6 @@ class FairQueue:
 
 
 def _less(counts: Counter[K], key: K) -> None:
-    """One less; what falls to zero is forgotten."""
     if counts[key] > 1:
         counts[key] -= 1
     else:

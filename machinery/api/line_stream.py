@@ -1,4 +1,4 @@
-"""Lines out of the chunks of a stream: how long one may be, how long it may take, whose turn it is.
+"""Splits a stream into lines, bounded in length and time, in turn with other servers.
 
 A stream reader's own `readline` gives up at the size of its buffer; a watch event may be megabytes.
 """
@@ -22,10 +22,10 @@ async def split_lines(
     seconds: float,
     most: int = bounds.LINE_BYTES,
 ) -> AsyncGenerator[bytes, None]:
-    r"""Every non-empty line, without its `\n`.
+    r"""Yield every non-empty line, without its `\n`.
 
-    What is done with a line counts for `stint`, which decides when the next one comes. A line that
-    is more than modest waits for `large`, and has to end within `seconds` from then on.
+    The work on a line counts for `stint`, which decides when the next one comes. A line that is
+    more than modest waits for `large`, and has to end within `seconds` from then on.
     Raises TooMuch for a line above `most` bytes, and Unreachable when the stream ends in the middle
     of one, or a large one does not end in time. The pieces of a long line are joined once.
     """
@@ -58,7 +58,7 @@ async def split_lines(
 
 
 class _Long:
-    """A line that grows beyond what each stream may hold: who may, and until when it has to end."""
+    """A line that grows beyond the modest size: its lock, and its deadline."""
 
     def __init__(self, large: asyncio.Lock, seconds: float) -> None:
         self._large = large
@@ -66,7 +66,7 @@ class _Long:
         self._deadline: float | None = None  # set while the lock is held
 
     async def grow(self, size: int, most: int) -> None:
-        """The line is that long now. Raises TooMuch."""
+        """Take in the line's new length. Raises TooMuch."""
         if size > most:
             raise TooMuch(f"a line is longer than {most} bytes")
         if size > bounds.MODEST_BYTES and self._deadline is None:
@@ -74,13 +74,13 @@ class _Long:
             self._deadline = asyncio.get_running_loop().time() + self._seconds
 
     def end(self) -> None:
-        """The line ended, or the stream."""
+        """Release the lock, if the line holds it."""
         if self._deadline is not None:
             self._deadline = None
             self._large.release()
 
     async def next(self, chunks: AsyncIterator[bytes]) -> bytes:
-        """The next chunk, empty at the end. Raises Unreachable when it does not come in time."""
+        """Return the next chunk, empty at the end. Raises Unreachable when it comes too late."""
         try:
             async with asyncio.timeout_at(self._deadline):
                 return await anext(chunks, b"")

@@ -1,9 +1,9 @@
-"""The addresses of Kubernetes resources: which URL path a kind, a namespace and a name live at.
+"""The addresses of Kubernetes resources: the URL path of a kind, a namespace and a name.
 
 One table for cluster-scoped and namespaced kinds alike, so that no caller builds a path by hand.
-Names may come from a tenant or a member. Quoting alone does not keep one in its place: an API
-server takes a path apart after it has unquoted it, so `a%2Fstatus` is the status of `a`. What
-Kubernetes allows in no name is therefore refused, and the rest is quoted.
+Names may come from a tenant or a member. Quoting alone does not keep a name in its place: an API
+server splits a path after it has unquoted it, so `a%2Fstatus` is the status of `a`. Characters that
+Kubernetes allows in no name are therefore refused, and the rest is quoted.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Resource:
     def path(
         self, namespace: str | None = None, name: str | None = None, subresource: str | None = None
     ) -> str:
-        """The URL path of a collection (no name), an object, or its subresource.
+        """Return the URL path of a collection (no name), an object, or its subresource.
 
         A namespaced resource without a namespace means the collection over all namespaces.
-        Raises ValueError for a namespace on a cluster-scoped resource, and BadRequest for what no
-        path can hold, an empty name among it: it would mean all objects.
+        Raises ValueError for a namespace on a cluster-scoped resource, and BadRequest for a name
+        that no path can hold; an empty one, too, as it would mean all objects.
         """
         if namespace and not self.namespaced:
             raise ValueError(f"{self.kind} is cluster-scoped, it has no namespace {namespace!r}")
@@ -53,23 +53,23 @@ class Resource:
 
 
 def group_of(api_version: str) -> str:
-    """`apps` of `apps/v1`, empty for the core group."""
+    """Return `apps` of `apps/v1`, empty for the core group."""
     return group_version(api_version)[0]
 
 
 def group_version(api_version: str) -> tuple[str, str]:
-    """("apps", "v1") of `apps/v1`, ("", "v1") of `v1`."""
+    """Return ("apps", "v1") of `apps/v1`, ("", "v1") of `v1`."""
     group, _, version = api_version.rpartition("/")
     return group, version
 
 
 def group_path(group: str, version: str) -> str:
-    """Where the kinds of a group and version live. Raises BadRequest as `segment` does."""
+    """Return the path of a group and version. Raises BadRequest as `segment` does."""
     return f"/apis/{segment(group)}/{segment(version)}" if group else f"/api/{segment(version)}"
 
 
 def segment(name: str) -> str:
-    """A name as one part of a path. Raises BadRequest where it would become something else.
+    """Return a name as one part of a path. Raises BadRequest where it would be something else.
 
     The rule is Kubernetes' own (IsValidPathSegmentName), and a bound on the length.
     """

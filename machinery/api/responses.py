@@ -1,7 +1,7 @@
-"""What the answers of API servers hold: one object, or a page of a list and where the next begins.
+"""The content of an API server's answers: one object, or a page of a list and its continuation.
 
-A server may be a member's, and answer whatever it likes: what is not of the shape that was asked
-for is Unreadable here, at the edge, and no surprise in the middle of something else.
+A server may be a member's, and answer anything: an answer of another shape than was asked for is
+Unreadable here, at the edge, and no surprise further on.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class Unreadable(TransportError):
 
 
 class ListMeta(msgspec.Struct):
-    """metadata of a list, as far as we read it."""
+    """metadata of a list, as far as it is read."""
 
     resource_version: str = msgspec.field(default="", name="resourceVersion")
     continue_: str = msgspec.field(default="", name="continue")
 
 
 class PageHead(msgspec.Struct):
-    """A page of a list but for its objects; who reads those derives from it."""
+    """A page of a list without its objects; a reader of those derives from it."""
 
     metadata: ListMeta = msgspec.field(default_factory=ListMeta)
 
@@ -39,10 +39,10 @@ _object = msgspec.json.Decoder(dict[str, Any])
 
 
 def decode(answer: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[Any] = _object) -> Any:
-    """The answer's JSON value, an object by default.
+    """Return the answer's JSON value, an object by default.
 
-    Raises Unreadable when it is none or of another shape, and TooMuch for an object of a size or a
-    depth that no object has; a decoder that keeps only some fields passes the rest over at no cost.
+    Raises Unreadable for malformed JSON or another shape, and TooMuch for an object of a size or a
+    depth that no object has; a decoder that keeps only some fields skips the rest at no cost.
     """
     if decoder is _object:
         check_json(answer)
@@ -57,7 +57,7 @@ def decode(answer: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[Any] = _ob
 
 
 def shaped(answer: Mapping[str, Any], type_: type[T]) -> T:
-    """A decoded answer as the type. Raises Unreadable when it is of another shape."""
+    """Return a decoded answer as the type. Raises Unreadable when it is of another shape."""
     try:
         return msgspec.convert(answer, type_)
     except msgspec.ValidationError as e:
@@ -65,21 +65,21 @@ def shaped(answer: Mapping[str, Any], type_: type[T]) -> T:
 
 
 def version_of(page: bytes) -> str:
-    """The resourceVersion of the list that the page is of. Raises Unreadable."""
+    """Return the resourceVersion of a page's list. Raises Unreadable."""
     return str(decode(page, _head).metadata.resource_version)
 
 
 def onward(page: bytes) -> str:
-    """The token that the next page is asked for with; empty after the last. Raises Unreadable.
+    """Return the continue token of a page; empty after the last. Raises Unreadable.
 
-    The objects of the page are passed over: it is for others to decode them, once.
+    The objects of the page are skipped: the caller decodes them, once.
     """
     token: str = decode(page, _head).metadata.continue_
     return token
 
 
 async def joined(pages: AsyncIterator[bytes]) -> dict[str, Any]:
-    """All pages as one list, with the metadata of the last. Raises Unreadable."""
+    """Return all pages as one list, with the metadata of the last. Raises Unreadable."""
     whole: dict[str, Any] = {}
     items: list[Any] = []
     async for page in pages:
@@ -90,7 +90,7 @@ async def joined(pages: AsyncIterator[bytes]) -> dict[str, Any]:
 
 
 def _items(page: Mapping[str, Any]) -> list[Any]:
-    """The objects of a page; an empty list may come as null. Raises Unreadable."""
+    """Return the objects of a page; an empty list may come as null. Raises Unreadable."""
     items = page.get("items") or []
     if isinstance(items, list) and all(isinstance(each, dict) for each in items):
         return items

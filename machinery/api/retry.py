@@ -1,4 +1,4 @@
-"""The one factory of retries: every one that it makes stops, and waits between attempts.
+"""The one factory of retries: each of them stops, and waits between attempts.
 
 Retrying a call belongs here; retrying a reconcile belongs to the work queue. Nothing else in the
 code imports tenacity, so that no retry with the library's defaults (forever, at once) can appear.
@@ -27,7 +27,7 @@ async def persist(
     seconds: float = 10.0,
     delay: float = 0.1,
 ) -> T:
-    """Go on with a call whose first attempt raised `first`, until it works or is not worth it.
+    """Repeat a call whose first attempt raised `first`, until it works or is not worthwhile.
 
     `attempts` counts the first one. No attempt starts later than `seconds` from now, and none
     sooner than the server's Retry-After; otherwise the waits double from `delay`, with jitter.
@@ -62,6 +62,5 @@ async def persist(
 
 
 def _asked_for(state: tenacity.RetryCallState) -> float:
-    """The seconds of Retry-After in the last failure, 0 where the server said nothing."""
     fault = state.outcome.exception() if state.outcome else None
     return (fault.retry_after or 0.0) if isinstance(fault, ApiError) else 0.0

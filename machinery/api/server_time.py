@@ -1,8 +1,8 @@
-"""What time it is on a server, as the `Date` of its answers tells it.
+"""A server's time, from the `Date` of its answers.
 
 Between two answers it goes on by our monotonic clock. So a wall clock of ours that is set, or
-drifts away, shows at once: whoever is about to do what cannot be taken back because of the time
-asks here whether both agree.
+drifts away, shows at once: a caller that is about to do something irreversible because of the time
+checks here whether both agree.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 from machinery.clock import Clock
 
 AGREE_SECONDS = 30.0
-"""Two clocks that differ by no more agree: a Date has whole seconds, and answers take time."""
+"""The largest difference of two clocks that agree: a Date has whole seconds, answers take time."""
 _LENGTH = 40
 
 
@@ -27,7 +27,7 @@ class ServerTime:
         self._heard = 0.0
 
     def saw(self, date: str | None) -> None:
-        """The header `Date` of an answer that came now; what is none is left out."""
+        """Take in the header `Date` of an answer that came now; a malformed one is skipped."""
         if not date or date == self._said or len(date) > _LENGTH:
             return
         try:
@@ -38,14 +38,14 @@ class ServerTime:
             self._said, self._moment, self._heard = date, moment, self._clock.monotonic()
 
     def ahead(self) -> float:
-        """By how many seconds our clock is ahead of the server's; 0.0 while nothing was heard."""
+        """Return the seconds by which our clock is ahead of the server's; 0.0 without a Date."""
         if self._moment is None:
             return 0.0
         passed = self._clock.monotonic() - self._heard
         return (self._clock.now() - self._moment).total_seconds() - passed
 
     def difference(self) -> str:
-        """In words that both differ; empty while they agree, or nothing was heard.
+        """Return in words that the clocks differ; empty while they agree, or without a Date.
 
         Without the number, which is another one at each look.
         """

@@ -1,6 +1,6 @@
-"""What a server means by an answer that is not a success.
+"""The meaning of an answer that is not a success.
 
-Whatever the body holds, an `ApiError` comes of it: the server, or the proxy before it, may be a
+Whatever the body holds, it becomes an `ApiError`: the server, or the proxy before it, may be a
 member's, and its refusal must not become a fault of another kind than the callers expect.
 """
 
@@ -17,7 +17,7 @@ from machinery.errors import ApiError
 from machinery.types import bounds
 
 EXCERPT_LIMIT = 200
-"""Bytes shown of an answer that is no Status: a proxy's page, or no API server at all."""
+"""Bytes quoted of an answer that is no Status: a proxy's page, or no API server at all."""
 
 
 class _Status(msgspec.Struct):
@@ -37,7 +37,7 @@ _detailed = msgspec.json.Decoder(_Detailed)
 
 
 def told(event: msgspec.Raw) -> ApiError:
-    """The error that the ERROR event of a watch tells. Raises Unreadable."""
+    """Return the error in the ERROR event of a watch. Raises Unreadable."""
     status: _Status = decode(event, _status)
     return ApiError.of(
         code=status.code,
@@ -47,7 +47,7 @@ def told(event: msgspec.Raw) -> ApiError:
 
 
 def refusal(code: int, headers: Mapping[str, str], body: bytes) -> ApiError:
-    """The error of an answer's HTTP code, headers and body, ready to be raised."""
+    """Return the error of an answer's HTTP code, headers and body, ready to be raised."""
     try:
         bounds.check_json(body)
         status = _detailed.decode(body)
@@ -74,7 +74,7 @@ def _phrase(code: int) -> str:
 
 
 def _seconds(text: str) -> float | None:
-    """Retry-After as API servers give it, in whole seconds, as far as we do as it says."""
+    """Return the seconds of Retry-After, whole ones as API servers send them, capped."""
     if not (text.isascii() and text.isdigit()):
         return None
     return min(float(text), bounds.RETRY_AFTER_SECONDS)

@@ -1,8 +1,8 @@
-"""What can be asked of an API server about one resource: get, list, apply, patch, delete, discover.
+"""The verbs of an API server on one resource: get, list, apply, patch, delete, discover.
 
 Pure translation of a verb into method, path, query and body; `machinery.api.client` carries it. One
 set of methods serves namespaced and cluster-scoped kinds alike. Answers are plain JSON values, kept
-whole: what an old client does not know must survive a round trip through it.
+whole: fields that an old client does not know must survive a round trip through it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 PAGE = 500
 """Objects of one page of a list."""
 MOST_PAGES = 10_000
-"""Pages of one list: millions of objects. A server that goes on leading further has no end."""
+"""The most pages of one list: millions of objects. A server with more would never end."""
 
 
 class _Version(msgspec.Struct, rename="camel"):
@@ -55,17 +55,17 @@ _version = msgspec.json.Decoder(_Version)
 def selection(
     label_selector: str | None, field_selector: str | None, **more: str | None
 ) -> dict[str, str]:
-    """The query parameters of a list or a watch, without those that are not given."""
+    """Return the query parameters of a list or a watch, without those that are not given."""
     params = {"labelSelector": label_selector, "fieldSelector": field_selector, **more}
     return {key: value for key, value in params.items() if value}
 
 
 OF_NO_OBJECT = "1"
 """A resourceVersion that no object has: etcd is at 1 while it is empty, and the first write makes
-it 2. An apply that names a version makes a missing object, and changes one of that version only:
-with this one, the server itself sees to it that nothing of anybody is overwritten, in one request,
-and the fields are ours as those of any apply. (A POST would own the server's defaults as well, and
-by another operation, which an apply must first be made to take over.)"""
+it 2. An apply that names a version creates a missing object, and changes one of that version only:
+with this one, the server itself ensures that no object is overwritten, in one request, and the
+fields are ours as those of any apply. (A POST would own the server's defaults as well, and by
+another operation, which an apply must first be made to take over.)"""
 
 
 class Verbs(ABC):
@@ -73,11 +73,11 @@ class Verbs(ABC):
 
     def __init__(self, clock: Clock, pace: ServerBudget, holding: BudgetShare) -> None:
         self.pace = pace
-        """Whoever decodes much of what this server says takes a Stint of it."""
+        """A reader that decodes much of this server's answers takes a TimeSlice of it."""
         self.holding = holding
-        """Whoever keeps much of what this server shows takes a Shelf of it."""
+        """A reader that keeps much of this server's objects takes a Shelf of it."""
         self.server_time = ServerTime(clock)
-        """What time it is there; known where the answers tell it."""
+        """The server's time; known once an answer had a Date."""
         self._catalogue = Catalogue(self._describe, clock=clock)
 
     @abstractmethod
@@ -107,11 +107,11 @@ class Verbs(ABC):
         metadata_only: bool = False,
         timeout_seconds: int = 300,
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """The events after `resource_version`, one line of JSON each, bookmarks among them."""
+        """Yield the events after `resource_version`, one line of JSON each, with bookmarks."""
 
     @abstractmethod
     def refuse(self, what: str) -> None:
-        """Count something of this server's that was not taken; `what` is one of `meter.INPUT`."""
+        """Count input of this server that exceeded a bound; one of `client_metrics.INPUT`."""
 
     async def get(
         self,
@@ -121,7 +121,7 @@ class Verbs(ABC):
         namespace: str | None = None,
         subresource: str | None = None,
     ) -> dict[str, Any]:
-        """The object, or its subresource. Raises NotFound."""
+        """Return the object, or its subresource. Raises NotFound."""
         return await self._json("GET", res.path(namespace, name, subresource))
 
     async def pages(
@@ -134,13 +134,13 @@ class Verbs(ABC):
         metadata_only: bool = False,
         limit: int = PAGE,
     ) -> AsyncIterator[bytes]:
-        """A list, page by page, undecoded; the last page's resourceVersion is where to watch from.
+        """Yield a list, page by page, undecoded; watch from the last page's resourceVersion.
 
         All pages show one moment. Raises Gone when the server has forgotten that moment half way:
-        what was read so far is then to be thrown away. `limit` 0 asks for everything at once.
-        Pages that turn out large make the next ones smaller, and one that is too large is asked for
-        again as a smaller one. Raises TransportError for a list that leads in a circle, or on and
-        on, and TooMuch where even a single object is too large.
+        the pages so far are then to be dropped. `limit` 0 asks for everything at once. Large pages
+        make the next ones smaller, and a page that is too large is requested again as a smaller
+        one. Raises TransportError for a list that leads in a circle, or on and on, and TooMuch
+        where even a single object is too large.
         """
         path = res.path(namespace)
         accept = METADATA_LIST if metadata_only else JSON
@@ -163,7 +163,7 @@ class Verbs(ABC):
     async def _page(
         self, path: str, params: Mapping[str, str], accept: str, size: int
     ) -> tuple[bytes, int]:
-        """One page, and of how many objects; 0: all there are. Raises TooMuch."""
+        """Return one page, and its limit; 0: no limit. Raises TooMuch."""
         while True:
             bounded = {**params, "limit": str(size)} if size else params
             try:
@@ -186,9 +186,9 @@ class Verbs(ABC):
         field_selector: str | None = None,
         metadata_only: bool = False,
     ) -> dict[str, Any]:
-        """The whole list as one object, whose resourceVersion is where to watch from.
+        """Return the whole list as one object; watch from its resourceVersion.
 
-        Asked for in pages; when the server forgets the moment they show, once more in one piece,
+        Requested in pages; when the server forgets the moment they show, once more in one piece,
         which cannot be forgotten half way.
         """
         for limit in (PAGE, 0):
@@ -216,7 +216,7 @@ class Verbs(ABC):
         field_selector: str | None = None,
         metadata_only: bool = True,
     ) -> str:
-        """The resourceVersion that a list would have now, by one of a single object."""
+        """Return the resourceVersion that a list would have now, by one of a single object."""
         params = {**selection(label_selector, field_selector), "limit": "1"}
         accept = METADATA_LIST if metadata_only else JSON
         path = res.path(namespace)
@@ -231,7 +231,7 @@ class Verbs(ABC):
         namespace: str | None = None,
         dry_run: bool = False,
     ) -> dict[str, Any]:
-        """The object as created. The namespace defaults to the object's. Raises AlreadyExists."""
+        """Return the object as created, by default in its own namespace. Raises AlreadyExists."""
         path = res.path(namespace or _namespace(res, obj))
         return await self._json("POST", path, params=_dry(dry_run), body=obj)
 
@@ -247,7 +247,7 @@ class Verbs(ABC):
         subresource: str | None = None,
         dry_run: bool = False,
     ) -> dict[str, Any]:
-        """Server-side apply; the merged object. Raises Conflict where another owns a field."""
+        """Apply on the server; return the merged object. Raises Conflict over another's field."""
         params = {"fieldManager": field_manager, **_dry(dry_run)}
         if force:
             params["force"] = "true"
@@ -263,7 +263,7 @@ class Verbs(ABC):
         namespace: str | None = None,
         subresource: str | None = None,
     ) -> dict[str, Any]:
-        """The patched object. A metadata.resourceVersion in it that is old raises Conflict."""
+        """Return the patched object. Raises Conflict for an old metadata.resourceVersion in it."""
         path = res.path(namespace, name, subresource)
         return await self._json("PATCH", path, body=patch, content_type=MERGE_PATCH)
 
@@ -275,7 +275,7 @@ class Verbs(ABC):
         namespace: str | None = None,
         subresource: str | None = None,
     ) -> dict[str, Any]:
-        """The object as replaced. Raises Conflict when its resourceVersion is old."""
+        """Return the object as replaced. Raises Conflict when its resourceVersion is old."""
         name = obj["metadata"]["name"]
         path = res.path(namespace or _namespace(res, obj), name, subresource)
         return await self._json("PUT", path, body=obj)
@@ -290,7 +290,7 @@ class Verbs(ABC):
         resource_version: str | None = None,
         propagation: str = "Background",
     ) -> dict[str, Any]:
-        """Ask for the deletion. Raises NotFound; Conflict when uid or version are not its own.
+        """Request the deletion. Raises NotFound; Conflict for another uid or resourceVersion.
 
         The answer is the object, with a deletionTimestamp while it waits for its finalizers; or a
         Status, when it is gone.
@@ -304,19 +304,19 @@ class Verbs(ABC):
         return await self._json("DELETE", res.path(namespace, name), body=body)
 
     async def api_versions(self) -> Sequence[str]:
-        """The apiVersion that the server prefers of each of its groups, the core group's first."""
+        """Return the apiVersion that the server prefers of each group, the core group's first."""
         return await self._catalogue.preferred()
 
     async def discover(self, api_version: str) -> Sequence[Resource]:
-        """Every resource type of a group and version, cached. Raises NotFound for none."""
+        """Return every resource type of a group and version, cached. Raises NotFound for none."""
         return await self._catalogue.of(api_version)
 
     async def resource(self, api_version: str, kind: str) -> Resource:
-        """The resource type of a manifest. Raises NotFound when the server does not know it."""
+        """Return the resource type of a manifest. Raises NotFound when the server lacks it."""
         return await self._catalogue.find(api_version, kind)
 
     async def version(self) -> str:
-        """The server's version as it tells it, one short line: `v1.36.3`."""
+        """Return the server's version, one short line: `v1.36.3`."""
         told: _Version = decode(await self.request("GET", "/version", errand=FACT), _version)
         return clean(told.git_version, VERSION_TEXT)
 

@@ -1,9 +1,9 @@
-"""Whether a server, a proxy or a name to verify can be used, before anybody tries.
+"""Whether the address of a server or a proxy, or a name to verify, can be used, before any attempt.
 
 Libraries further down disagree on what odd addresses mean, and some give up with faults of their
-own in the middle of a request. Here each part is looked at: the scheme, the host (a DNS name or an
-IP address), the port, the path, and that nothing else is there. Raises ValueError, which says what
-is wrong without repeating the value: a proxy's may hold a password.
+own in the middle of a request. Here each part is checked: the scheme, the host (a DNS name or an IP
+address), the port, the path, and that there is no other part. Raises ValueError, which says what is
+wrong without repeating the value: a proxy's may hold a password.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?", re.IGNORECASE)
 _PATH = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")
 _CREDENTIALS = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:%-]*")
 _ADDRESS = 2048
-"""Characters of an address."""
+"""The most characters of an address."""
 
 
 def loopback(host: str) -> bool:
-    """True for an address that only this machine reaches.
+    """Whether only this machine reaches the address.
 
     Names other than localhost count as reachable.
     """
@@ -34,7 +34,7 @@ def loopback(host: str) -> bool:
 
 
 def check_server(text: str) -> None:
-    """An https URL of a host, with a port and a path where they are needed, and nothing else."""
+    """Check an https URL of a host, with at most a port and a path."""
     parts = _split(text, schemes=("https",), what="an https URL")
     if "@" in parts.netloc or "?" in text or "#" in text:
         raise ValueError("carries more than a host, a port and a path")
@@ -43,12 +43,12 @@ def check_server(text: str) -> None:
 
 
 def check_hub(text: str) -> None:
-    """An http or https URL of a host, as a user's own kubeconfig names the hub."""
+    """Check an http or https URL of a host, as a user's own kubeconfig names the hub."""
     _split(text, schemes=("http", "https"), what="an http or https URL")
 
 
 def check_proxy(text: str) -> None:
-    """An http or https URL of a host, with a port, and credentials where they are needed."""
+    """Check an http or https URL of a host, with at most a port and credentials."""
     parts = _split(text, schemes=("http", "https"), what="an http or https URL")
     credentials, at, _ = parts.netloc.rpartition("@")
     if at and not _CREDENTIALS.fullmatch(credentials):
@@ -58,7 +58,7 @@ def check_proxy(text: str) -> None:
 
 
 def check_host(text: str) -> None:
-    """A DNS name, or an IP address without brackets and without a zone."""
+    """Check a DNS name, or an IP address without brackets and without a zone."""
     if not text.isascii():
         raise ValueError("is not in ASCII; write the host as xn--…")
     if len(text) > bounds.NAME:

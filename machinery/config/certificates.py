@@ -1,7 +1,7 @@
-"""Certificates and keys of a kubeconfig: that they parse and belong together, before any use.
+"""Checks that the certificates and keys of a kubeconfig parse and belong together, before any use.
 
 Apart from `machinery.config.member_kubeconfig` because the library behind it takes a tenth of a
-second to import, and most of those who handle a `Connection` verify nothing.
+second to import, and most users of a `Connection` verify nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 from machinery.errors import KubeconfigError
 
 _KEY_BITS = 16384
-"""Of an RSA key. A larger one takes OpenSSL seconds for each handshake."""
+"""The most bits of an RSA key. A larger one takes OpenSSL seconds for each handshake."""
 _PRIVATE_KEYS = (
     rsa.RSAPrivateKey
     | ec.EllipticCurvePrivateKey
@@ -26,9 +26,9 @@ _PRIVATE_KEYS = (
 def verify(
     ca: bytes | None, certificate: bytes | None, private_key: bytes | None, key_path: str
 ) -> None:
-    """Raise KubeconfigError for PEM that is none, and for a key that is not the certificate's.
+    """Raise KubeconfigError for malformed PEM, and for a key that is not the certificate's.
 
-    `key_path` is where the key stands in the document.
+    `key_path` is the key's path in the document.
     """
     try:
         if ca:

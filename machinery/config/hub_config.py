@@ -1,13 +1,12 @@
-"""The hub, as the user's own configuration names it: a kubeconfig or the pod's service account.
+"""The connection to the hub, from the user's kubeconfig or the pod's service account.
 
 The only user of the kubernetes library. A user's kubeconfig is trusted (it is theirs): it may name
-files and run credential plugins, which the library handles. What is missing or wrong in it is a
-ConfigurationError that names the file and says what to do, never what the file holds.
+files and run credential plugins, which the library handles. A fault in it is a ConfigurationError
+that names the file and says what to do, never what the file holds.
 
-A token that changes is asked for through a `TokenSource`: a token file is read again after a while,
-a plugin runs again when its token expires, and whatever gave the token is asked at once when the
-server refused it. Client certificates are read once. The library is slow to import, so it is
-imported when used.
+A token that changes comes from a `TokenSource`: a token file is read again after a while, a plugin
+runs again when its token expires, and either is asked at once when the server refused the token.
+Client certificates are read once. The library is slow to import, so it is imported when used.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from machinery.config.member_kubeconfig import Connection
 from machinery.errors import ConfigurationError
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where a pod finds its service account."""
+"""The directory of a pod's service account."""
 
 FRESH_SECONDS = 30.0
 """How long a token is used before its source is asked again."""
@@ -38,7 +37,7 @@ _CURE = "give --kubeconfig and --context, or set KUBECONFIG"
 _MEMORY = Path("/dev/shm")  # noqa: S108 - inside of it a directory with a name of its own is made
 
 _UNCHECKED = (ValueError, TypeError, LookupError, AttributeError)
-"""What the library stumbles over where a value is of another kind than it expects."""
+"""Faults of the library where a value is of another kind than it expects."""
 
 
 def hub_connection(
@@ -48,11 +47,11 @@ def hub_connection(
     service_account: Path = SERVICE_ACCOUNT,
     clock: Clock | None = None,
 ) -> Connection:
-    """How to reach the hub: the file named, else KUBECONFIG or ~/.kube/config, else in-cluster.
+    """Return the hub's connection: of the file named, KUBECONFIG, ~/.kube/config, or in-cluster.
 
-    KUBECONFIG may name several files, of which those that exist are merged. In-cluster is meant
-    only where nothing was named and no file exists. Raises ConfigurationError that says what was
-    looked for and what to do.
+    KUBECONFIG may name several files, of which those that exist are merged. In-cluster applies only
+    where nothing was named and no file exists. Raises ConfigurationError that says what was looked
+    for and what to do.
     """
     clock = clock or SystemClock()
     files = _files(kubeconfig or os.environ.get("KUBECONFIG") or "") or _files(_USERS_OWN)
@@ -92,7 +91,7 @@ def _in_cluster(account: Path, clock: Clock) -> Connection:
 
 
 def _mounted(file: Path) -> str:
-    """The text of a file of the service account. Raises ConfigurationError when there is none."""
+    """Return the text of a file of the service account. Raises ConfigurationError without one."""
     try:
         text = file.read_text().strip()
     except OSError as e:
@@ -107,7 +106,7 @@ def _mounted(file: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Login:
-    """What a kubeconfig says about one context, and the library's settings made of it."""
+    """The content of a kubeconfig for one context, and the library's settings made of it."""
 
     settings: Any
     namespace: str
@@ -119,7 +118,7 @@ class _Login:
 
     @property
     def token(self) -> str:
-        """The bearer token, as far as there is one."""
+        """The bearer token; empty without one."""
         keys = self.settings.api_key
         value = str(keys.get("authorization") or keys.get("BearerToken") or "")
         return value.removeprefix("Bearer ").strip() if value.startswith("Bearer ") else ""
@@ -157,7 +156,7 @@ def _of_kubeconfig(files: str, context: str | None, clock: Clock) -> Connection:
 
 
 def _log_in(files: str, context: str | None) -> _Login:
-    """Read the files, and run what they say shall be run. Raises ConfigurationError."""
+    """Read the files, and run the plugins that they name. Raises ConfigurationError."""
     from kubernetes import config  # noqa: PLC0415 - slow, and not every command needs it
     from kubernetes.config import kube_config  # noqa: PLC0415 - as above
 
@@ -176,7 +175,7 @@ def _log_in(files: str, context: str | None) -> _Login:
 
 
 def _checked(config: Any, save: Callable[[], None], context: str | None) -> _Login:
-    """The login of a merged kubeconfig. Raises ConfigurationError, the file still to be named."""
+    """Return the login of a merged kubeconfig. Raises ConfigurationError, which lacks the file."""
     name = context or config.value.get("current-context") or ""
     chosen = _entry(config, "context", name)
     cluster = _entry(config, "cluster", chosen.get("cluster") or "")
@@ -203,7 +202,7 @@ def _checked(config: Any, save: Callable[[], None], context: str | None) -> _Log
 
 
 def _entry(config: Any, kind: str, name: str) -> Mapping[str, Any]:
-    """The cluster, user or context of that name."""
+    """Return the cluster, user or context of that name."""
     entries = {each.value["name"]: each.value.get(kind) or {} for each in config.value[f"{kind}s"]}
     if name in entries:
         found: Mapping[str, Any] = entries[name]
@@ -222,15 +221,13 @@ def _loaded(
     cluster: Mapping[str, Any],
     user: Mapping[str, Any],
 ) -> _Login:
-    """What the library makes of it.
-
-    It writes keys to files: here these lie in memory, where there is such a directory, and are gone
-    when they are read.
-    """
+    """Return the login that the library makes of it."""
     from kubernetes import client  # noqa: PLC0415 - see _log_in
     from kubernetes.config import kube_config  # noqa: PLC0415 - see _log_in
 
     settings: Any = client.Configuration()
+    # The library writes keys to files: in memory, where there is such a directory, and only until
+    # they are read.
     with tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as passing:
         load: Any = kube_config.KubeConfigLoader  # the library has no types
         loader = load(
@@ -257,7 +254,7 @@ def _read(path: str | None) -> bytes | None:
 
 
 def _proxy(login: _Login) -> str | None:
-    """The one that the kubeconfig names, else the environment's, unless it excepts the hub."""
+    """Return the proxy of the kubeconfig, else the environment's, unless that excepts the hub."""
     from kubernetes.client import rest  # noqa: PLC0415 - see _log_in
 
     settings = login.settings
@@ -272,8 +269,8 @@ def _proxy(login: _Login) -> str | None:
 class _Refreshing:
     """A token that is read again after a while, and at once when the server refused it.
 
-    `read` is told the refused token. It may take seconds, as a plugin is a program: so it runs
-    outside of the event loop, and once for all who wait for it.
+    `read` is called with the refused token. It may take seconds, as a plugin is a program: so it
+    runs outside of the event loop, and once for all callers that wait.
     """
 
     def __init__(self, read: Callable[[str | None], str], clock: Clock) -> None:

@@ -50,10 +50,10 @@ class TokenSource(Protocol):
     """A bearer token that changes: a projected service account token, or an exec plugin's."""
 
     async def __call__(self, *, rejected: str | None = None) -> str:
-        """The token to use now.
+        """Return the token to use now.
 
-        The transport asks before every request, so the answer is cached by the source. `rejected`
-        is a token that the server has just refused: the source must not answer it from its cache.
+        The transport calls this before every request, so the source caches the token. `rejected`
+        is a token that the server has just refused: the source must not return it from its cache.
         Raises ConfigurationError when there is no token to be had.
         """
         ...
@@ -61,7 +61,7 @@ class TokenSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """How to reach one API server, and as whom. Certificates and keys are PEM."""
+    """How to reach one API server, and with which credential. Certificates and keys are PEM."""
 
     server: str
     ca: bytes | None = field(default=None, repr=False)
@@ -79,7 +79,7 @@ class Connection:
 
 
 def parse_kubeconfig(data: bytes, *, context: str | None = None) -> Connection:
-    """The connection of a member's kubeconfig, read strictly; nothing is executed, read or sent.
+    """Return the connection of a member's kubeconfig; nothing is executed, read or sent.
 
     Accepts server, CA data, token, client certificate and key data, user name and password, TLS
     server name and proxy. Raises KubeconfigError, naming the offending key, for exec and
@@ -117,7 +117,7 @@ def parse_kubeconfig(data: bytes, *, context: str | None = None) -> Connection:
 
 
 def connection_from_secret(data: Mapping[str, bytes]) -> Connection:
-    """The connection of a registration Secret's decoded data.
+    """Return the connection of a registration Secret's decoded data.
 
     Either `kubeconfig`, or key by key: endpoint, clusterCA, and token | clientCert and clientKey |
     username and password. Raises KubeconfigError.
@@ -149,7 +149,7 @@ def connection_from_secret(data: Mapping[str, bytes]) -> Connection:
 
 
 def too_large(size: int) -> str:
-    """The sentence about a Secret of that many bytes."""
+    """Return the message about a Secret of that many bytes."""
     return f"is larger than {bounds.SECRET_BYTES >> 10} KiB: the Secret holds {size >> 10} KiB"
 
 
@@ -184,7 +184,7 @@ def _namespace(context: Mapping[str, Any], where: str) -> str:
 def _named(
     document: Mapping[str, Any], listed: str, inner: str, name: str | None
 ) -> tuple[Mapping[str, Any], str]:
-    """The entry of that name in one of the three lists, and where it stands."""
+    """Return the entry of that name in one of the three lists, and its path."""
     entries = document.get(listed)
     if not isinstance(entries, list):
         raise KubeconfigError(listed, "is missing")
@@ -196,7 +196,7 @@ def _named(
 
 
 def _refuse(found: Mapping[str, Any], where: str, known: frozenset[str]) -> None:
-    """Everything that is not known to be harmless, each with the cure where there is one."""
+    """Refuse every key that is not known to be harmless, with the cure where there is one."""
     for key, value in found.items():
         if key in known or (key == "insecure-skip-tls-verify" and value in _FALSE):
             continue
@@ -285,12 +285,11 @@ def _addressed(key: str, text: str, check: Callable[[str], None]) -> None:
 
 
 def _sayable(secret: str) -> bool:
-    """Whether it can stand in a header."""
     return not any(ord(c) < 32 or 127 <= ord(c) < 160 or 0xD800 <= ord(c) < 0xE000 for c in secret)
 
 
 def _shown(key: str) -> str:
-    """A key that somebody else wrote, as part of a message."""
+    """Return a key of a foreign document for a message."""
     return bounds.clean(key, bounds.WORD)
 
 

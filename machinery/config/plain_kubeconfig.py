@@ -1,9 +1,9 @@
 """A user's kubeconfig of the plain form, read without the kubernetes library.
 
-The library takes most of a second to import, and what most kubeconfigs say needs none of it: an
-address, a CA, a client certificate or a fixed token. So the reading commands try this first. Of
-whatever is not wholly plain (credential plugins, token files, several files, proxies of the
-environment, anything wrong) nothing is said here: the library reads it, and words its faults.
+The library takes most of a second to import, and most kubeconfigs need none of it: they hold an
+address, a CA, a client certificate or a fixed token. So the reading commands try this first.
+Anything that is not wholly plain (credential plugins, token files, several files, proxies of the
+environment, any fault) is left to the library, which reads it and reports its faults.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _USERS_OWN = "~/.kube/config"
 
 
 def plain_connection(*, kubeconfig: str | None, context: str | None) -> Connection | None:
-    """The connection that the one file gives, found as `hub_connection` does; None if not plain.
+    """Return the connection of the one file, found as `hub_connection` does; None if not plain.
 
-    A token is not asked for again when the server refuses it, so this is for short commands.
+    A token is not renewed when the server refuses it, so this is for short commands.
     """
     listed = kubeconfig or os.environ.get("KUBECONFIG") or _USERS_OWN
     if os.pathsep in listed or any(os.environ.get(name) for name in _PROXIES):
@@ -63,14 +63,13 @@ def _connection(file: Path, context: str | None) -> Connection | None:
 
 
 def _named(document: Mapping[str, Any], kind: str, name: str) -> Mapping[str, Any]:
-    """The one entry of that name. Raises LookupError."""
     (found,) = [each for each in document[f"{kind}s"] if each["name"] == name]
     entry: Mapping[str, Any] = found[kind]
     return entry
 
 
 def _pem(entry: Mapping[str, Any], name: str, file: Path) -> bytes | None:
-    """What the entry holds or names; a path is relative to the file that names it."""
+    """Return what the entry holds or names; a path is relative to the file that names it."""
     if entry.get(f"{name}-data"):
         return base64.b64decode(entry[f"{name}-data"], validate=True)
     return (file.parent / entry[name]).read_bytes() if entry.get(name) else None

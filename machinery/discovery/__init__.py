@@ -1,1 +1,1 @@
-"""What a server says of itself: the kinds it has, who may do what, the policies in force."""
+"""What a server offers and enforces: its kinds, its rights, its admission policies."""

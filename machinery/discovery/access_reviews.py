@@ -1,7 +1,7 @@
 """Questions to a hub's own authentication and authorization: who is this, and may they.
 
-Stowage keeps no list of users. Whoever asks from outside, and whichever namespace wants more than
-what lies in it, the hub's RBAC is the one place that says yes.
+Stowage keeps no list of users: for a request from outside, and for a namespace that wants more than
+its own objects, the hub's RBAC is the one place that decides.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from machinery.api.verbs import Verbs
 
 
 async def review(client: Verbs, resource: Resource, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The status of a TokenReview or SubjectAccessReview with that spec. Raises TransportError."""
+    """Return the status of a TokenReview or SubjectAccessReview. Raises TransportError."""
     question = {"apiVersion": resource.api_version, "kind": resource.kind, "spec": spec}
     answer: dict[str, Any] = (await client.create(resource, question)).get("status", {})
     return answer
 
 
 async def allowed(client: Verbs, spec: Mapping[str, Any]) -> bool:
-    """The hub's answer to a SubjectAccessReview with that spec. Raises TransportError."""
+    """Return the hub's answer to a SubjectAccessReview with that spec. Raises TransportError."""
     status = await review(client, SUBJECT_ACCESS_REVIEWS, spec)
     return bool(status.get("allowed"))
 
@@ -30,7 +30,7 @@ async def allowed(client: Verbs, spec: Mapping[str, Any]) -> bool:
 async def namespace_may_use(client: Verbs, namespace: str, resource: str, name: str) -> bool:
     """Whether a namespace has the verb `use` on one of our virtual resources, by that name.
 
-    Without a name it is asked for in that namespace alone, as for priorities. The group of its
+    Without a name the question is about that namespace alone, as for priorities. The group of its
     service accounts stands for the tenant, where the author of an object is not known any more.
     Raises TransportError.
     """

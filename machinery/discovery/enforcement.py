@@ -1,16 +1,16 @@
 """Whether the hub itself enforces one of our admission policies, as far as this process has seen.
 
 Both processes do less where it does: the controller leaves its own review of Workloads out, and the
-propagator needs none. So the answer is a careful one. A policy can be in force when it is there
-with just the rules that this version was built with, and its binding is there too; a policy of
-another version, which may know fewer rules, counts as none. A hub that does not serve the resources
-has none; until both lists were seen, or refused in this way, nothing is `known`.
+propagator needs none. So the answer is a careful one. A policy can be in force when it exists with
+exactly the rules of this version, and its binding exists too; a policy of another version, which
+may know fewer rules, counts as none. A hub that does not serve the resources has none; until both
+lists were seen, or refused in this way, nothing is `known`.
 
-An annotation and a name say nothing of what the hub does: a binding may only warn, or select no
-namespace, and an API server may evaluate no policies at all. So a canary is sent, a Workload that
-is created as a dry run, when the policy or its binding has changed and every few minutes. Only a
-hub that does with it what the policy says has the policy in force. Where it cannot be tried, as the
-right is missing or something else refuses it, what stands there is believed.
+Annotations and names do not say what the hub does: a binding may only warn, or select no namespace,
+and an API server may evaluate no policies at all. So a canary is sent, a Workload that is created
+as a dry run, when the policy or its binding has changed and every few minutes. Only a hub that
+treats it as the policy says has the policy in force. Where no canary can be sent, as the right is
+missing or something else refuses it, the stored policy is believed.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from machinery.types.metadata import Object
 
 LOG = logs.get(__name__)
 TRY_SECONDS = 180.0
-"""Between two canaries."""
+"""Seconds between two canaries."""
 AGAIN_SECONDS = 2.0
-"""The same while the policy does nothing: a hub takes a moment until it goes by a new one."""
+"""The same while the policy does nothing: a hub takes a moment until it applies a new one."""
 Canary: TypeAlias = Callable[[], Awaitable[bool]]
-"""Whether the hub does what the policy says. Raises TransportError where that cannot be tried."""
+"""Whether the hub does what the policy says. Raises TransportError where no canary can be sent."""
 
 
 class InForce:
@@ -86,18 +86,18 @@ class InForce:
 
     @property
     def known(self) -> bool:
-        """Whether the answer is one; an older hub does not know the resources."""
+        """Whether the answer is known; a hub that lacks the resources has answered."""
         return self._listed and (self._tried or not self._there)
 
     @property
     def obstacle(self) -> str:
-        """Why it is not known; empty when nothing is in the way, or when it is known."""
+        """Why the answer is not known; empty when nothing is in the way, or when it is known."""
         errors = (self._policies.last_error, self._bindings.last_error)
         found = next((error for error in errors if error is not None), None)
         return "" if self.known or found is None else str(found)
 
     def __call__(self) -> bool:
-        """Whether it is in force; False until that is known."""
+        """Whether the policy is in force; False until that is known."""
         return self._works and self._there
 
     @property
@@ -109,7 +109,6 @@ class InForce:
 
     @property
     def _there(self) -> bool:
-        """Whether policy and binding are there as they should be."""
         there = any(
             policy.metadata.annotations.get(ANNOTATION_RULES) == self._rules
             for policy in self._policies.values()
@@ -117,7 +116,7 @@ class InForce:
         return there and len(self._bindings) > 0
 
     async def run(self) -> None:
-        """Watch and try, until cancelled."""
+        """Watch and send canaries until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._policies.run())
             tasks.create_task(self._bindings.run())
@@ -125,7 +124,6 @@ class InForce:
             tasks.create_task(self._ticks())
 
     def _altered(self) -> None:
-        """An informer's handler."""
         self._again.set()
         self._changed()
 
@@ -170,10 +168,10 @@ def validating(
     namespace: str = SYSTEM_NAMESPACE,
     changed: Callable[[], None] = lambda: None,
 ) -> InForce:
-    """Of the policy that refuses wrong Workloads; tried in `namespace`."""
+    """Return the state of the policy that refuses wrong Workloads; tried in `namespace`."""
 
     async def refused() -> bool:
-        body = _canary(replicas=-1)  # what the schema lets through, and the policy alone refuses
+        body = _canary(replicas=-1)  # the schema accepts it, and only the policy refuses it
         try:
             await client.create(WORKLOADS, body, namespace=namespace, dry_run=True)
         except Invalid as e:
@@ -190,7 +188,7 @@ def validating(
 
 
 def mutating(client: Verbs, *, clock: Clock, namespace: str = SYSTEM_NAMESPACE) -> InForce:
-    """Of the policy that brings labels and defaults into their one form; tried in `namespace`."""
+    """Return the state of the policy that sets labels and defaults; tried in `namespace`."""
 
     async def completed() -> bool:
         body = _canary(replicas=1)
@@ -202,11 +200,9 @@ def mutating(client: Verbs, *, clock: Clock, namespace: str = SYSTEM_NAMESPACE) 
 
 
 def _canary(*, replicas: int) -> dict[str, Any]:
-    """A Workload that is never stored.
-
-    Nothing of it could go to the processes' own namespace, so it names another one, which the
-    controller may use for this alone.
-    """
+    """Return a Workload that is never stored."""
+    # Its target is a namespace that the controller may use for this alone: no Workload may go to
+    # the processes' own namespace, in which the canary is created.
     body = copy.deepcopy(_CANARY)
     body["spec"]["targetDeployment"]["spec"]["replicas"] = replicas
     return body

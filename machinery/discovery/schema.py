@@ -1,10 +1,10 @@
 """Whether the hub's definitions of our kinds have every field that this version knows.
 
-An API server drops a field that its definition lacks, without a word: what a newer process decides
-would be lost in part, and be decided again and again. So each process compares the definitions that
-it was built with to those that are installed, and does nothing while one lacks a field, or a value
-of an enumeration. A definition that is newer has more, and is no obstacle; one that is not there
-is none either, as the informers say so where the kind is needed.
+An API server silently drops a field that its definition lacks: the decisions of a newer process
+would be lost in part, and made again and again. So each process compares the definitions that it
+was built with to the installed ones, and does nothing while one lacks a field, or a value of an
+enumeration. A newer definition has more, and is no obstacle; a missing one is none either, as the
+informers report that where the kind is needed.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from machinery.errors import Forbidden, NotFound, TransportError
 
 LOG = logs.get(__name__)
 LOOK_SECONDS = 60.0
-"""Between two looks; a definition seldom changes."""
+"""Seconds between two looks; a definition seldom changes."""
 RETRY_SECONDS = 2.0
-"""Between two looks while something is in the way."""
+"""Seconds between two looks while there is an obstacle."""
 _UNKNOWN = "x-kubernetes-preserve-unknown-fields"
 
 
@@ -37,10 +37,10 @@ class Schema:
         self._clock = clock
         self._hidden = False
         self.obstacle = "the hub's kinds are not looked at yet"
-        """Why nothing may be done; empty when they have what is needed."""
+        """Why this process must not act; empty when the definitions have all fields."""
 
     async def run(self) -> None:
-        """Look again and again, until cancelled."""
+        """Compare again and again until cancelled."""
         while True:
             try:
                 told, self.obstacle = self.obstacle, await self._look()
@@ -53,7 +53,7 @@ class Schema:
             await self._clock.sleep(RETRY_SECONDS if self.obstacle else LOOK_SECONDS)
 
     async def settled(self) -> None:
-        """Return once nothing is in the way."""
+        """Return once there is no obstacle."""
         while self.obstacle:
             await self._clock.sleep(0.05)
 
@@ -78,7 +78,7 @@ class Schema:
 
 
 def lacking(ours: Mapping[str, Any], theirs: Mapping[str, Any], path: str = "") -> str:
-    """The first field, or value of an enumeration, that only our schema has; empty for none."""
+    """Return the first field, or value of an enumeration, that only our schema has; or empty."""
     if theirs.get(_UNKNOWN):
         return ""
     if ours.get(_UNKNOWN):
@@ -94,7 +94,7 @@ def lacking(ours: Mapping[str, Any], theirs: Mapping[str, Any], path: str = "") 
 
 
 def _parts(schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """What lies below, each with its path: fields, the items of a list, the values of a map."""
+    """Yield the schemas below with their paths: fields, items of a list, values of a map."""
     for name, inner in schema.get("properties", {}).items():
         yield f"{path}.{name}" if path else name, inner
     for key, mark in (("items", "[]"), ("additionalProperties", ".*")):
@@ -103,7 +103,6 @@ def _parts(schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, Mapping[
 
 
 def _schema(definition: Mapping[str, Any]) -> Mapping[str, Any]:
-    """That of the version that we speak; empty where it is not served."""
     for version in definition["spec"]["versions"]:
         if version["name"] == VERSION and version["served"]:
             found: Mapping[str, Any] = version["schema"]["openAPIV3Schema"]

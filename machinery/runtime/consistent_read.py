@@ -1,10 +1,10 @@
-"""What a new leader makes sure of before it acts: that it sees all that was written before.
+"""Brings a new leader's informers up to all that was written before, before it acts.
 
-A watch may be seconds behind and look as healthy as any. Our own writes are safe all the same, as
-each is a compare-and-swap on the version that was read; but a decision stands on the quota, the
-room and the claims of other objects too. So once the lease is ours the names and versions of each
-kind are listed, which is a consistent read, and nothing is done before the watches have brought
-as much. What the predecessor wrote until it lost the lease is among that.
+A watch may be seconds behind and look healthy. Our own writes are safe all the same, as each is a
+compare-and-swap on the version that was read; but a decision also depends on the quota, the room
+and the claims of other objects. So once the lease is held the names and versions of each kind are
+listed, which is a consistent read, and the leader waits until the watches have brought as much.
+That includes what the predecessor wrote until it lost the lease.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Stored:
     keys: set[Key] = field(default_factory=set)
 
     def ahead_of(self, informer: Informer[Any]) -> bool:
-        """Whether the informer has still to hear of a change, or of an object that went."""
+        """Whether the informer has still to see a change, or the end of an object."""
         if order(informer.version, self.newest) == -1:
             return True
         return bool(informer.missing(self.keys, unless_after=self.version))
@@ -45,7 +45,7 @@ class _Stored:
 async def caught_up(
     client: Verbs, informers: Iterable[Informer[Any]], *, clock: Clock, within: float
 ) -> bool:
-    """Return once the informers, each synced, hold what is stored now; whether within the seconds.
+    """Return once the informers, each synced, hold what is stored now; False if not `within` time.
 
     One list of metadata for each kind; kinds that the hub lacks are left out.
     """
@@ -67,7 +67,7 @@ async def caught_up(
 
 
 async def _stored(client: Verbs, informer: Informer[Any]) -> _Stored | None:
-    """What the hub holds of the kind; None where it cannot be asked now. Raises NotFound."""
+    """Return what the hub holds of the kind; None where it does not answer now. Raises NotFound."""
     found = _Stored()
     try:
         async for answer in client.pages(

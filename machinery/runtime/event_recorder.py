@@ -1,15 +1,15 @@
 """Events about objects on the hub, for `kubectl describe`: cheap to report, bounded in every way.
 
-What repeats (same object, type, reason and action) is one Event with a series: the first occurrence
-is written at once, later ones are gathered and written at most every ten seconds, with the newest
-note. Reporting never waits, never raises and never holds up what is reported on: events stand
-behind the decisions and applies that they tell of, which the same API server has to take. They are
-written one after the other by a token bucket, a few at once and then slowly, warnings first, and
-dropped (and counted) when too many wait. A hub that is away gets them when it is back.
+Repeated occurrences (same object, type, reason and action) are one Event with a series: the first
+is written at once, later ones are collected and written at most every ten seconds, with the newest
+note. Reporting never waits, never raises and never delays the decision or apply that it is about,
+which the same API server has to take. Events are written one after the other by a token bucket, a
+few at once and then slowly, warnings first, and dropped (and counted) when too many wait. A hub
+that is away gets them when it is back.
 
-Events are created as events.k8s.io/v1. There the note of an Event can never change, so a series is
-brought up to date through the core/v1 face of the same object: the role needs `create` on
-events.k8s.io and `patch` on core events.
+Events are created as events.k8s.io/v1, where the note of an Event can never change, so a series is
+updated through the core/v1 form of the same object: the role needs `create` on events.k8s.io and
+`patch` on core events.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 EventType: TypeAlias = Literal["Normal", "Warning"]
 
 INTERVAL_SECONDS = 10.0
-"""Between two writes of one Event."""
+"""Seconds between two writes of one Event."""
 NOTE_BYTES = 1024
 """The API server's limit."""
 
@@ -77,7 +77,7 @@ class ObjectRef:
 
     @staticmethod
     def of(obj: Mapping[str, Any]) -> ObjectRef:
-        """From an object that says its apiVersion and kind. Raises KeyError when it does not."""
+        """Return the reference of an object. Raises KeyError without apiVersion and kind."""
         meta = obj["metadata"]
         return ObjectRef(
             api_version=obj["apiVersion"],
@@ -90,7 +90,7 @@ class ObjectRef:
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """What makes two occurrences the same Event."""
+    """The key of a series: equal occurrences are the same Event."""
 
     regarding: ObjectRef
     type: EventType
@@ -100,7 +100,7 @@ class _Subject:
 
 @dataclass(slots=True)
 class _Series:
-    """All occurrences of one subject: what was seen, and what of it the hub knows."""
+    """All occurrences of one subject, and the count that the hub knows."""
 
     note: str
     first: datetime
@@ -176,7 +176,6 @@ class EventRecorder:
         self._enqueue(subject, series)
 
     async def run(self) -> None:
-        """Write what was reported, until cancelled."""
         await work(self._queue, self._write, workers=1, log=log)
 
     def _remember(self, subject: _Subject, note: str) -> _Series:
@@ -199,7 +198,7 @@ class EventRecorder:
         self._queue.add_after(subject, wait, priority=int(subject.type == "Warning"))
 
     async def _write(self, subject: _Subject) -> float | None:
-        """Tell the hub of one series; the seconds until it has to be told of more."""
+        """Write one series; return the seconds until the next write, or None."""
         await self._bucket.take()
         series = self._series[subject]  # what waits is never forgotten
         count = series.count
@@ -233,7 +232,7 @@ class EventRecorder:
         series.created = True
 
     async def _update(self, subject: _Subject, series: _Series) -> bool:
-        """False when the hub has forgotten the Event (after an hour): a new one begins."""
+        """Update the series; return False when the hub has dropped the Event (after an hour)."""
         patch = {"message": series.note, "series": _series(series)}
         namespace = _namespace(subject.regarding)
         try:
@@ -266,14 +265,14 @@ class EventRecorder:
         return body
 
     def _complain(self, fault: TransportError) -> None:
-        """Say each kind of trouble once: a namespace that is gone is no news the second time."""
+        """Log each kind of fault once: a namespace that is gone is no news the second time."""
         level = logging.DEBUG if type(fault) in self._complained else logging.WARNING
         self._complained.add(type(fault))
         log.log(level, "events cannot be written: %s", fault)
 
 
 def shortened(note: str) -> str:
-    """The note, cut to what an Event can hold, in bytes of UTF-8."""
+    """Return the note, cut to NOTE_BYTES of UTF-8."""
     data = note.encode()
     if len(data) <= NOTE_BYTES:
         return note
@@ -290,5 +289,4 @@ def _name(ref: ObjectRef) -> str:
 
 
 def _namespace(ref: ObjectRef) -> str:
-    """Where the Event lives: the API server allows no other place than these."""
-    return ref.namespace or "default"
+    return ref.namespace or "default"  # the API server allows no other namespace

@@ -1,20 +1,20 @@
-"""Whose turn it is: ready keys by flow (a namespace), and a fair share of the work for each flow.
+"""Ready keys by flow (a namespace), with a fair share of the work for each flow.
 
-As API priority and fairness does it in the API server: each flow has a clock of its own, which runs
-while the keys of the flow are in work, and the flow whose clock is the earliest goes next. So a
-namespace with a thousand keys that come again and again gets its share of the work and no more, and
-the only key of another one is next in line. What a key will take is not known when it is handed
-out: the flow is charged what its keys usually took, which is set right when the work has ended.
+As in the API server's priority and fairness: each flow has a clock of its own, which runs while
+keys of the flow are in work, and the flow whose clock is the earliest goes next. So a namespace
+with a thousand keys that come again and again gets its share of the work and no more, and the only
+key of another one is next. The cost of a key is not known when it is handed out: the flow is
+charged its usual cost, which is corrected when the work has ended.
 
-- A flow that was idle starts at the earliest clock of those that wait: rest earns no credit. What
+- A flow that was idle starts at the earliest clock of the waiting flows: rest earns no credit. What
   it took beyond its share is not forgotten by an idle moment, as long as others wait.
 - Within a flow keys go by their rank, always; without one the higher priority goes first. Between
   flows the priority of their first keys decides among those whose clocks are at most `TURN_SECONDS`
-  of work apart from the earliest: what becomes ready together, as those who wait for the same room,
-  goes by priority. Beyond that a flow waits for the others to catch up, however important it thinks
-  it is: priority is everybody's to choose, and nobody starves by it.
+  of work apart from the earliest: keys that become ready together, as those that wait for the same
+  room, go by priority. Beyond that a flow waits for the others to catch up, whatever its priority:
+  any user may choose one, and no flow starves by it.
 - Work may hang. A flow gets another of the `seats` only while it has fewer than are free: alone it
-  reaches half of them, the next one half of the rest, and there is one left for whoever comes.
+  reaches half of them, the next one half of the rest, and one is left for the next flow.
 
 Every operation is O(log n) in keys and in flows, but for the few flows that wait for a free seat,
 of which there are never more than seats.
@@ -33,18 +33,18 @@ K = TypeVar("K", bound=Hashable)
 TURN_SECONDS = 0.25
 """How far ahead of the others a flow may get by priority, in seconds of work."""
 LEAST_SECONDS = 0.001
-"""What a key costs at least: to hand it out is work, too."""
+"""The least cost of a key: to hand it out is work, too."""
 _NEWS = 0.25
-"""How much the last key says about what the next one will take."""
+"""The weight of the last key's cost in the estimate of the next one's."""
 
 
 def one_flow(_key: Hashable) -> str:
-    """All keys are of one flow: by priority, then first come first served."""
+    """Put all keys into one flow: by priority, then first come first served."""
     return ""
 
 
 def namespace_of(key: tuple[str, str]) -> str:
-    """Each namespace is a flow."""
+    """Make each namespace a flow."""
     return key[0]
 
 
@@ -60,7 +60,6 @@ class _Flow(Generic[K]):
 
     @property
     def priority(self) -> int:
-        """That of the key which it would hand out."""
         first = self.keys.first()
         return first.priority if first else 0
 
@@ -72,30 +71,30 @@ class Flows(Generic[K]):
         self._flow_of = flow
         self._seats = seats
         self._flows: dict[str, _Flow[K]] = {}
-        self._now = 0.0  # the earliest clock of those that wait; never goes back
-        self._waiting: Heap[str] = Heap()  # who has a key and may get a seat, by clock
-        self._turn: Heap[str] = Heap()  # of those, who is not too far ahead, by priority
-        self._ahead: Heap[str] = Heap()  # and who is, by clock
-        self._idle: Heap[str] = Heap()  # who has neither key nor seat, but is ahead, by clock
-        self._full: dict[str, _Flow[K]] = {}  # who has a key and all the seats that it may have
+        self._now = 0.0  # the earliest clock of the waiting flows; never goes back
+        self._waiting: Heap[str] = Heap()  # flows that have a key and may get a seat, by clock
+        self._turn: Heap[str] = Heap()  # of those, the ones not too far ahead, by priority
+        self._ahead: Heap[str] = Heap()  # of those, the others, by clock
+        self._idle: Heap[str] = Heap()  # flows without key and seat that are ahead, by clock
+        self._full: dict[str, _Flow[K]] = {}  # flows with a key and all the seats they may have
         self._charged: dict[K, float] = {}
         self._ready = 0
 
     def __len__(self) -> int:
-        """Keys that are ready."""
+        """The number of ready keys."""
         return self._ready
 
     def entries(self) -> Iterator[HeapEntry[K]]:
-        """All ready keys, in no order."""
+        """Return all ready keys, in no order."""
         return (entry for flow in self._flows.values() for entry in flow.keys.entries())
 
     def get(self, key: K) -> HeapEntry[K] | None:
-        """The entry of that key, if it is ready."""
+        """Return the entry of that key, if it is ready."""
         flow = self._flows.get(self._flow_of(key))
         return flow.keys.get(key) if flow else None
 
     def put(self, entry: HeapEntry[K]) -> None:
-        """Take a key that is ready, or another entry for one that was."""
+        """Add a ready key, or replace its entry."""
         flow = self._known(self._flow_of(entry.key))
         self._ready += entry.key not in flow.keys
         before = flow.keys.first()
@@ -104,7 +103,7 @@ class Flows(Generic[K]):
             self._place(flow)
 
     def discard(self, key: K) -> HeapEntry[K] | None:
-        """Take the entry of that key out, where it is ready."""
+        """Remove the entry of that key and return it, if it is ready."""
         flow = self._flows.get(self._flow_of(key))
         entry = flow.keys.discard(key) if flow else None
         if flow is not None and entry is not None:
@@ -113,7 +112,7 @@ class Flows(Generic[K]):
         return entry
 
     def take(self) -> HeapEntry[K] | None:
-        """Hand out the next key; None where nothing is ready, or no flow may have another seat."""
+        """Hand out the next key; None where none is ready, or no flow may have another seat."""
         while True:
             self._advance()
             first = self._turn.first()
@@ -122,10 +121,10 @@ class Flows(Generic[K]):
             flow = self._flows[first.key]
             if flow.at_work < self._free():
                 return self._hand_out(flow)
-            self._place(flow)  # the seats became fewer since
+            self._place(flow)  # fewer seats are free than when it was placed
 
     def done(self, key: K, seconds: float) -> None:
-        """The work on a key that was handed out has ended after so long."""
+        """End the work on a key that was handed out, after that many seconds."""
         flow = self._flows[self._flow_of(key)]
         took = max(seconds, LEAST_SECONDS)
         flow.clock += took - self._charged.pop(key)
@@ -138,7 +137,7 @@ class Flows(Generic[K]):
             self.clear()
 
     def clear(self) -> None:
-        """Forget every key that is ready, and who has had how much."""
+        """Drop every ready key, and all that flows were charged."""
         for heap in (self._waiting, self._turn, self._ahead, self._idle):
             heap.clear()
         self._full.clear()
@@ -168,7 +167,7 @@ class Flows(Generic[K]):
         return entry
 
     def _place(self, flow: _Flow[K]) -> None:
-        """Put a flow where it belongs, after anything about it has changed."""
+        """Put a flow into the right heaps, after any change of it."""
         name = flow.name
         for heap in (self._waiting, self._turn, self._ahead, self._idle):
             heap.discard(name)
@@ -181,7 +180,7 @@ class Flows(Generic[K]):
             self._wait(flow)
 
     def _wait(self, flow: _Flow[K]) -> None:
-        flow.clock = max(flow.clock, self._now)  # who did not wait earns no credit
+        flow.clock = max(flow.clock, self._now)  # an idle flow earns no credit
         entry = HeapEntry(flow.name, flow.priority, flow.clock)
         self._waiting.put(entry, rank=(flow.clock,))
         if flow.clock <= self._now + TURN_SECONDS:
@@ -190,7 +189,7 @@ class Flows(Generic[K]):
             self._ahead.put(entry, rank=(flow.clock,))
 
     def _rest(self, flow: _Flow[K]) -> None:
-        """It has no key: it is forgotten, but not what it had beyond its share."""
+        """Drop a flow without keys, unless it is ahead of its share."""
         if flow.at_work:
             return
         if flow.clock <= self._now:
@@ -199,7 +198,7 @@ class Flows(Generic[K]):
             self._idle.put(HeapEntry(flow.name, 0, flow.clock), rank=(flow.clock,))
 
     def _advance(self) -> None:
-        """Let the time of the earliest who waits be now, and look who is no longer ahead."""
+        """Advance to the earliest waiting clock, and place flows that are no longer ahead."""
         first = self._waiting.first()
         if first is not None:
             self._now = max(self._now, first.at)

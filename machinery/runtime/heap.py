@@ -1,8 +1,8 @@
 """A heap whose entries can be replaced and taken out by key.
 
-`heapq` alone can do neither. A replaced entry stays in the list, marked dead by no longer being the
-one that the dictionary holds, and is skipped when it surfaces; the list is rebuilt when more than
-half of it is dead, so memory stays proportional to what is alive.
+`heapq` alone can do neither. A replaced entry stays in the list, dead as the dictionary no longer
+holds it, and is skipped when it surfaces; the list is rebuilt when more than half of it is dead, so
+that memory stays proportional to the live entries.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SMALL = 64  # below this a rebuild gains nothing
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeapEntry(Generic[K]):
-    """A key with its priority and a moment on the monotonic clock; the owner knows which moment.
+    """A key with its priority and a monotonic time, whose meaning is the owner's.
 
     `rank` is its place in an order of the owner's; without one the higher priority goes first.
     """
@@ -32,7 +32,7 @@ class HeapEntry(Generic[K]):
 
     @property
     def order(self) -> tuple[Any, ...]:
-        """Its place: smaller goes first."""
+        """The sort key: smaller goes first."""
         return self.rank or (-self.priority,)
 
 
@@ -51,11 +51,10 @@ class Heap(Generic[K]):
         return key in self._live
 
     def get(self, key: K) -> HeapEntry[K] | None:
-        """The entry of that key."""
         return self._live.get(key)
 
     def entries(self) -> Iterable[HeapEntry[K]]:
-        """All entries, in no order."""
+        """Return all entries, in no order."""
         return self._live.values()
 
     def put(self, entry: HeapEntry[K], *, rank: tuple[Any, ...]) -> None:
@@ -65,24 +64,23 @@ class Heap(Generic[K]):
         self._tidy()
 
     def discard(self, key: K) -> HeapEntry[K] | None:
-        """Take the entry of that key out, where there is one."""
+        """Remove the entry of that key and return it, if there is one."""
         return self._live.pop(key, None)
 
     def first(self) -> HeapEntry[K] | None:
-        """The entry that `pop` would take."""
+        """Return the entry that `pop` would take."""
         while self._heap and not self._alive(self._heap[0][2]):
             heapq.heappop(self._heap)
         return self._heap[0][2] if self._heap else None
 
     def pop(self) -> HeapEntry[K]:
-        """Take the first entry out. Raises IndexError when there is none."""
+        """Remove and return the first entry. Raises IndexError when there is none."""
         self.first()
         entry = heapq.heappop(self._heap)[2]
         del self._live[entry.key]
         return entry
 
     def clear(self) -> None:
-        """Forget everything."""
         self._live.clear()
         self._heap.clear()
 

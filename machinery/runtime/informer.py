@@ -1,28 +1,28 @@
-"""A local picture of one resource that stays true: list once, then watch, and never lose a delete.
+"""A local cache of one resource: list once, then watch, and never lose a deletion.
 
-`Informer` is a `Cache` that keeps itself up to date from an API server. It promises:
+`Informer` is a `Cache` that keeps itself up to date from an API server. The informer promises:
 
-- After a cut it resumes from the last resourceVersion it saw, bookmarks included; it lists again
-  only when the server has forgotten that moment (410) or sent a line that cannot be read, and then
-  tells what went away meanwhile as deletions, and what was replaced under the same name as a
-  deletion and an addition.
-- It goes back in time only when the server does. A list is asked for without resourceVersion, which
-  is a consistent read: `resourceVersion="0"` may be answered by a server that lags behind the one
-  we heard before, and would bring deleted objects back. Servers since 1.31 answer the consistent
-  read from their cache too, so it costs one round trip to etcd and not a scan.
-  When even a consistent list is older than what was seen, etcd was restored: the list is the truth.
-  A server takes a watch from a moment that has not come yet, and shows nothing until it comes. So
-  after a watch that ended before its time one object is listed, for the version of that list.
-- It never spins: attempts are spaced by a back-off with jitter that only a healthy time resets.
+- After a cut the watch resumes from the last resourceVersion that was seen, bookmarks included. The
+  informer lists again only when the server has forgotten that moment (410) or sent a line that
+  cannot be read, and then reports objects that are gone as deletions, and objects that were
+  replaced under the same name as a deletion and an addition.
+- The cache goes back in time only when the server does. Lists carry no resourceVersion, which makes
+  them consistent reads: `resourceVersion="0"` may be answered by a server that lags behind the last
+  one, and would bring deleted objects back. Servers since 1.31 answer consistent reads from their
+  cache too, at the cost of one round trip to etcd and not of a scan. When even a consistent list is
+  older than what was seen, etcd was restored, and the list counts. A server accepts a watch from a
+  moment that has not come yet, and shows nothing until then. So after a watch that ended before its
+  time one object is listed, for the version of that list.
+- The loop never spins: attempts are spaced by a back-off with jitter that only a healthy time
+  resets.
 - Memory stays bounded: lists come in pages, each object is decoded alone into the typed struct, and
-  what `transform` answers None for is not kept. A server that shows more than is kept of it
-  (`machinery.types.memory_budget`) is told off as one that fails, and nothing of it is forgotten
-  for that.
-- The loop stays free: however much a server says, it is taken in slices (`machinery.pace`).
+  objects for which `transform` returns None are not kept. A server that shows more than is kept of
+  it (`machinery.types.memory_budget`) counts as failing, and nothing of it is dropped for that.
+- The event loop stays free: however much a server sends, it is taken in slices (`machinery.pace`).
 - An object that cannot be decoded stays as it was last seen, and is logged, once a minute for all
   of them: it is not a deletion.
 
-Why not a library's: those available lose deletes across a relist, or reconnect without back-off.
+No library serves: those available lose deletions across a relist, or reconnect without back-off.
 """
 
 from __future__ import annotations
@@ -65,32 +65,32 @@ log = logging.getLogger(__name__)
 T = TypeVar("T", bound=Object)
 
 WATCH_SECONDS = 60
-"""A watch is asked for that long, and up to half as much again. The transport calls a connection
-dead that is silent for longer, so this bounds how long a dead one goes unnoticed; resuming costs
-one request."""
+"""The requested duration of a watch, and up to half as much again. The transport drops a connection
+that is silent for longer, so this bounds how long a dead one goes unnoticed; resuming costs one
+request."""
 STALE_SECONDS = 150.0
-"""A healthy server speaks about once a minute; nothing is concluded from an older picture."""
+"""A healthy server sends something about once a minute; an older cache is not trusted."""
 HEALTHY_SECONDS = 30.0
-"""A watch that lived that long owes nothing to earlier failures."""
+"""A watch that lived for this long resets the back-off."""
 BASE_DELAY = 0.2
 LIST_PAGE = 200
 """Objects of one page: the largest answer of a list, undecoded, is held once."""
 MOST_DELAY_CUT = 5.0
-"""Seconds between watches that begin well and die early."""
+"""The longest delay between watches that begin well and die early."""
 COMPLAINT_SECONDS = 60.0
 MOST_DELAY_FAILED = 30.0
-"""Seconds between attempts that fail."""
+"""The longest delay between attempts that fail."""
 
 
 class Informer(Cache[T]):
     """The objects of `resource`, in one namespace or all, as far as the selectors choose them.
 
-    `transform` is called with each object decoded as `type_`; it answers what to keep of it, with
+    `transform` is called with each object decoded as `type_`; it returns what to keep of it, with
     the same metadata.{name,namespace,uid,resourceVersion}, or None to keep nothing. With
-    `metadata_only` the server sends no more than apiVersion, kind and metadata. `kept_bytes` is
-    what `transform` leaves of each object, about; otherwise the bytes that came are counted.
-    `departing` is called with the bytes of a deleted object that cannot be read, and with its last
-    state that could; it answers what stands for it, so that whose finalizer it has can end it.
+    `metadata_only` the server sends only apiVersion, kind and metadata. `kept_bytes` is about what
+    `transform` leaves of each object; otherwise the bytes that came are counted. `departing` is
+    called with the bytes of a deleted object that cannot be read, and with its last state that
+    could; it returns a substitute, so that the holder of a finalizer can end the object.
     """
 
     def __init__(
@@ -133,63 +133,62 @@ class Informer(Cache[T]):
         self._failed = -math.inf
         self._synced = asyncio.Event()
         self._failures = 0
-        self._listed = False  # or `version` is too old to watch from
+        self._listed = False  # False also where `version` is too old to watch from
         self._cut = False  # the server may be another one since, or have been restored
-        self._whole = False  # the next list is asked for in one piece
+        self._whole = False  # the next list is requested in one piece
 
     @property
     def synced(self) -> bool:
-        """True once everything was listed; it stays True, `staleness` says how true it still is."""
+        """True once everything was listed, for good; `staleness` says how recent the cache is."""
         return self._synced.is_set()
 
     @property
     def trusted(self) -> bool:
-        """Whether the picture may be acted on: everything was listed, and is followed still."""
+        """Whether the cache may be acted on: everything was listed, and is still being followed."""
         return self.synced and self.staleness() <= STALE_SECONDS
 
     @property
     def refused(self) -> Forbidden | None:
-        """The server's word that these may not be read; None as soon as it has shown them again."""
+        """The server's refusal to show these objects; None as soon as it has shown them again."""
         fault = self.last_error
         return fault if isinstance(fault, Forbidden) and self._spoke <= self._failed else None
 
     async def wait_synced(self) -> None:
-        """Return once `synced`."""
         await self._synced.wait()
 
     def mistrust(self) -> None:
-        """Nobody has run it for a while: it is stale until the server speaks again."""
+        """Make the cache stale until the server speaks again, after a time without `run`."""
         self._spoke = -math.inf
 
     def staleness(self) -> float:
-        """Seconds since the server last spoke: a page, a watch that began, an event, a bookmark.
+        """Return seconds since the last page, begin of a watch, event or bookmark.
 
-        inf before the first time. A healthy server speaks about once a minute.
+        inf before the first time. A healthy server sends something about once a minute.
         """
         return self._clock.monotonic() - self._spoke
 
     def upsert(self, obj: T) -> None:
-        """Take the answer to a write of our own at once, `obj` as decoded, not yet transformed.
+        """Take in the answer to a write of our own, `obj` as decoded, not yet transformed.
 
-        Ignored when not newer than what is held, or than what was seen: an object seen to go since
-        does not come back. It must be one that the selectors choose.
+        Ignored when not newer than what is held, or than what was seen: an object whose end was
+        seen since does not come back. The selectors must choose the object.
         """
         if order(obj.metadata.resource_version, self.version) not in (-1, 0):
-            with suppress(NoRoom):  # then the watch shall say so
+            with suppress(NoRoom):  # the watch will report it
                 self._keep(obj, self.observe, size=self._sizes.get(obj.metadata.key, 0))
 
     def discard(self) -> None:
-        """It will not be run again: what it holds counts no longer for its server."""
+        """Return the memory budget; the informer is not run again."""
         self._sizes.clear()
         self._shelf.close()
 
     async def run(self) -> None:
-        """Keep the picture true until cancelled. May be run again; it goes on where it stood."""
+        """Keep the cache up to date until cancelled. A further run resumes where it stood."""
         while True:
             await self.step()
 
     async def step(self) -> None:
-        """The body of the loop: list if needed, watch until it ends, wait. Faults end here."""
+        """List if needed, watch, wait: the body of the loop. Transport faults end here."""
         started = self._clock.monotonic()
         fault: TransportError | None = None
         try:
@@ -204,7 +203,7 @@ class Informer(Cache[T]):
         await self._clock.sleep(self._pause(fault, spoke=self._spoke >= started))
 
     def _settle(self, fault: TransportError | None, *, lived: float) -> None:
-        """Draw the lesson of an attempt: what to ask for next, and how patient to be."""
+        """Record an attempt's result: whether to list next, and the length of the back-off."""
         self._failures = 1 if lived >= HEALTHY_SECONDS else self._failures + 1
         if isinstance(fault, Gone | Unreadable):  # resuming would bring the same line again
             if isinstance(fault, Gone) and self._listed:
@@ -222,15 +221,12 @@ class Informer(Cache[T]):
         return max(wait, asked or 0.0)
 
     async def _list(self) -> None:
-        """Take everything in, then drop what is no longer there.
-
-        When the pages outlive the server's memory of their moment (Gone), the next list is asked
-        for in one piece, as that cannot expire.
-        """
+        """Take in all pages, then drop what is no longer there."""
         limit, self._whole = (0, False) if self._whole else (LIST_PAGE, False)
         try:
             await self._take_pages(self._client.pages(self.resource, limit=limit, **self.selection))
         except Gone:
+            # The pages outlived their moment on the server; a list in one piece cannot expire.
             self._whole = limit > 0
             raise
 
@@ -271,7 +267,7 @@ class Informer(Cache[T]):
             raise NoRoom(f"there are more than {bounds.KEPT_OBJECTS} {self.resource.plural}")
 
     async def _watch(self) -> None:
-        """Follow the changes until the stream ends. Raises what it ended with."""
+        """Follow the changes until the stream ends. Raises the fault that ended it."""
         seconds = round(WATCH_SECONDS * (1 + self._jitter() / 2))
         began, self._cut = self._clock.monotonic(), True
         async with self._client.watch(
@@ -307,7 +303,7 @@ class Informer(Cache[T]):
         self.version = version
 
     def _learn(self, raw: msgspec.Raw, take: Callable[[T], None]) -> tuple[Meta, bool]:
-        """Decode one object and take it in: its metadata, and whether it belongs in the picture."""
+        """Decode one object and take it in; return its metadata, and whether it is in the cache."""
         size = len(memoryview(raw))
         try:
             if self._free_form:
@@ -327,14 +323,14 @@ class Informer(Cache[T]):
             return meta, meta.key in self
 
     def _depart(self, raw: msgspec.Raw, meta: Meta, take: Callable[[T], None]) -> None:
-        """Take in what stands for a deleted object that cannot be read: its finalizer is ours."""
+        """Take in the substitute for a deleted object that cannot be read."""
         assert self._departing is not None  # noqa: S101 - the caller's promise
-        with suppress(ValueError, RecursionError):  # then its last state is kept
+        with suppress(ValueError, RecursionError):  # the last state is kept
             obj = self._departing(raw, self.get(meta.key))
             self._keep(obj, take, size=self._sizes.get(meta.key, 0))
 
     def _complain(self, meta: Meta, fault: Exception) -> None:
-        """Say once in a while that something cannot be read; a fault of our own with its trace."""
+        """Log once in a while that an object cannot be read; a fault of our own with its trace."""
         if self._clock.monotonic() - self._complained < COMPLAINT_SECONDS:
             return
         self._complained = self._clock.monotonic()

@@ -1,8 +1,8 @@
-"""How long to leave each of many things alone that were tried in vain: longer each time in a row.
+"""A back-off for each of many keys, which grows with each failure in a row.
 
-The back-off of a queue holds until somebody adds the key again, and watches do that whenever an
-object changes, by our own writes too. What is kept here holds whoever asks, until it is over or
-something else is tried. Nothing here waits: the caller does, or comes again.
+The back-off of a queue holds until the key is added again, and watches do that whenever an object
+changes, by our own writes too. A back-off kept here holds whatever wakes the key, until it is over
+or something else is tried. Nothing here waits: the caller does, or comes again.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ K = TypeVar("K", bound=Hashable)
 
 
 def steady() -> float:
-    """In place of a jitter, for what is guarded here and asked for again after a jittered pause.
+    """The jitter for a pause that is checked again after another, jittered pause.
 
-    Of two pauses that began together it is never the longer one.
+    Of two pauses that began together this one is never the longer.
     """
     return 0.0
 
@@ -35,7 +35,7 @@ class _Pause:
 
 
 class Pauses(Generic[K]):
-    """From `base` seconds, doubling up to `cap`."""
+    """Pauses from `base` seconds, doubling up to `cap`."""
 
     def __init__(
         self, *, clock: Clock, base: float, cap: float, jitter: Jitter = random.random
@@ -47,13 +47,13 @@ class Pauses(Generic[K]):
         self._pauses: dict[K, _Pause] = {}
 
     def __len__(self) -> int:
-        """How many keys are known to have been tried in vain."""
+        """The number of keys with a failure."""
         return len(self._pauses)
 
     def hold(self, key: K, of: object = None, *, why: object = None) -> float:
-        """`of` was tried for that key just now, in vain; seconds until it is worth another try.
+        """Record that `of` failed for that key just now; return seconds until the next attempt.
 
-        Within a pause that still runs nothing was tried: it stays as it is.
+        While a pause still runs, nothing was attempted: it stays as it is.
         """
         now = self._clock.monotonic()
         pause = self._pauses.get(key)
@@ -67,21 +67,21 @@ class Pauses(Generic[K]):
         return pause.until - now
 
     def left(self, key: K, of: object = None) -> float:
-        """Seconds that `of` is still to be left alone for that key; 0 when it may be tried."""
+        """Return seconds until `of` may be attempted for that key; 0 when it may be."""
         pause = self._pauses.get(key)
         if pause is None or pause.of != of:
             return 0.0
         return max(0.0, pause.until - self._clock.monotonic())
 
     def why(self, key: K) -> object:
-        """What was given as the reason of the pause. Raises KeyError where there is none."""
+        """Return the reason given for the pause. Raises KeyError without a pause."""
         return self._pauses[key].why
 
     def over(self, key: K) -> None:
-        """It was not in vain, or nobody wants it any more."""
+        """Drop the failures of a key that succeeded, or is not needed any more."""
         self._pauses.pop(key, None)
 
     def drop(self, gone: Callable[[K], bool]) -> None:
-        """As `over`, for each key of which that is true."""
+        """Drop the failures of each key for which `gone` is true."""
         for key in [key for key in self._pauses if gone(key)]:
             del self._pauses[key]

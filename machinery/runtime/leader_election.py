@@ -1,4 +1,4 @@
-"""Who leads: one process at a time, by a Lease on the hub that only a compare-and-swap can change.
+"""Leader election: one process at a time, by a Lease that only a compare-and-swap changes.
 
 What makes it safe, for clocks that disagree and requests that hang:
 
@@ -12,11 +12,11 @@ What makes it safe, for clocks that disagree and requests that hang:
 - A write that is a compare-and-swap itself cannot undo what a later leader wrote, however late it
   arrives.
 
-A lease that names us while we do not lead is another's: an earlier life of ours, or a namesake. It
-is waited for like any other. The one exception is the very record that this elector wrote last:
-nobody has held the lease since, so that it is taken again at once. After an outage of the server
-the others therefore wait the whole duration from their first look on: a leader that only lost its
-term goes on with what it knows, instead of another that would have to learn it all.
+A lease that names us while we do not lead is another's: an earlier process, or one of the same
+name. It is waited for like any other, except for the very record that this elector wrote last: no
+other process has held the lease since, so that it is taken again at once. After an outage of the
+server the others therefore wait the whole duration from their first look on: a leader that only
+lost its term goes on with what it knows, instead of another that would have to learn all of it.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _KNOWN_RENEWALS = 16
-"""Renewals of ours that are known again when they arrive without an answer."""
+"""Renewals of ours that are recognized when they arrived without an answer."""
 _RELEASES = 3
-"""Tries to give a lease up that somebody writes to."""
+"""Attempts to release a lease that others write to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class _Record:
 
 
 class Moment(NamedTuple):
-    """Where a Lease stands: the number of its term, and its last renewal by the holder's clock."""
+    """The state of a Lease: the number of its term, and its last renewal by the holder's clock."""
 
     term: int
     renewed: str
@@ -132,9 +132,9 @@ class LeaderElector:
         self._sent: deque[str] = deque(maxlen=_KNOWN_RENEWALS)
         self._alone = False
         self.before = NEVER
-        """Where the lease stood when the present term began."""
+        """The moment of the lease when the present term began."""
         self.moment = NEVER
-        """Where the present term of ours stands, or the last one; as far as it was answered."""
+        """The moment of our present term, or of the last one; as far as it was answered."""
         self._until = -math.inf  # we lead until then
         self._trouble = ""
 
@@ -145,12 +145,12 @@ class LeaderElector:
 
     @property
     def alone(self) -> bool:
-        """Whether it is certain that nobody has led between our last term and the present one."""
+        """Whether it is certain that no other process led between our last term and this one."""
         return self._alone
 
     @property
     def leader(self) -> str | None:
-        """The identity of who leads as far as we know; None when nobody does, or nobody knows."""
+        """The identity of the leader, as far as known; None without one, or while unknown."""
         if self.leading:
             return self.identity
         if self._seen is None or self._seen.holder == self.identity or self._free(self._seen):
@@ -158,14 +158,14 @@ class LeaderElector:
         return self._seen.holder
 
     def check(self) -> None:
-        """Call right before each write. Raises LeaseLost unless we lead at this very moment."""
+        """Raise LeaseLost unless we lead at this very moment; called right before each write."""
         if not self.leading:
             raise LeaseLost(f"{self.identity} does not hold the lease {self._name}")
 
     def forsake(self) -> None:
-        """Lead no more, and leave the lease to run out instead of giving it up.
+        """Stop leading, and let the lease expire instead of releasing it.
 
-        For whoever cannot say that nothing of this term is being written any more. This elector
+        For a caller that cannot be sure that no write of this term is still in flight. This elector
         waits for the end of the lease as well.
         """
         self._until = -math.inf
@@ -175,8 +175,8 @@ class LeaderElector:
         """Contend for the lease, and run `lead()` each time we hold it, until cancelled.
 
         `lead` is cancelled when the lease is lost, before another can hold it, and may be called
-        again later. When it returns, so does this; what it raises while we lead comes out of here.
-        On every way out the lease is given up, so that the next one need not wait.
+        again later. When it returns, so does this; a fault that it raises while we lead is raised
+        here. On every way out the lease is released, so that the next process need not wait.
         """
         while True:
             await self._acquire()
@@ -188,20 +188,20 @@ class LeaderElector:
             await self._clock.sleep(self._patience())
 
     async def _attempt(self) -> bool:
-        """The loop's body: look at the lease, take it if it is free. Whether it is ours now."""
+        """Read the lease, and take it if it is free; return whether it is ours now."""
         try:
             record = await self._read()
             self._trouble = ""
             if record is None or self._free(record):
                 await self._take(record)
         except Conflict:
-            return False  # somebody was faster
+            return False  # another process was faster
         except TransportError as e:
             self._report(e)
         return self.leading
 
     def _patience(self) -> float:
-        """Until it makes sense to look again: no later than the lease can run out."""
+        """Return seconds until the next look: no later than the lease can expire."""
         wait = self._retry_seconds * (0.8 + 0.4 * self._jitter())
         if self._seen is not None and self._mine(self._seen):
             return wait / 4
@@ -215,7 +215,7 @@ class LeaderElector:
         return self._clock.monotonic() >= self._ends(record)
 
     def _mine(self, record: _Record) -> bool:
-        """Whether this very elector wrote it, so that nobody has held the lease since."""
+        """Whether this very elector wrote the record, so that no other has held the lease since."""
         return record.holder == self.identity and record.renewed in self._sent
 
     def _ends(self, record: _Record) -> float:
@@ -233,21 +233,21 @@ class LeaderElector:
         record = _Record.of(lease)
         before, self._seen = self._seen, record
         now = self._clock.monotonic()
-        # While we could not look the holder could not renew either, most likely.
+        # While we could not read the lease, the holder could most likely not renew it either.
         blind = now - self._looked_at > self._blind_seconds
         self._looked_at = now
-        # Only a renewal or another holder counts: a label that somebody sets prolongs nothing.
+        # Only a renewal or another holder counts: a change of a label prolongs nothing.
         news = before is None or not record.same_term(before) or record.renewed != before.renewed
         if news or blind:
             self._seen_at = now
         return record
 
     async def _take(self, free: _Record | None) -> None:
-        """Write our name into a lease that is free. Raises Conflict when somebody was faster."""
+        """Write our name into a free lease. Raises Conflict when another process was faster."""
         started, now = self._clock.monotonic(), microtime(self._clock.now())
         spec = self._spec(self.identity)
         spec |= {"acquireTime": now, "leaseTransitions": free.transitions + 1 if free else 1}
-        # Not so where a write of ours arrived unheard: it may have followed another's term.
+        # Not alone where a write of ours arrived without an answer: another term may lie between.
         alone = free is not None and self._mine(free) and free.transitions == self.moment.term
         if free is not None:
             await self._write(free, spec, self._annotations)
@@ -275,7 +275,7 @@ class LeaderElector:
     async def _write(
         self, on: _Record, spec: dict[str, Any], annotations: Mapping[str, str] | None = None
     ) -> None:
-        """Change the lease as it stood in `on`. Raises Conflict when it is another by now."""
+        """Change the lease on top of `on`. Raises Conflict when the lease was changed meanwhile."""
         meta: dict[str, Any] = {"resourceVersion": on.version}
         if annotations:
             meta["annotations"] = dict(annotations)
@@ -284,7 +284,7 @@ class LeaderElector:
         self._see(await self._within(writing))
 
     async def _term(self, lead: Callable[[], Awaitable[None]]) -> bool:
-        """Lead until `lead` ends or the lease is lost; True when `lead` ended by itself."""
+        """Lead until `lead` ends or the lease is lost; return True when `lead` ended by itself."""
         working = asyncio.ensure_future(lead())
         keeping = [asyncio.create_task(self._keep()), asyncio.create_task(self._watchdog())]
         finished = False
@@ -295,7 +295,7 @@ class LeaderElector:
                 self._until = -math.inf  # from here on no write passes `check`
                 log.warning("%s leads no more", self.identity)
         finally:
-            await end([working])  # stopped by our caller, we keep the lease while it winds up
+            await end([working])  # cancelled by our caller, we renew while `lead` winds up
             await end(keeping)
             await self._release()
             if not finished:
@@ -305,7 +305,6 @@ class LeaderElector:
         return finished
 
     async def _keep(self) -> None:
-        """Renew until the lease is lost."""
         wait = self._retry_seconds
         while True:
             await self._clock.sleep(wait)
@@ -323,7 +322,7 @@ class LeaderElector:
                 wait = self._retry_seconds / 4
 
     async def _renew(self) -> None:
-        """Raises LeaseLost when the lease is not ours any more."""
+        """Renew the lease. Raises LeaseLost when it is not ours any more."""
         started, ours = self._clock.monotonic(), self._held()
         try:
             await self._write(ours, self._spec(self.identity))
@@ -344,16 +343,16 @@ class LeaderElector:
             await self._clock.sleep(rest)
 
     async def _release(self) -> None:
-        """Give the lease up, if it is ours still; the next one takes it at its next look."""
+        """Release the lease, if it is still ours; the next process takes it at its next look."""
         if not self.leading:
             return
         self._until, ours = -math.inf, self._held()
         try:
             for _ in range(_RELEASES):
-                record = await self._read()  # a renewal that was cut off may have arrived
+                record = await self._read()  # a renewal that was cancelled may have arrived
                 if record is None or not record.same_term(ours):
                     return
-                with suppress(Conflict):  # or arrives only now
+                with suppress(Conflict):  # such a renewal may arrive only now
                     await self._write(record, self._spec(""))
                     return
         except TransportError as e:
@@ -368,13 +367,13 @@ class LeaderElector:
         return await within(self._request_seconds, request, clock=self._clock)
 
     def _report(self, fault: TransportError) -> None:
-        """Say each trouble once, not at every attempt."""
+        """Log each fault once, not at every attempt."""
         if str(fault) != self._trouble:
             log.warning("the lease %s: %s", self._name, fault)
         self._trouble = str(fault)
 
 
 def _mourn(task: asyncio.Future[None]) -> None:
-    """Log what a task of no further interest failed with."""
+    """Log the fault of a task whose result is not needed."""
     if not task.cancelled() and (fault := task.exception()) is not None:
         log.error("what led failed as it ended", exc_info=fault)

@@ -1,4 +1,4 @@
-"""What an informer reads of lists and watches: pages, events, and whose object each one is.
+"""Pages of lists and events of watches, as an informer reads them.
 
 Objects stay undecoded here: an informer decodes each one alone, into the type it keeps.
 """
@@ -43,13 +43,13 @@ _identity = msgspec.json.Decoder(Object)
 
 @functools.cache
 def decoder_of(type_: type[Any]) -> msgspec.json.Decoder[Any]:
-    """One for each type: hundreds of informers share it."""
+    """Return the one decoder of each type: hundreds of informers share it."""
     return msgspec.json.Decoder(type_)
 
 
 @functools.cache
 def free_form(type_: type[Any]) -> bool:
-    """Whether it keeps JSON of any form, whose depth and number of values nothing else bounds."""
+    """Whether the type keeps JSON of any form, whose depth and size nothing else bounds."""
     seen: set[type[Any]] = set()
 
     def free(info: msgspec.inspect.Type) -> bool:
@@ -75,7 +75,10 @@ def free_form(type_: type[Any]) -> bool:
 
 
 def taken_apart(answer: bytes) -> Page:
-    """The objects of a page, undecoded. One that falls into very many parts is a page of one."""
+    """Return the objects of a page, undecoded.
+
+    A page with very many parts is read only if it holds a single object.
+    """
     try:
         bounds.check_page(answer)
     except TooMuch:
@@ -86,19 +89,19 @@ def taken_apart(answer: bytes) -> Page:
 
 
 def event_of(line: bytes) -> WatchEvent:
-    """A line of a watch. Raises Unreadable."""
+    """Return the event of a watch's line. Raises Unreadable."""
     event: WatchEvent = decode(line, _event)
     return event
 
 
 def identity_of(raw: msgspec.Raw) -> Object:
-    """Which object that is, whatever else it holds. Raises Unreadable."""
+    """Return the metadata and kind of an object, whatever else it holds. Raises Unreadable."""
     identity: Object = decode(raw, _identity)
     return identity
 
 
 def check_names(meta: Meta) -> None:
-    """Raises TooMuch for names that Kubernetes does not allow: they are kept many times over."""
+    """Raise TooMuch for names that Kubernetes does not allow: they are kept many times over."""
     if max(len(meta.name), len(meta.namespace)) > bounds.NAME:
         raise TooMuch(f"a name is longer than {bounds.NAME} characters")
     if max(len(meta.uid), len(meta.resource_version)) > bounds.UID:

@@ -1,11 +1,11 @@
-"""Objects of one kind as an API server last showed them, told apart by resourceVersion.
+"""A cache of one kind's objects as an API server last showed them, compared by resourceVersion.
 
-The synchronous half of an informer: no I/O, no clock. It promises its handlers a gapless story for
-each key: added, changed any number of times, deleted; never a step back to an older version, and
+The synchronous half of an informer: no I/O, no clock. For each key its handlers see a gapless
+sequence: added, changed any number of times, deleted; never a step back to an older version, and
 never one object turned into another without a deletion in between (same name, other uid).
 
-resourceVersions are opaque but between objects of one resource on one server, where they are
-integers and grow. One that is no integer is taken as new.
+resourceVersions are opaque except between objects of one resource on one server, where they are
+integers and grow. A version that is no integer counts as new.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Handler: TypeAlias = Callable[[T | None, T | None], None]
 
 
 class Cache(Generic[T]):
-    """What is known of one resource. `version` is the moment up to which everything was seen."""
+    """The objects of one resource. `version` is the moment up to which everything was seen."""
 
     def __init__(self) -> None:
         self.version = ""
@@ -36,32 +36,30 @@ class Cache(Generic[T]):
         return len(self._objects)
 
     def __bool__(self) -> bool:
-        """True, also when nothing is held: an empty cache is a cache."""
-        return True
+        return True  # an empty cache must not pass for a missing one
 
     def __contains__(self, key: Key) -> bool:
         return key in self._objects
 
     def get(self, key: Key) -> T | None:
-        """The object of that key, None when there is none."""
         return self._objects.get(key)
 
     def values(self) -> Collection[T]:
-        """All objects, in no order; a copy, so that it may be walked across an await."""
+        """Return all objects, in no order; a copy, to be walked across an await."""
         return list(self._objects.values())
 
     def add_handler(self, handler: Handler[T]) -> None:
         """Have `handler(old, new)` called for every change, in the event loop; it must not block.
 
-        `old` is None for a new object, `new` None for one that is gone. What is held already is
-        told at once, as new. What it raises is logged and changes nothing.
+        `old` is None for a new object, `new` None for one that is gone. Objects that are held
+        already are reported at once, as new. A fault in a handler is logged and changes nothing.
         """
         self._handlers.append(handler)
         for obj in self.values():
             _tell(handler, None, obj)
 
     def add_index(self, name: str, values: Callable[[T], Iterable[str]]) -> None:
-        """Keep objects findable by what `values(obj)` answers, a pure function of the object.
+        """Index objects by what `values(obj)` returns, a pure function of the object.
 
         Raises ValueError when there is an index of that name.
         """
@@ -72,24 +70,24 @@ class Cache(Generic[T]):
             index.replace(key, None, obj)
 
     def by_index(self, name: str, value: str) -> Collection[T]:
-        """The objects found under that value; a copy. Raises KeyError for an unknown index."""
+        """Return the objects under that value; a copy. Raises KeyError for an unknown index."""
         keys = self._indexes[name].keys.get(value, ())
         return [self._objects[key] for key in keys]
 
     def observe(self, obj: T) -> None:
-        """The server shows this object; ignored unless newer than the one held."""
+        """Take in an object that the server shows; ignored unless newer than the one held."""
         held = self._objects.get(obj.metadata.key)
         if held is None or _is_news(obj, held):
             self._set(held, obj)
 
     def lose(self, obj: Object) -> None:
-        """The server shows the end of this object; ignored when a newer one is held."""
+        """Drop an object whose end the server shows; ignored when a newer one is held."""
         held = self._objects.get(obj.metadata.key)
         if held is not None and order(_version(obj), _version(held)) != -1:
             self._drop(held)
 
     def replace(self, obj: T) -> None:
-        """The server shows this object and what is held counts for nothing: its history is new."""
+        """Take in an object of a restored server, whose versions do not compare with older ones."""
         held = self._objects.get(obj.metadata.key)
         if held is None or not _same(held, obj):
             self._set(held, obj)
@@ -97,7 +95,7 @@ class Cache(Generic[T]):
     def missing(
         self, keys: Container[Key], *, unless_after: str | None = None
     ) -> list[tuple[Key, T]]:
-        """Every object but these, and but those newer than the version `unless_after`."""
+        """Return all objects except these keys, and those newer than `unless_after`."""
         return [
             (key, held)
             for key, held in self._objects.items()
@@ -106,7 +104,7 @@ class Cache(Generic[T]):
         ]
 
     def give_up(self, key: Key, held: T) -> None:
-        """Drop what is held under that key, if it is that object still."""
+        """Drop the object of that key, if it is still `held`."""
         if self._objects.get(key) is held:
             self._drop(held)
 
@@ -159,13 +157,13 @@ class _Index(Generic[T]):
 
 
 def order(version: str, other: str) -> int | None:
-    """-1, 0 or 1: `version` is older than, the same as, or newer than `other`; None: who knows."""
+    """Return -1, 0 or 1: `version` is older, the same or newer than `other`; None: unknown."""
     one, two = number(version), number(other)
     return None if one is None or two is None else (one > two) - (one < two)
 
 
 def number(version: str) -> int | None:
-    """A resourceVersion as it is compared; None for one that is no integer."""
+    """Return a resourceVersion as an integer to compare; None for one that is no integer."""
     try:
         return int(version)
     except ValueError:
@@ -173,7 +171,7 @@ def number(version: str) -> int | None:
 
 
 def text(key: Key) -> str:
-    """`namespace/name`, or the name alone of a cluster-scoped object; for logs."""
+    """Return `namespace/name`, or the name alone of a cluster-scoped object; for logs."""
     return "/".join(part for part in key if part)
 
 
@@ -182,7 +180,7 @@ def _version(obj: Object) -> str:
 
 
 def _is_news(shown: Object, held: Object) -> bool:
-    """Newer; where that cannot be known, anything that is not the very same."""
+    """Whether `shown` is newer; where versions do not compare, whether it differs at all."""
     known = order(_version(shown), _version(held))
     return known == 1 if known is not None else not _same(shown, held)
 

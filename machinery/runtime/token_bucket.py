@@ -1,4 +1,4 @@
-"""The pace of requests that can wait: a few at once, and then so many a second."""
+"""A token bucket for requests that can wait: a few at once, and then so many a second."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TokenBucket:
         self._at = clock.monotonic()
 
     async def take(self) -> None:
-        """Return when there is a token, which is then used. For one caller at a time."""
+        """Wait for a token and use it. For one caller at a time."""
         self._refill()
         if self._tokens < 1:
             await self._clock.sleep((1 - self._tokens) / self._per_second)

@@ -1,15 +1,15 @@
-"""The work queue: which key is looked at next, and which has to wait.
+"""The work queue: which key is reconciled next, and which has to wait.
 
 Reconciling is level-triggered: a key says where to look, never what happened, so a key that is
-added many times before its turn comes is handed out once. The queue promises:
+added many times before its turn is handed out once. The queue promises:
 
 - a key is never in two hands at once; added while it is in work, it comes again after `done`;
-- within a flow (a namespace, where keys have one) by the rank that the key was added with, whenever
-  it came; without one higher priority first, then first come first served; between flows fair
-  shares of the work, and priority as far as `machinery.runtime.fair_queue` says;
-- each key waits for one moment, the earliest that anyone asked for: an explicit `add` overtakes the
+- within a flow (a namespace, where keys have one) keys go by the rank that they were added with,
+  whenever they came; without one by priority, then first come first served; between flows by fair
+  shares of the work, and by priority as far as `machinery.runtime.fair_queue` says;
+- each key waits for one moment, the earliest that was asked for: an explicit `add` overtakes the
   back-off of an earlier failure, and two `add_after` keep the earlier deadline;
-- nothing added before a `get` that is cancelled, or a reconcile that is, gets lost.
+- no key that was added before a cancelled `get`, or a cancelled reconcile, gets lost.
 
 One loop, no threads: everything but `get` returns at once. Queues of the same name share their
 metrics, so a name is one of a few (`scheduling`, `member`), never that of an object.
@@ -36,7 +36,7 @@ from machinery.runtime.workqueue_metrics import QueueMetrics
 K = TypeVar("K", bound=Hashable)
 Rank: TypeAlias = tuple[Any, ...]
 _STEP = 500
-"""Keys that are moved at once: each costs a few microseconds, and nothing else runs meanwhile."""
+"""Keys that are moved in one step: each costs microseconds in which nothing else runs."""
 
 
 class QueueShutDown(Exception):
@@ -44,10 +44,10 @@ class QueueShutDown(Exception):
 
 
 class WorkQueue(Generic[K]):
-    """Keys to work on. `base_delay` and `max_delay` bound the back-off of `retry`, in seconds.
+    """Keys to reconcile. `base_delay` and `max_delay` bound the back-off of `retry`, in seconds.
 
-    `flow` says which keys share a share of the work; where work may hang, `seats` is the number of
-    workers, of which no flow gets all.
+    `flow` names the flow of a key, which gets a fair share of the work; where work may hang,
+    `seats` is the number of workers, of which no flow gets all.
     """
 
     def __init__(
@@ -79,11 +79,11 @@ class WorkQueue(Generic[K]):
         self._metrics.join(self)
 
     def __len__(self) -> int:
-        """How many keys could be handed out now, or as soon as they are no longer in work."""
+        """The number of keys that are ready, or will be as soon as their work is done."""
         return len(self._ready) + len(self._again)
 
     def add(self, key: K, *, priority: int = 0, rank: Rank = ()) -> None:
-        """Hand `key` out as soon as its turn comes.
+        """Hand out `key` as soon as its turn comes.
 
         `rank` is its place within its flow, the smaller first; in one flow all keys have one, or
         none has. Added twice, it keeps the higher priority and the better place.
@@ -100,7 +100,7 @@ class WorkQueue(Generic[K]):
             self._make_ready(entry)
 
     def add_after(self, key: K, seconds: float, *, priority: int = 0, rank: Rank = ()) -> None:
-        """As `add`, that many seconds from now; it may come sooner by another."""
+        """Add the key that many seconds from now; another `add` may bring it sooner."""
         if seconds <= 0 or self._ready.get(key) or key in self._again:
             self.add(key, priority=priority, rank=rank)
             return
@@ -114,39 +114,39 @@ class WorkQueue(Generic[K]):
         self._set_timer()
 
     def retry(self, key: K, *, priority: int = 0, rank: Rank = ()) -> None:
-        """`key` failed: add it after a back-off that doubles with each failure in a row."""
+        """Add a failed key after a back-off that doubles with each failure in a row."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         self._metrics.retries.inc()
         wait = delay(failures, base=self._base_delay, cap=self._max_delay, jitter=self._jitter)
         self.add_after(key, wait, priority=priority, rank=rank)
 
     def add_patiently(self, key: K, *, priority: int = 0, rank: Rank = ()) -> None:
-        """As `add`, but one that failed last keeps its back-off."""
+        """Add the key, but after the back-off of its failures, if it has any."""
         wait, failures = 0.0, self._failures.get(key, 0)
         if failures:
             wait = delay(failures, base=self._base_delay, cap=self._max_delay, jitter=self._jitter)
         self.add_after(key, wait, priority=priority, rank=rank)
 
     def withdraw(self, keys: Iterable[K]) -> list[HeapEntry[K]]:
-        """Hand these out no more, but for what they are added for from now on: for `put_back`.
+        """Take these keys out and return their entries, for `put_back`.
 
-        For who does in one go what several keys were added for. A key in work stays as it is.
+        For a caller that does in one go what several keys were added for. A key in work stays.
         """
         found = (self._later.discard(key) or self._ready.discard(key) for key in keys)
         return [entry for entry in found if entry is not None]
 
     def put_back(self, entries: Iterable[HeapEntry[K]]) -> None:
-        """What was withdrawn is not done: as if it had never been taken out."""
+        """Put withdrawn entries back, as if they had never been taken out."""
         for entry in entries:
             wait = entry.at - self._clock.monotonic()
             self.add_after(entry.key, wait, priority=entry.priority, rank=entry.rank)
 
     def forget(self, key: K) -> None:
-        """The failures of `key` are forgiven: its next back-off starts small again."""
+        """Forget the failures of `key`: its next back-off starts small again."""
         self._failures.pop(key, None)
 
     async def get(self) -> K:
-        """The next key, now in work until `done`. Raises QueueShutDown after `shut_down`."""
+        """Return the next key, in work until `done`. Raises QueueShutDown after `shut_down`."""
         while True:
             if self._closed:
                 raise QueueShutDown(self.name)
@@ -157,19 +157,19 @@ class WorkQueue(Generic[K]):
             await self._wait()
 
     def handed_out(self, key: K) -> bool:
-        """Whether somebody works on that key."""
+        """Whether the key is in work."""
         return key in self._in_work
 
     def priority(self, key: K) -> int:
-        """The priority with which a key in work was handed out. Raises KeyError for any other."""
+        """Return the priority of a key in work. Raises KeyError for any other."""
         return self._in_work[key].priority
 
     def rank(self, key: K) -> Rank:
-        """The rank with which a key in work was handed out. Raises KeyError for any other."""
+        """Return the rank of a key in work. Raises KeyError for any other."""
         return self._in_work[key].rank
 
     def done(self, key: K) -> None:
-        """`key` is no longer in work. Raises KeyError when it was not."""
+        """End the work on `key`. Raises KeyError when it is not in work."""
         entry = self._in_work.pop(key)
         took = self._clock.monotonic() - entry.at
         self._metrics.work.observe(took)
@@ -181,9 +181,9 @@ class WorkQueue(Generic[K]):
             self._wake_one()  # for a seat that is free now
 
     def shut_down(self) -> None:
-        """Hand out nothing more and take nothing more; keys in work may still be `done`.
+        """Hand out no more keys and accept none; keys in work may still be `done`.
 
-        What waits is dropped: the next process finds it again by looking at the world.
+        Waiting keys are dropped: the next process finds them by its first lists.
         """
         self._closed = True
         self._ready.clear()
@@ -195,7 +195,7 @@ class WorkQueue(Generic[K]):
                 waiter.set_result(None)
 
     def oldest(self) -> float:
-        """For how many seconds the key that is ready for longest has been waiting; 0 when none."""
+        """Return the seconds that the longest ready key has been waiting; 0 when none is."""
         since = min((entry.at for entry in self._ready.entries()), default=None)
         return 0.0 if since is None else self._clock.monotonic() - since
 
@@ -215,7 +215,7 @@ class WorkQueue(Generic[K]):
         self._again[entry.key] = entry if before is None else _better(entry, before)
 
     def _promote(self) -> None:
-        """Move what is due from later to now; what is due together is moved step by step."""
+        """Move a step of due keys from later to ready."""
         now = self._clock.monotonic()
         for _ in range(_STEP):
             entry = self._later.first()
@@ -230,7 +230,6 @@ class WorkQueue(Generic[K]):
         return entry.key
 
     async def _wait(self) -> None:
-        """Until something may be ready."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         self._set_timer()
@@ -238,7 +237,7 @@ class WorkQueue(Generic[K]):
             await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled():
-                self._wake_one()  # woken and cancelled in one breath: the key is someone else's
+                self._wake_one()  # woken and cancelled at once: pass the wake on, or it is lost
             raise
         finally:
             with suppress(ValueError):
@@ -254,7 +253,7 @@ class WorkQueue(Generic[K]):
                 return
 
     def _set_timer(self) -> None:
-        """Have somebody woken at the earliest deadline; only while somebody waits for a key."""
+        """Set the timer to the earliest deadline; only while a worker waits for a key."""
         first = self._later.first()
         if first is None or not self._waiters:
             return
@@ -270,7 +269,7 @@ class WorkQueue(Generic[K]):
 
     async def _wake_at(self, deadline: float) -> None:
         await self._clock.sleep(deadline - self._clock.monotonic())
-        self._timer = None  # it is this task: not to be cancelled by what follows
+        self._timer = None  # this very task, which `_set_timer` must not cancel
         self._promote()
         self._set_timer()
 
@@ -284,9 +283,9 @@ async def work(
 ) -> None:
     """Reconcile keys, at most `workers` at once, until cancelled or until the queue is shut down.
 
-    `reconcile` answers None when the key needs nothing more, or the seconds after which to look at
-    it again. What it raises is logged and the key retried. Its priority stays with a key that comes
-    again this way. Cancelled, every reconcile is cancelled and its key is in the queue again.
+    `reconcile` returns None when the key needs nothing more, or the seconds after which to look at
+    it again. A fault is logged and the key retried. A key that comes again this way keeps its
+    priority. When this is cancelled, every reconcile is cancelled and its key is queued again.
     """
     async with asyncio.TaskGroup() as group:
         for _ in range(workers):
@@ -305,7 +304,7 @@ async def _worker(
 async def work_once(
     queue: WorkQueue[K], reconcile: Callable[[K], Awaitable[float | None]], *, log: logging.Logger
 ) -> None:
-    """The body of a worker's loop: the next key, once. Raises QueueShutDown."""
+    """Reconcile the next key once: the body of a worker's loop. Raises QueueShutDown."""
     key = await queue.get()
     priority, rank = queue.priority(key), queue.rank(key)
     try:
@@ -317,7 +316,7 @@ async def work_once(
         if _being_cancelled():
             queue.add(key, priority=priority, rank=rank)
             raise
-        _say(queue, key, e, log)  # something that it awaited was cancelled, not we
+        _say(queue, key, e, log)  # a task that it awaited was cancelled, not this one
         queue.retry(key, priority=priority, rank=rank)
     except Exception as e:  # noqa: BLE001 - whatever one key raises, the others are worked on
         _say(queue, key, e, log)
@@ -334,7 +333,7 @@ def _being_cancelled() -> bool:
 
 
 def _better(new: HeapEntry[K], old: HeapEntry[K]) -> HeapEntry[K]:
-    """The old entry with the higher priority and the better rank of both; itself if it has them."""
+    """Return the old entry with the better priority and rank of both; itself if it has them."""
     priority = max(new.priority, old.priority)
     rank = min((entry.rank for entry in (new, old) if entry.rank), default=())
     if (priority, rank) == (old.priority, old.rank):
@@ -356,5 +355,4 @@ def _say(queue: WorkQueue[K], key: K, fault: BaseException, log: logging.Logger)
 
 
 def _text(key: Hashable) -> str:
-    """`namespace/name` of a Key, the name alone where there is no namespace."""
     return "/".join(str(part) for part in key if part) if isinstance(key, tuple) else str(key)

@@ -1,7 +1,7 @@
-"""What can be seen of the work queues from outside: how deep, how old, how busy, how often in vain.
+"""Metrics of the work queues: their depth, age and work, and how often keys are retried.
 
-Depth and age are read from the queues when they are asked for, so they cannot drift; the queues are
-held weakly, so one that is dropped (a member's session ends) leaves by itself.
+Depth and age are read from the queues on demand, so that they cannot drift; the queues are held
+weakly, so that a dropped one (a member's session ends) leaves by itself.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _by_name: dict[str, QueueMetrics] = {}
 
 
 class Measured(Protocol):
-    """What is read of a queue."""
+    """The part of a queue that is measured."""
 
     def __len__(self) -> int:
-        """Keys that wait for a worker."""
+        """The number of keys that wait for a worker."""
         ...
 
     def oldest(self) -> float:
-        """Seconds that the key ready for longest has waited."""
+        """Return the seconds that the longest ready key has waited."""
         ...
 
 
@@ -48,7 +48,7 @@ class QueueMetrics:
 
     @classmethod
     def of(cls, name: str) -> QueueMetrics:
-        """The one set of metrics for queues of that name, there at zero from now on."""
+        """Return the metrics for queues of that name, which exist at zero from now on."""
         known = _by_name.get(name)
         if known is None:
             known = _by_name[name] = cls(name)

@@ -1,1 +1,1 @@
-"""Small facts of Kubernetes, exact and bounded: metadata, quantities, selectors."""
+"""Small parts of Kubernetes' API, exact and bounded: metadata, quantities, selectors."""

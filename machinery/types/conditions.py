@@ -1,6 +1,6 @@
-"""Conditions of a status, as every Kubernetes kind has them: found, read, and said anew.
+"""Conditions of a status, as every Kubernetes kind has them: found, read, and renewed.
 
-What is read may come from a member, and have any form: what is no condition is passed over.
+A status may come from a member, and have any form: what is no condition is skipped.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ Condition: TypeAlias = Mapping[str, Any]
 
 
 def find(status: Mapping[str, Any], type_: str) -> Condition:
-    """The condition of that type in a status; empty when it has none."""
+    """Return the condition of that type in a status; empty when it has none."""
     return among(status.get("conditions"), type_)
 
 
 def among(conditions: Any, type_: str) -> Condition:
-    """The condition of that type in a list of them; empty when it is not there, or that no list."""
+    """Return the condition of that type in a list; empty when it is missing, or that is no list."""
     listed = conditions if isinstance(conditions, list | tuple) else ()
     found = (each for each in listed if isinstance(each, Mapping) and each.get("type") == type_)
     return next(found, {})
@@ -41,7 +41,7 @@ def renewed(
     now: datetime,
     generation: int,
 ) -> dict[str, Any]:
-    """A condition as it is now; its lastTransitionTime is that of the last change of `status`.
+    """Return a condition as it is now; its lastTransitionTime is of the last change of `status`.
 
     `old` is the one that it replaces, empty when there was none; `generation` is that of the object
     that it was concluded from.

@@ -15,7 +15,7 @@ _UNITS = {
 
 
 def parse(text: str) -> timedelta:
-    """The length of time that `1h30m` is. Raises ValueError for what is none."""
+    """Return the duration that a text such as `1h30m` names. Raises ValueError if malformed."""
     terms = _TERM.findall(text)
     if text != "0" and (not terms or "".join(map("".join, terms)) != text):
         raise ValueError(f"{text!r:.40} is no duration such as 1h30m")

@@ -1,9 +1,9 @@
-"""Ports of a node that a pod takes for itself, named as resources of which each node has one.
+"""Host ports of a pod, named as resources of which each node has one.
 
 kube-scheduler lets no two pods with the same host port on one node (its plugin NodePorts). Written
 as a resource, `hostport/TCP/8080`, a port is counted wherever room is counted. No resource of
 Kubernetes has two slashes in its name, so none is mistaken for one. The address of the node that a
-pod may name beside the port (hostIP) is left aside: two pods that share a port under different
+pod may name beside the port (hostIP) is ignored: two pods that share a port under different
 addresses count as if they could not, so that room is never overstated. Pure.
 """
 
@@ -19,19 +19,19 @@ PREFIX = "hostport/"
 PROTOCOLS = ("TCP", "UDP", "SCTP")
 MOST_PORT = 65535
 MOST_OF_ONE = 16
-"""Host ports that are counted of one template, and told of one node; the members' own schedulers
-see the others too."""
+"""Host ports that are counted of one template, and published of one node; the members' own
+schedulers see the others too."""
 NONE: frozenset[int] = frozenset()
 
 
 def resource(protocol: str, port: int) -> str:
-    """The name of a port as a resource."""
+    """Return the resource of a port."""
     return f"{PREFIX}{protocol}/{port}"
 
 
 @lru_cache(maxsize=4096)
 def code(name: str) -> int | None:
-    """The number that stands for a port, by protocol and then by port; None for anything else."""
+    """Return a port resource's number, ordered by protocol, then port; None for anything else."""
     if not name.startswith(PREFIX):
         return None
     protocol, _, port = name.removeprefix(PREFIX).partition("/")
@@ -42,31 +42,31 @@ def code(name: str) -> int | None:
 
 
 def code_of(protocol: str, port: int) -> int:
-    """The same for a port that is known to be one."""
+    """Return the same number for a valid protocol and port."""
     return PROTOCOLS.index(protocol) * (MOST_PORT + 1) + port
 
 
 def named(port: int) -> str:
-    """The resource of a code."""
+    """Return the resource of a code."""
     protocol, number = divmod(port, MOST_PORT + 1)
     return resource(PROTOCOLS[protocol], number)
 
 
 def codes(names: Collection[str]) -> frozenset[int]:
-    """The codes of the ports among resources."""
+    """Return the codes of the ports among resources."""
     found = (code(name) for name in names if name.startswith(PREFIX))
     return frozenset(port for port in found if port is not None)
 
 
 def used(free: Mapping[str, str]) -> frozenset[int]:
-    """The codes of the ports of which these amounts say that none is free."""
+    """Return the codes of the ports of which these free amounts have none."""
     if not any(name.startswith(PREFIX) for name in free):
         return NONE
     return frozenset(sorted(port for port in codes(free) if _none(free[named(port)]))[:RESOURCES])
 
 
 def _none(text: str) -> bool:
-    """An amount that is none counts as nothing, as everywhere."""
+    """Whether an amount is zero; a malformed one counts as zero, as everywhere."""
     try:
         return quantities.bounded("", text) == 0
     except ValueError:
@@ -74,13 +74,13 @@ def _none(text: str) -> bool:
 
 
 def words(name: str) -> str:
-    """A resource as people call it: `host port 8080/TCP`; any but a port by its name."""
+    """Return a resource as people call it: `host port 8080/TCP`; any but a port by its name."""
     if code(name) is None:
         return name
     return f"host port {place(name)}"
 
 
 def place(name: str) -> str:
-    """`8080/TCP`, of a resource that is a port."""
+    """Return `8080/TCP` for a resource that is a port."""
     protocol, _, port = name.removeprefix(PREFIX).partition("/")
     return f"{port}/{protocol}"

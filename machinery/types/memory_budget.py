@@ -1,9 +1,9 @@
-"""How much is kept in memory of what members show: each within its part, all within one sum.
+"""How much of the members' objects is kept in memory: each server within its part, all in one sum.
 
-A list that never ends would otherwise fill the memory of a process that many clusters share. The
-sum is shared as water finds its level: while there is room anybody may have it; when there is none,
-a server that holds less than an equal part may still grow up to that part, and the others may not.
-Sizes are estimates, from the bytes that came or from what is known to be left of them.
+A list that never ends would otherwise fill the memory of a process that many clusters share. While
+the sum has room every server may use it; when it has none, a server that holds less than an equal
+part may still grow up to that part, and the others may not. Sizes are estimates, from the bytes
+that came or from what is known to be kept of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class NoRoom(TooMuch):
 
 
 class Book:
-    """The sum, and who takes part in it. `most` is in bytes."""
+    """The sum, and the servers that share it. `most` is in bytes."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -35,7 +35,7 @@ class Book:
 
 
 class BudgetShare:
-    """What is kept of one server; without a book it is only counted, as of our own hub."""
+    """What is kept of one server; without a book, as for the hub, it is only counted."""
 
     def __init__(self, book: Book | None = None) -> None:
         self.held = 0
@@ -72,12 +72,11 @@ class Shelf:
         self._account.take(size)
 
     def close(self) -> None:
-        """Give back all that was taken."""
         self._account.close()
 
 
 class _Account:
-    """Known to the finalizer, and so apart from the shelf, which its owner holds."""
+    """Apart from the shelf, as the finalizer must not refer to what its owner holds."""
 
     def __init__(self, holding: BudgetShare) -> None:
         self._holding = holding
@@ -92,7 +91,7 @@ class _Account:
 
 
 def _memory() -> int:
-    """Half of this container's memory, or what is enough for many clusters of common size."""
+    """Return half of this container's memory limit, or what is enough for many common clusters."""
     for path in _LIMITS:
         with suppress(OSError, ValueError):  # `max`: no limit
             limit = int(path.read_text())
@@ -102,4 +101,4 @@ def _memory() -> int:
 
 
 MEMBERS = Book(_memory())
-"""Of all members of this process."""
+"""The sum for all members of this process."""

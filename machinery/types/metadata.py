@@ -1,9 +1,9 @@
-"""The part of every Kubernetes object that all of our code reads, decoded fast and partially.
+"""The part of every Kubernetes object that all our code reads, decoded fast and partially.
 
-`Meta` and `Object` are msgspec structs: unknown fields are skipped by the decoder, so an informer
-keeps what is read and nothing else. Kinds derive from `Object` and add the fields that they need.
-Build every `msgspec.json.Decoder` at import time: concurrent first decodes of nested types crash.
-Never write an object back from such a struct; writes are patches.
+`Meta` and `Object` are msgspec structs: the decoder skips unknown fields, so that an informer keeps
+only what is read. Kinds derive from `Object` and add the fields that they need. Build every
+`msgspec.json.Decoder` at import time: concurrent first decodes of nested types crash. Never write
+an object back from such a struct; writes are patches.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Key: TypeAlias = tuple[str, str]
 
 
 class OwnerReference(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """Who an object belongs to, as far as we read it."""
+    """An entry of metadata.ownerReferences, as far as it is read."""
 
     kind: str
     name: str
@@ -27,7 +27,7 @@ class OwnerReference(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
 
 class Meta(msgspec.Struct, rename="camel", frozen=True):
-    """metadata, as far as we read it. Times stay text until somebody needs the moment."""
+    """metadata, as far as it is read. Times stay text."""
 
     name: str = ""
     namespace: str = ""
@@ -43,17 +43,16 @@ class Meta(msgspec.Struct, rename="camel", frozen=True):
 
     @property
     def key(self) -> Key:
-        """(namespace, name)."""
         return (self.namespace, self.name)
 
     @property
     def deleting(self) -> bool:
-        """True once a deletion was asked for."""
+        """True once a deletion was requested."""
         return self.deletion_timestamp is not None
 
 
 class Object(msgspec.Struct, rename="camel", frozen=True):
-    """What an informer needs of any kind; subclasses add `spec`, `status` and the like."""
+    """The fields that an informer needs of any kind; subclasses add `spec`, `status` and others."""
 
     metadata: Meta = msgspec.field(default_factory=Meta)
     kind: str = ""

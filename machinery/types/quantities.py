@@ -4,8 +4,8 @@
 (thousandths for cpu, whole units for all others), so that columns of them add up and compare.
 Rounding goes up, as the API server's own Quantity does when it is asked for whole units.
 
-Whoever writes a quantity may write anything: nothing here costs more than a few microseconds, and
-`bounded` answers no number that could not be reckoned with.
+A quantity may hold any text: nothing here costs more than a few microseconds, and `bounded` returns
+only numbers that are safe to add and compare.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DECIMAL = {
 }
 _MOST_BITS = 256
 _PLAIN = 18
-"""Digits that are an int64 for sure."""
+"""The most digits that always fit an int64."""
 _FORM = re.compile(
     r"(?P<sign>[+-]?)(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
     r"(?:(?P<suffix>[KMGTPE]i|[numkMGTPE])|[eE](?P<exponent>[+-]?[0-9]{1,3}))?\Z"
@@ -38,10 +38,10 @@ _FORM = re.compile(
 
 
 def exact(text: str | float) -> Fraction:
-    """The exact number that a quantity names.
+    """Return the exact number that a quantity names.
 
-    Raises ValueError, naming the text, for anything that Kubernetes would refuse, and for more
-    characters than anybody needs.
+    Raises ValueError, naming the text, for anything that Kubernetes would refuse, and for more than
+    LONGEST_QUANTITY characters.
     """
     match = _FORM.match(_written(text))
     if match is None:
@@ -55,7 +55,7 @@ def exact(text: str | float) -> Fraction:
 
 
 def _written(text: str | float) -> str:
-    """The text of a quantity, which JSON may also hold as a number."""
+    """Return the text of a quantity, which JSON may also hold as a number."""
     if isinstance(text, bool) or not isinstance(text, str | int | float):
         raise _none(text)
     if isinstance(text, int) and text.bit_length() > _MOST_BITS:
@@ -72,7 +72,7 @@ def _none(text: object) -> ValueError:
 
 
 def value(text: str | float) -> int:
-    """Whole units, rounded up: bytes, pods. Raises ValueError naming the text."""
+    """Return whole units, rounded up: bytes, pods. Raises ValueError naming the text."""
     if isinstance(text, str) and len(text) <= _PLAIN and text.isascii():
         if text.isdecimal():
             return int(text)
@@ -84,7 +84,7 @@ def value(text: str | float) -> int:
 
 
 def milli(text: str | float) -> int:
-    """Thousandths, rounded up: cpu. Raises ValueError naming the text."""
+    """Return thousandths, rounded up: cpu. Raises ValueError naming the text."""
     if isinstance(text, str) and len(text) <= _PLAIN and text.isascii():
         if text.isdecimal():
             return int(text) * 1000
@@ -95,22 +95,22 @@ def milli(text: str | float) -> int:
 
 
 def amount(resource: str, text: str | float) -> int:
-    """The integer of a resource: thousandths for cpu, whole units for every other one."""
+    """Return the integer of a resource: thousandths for cpu, whole units for every other one."""
     return milli(text) if resource == "cpu" else value(text)
 
 
 def bounded(resource: str, text: str | float) -> int:
-    """The integer of a resource that somebody offers or holds: 0 to `MOST_AMOUNT`.
+    """Return the integer of an offered or held amount, cut to 0..MOST_AMOUNT.
 
-    Less than nothing is nothing, more than the most is the most. Raises ValueError naming the text.
+    Raises ValueError naming the text.
     """
     return between(0, amount(resource, text), MOST_AMOUNT)
 
 
 def readable(resource: str, n: int) -> str:
-    """An integer made by `amount` as people write it, rounded down to one decimal: `23.5Gi`, `7.9`.
+    """Return the text of an `amount` for people, rounded down to one decimal: `23.5Gi`, `7.9`.
 
-    For a table; whoever reckons with it takes `render`, which is exact.
+    For tables; `render` is exact.
     """
     unit, suffix = (1000, "") if resource == "cpu" else (1, "")
     if resource == "memory":
@@ -123,7 +123,7 @@ def readable(resource: str, n: int) -> str:
 
 
 def render(resource: str, n: int) -> str:
-    """The canonical text of an integer made by `amount`: `3500m`, `4`, `12Gi`, `1500`."""
+    """Return the canonical text of an `amount`: `3500m`, `4`, `12Gi`, `1500`."""
     if resource == "cpu":
         return str(n // 1000) if n % 1000 == 0 else f"{n}m"
     if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):

@@ -19,7 +19,7 @@ _LABEL_LIMIT = 63
 
 
 def label_value(text: str) -> str:
-    """The text as a label can hold it: `v1.33.1+k3s1` becomes `v1.33.1-k3s1`."""
+    """Return the text as a label can hold it: `v1.33.1+k3s1` becomes `v1.33.1-k3s1`."""
     return re.sub(r"[^A-Za-z0-9_.-]", "-", text)[:_LABEL_LIMIT].strip("-_.")
 
 
@@ -99,7 +99,7 @@ def _all_hold(
 
 
 def parse_label_selector(obj: Mapping[str, Any]) -> LabelSelector:
-    """The selector of a decoded JSON object.
+    """Return the selector of a decoded JSON object.
 
     Raises ValueError that names the field, as `matchExpressions[0].operator: …`.
     """

@@ -1,15 +1,15 @@
-"""Strategic merge: a patch laid over a pod template as Kubernetes' API server lays it. Pure.
+"""Strategic merge: a patch laid over a pod template as Kubernetes' API server does it. Pure.
 
-The patch of a subset must mean the same in the controller, which reckons with what it asks for, and
-in the propagator, which writes it to members. A mapping is merged key by key and `null` takes a key
-away. A list of objects for which the schema names a merge key (containers by name, ports by
-containerPort) is merged item by item, new items go to its end; any other list is replaced as a
-whole. The directives `$patch: delete`, `$patch: replace` and `$retainKeys` mean what they do in
-Kubernetes; what only tools write (`$setElementOrder` …) is refused by name.
+The patch of a subset must mean the same in the controller, which counts what it asks for, and in
+the propagator, which writes it to members. A mapping is merged key by key and `null` removes a key.
+A list of objects for which the schema names a merge key (containers by name, ports by
+containerPort) is merged item by item, new items go to its end; any other list is replaced. The
+directives `$patch: delete`, `$patch: replace` and `$retainKeys` mean what they do in Kubernetes;
+those that only tools write (`$setElementOrder` …) are refused by name.
 
 Unlike the API server it refuses what is surely a mistake: a value of another type than the one in
 its place, a container that the template does not have and that names no image, a template without
-containers. A patch is somebody's input, so its depth and size are bounded before it is walked.
+containers. A patch is user input, so its depth and size are bounded before it is walked.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOST_VALUES = 10_000
 MOST_TEXT = 64 * 1024
 """Characters in one patch, keys included."""
 MOST_FAULTS = 10
-"""Faults that are told of one patch."""
+"""Faults of one patch that are reported."""
 
 CONTAINER_LISTS = ("containers", "initContainers", "ephemeralContainers")
 
@@ -55,12 +55,12 @@ _MERGE_KEYS: Mapping[tuple[str, ...], tuple[str, ...]] = {
         for inner, keys in _IN_CONTAINERS.items()
     },
 }
-"""By which keys the schema of a PodTemplateSpec merges its lists. The second tells two items with
+"""The merge keys of lists in the schema of a PodTemplateSpec. The second key tells two items with
 the same first one apart, where the patch names it."""
 _UNITED = ("metadata", "finalizers")
 """The only list of plain values that is merged: as a set."""
 _WORDS = {("metadata", "labels"), ("metadata", "annotations"), ("spec", "nodeSelector")}
-"""Mappings of which each value is a string."""
+"""Mappings whose values are all strings."""
 _MAPPINGS = {
     ("metadata",),
     ("spec",),
@@ -78,11 +78,11 @@ _MAPPINGS = {
         )
     ),
 }
-"""What must be a mapping, whether or not the template has it: users mistake these most."""
+"""Fields that must be mappings, whether or not the template has them: users mistake these most."""
 
 
 class _Place(NamedTuple):
-    """A field: its path in the schema, and the path as people read it."""
+    """A field: its path in the schema, and the path for messages."""
 
     path: tuple[str, ...] = ()
     shown: str = ""
@@ -92,21 +92,19 @@ class _Place(NamedTuple):
         return _Place((*self.path, key), f"{self.shown}.{name}" if self.shown else name)
 
     def item(self, index: int) -> _Place:
-        """The item of that index in this list."""
         return self._replace(shown=f"{self.shown}[{index}]")
 
     def fault(self, text: str) -> ValueError:
-        """What is wrong there."""
         return ValueError(f"{self.shown or 'the patch'}: {text}")
 
 
 def merge_keys() -> Mapping[tuple[str, ...], tuple[str, ...]]:
-    """The lists that are merged item by item, by their path in the template, and by which keys."""
+    """Return the merge keys of the lists that are merged item by item, by path in the template."""
     return _MERGE_KEYS
 
 
 def faults(patch: object) -> list[str]:
-    """What is wrong with a patch whatever the template: `field: sentence`, at most MOST_FAULTS."""
+    """Return what is wrong with a patch for any template: `field: text`, at most MOST_FAULTS."""
     try:
         _check_size(patch)
     except ValueError as fault:
@@ -115,10 +113,10 @@ def faults(patch: object) -> list[str]:
 
 
 def merge(template: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """The pod template with the patch laid over it; neither is changed.
+    """Return the pod template with the patch laid over it; neither is changed.
 
-    `template` may be a skeleton (without images, say): what the patch does not touch is only
-    carried along. Raises ValueError that names the field, as `spec.containers[0].ports: …`.
+    `template` may be a skeleton (without images, say): fields that the patch does not touch are
+    only copied. Raises ValueError that names the field, as `spec.containers[0].ports: …`.
     """
     if wrong := faults(patch):
         raise ValueError("; ".join(wrong))
@@ -128,7 +126,7 @@ def merge(template: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, An
 
 
 def _check_size(patch: object) -> None:
-    """Raises ValueError. No recursion: it stands before everything that has one."""
+    # No recursion: this check guards the functions that have one.
     todo: list[tuple[object, int]] = [(patch, 1)]
     values = text = 0
     while todo:
@@ -156,7 +154,7 @@ def _is_word(value: object) -> bool:
 
 def _faults(value: object, place: _Place) -> Iterator[ValueError]:
     if value is None and place.path:
-        return  # takes the key away
+        return  # removes the key
     must_map = not place.path or place.path in _MAPPINGS
     if isinstance(value, Mapping):
         yield from _faults_of_mapping(value, place)
@@ -214,7 +212,7 @@ def _faults_of_list(items: Sequence[object], place: _Place) -> Iterator[ValueErr
 
 
 def _faults_of_plain(value: object, place: _Place) -> Iterator[ValueError]:
-    """In a list that is replaced as a whole: nothing there is a directive."""
+    """Yield the faults in a list that is replaced as a whole: no key there is a directive."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             if isinstance(key, str) and key.startswith("$"):
@@ -226,7 +224,7 @@ def _faults_of_plain(value: object, place: _Place) -> Iterator[ValueError]:
 
 
 def _merged(base: Any, value: Any, place: _Place) -> Any:
-    """`base` is None where there is nothing yet."""
+    """Return the merged value; `base` is None where the template has none."""
     if base is not None and _shape(base) is not _shape(value):
         raise place.fault(f"the template has {_kind(base)} there, the patch {_kind(value)}")
     if isinstance(value, Mapping):
@@ -256,7 +254,7 @@ def _mapping(base: Mapping[str, Any], patch: Mapping[str, Any], place: _Place) -
 
 
 def _keyed(base: Sequence[Any], patch: Sequence[Any], place: _Place) -> list[Any]:
-    """A list merged by its keys. As in Kubernetes, what is deleted goes before all else."""
+    """Merge a list by its keys. As in Kubernetes, deletions come before everything else."""
     keys = _MERGE_KEYS[place.path]
     replaces = any(item.get(_DIRECTIVE) == "replace" for item in patch)
     kept = [] if replaces else list(base)
@@ -281,7 +279,10 @@ def _keyed(base: Sequence[Any], patch: Sequence[Any], place: _Place) -> list[Any
 def _index(
     items: Sequence[Any], keys: Sequence[str], begin: int = 0
 ) -> dict[tuple[Any, ...] | None, int]:
-    """Where each item stands: by all of its keys, and the first of several by the first key."""
+    """Return the index of each item by all of its keys.
+
+    The first of several items is found by the first key as well.
+    """
     at: dict[tuple[Any, ...] | None, int] = {}
     for index, item in enumerate(items, begin):
         for name in _names(item, keys):
@@ -290,15 +291,15 @@ def _index(
 
 
 def _names(item: object, keys: Sequence[str]) -> set[tuple[Any, ...] | None]:
-    """What an item of a patch may call it: by all of its keys, or by the first one."""
+    """Return the names by which a patch may address an item: all of its keys, or the first one."""
     whole = _named(item, keys, whole=True)
     return set() if whole is None else {whole, (whole[0], None)}
 
 
 def _named(item: object, keys: Sequence[str], *, whole: bool = False) -> tuple[Any, Any] | None:
-    """(first key, second key or None) of an item; None where it does not name the first one.
+    """Return (first key, second key or None) of an item; None where the first one is missing.
 
-    `whole`: with what the API server takes for a second key that is left out.
+    `whole`: with the API server's default for a second key that is left out.
     """
     if not isinstance(item, Mapping):
         return None
@@ -321,14 +322,14 @@ def _containers(template: Mapping[str, Any]) -> object:
 
 
 def _fresh(value: Any) -> Any:
-    """A copy without the nulls in its mappings, which stand for no value."""
+    """Return a copy without the nulls in its mappings, which stand for no value."""
     if isinstance(value, Mapping):
         return {key: _fresh(inner) for key, inner in value.items() if inner is not None}
     return [_fresh(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _shape(value: object) -> type:
-    """What a value can be merged with: its like; a quantity may be a number or a string."""
+    """Return the type that a value merges with; a quantity may be a number or a string."""
     if isinstance(value, Mapping):
         return dict
     return list if isinstance(value, list) else str

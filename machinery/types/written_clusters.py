@@ -1,15 +1,13 @@
-"""Which members were ever sent something of a Workload, as its status or annotation says it. Pure.
+"""The members that were ever sent objects of a Workload, as its status or annotation notes. Pure.
 
-A member is noted in the write that gives it a share, or by the propagator where that was not done,
-before the first request to it, and taken off only when the member itself has shown that nothing of
-the Workload is left there. So a process that dies at any moment leaves behind whom the next one has
-to ask.
+A member is noted in the write that gives it a share, or else by the propagator before the first
+request to it, and taken off only when the member itself has shown that nothing of the Workload is
+left there. So a process that dies at any moment leaves a note of whom the next one has to ask.
 
-Names stand as they are while there is room; a name beyond that becomes a short digest, so that ten
-thousand clusters with names as long as they may be fit into one object. Nothing is lost by that:
-whoever asks knows the names of all members. Of more than ten thousand, in a note that somebody
-spoilt or after so many moves without an answer, none is told from another: one mark stands for
-every cluster that there is.
+Names are noted as they are while there is room; a name beyond that becomes a short digest, so that
+ten thousand clusters with the longest names fit into one object. Nothing is lost by that, as the
+reader knows the names of all members. With more than ten thousand, after a user's edit or so many
+moves without an answer, names are no longer told apart: one mark stands for every cluster.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from typing import Self
 ROOM = 16 * 1024
 """Characters for names; an object's annotations may have 256 KiB together."""
 MOST = 10_000
-"""Clusters of one Workload that are told apart: beyond that each one that there is may be meant."""
+"""Clusters of one Workload that are told apart: with more, every cluster may be meant."""
 ALL = "*"
 """Stands for every cluster in a note."""
 
@@ -36,7 +34,6 @@ class MemberRecord:
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """From the text."""
         return cls(_bounded(_entries(text)))
 
     @property
@@ -49,11 +46,10 @@ class MemberRecord:
         return self.everybody or name in self.entries or digest(name) in self.entries
 
     def __or__(self, other: Self) -> Self:
-        """What either of them notes."""
         return type(self)(_bounded(self.entries | other.entries))
 
     def names(self, members: Callable[[], Iterable[str]]) -> set[str]:
-        """The noted clusters. `members` answers all that there are, and is asked only if needed."""
+        """Return the noted clusters. `members` returns all names, and is called only if needed."""
         if self.everybody:
             return set(members())
         plain = {entry for entry in self.entries if not entry.startswith("#")}
@@ -62,7 +58,6 @@ class MemberRecord:
         return plain | {name for name in members() if name in self}
 
     def adding(self, names: Iterable[str]) -> Self:
-        """With these members."""
         entries = set(self.entries)
         room = ROOM - len(self.text())
         for name in sorted(names):
@@ -72,16 +67,15 @@ class MemberRecord:
         return type(self)(_bounded(frozenset(entries)))
 
     def without(self, name: str) -> Self:
-        """Without that member, where it is told from the others."""
+        """Return the record without that member; unchanged where members are not told apart."""
         return type(self)(self.entries - {name, digest(name)})
 
     def text(self) -> str:
-        """As it is noted."""
         return ",".join(sorted(self.entries))
 
 
 def digest(name: str) -> str:
-    """What stands for a name that there is no room for; no name begins like it."""
+    """Return the entry for a name that there is no room for; no name begins like it."""
     return "#" + hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
 
 

@@ -1,1 +1,1 @@
-"""As whom the propagator acts on a member, and what it may bring there."""
+"""Under which identity the propagator writes on a member, and what it may write there."""

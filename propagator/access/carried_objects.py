@@ -1,13 +1,13 @@
-"""What a member may be sent of a Workload: admission's last look, with what only a member knows.
+"""What a member may be sent of a Workload: admission's last check, with what only a member knows.
 
-Whoever placed a Workload, and whatever a hub without policies has stored: nothing is written to a
-member but what was judged, of kinds that have a proper name, into namespaces and of kinds that this
-member takes. Where the hub does not judge Workloads itself, the controller's review of each edit is
-waited for, and honoured; where it does, nobody is.
+Whatever placed a Workload, and whatever a hub without policies has stored: only objects that were
+judged are written to a member, of kinds that have a proper name, into namespaces and of kinds that
+this member takes. Where the hub does not judge Workloads itself, the controller's review of each
+edit is awaited and honoured; where it does, there is no wait.
 
 The table of guarded kinds is admission's (`crds.admission.carried`). Beyond it the member's own
-discovery tells which kinds have no namespace; nobody could ask its author for the right to bring
-along such a kind, so the Workload's namespace must have it.
+discovery tells which kinds have no namespace; such a kind's author could not be asked for the right
+at admission, so the Workload's namespace must have it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from propagator.members.target import Target
 from propagator.types.workload import Workload, outline_of
 
 ANSWER_SECONDS = 10.0
-"""For so long an answer of the hub's authorizer stands."""
+"""How long an answer of the hub's authorizer is used."""
 
 
 def takes(session: Target, resource: Resource) -> bool:
@@ -41,7 +41,6 @@ def takes(session: Target, resource: Resource) -> bool:
 
 
 def not_taken(session: Target, resource: Resource, field: str = "") -> Refused:
-    """The member does not take that kind."""
     kind = kind_name(resource.api_version, resource.kind)
     where = f"{field}: " if field else ""
     return Refused(
@@ -52,10 +51,10 @@ def not_taken(session: Target, resource: Resource, field: str = "") -> Refused:
 
 
 class CarriedObjectsReview:
-    """Asked before anything of a Workload is written to a member.
+    """Called before anything of a Workload is written to a member.
 
-    `judged` says whether the hub lets no wrong Workload in; where it does not, the controller's
-    review of the very edit is waited for.
+    `judged` says whether the hub's policy keeps wrong Workloads out; where it does not, the
+    controller's review of the very edit is awaited.
     """
 
     def __init__(self, ground: ControllerContext, *, judged: InForce) -> None:
@@ -65,7 +64,7 @@ class CarriedObjectsReview:
         self._answers: dict[tuple[str, str], tuple[bool, float]] = {}
 
     async def admit(self, session: Target, workload: Workload) -> None:
-        """Raises Refused where something speaks against it; TransportError, HubFault."""
+        """Raise Refused where the Workload may not be written; TransportError, HubFault."""
         if not self._judged():
             self._check_review(workload)
         _check_form(workload)
@@ -73,14 +72,13 @@ class CarriedObjectsReview:
         for (api_version, kind), field in _unusual(workload).items():
             resource = await _known(session, api_version, kind)
             if resource is None:
-                continue  # the writer says so, of this one object
+                continue  # the writer refuses this one object
             if not takes(session, resource):
                 raise not_taken(session, resource, field)
             if not resource.namespaced and not guarded(kind_name(api_version, kind)):
                 await self._ask(workload, kind_name(api_version, kind), field)
 
     def _check_review(self, workload: Workload) -> None:
-        """Raises Refused unless the controller has let this edit pass."""
         generation, review = workload.metadata.generation, workload.status.review
         if review.generation != generation:
             why = self._judged.obstacle or "its validating policy is not in force"
@@ -93,7 +91,6 @@ class CarriedObjectsReview:
             raise Refused(PropagatedReason.INVALID_WORKLOAD, review.refusal)
 
     async def _ask(self, workload: Workload, kind: str, field: str) -> None:
-        """Raises Refused unless the Workload's namespace may bring along that kind."""
         namespace = workload.metadata.namespace
         if not await self._may(namespace, kind):
             right = f"{VERB_USE} {CLUSTER_SCOPED_OBJECTS}.{GROUP} {kind}"
@@ -118,14 +115,12 @@ class CarriedObjectsReview:
 
 
 def _check_form(workload: Workload) -> None:
-    """Raises Refused for what can be the name of no kind."""
     for field, pair in _carried(workload):
         if not well_formed(*pair):
             raise no_kind(*pair, field)
 
 
 def _check_namespaces(session: Target, workload: Workload) -> None:
-    """Raises Refused when the member does not take one of the target namespaces."""
     for namespace in sorted(workload.namespaces()):
         if not session.allows(namespace):
             raise Refused(
@@ -135,7 +130,7 @@ def _check_namespaces(session: Target, workload: Workload) -> None:
 
 
 def _carried(workload: Workload) -> list[tuple[str, tuple[str, str]]]:
-    """(field, kind) of everything that can be of any kind."""
+    """Return (field, kind) of every object that can be of any kind."""
     spec = workload.spec
     manifests = [_named(raw) for raw in spec.manifests]
     bodies = carried({"template": _named(spec.template), "manifests": manifests})
@@ -143,13 +138,13 @@ def _carried(workload: Workload) -> list[tuple[str, tuple[str, str]]]:
 
 
 def _named(raw: Raw) -> dict[str, str]:
-    """The object as far as its kind goes; empty where there is none."""
+    """Return the apiVersion and kind of an object; empty where there is none."""
     outline = outline_of(raw)
     return {"apiVersion": outline.api_version, "kind": outline.kind} if outline else {}
 
 
 def _unusual(workload: Workload) -> dict[tuple[str, str], str]:
-    """Its kinds, by apiVersion and kind, beyond those that are never guarded; each with a field."""
+    """Return the kinds beyond the usual ones, which are never guarded, each with a field."""
     named: dict[tuple[str, str], str] = {}
     for field, pair in _carried(workload):
         if pair not in USUAL_KINDS:

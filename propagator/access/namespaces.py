@@ -1,11 +1,11 @@
-"""A namespace of a member is made fit for what is to be written into it.
+"""Prepares a namespace of a member for what is to be written into it.
 
 Where the propagator writes as itself, a namespace that a write finds missing is created. Where it
-writes as the account of the namespace, that account must be there. A namespace that is missing is
-made with it; one that exists is somebody's, and must have been given to us: by `stowage join`, or
-by the label `stowage.dev/tenant` that its administrator sets. The account that makes them may do
-nothing else (an admission policy of the member sees to that); where it does not exist, namespaces
-are given by name alone.
+writes as the account of the namespace, that account must exist there. A missing namespace is
+created with it; an existing one has an owner, and must have been given: by `stowage join`, or by
+the label `stowage.dev/tenant` that its administrator sets. The account that creates namespaces may
+do nothing else (an admission policy of the member ensures that); where it does not exist,
+namespaces are given by name alone.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from propagator.members.tenants import Tenants, given
 from propagator.types.workload import Workload
 
 EFFECT_SECONDS = 5.0
-"""Rights that were just given are known to every API server after that time, if not before."""
+"""The time after which every API server knows rights that were just given."""
 _LOOK_AGAIN = 0.1
 _MANAGER = "stowage-namespaces"
 
 
 class Namespaces:
-    """Those of all members."""
+    """The target namespaces of all members."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
         self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
 
     async def admit(self, session: Target, workload: Workload) -> None:
-        """Before anything is looked at for it: a narrow member has our account where it writes.
+        """Ensure our account in the target namespaces of a narrow member, before anything else.
 
-        Raises Refused where a namespace is not given to us, and TransportError.
+        Raises Refused where a namespace is not given, and TransportError.
         """
         link = session.link
         if link is None or link.tenants is None:
@@ -57,9 +57,9 @@ class Namespaces:
                     await self._give(session.name, link, link.tenants, name)
 
     async def make(self, session: Target, name: str) -> bool:
-        """After a write as ourselves that found no namespace: make it; whether it is there now.
+        """Create the namespace that a write as ourselves did not find; return whether it exists.
 
-        It is never removed: others may have moved in. Raises TransportError.
+        It is never removed, as others may use it by then. Raises TransportError.
         """
         link = session.link
         if link is None or link.tenants is not None or not name:
@@ -87,10 +87,8 @@ class Namespaces:
         tenants.informer.upsert(shaped(made, Object))
 
     async def _take_effect(self, link: Link, name: str) -> None:
-        """Wait until the API server lets us act as the account: it learns of new rights by watch.
-
-        Not for ever: if it does not, the write that follows says why.
-        """
+        """Wait until the API server lets us act as the account: it learns of rights by watch."""
+        # Not for ever: if it does not, the write that follows says why.
         until = self._clock.monotonic() + EFFECT_SECONDS
         while self._clock.monotonic() < until and not await _may_act(link, name):
             await self._clock.sleep(_LOOK_AGAIN)
@@ -106,7 +104,7 @@ async def _may_act(link: Link, name: str) -> bool:
 
 
 async def _given(maker: Acting, member: str, link: Link, tenants: Tenants, name: str) -> None:
-    """Create the namespace, or see that it was given. Raises Refused."""
+    """Create the namespace, or check that it was given. Raises Refused."""
     try:
         found = await maker.get(NAMESPACES, name)
     except NotFound:

@@ -1,1 +1,1 @@
-"""A Workload's share becomes objects on a member."""
+"""Renders a Workload's share, and applies its objects on a member."""

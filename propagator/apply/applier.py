@@ -1,8 +1,8 @@
-"""All objects of a Workload onto a member: in waves, of which each waits for the one before it.
+"""Applies all objects of a Workload on a member, in waves, of which each waits for the one before.
 
-One object that is refused stops no other, but the workload itself is held back until everything is
-there that its pods need in order to start. `object_writer` brings a single object there, `prune`
-takes away in the opposite order.
+A refused object stops no other, but the workload itself is held back until everything exists that
+its pods need in order to start. `object_writer` applies a single object, `removal.prune` removes in
+the opposite order.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ WAVES: Sequence[frozenset[str]] = (
     frozenset({"Service"}),
     frozenset(),  # the workload itself
 )
-"""What goes before what; a wave waits for the one before it. Removal goes the other way round."""
+"""The order of apply, by kind; a wave waits for the one before it. Removal reverses the order."""
 
 _OTHERS, _MAIN = 3, 5
 _NEEDED = 2
-"""The last wave of what pods need in order to start: refused, it holds the workload back."""
+"""The last wave that pods need in order to start: a refusal up to it holds the workload back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What came of applying: what has to keep a backoff, and what was refused.
+    """The result of one apply: the backoffs that objects have to keep, and the refusals.
 
-    `whole` tells whether the workload itself is as wanted: only then may its predecessor go.
+    `whole` says whether the workload itself is as wanted: only then may its predecessor go.
     """
 
     backoffs: Sequence[Backoff]
@@ -49,7 +49,7 @@ class Applied:
 
 
 class Overtaken(Exception):
-    """The hub has decided otherwise meanwhile: the rest is not written."""
+    """The gate no longer lets the Workload be written: the rest is not written."""
 
 
 async def apply(
@@ -60,11 +60,10 @@ async def apply(
     *,
     stands: Callable[[Workload], bool],
 ) -> Applied:
-    """Bring all pieces to the member, wave by wave; one that is refused stops no other.
+    """Apply all pieces on the member, wave by wave; one that is refused stops no other.
 
-    The workload itself waits for what its pods need. `stands` is asked before each wave whether
-    it may be written still. Raises Overtaken, and TransportError, once nothing of the wave is
-    under way any more.
+    `stands` is asked before each wave whether the Workload may still be written. Raises Overtaken,
+    and TransportError once nothing of the wave is in flight any more.
     """
     pieces, refusals = _once(pieces)
     backoffs: list[Backoff] = []
@@ -86,7 +85,7 @@ async def apply(
 
 
 def wave_of(kind: str) -> int:
-    """The number of the wave that objects of that kind belong to, 0 the first."""
+    """Return the index in WAVES of that kind."""
     for number, kinds in enumerate(WAVES):
         if kind in kinds:
             return number
@@ -94,10 +93,11 @@ def wave_of(kind: str) -> int:
 
 
 def _once(pieces: Sequence[Piece]) -> tuple[Sequence[Piece], list[Refused]]:
-    """Each object once: two wishes for one object would be written over each other for ever.
+    """Return each object once, and a refusal for each duplicate.
 
-    The workload itself comes before a manifest, and the first before the second.
+    The workload itself comes before a manifest, and the first manifest before the second.
     """
+    # Two different applies of one object would overwrite each other for ever.
     wanted: dict[tuple[str, str, str, str], Piece] = {}
     refusals = []
     for piece in sorted(pieces, key=lambda each: not each.main):
@@ -116,7 +116,7 @@ def _by_wave(pieces: Sequence[Piece]) -> dict[int, list[Piece]]:
 
 
 def _refusals(ended: Sequence[Backoff | BaseException | None]) -> list[Refused]:
-    """What was refused. Raises the first fault of another kind."""
+    """Return the refusals. Raises the first fault of another kind."""
     for each in ended:
         if isinstance(each, BaseException) and not isinstance(each, Refused):
             raise each

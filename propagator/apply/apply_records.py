@@ -1,13 +1,13 @@
-"""The last apply of each object: whether it still stands, and how long to leave it alone if not.
+"""The last apply of each object: whether it still stands, and the backoff if it does not.
 
-An object is written again only when it, or what is wanted of it, has changed. What was asked for
-last is told by the digest on the object, and whether anybody has changed that since by the fields
-that our apply still owns (`field_digest`): both lie on the member, so that a new process, which
-remembers nothing, writes nothing either. One that somebody changes back, or deletes, as soon as it
-was written is fought over; the pauses between two rounds grow, so that two controllers at odds do
-not load the member, and the Workload's status says who they are, until the object has stood for
-longer than it ever did between two rounds. A removal of ours is no round, nor is one that the
-member's garbage collector made of it. Nothing here does I/O.
+An object is written again only when it, or what is wanted of it, has changed. A digest on the
+object says what was applied last, and the fields that our apply still owns say whether anything
+else has changed it since (`field_digest`). Both are stored on the member, so that a new process
+writes nothing either. An object that another manager changes back or deletes right after each write
+is contested: the pauses between two rounds grow, so that two controllers at odds do not load the
+member, and the Workload's status names the managers, until the object has stood for longer than it
+ever did between two rounds. A removal of ours is no round, nor is a collection by the member's
+garbage collector that follows from it. Nothing here does I/O.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from propagator.members.field_digest import print_of_body
 from propagator.members.objects import ManagedObject
 
 LONGEST_BACKOFF = 60.0
-"""Seconds between two writes of an object that is changed back each time."""
+"""The most seconds between two writes of an object that is changed back each time."""
 PEACE_SECONDS = 120.0
-"""Left as written for so long, an object is not fought over: its next change is the first."""
+"""An object that stood for so long is not contested: its next change counts as the first."""
 OPEN_FIGHT = 2
-"""So many times in a row changed back, an object is told to be fought over."""
+"""Rounds in a row after which an object is reported as contested."""
 LEAST_PEACE_SECONDS = 5.0
-"""An object that is changed back within moments has to stand for so long before that is over."""
+"""The least time that a contested object has to stand before the contest is over."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectPlace:
-    """Where an object lies; the namespace is empty for kinds that have none.
+    """The place of an object; the namespace is empty for kinds that have none.
 
-    A server shows the same object in every version of its kind, so the version tells no two places
-    apart. `resource` is how whoever made this asks for it.
+    A server shows the same object in every version of its kind, so that places compare without the
+    version. `resource` is the one by which the creator of this place addresses the object.
     """
 
     member: str
@@ -52,13 +52,12 @@ class ObjectPlace:
 
     @classmethod
     def at(cls, member: str, resource: Resource, key: Key) -> ObjectPlace:
-        """Where the object of that key lies, empty or not."""
+        """Return the place of that key, whether there is an object or not."""
         namespace = key[0] if resource.namespaced else ""
         return cls(member, resource.group, resource.kind, namespace, key[1], resource)
 
     @classmethod
     def of(cls, member: str, resource: Resource, piece: Piece) -> ObjectPlace:
-        """Where that piece is to lie on a member."""
         return cls.at(member, resource, (piece.namespace, piece.name))
 
     def __str__(self) -> str:
@@ -66,25 +65,23 @@ class ObjectPlace:
 
     @property
     def key(self) -> Key:
-        """As an informer over the place's resource knows the object."""
+        """The object's key in an informer over the place's resource."""
         return self.namespace, self.name
 
 
 @dataclass(slots=True)
 class _Written:
-    """What is known of our last write of an object."""
-
     digest: str
     stamp: tuple[Hashable, ...]
     at: float
     uids: frozenset[str]
-    """Its own UID, and those of what it goes with when the garbage collector takes that away."""
+    """Its own UID, and those of its owner references: the garbage collector follows these."""
     rounds: int = 0
     """How many times in a row it was changed back."""
     rivals: str = ""
-    """Who did, as far as the object tells."""
+    """The managers that did, as far as the object tells."""
     deleted: bool = False
-    """Whether it was deleted, the last time, and not changed."""
+    """Whether the last round deleted it instead of changing it."""
     stood: float = 0.0
     """The longest time, in seconds, that it was left as written between two rounds."""
     turned: bool = False
@@ -93,15 +90,13 @@ class _Written:
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """An object is left alone for some seconds; `sentence` says why where that is worth telling."""
+    """Seconds to leave an object alone; `sentence` says why where that is worth reporting."""
 
     seconds: float
     sentence: str = ""
 
 
 class ApplyRecords:
-    """The last write at each place, and who is at work there now."""
-
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
         self._written: dict[ObjectPlace, _Written] = {}
@@ -110,11 +105,11 @@ class ApplyRecords:
         self._locks: WeakValueDictionary[ObjectPlace, asyncio.Lock] = WeakValueDictionary()
 
     def lock(self, place: ObjectPlace) -> asyncio.Lock:
-        """To be held by whoever writes or removes there; it lives while somebody wants it."""
-        return self._locks.setdefault(place, asyncio.Lock())
+        """Return the lock of a place, held for each write or removal there."""
+        return self._locks.setdefault(place, asyncio.Lock())  # dropped with its last user
 
     def stands(self, place: ObjectPlace, piece: Piece, live: ManagedObject, uid: str) -> bool:
-        """Whether the object is as we wrote it, and that is what is wanted for that owner."""
+        """Whether the object is as it was written, and that is what is wanted for that owner."""
         meta = live.metadata
         if meta.deleting or OWNER_PREFIX + uid not in meta.annotations:
             return False
@@ -122,7 +117,7 @@ class ApplyRecords:
             return False
         written = self._written.get(place)
         if written is not None and written.digest == piece.digest:
-            if meta.owner_references:  # a controller there may tie it to another object at any time
+            if meta.owner_references:  # a controller there may add one at any time
                 written.uids |= _uids(live)
             return written.stamp == _stamp(live)
         return _untouched(piece, live)
@@ -130,7 +125,7 @@ class ApplyRecords:
     def backoff(
         self, place: ObjectPlace, piece: Piece, live: ManagedObject | None
     ) -> Backoff | None:
-        """For how long to leave alone an object that does not stand; None: write it now."""
+        """Return how long to leave alone an object that does not stand; None: write it now."""
         written = self._written.get(place)
         if written is None or written.digest != piece.digest:
             return None
@@ -143,7 +138,7 @@ class ApplyRecords:
         return Backoff(left, self._sentence(place, piece, written)) if left > 0 else None
 
     def fight(self, place: ObjectPlace, piece: Piece) -> Backoff | None:
-        """An object that stands, but was changed back too often of late to be relied upon."""
+        """Return the backoff of an object that stands, but was changed back too often of late."""
         written = self._written.get(place)
         if written is None or written.digest != piece.digest or written.rounds < OPEN_FIGHT:
             return None
@@ -152,7 +147,7 @@ class ApplyRecords:
         return Backoff(left, self._sentence(place, piece, written)) if left > 0 else None
 
     def remember(self, place: ObjectPlace, piece: Piece, found: ManagedObject, uid: str) -> None:
-        """The piece was written there just now for the Workload of that UID, with that result."""
+        """Record that the piece was just written for the Workload of that UID, with that result."""
         now, before = self._clock.monotonic(), self._written.get(place)
         written = _Written(piece.digest, _stamp(found), now, _uids(found))
         if before is not None and before.digest == piece.digest and not self._ours(before):
@@ -164,18 +159,18 @@ class ApplyRecords:
         self._places.setdefault(uid, set()).add(place)
 
     def sent_removal(self, uid: str) -> None:
-        """The deletion of the object of that UID is sent: that it goes is nobody else's doing."""
+        """Record that the deletion of the object of that UID is sent: its end is then no round."""
         now = self._clock.monotonic()
         while self._removals and now - next(iter(self._removals.values())) > PEACE_SECONDS:
             del self._removals[next(iter(self._removals))]
         self._removals.setdefault(uid, now)
 
     def _ours(self, written: _Written) -> bool:
-        """Whether it went by a removal of ours, or with what we removed."""
+        """Whether the object went by a removal of ours, or with an object that was removed."""
         return not self._removals.keys().isdisjoint(written.uids)
 
     def _turn(self, written: _Written, live: ManagedObject | None) -> None:
-        """What was written is seen not to stand; `live` is what is there instead."""
+        """Record that what was written does not stand; `live` is what is there instead."""
         if live is not None:
             written.rivals = ", ".join(live.rivals) or written.rivals
         written.deleted = live is None or live.metadata.uid != written.stamp[0]
@@ -199,11 +194,11 @@ class ApplyRecords:
         )
 
     def removed(self, place: ObjectPlace) -> None:
-        """We took away what lay there, or our part in it."""
+        """Drop the record of an object that was removed, or that the Workload let go of."""
         self._written.pop(place, None)
 
     def ended(self, uid: str, member: str = "") -> None:
-        """A Workload has left the member, or all; what was written there is of no interest."""
+        """Drop the records of a Workload that has left the member, or all."""
         places = self._places.pop(uid, set())
         left = {place for place in places if member in ("", place.member)}
         for place in left:
@@ -212,21 +207,21 @@ class ApplyRecords:
             self._places[uid] = places - left
 
     def clear(self) -> None:
-        """Another process has written since: all stands by its digest alone, as after a start."""
+        """Drop all records, as another process has written since; from then on digests decide."""
         self._written.clear()
         self._places.clear()
 
     def forget(self, member: str) -> None:
-        """The member is gone, or another one: nothing is known of it any more."""
+        """Drop the records of a member that is gone, or is another cluster now."""
         self._written = {p: w for p, w in self._written.items() if p.member != member}
         for uid, places in list(self._places.items()):
             self._places[uid] = {p for p in places if p.member != member}
 
 
 def _stamp(found: ManagedObject) -> tuple[Hashable, ...]:
-    """Changes whenever somebody changes what was asked for.
+    """Return a value that changes with every change of what was applied.
 
-    Of a server that does not say who wrote what: with any change of the spec, or any at all.
+    Where the object has no print of our applies, it changes with the generation, or any version.
     """
     meta = found.metadata
     if found.applied is None:
@@ -239,14 +234,13 @@ def _uids(found: ManagedObject) -> frozenset[str]:
 
 
 def _untouched(piece: Piece, live: ManagedObject) -> bool:
-    """Whether our apply still owns all that the piece asks for."""
     if live.applied is None:
         return False
     return live.applied.number == print_of_body(piece.body, live.applied.merged)
 
 
 def _marked(piece: Piece, live: ManagedObject) -> bool:
-    """Whether the labels and annotations asked for are there; a generation does not tell."""
+    """Whether the labels and annotations asked for are there; a generation does not count them."""
     meta = piece.body["metadata"]
     pairs = (
         (meta["labels"], live.metadata.labels),

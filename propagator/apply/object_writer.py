@@ -1,9 +1,9 @@
-"""One object onto one member, by server-side apply, and never over somebody else's.
+"""Applies one object on one member by server-side apply, and never over an object of another owner.
 
-Where nothing of ours is known the first request is the apply itself, on condition that there is no
-such object yet: the server sees to that. Only when it says that there is one, that is looked at,
-and claimed or left alone (`ownership`). What stands as it was written costs nothing, and what is
-fought over waits (`apply_records`).
+Where no object of ours is known, the first request is the apply itself, on condition that no such
+object exists yet: the server ensures that. Only when the server says that one exists is it read,
+and claimed or left alone (`ownership`). An object that stands as it was written costs no request,
+and a contested one waits (`apply_records`).
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from propagator.types.workload import Workload
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
-"""A member that refused an object is asked again: its quota or its admission may have changed."""
+"""Seconds until a refused object is tried again: quota or admission there may have changed."""
 
 
 class _Wish(NamedTuple):
-    """An object that a Workload wants on a member, before it is known what the member has."""
+    """An object that a Workload wants on a member, before the member was looked at."""
 
     member: str
     uid: str
@@ -65,7 +65,7 @@ class _Wish(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A piece on its way to its place on a member; the informer shows what of ours lies there."""
+    """A piece with its place on a member; the informer shows which object of ours is there."""
 
     session: Target
     piece: Piece
@@ -74,22 +74,21 @@ class Site:
 
     @property
     def resource(self) -> Resource:
-        """What the piece is an object of."""
         return self.place.resource
 
     @property
     def client(self) -> Verbs:
-        """For the piece's place. Raises Unreachable while there is no usable kubeconfig."""
+        """Return the client for the place. Raises Unreachable without a usable kubeconfig."""
         return self.session.client_for(self.place.namespace)
 
     @property
     def seen(self) -> ManagedObject | None:
-        """Our object in that place, as far as it has been seen."""
+        """Our object in that place, as far as the informer shows it."""
         return self.informer.get(self.place.key)
 
 
 class PieceWriter:
-    """Writes pieces on members, each place by one worker at a time."""
+    """Writes pieces on members, one worker at a time in each place."""
 
     def __init__(
         self,
@@ -112,10 +111,10 @@ class PieceWriter:
         )
 
     async def write(self, session: Target, workload: Workload, piece: Piece) -> Backoff | None:
-        """Bring a piece to the member unless it is there; the backoff that it has to keep, if any.
+        """Apply a piece unless it stands; return the backoff that it has to keep, if any.
 
-        Raises Refused, and TransportError when asking again may help. What was refused is left
-        alone for a while, and refused again meanwhile, whoever wakes us.
+        Raises Refused, and TransportError when a retry may help. A refused piece is left alone for
+        a while, and the same refusal is raised meanwhile, whatever wakes the Workload.
         """
         wish = _Wish.of(session, workload, piece)
         asked = (piece.digest, workload.spec.adoption)
@@ -124,19 +123,20 @@ class PieceWriter:
         try:
             backoff = await self._bring(session, workload, piece)
         except Refused as refusal:
-            if refusal.reason is not PropagatedReason.PROPAGATING:  # that ends by itself
+            if (
+                refusal.reason is not PropagatedReason.PROPAGATING
+            ):  # a deletion there ends by itself
                 self._refusals.hold(wish, asked, why=refusal)
             raise
         self._refusals.over(wish)
         return backoff
 
     def ended(self, uid: str, member: str = "") -> None:
-        """A Workload has left the member, or all: what was refused there is of no interest."""
+        """Drop the refusals and records of a Workload that has left the member, or all."""
         self._refusals.drop(lambda wish: wish.uid == uid and member in ("", wish.member))
         self._records.ended(uid, member)
 
     def removed(self, member: str) -> None:
-        """The member was removed."""
         self._refusals.drop(lambda wish: wish.member == member)
 
     async def _bring(self, session: Target, workload: Workload, piece: Piece) -> Backoff | None:
@@ -157,7 +157,7 @@ class PieceWriter:
 
     async def _site(self, session: Target, piece: Piece) -> Site:
         resource = await resource_of(session, piece.api_version, piece.kind)
-        if not takes(session, resource):  # the gate cannot have known its scope: it is new there
+        if not takes(session, resource):  # the review did not know its scope: the kind is new there
             raise not_taken(session, resource)
         place = ObjectPlace.of(session.name, resource, piece)
         try:
@@ -169,14 +169,14 @@ class PieceWriter:
         return Site(session, piece, place, informer)
 
     async def _put(self, site: Site, workload: Workload) -> None:
-        """Make the object; one that is there already is brought to what is wanted, if it may be."""
+        """Create the object, or bring an existing one to what is wanted, if that is allowed."""
         live = site.seen
         if live is None:
             live = await self._make(site, workload)
         if live is None:
             return
         if self._records.stands(site.place, site.piece, live, workload.uid):
-            return  # a write of ours whose answer was lost
+            return  # an earlier write, whose answer was lost, has made it
         hub = await self._identity.uid()
         gone = await self._gone(workload, live, hub)
         others = claim(workload, site.piece, live, hub=hub, gone=gone)
@@ -188,9 +188,9 @@ class PieceWriter:
         self._take_in(site, workload, answer)
 
     async def _make(self, site: Site, workload: Workload) -> ManagedObject | None:
-        """Make the object, unless there is one of that name: then nothing is done to it.
+        """Create the object unless one of that name exists, which is then returned untouched.
 
-        Answers what was there. Raises Conflict when that went before it could be looked at.
+        Raises Conflict when that object went before it could be read.
         """
         with self._doubts.sending(site.place, workload.uid):
             try:
@@ -203,7 +203,7 @@ class PieceWriter:
         return None
 
     def _take_in(self, site: Site, workload: Workload, answer: Mapping[str, Any]) -> None:
-        """It was written: that is remembered, and the informer shows it from now on."""
+        """Record the write, and show its result in the informer before the watch does."""
         found = managed(site.resource, answer)
         self._records.remember(site.place, site.piece, found, workload.uid)
         site.informer.upsert(found)
@@ -211,7 +211,7 @@ class PieceWriter:
             site.session.queue.add(workload.metadata.key)  # admission there changed it
 
     async def _gone(self, workload: Workload, live: ManagedObject | None, hub: str) -> set[str]:
-        """The owners, by UID, of an object of this hub that the hub has no Workload of any more."""
+        """Return the UIDs of other owners that this hub has no Workload of any more."""
         if live is None or not hub or hub_of(live) != hub:
             return set()
         others = other_owners(live, workload.uid)
@@ -221,7 +221,7 @@ class PieceWriter:
             raise HubFault("it could not be asked who owns an object", fault) from fault
 
     async def _send(self, site: Site, body: Mapping[str, Any], *, force: bool) -> dict[str, Any]:
-        """Apply it, and make its namespace where that is missing. Raises Refused, and Conflict."""
+        """Apply, creating a missing namespace first. Raises Refused and Conflict."""
         try:
             return await _apply(site, body, force=force)
         except NotFound as e:
@@ -234,7 +234,7 @@ class PieceWriter:
 
 
 def _wait_for_end(site: Site, live: ManagedObject) -> None:
-    """Raises Refused for an object that is being deleted: an apply would not keep it."""
+    """Raise Refused for an object that is being deleted: an apply would not keep it."""
     if live.metadata.deleting:
         finalizers = ", ".join(live.metadata.finalizers[:5]) or "its member's own controllers"
         raise Refused(
@@ -258,7 +258,7 @@ async def _apply(site: Site, body: Mapping[str, Any], *, force: bool) -> dict[st
 
 
 async def _look(site: Site) -> ManagedObject:
-    """What lies at the piece's place; what is ours there is shown by the informer from now on."""
+    """Return what is in the piece's place, and show it in the informer if it is ours."""
     namespace, name = site.place.key
     try:
         answer = await site.client.get(site.resource, name, namespace=namespace)

@@ -1,9 +1,9 @@
-"""Whose an object on a member is: whether we may write it, and how a write keeps all owners.
+"""The owners of an object on a member: whether a Workload may write it, and how a write keeps all.
 
-Every object of ours says whose it is by annotations, one for each owning Workload. One without any
-is somebody else's, and is left as it is unless the Workload asks for adoption; one of another
-Workload is shared only where the piece allows that. Pure: from objects as they were seen to a
-refusal, or to the bodies of writes.
+Every object of ours names its owning Workloads by annotations, one for each. An object without any
+belongs to another manager, and is left as it is unless the Workload asks for adoption; an object of
+another Workload is shared only where the piece allows that. Pure: from objects as they were seen to
+a refusal, or to the bodies of writes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from propagator.types.workload import Workload
 
 
 def other_owners(found: ManagedObject, uid: str) -> dict[str, Key]:
-    """The Workloads beside the one of that UID that own the object, by their UIDs."""
+    """Return the Workloads that own the object beside the one of that UID, by their UIDs."""
     return {each: key for each, key in owners(found.metadata).items() if each != uid}
 
 
@@ -48,10 +48,10 @@ def claim(
     hub: str,
     gone: Collection[str] = (),
 ) -> dict[str, str]:
-    """The annotations of the other owners, where the piece may be written. Raises Refused.
+    """Return the annotations of the other owners, where the piece may be written. Raises Refused.
 
-    `hub` is the mark of ours. Owners that are `gone` (their UIDs) own nothing any more: what they
-    left is taken over.
+    `hub` is the mark of this hub. Owners that are `gone` (their UIDs) own nothing any more: what
+    they left is taken over.
     """
     where = f"{piece.kind} {live.metadata.namespace}/{piece.name}"
     if LABEL_TENANT in live.metadata.labels:
@@ -83,7 +83,7 @@ _UNMARKED = (
 
 
 def _of_this_hub(live: ManagedObject, where: str, hub: str) -> None:
-    """Raises Refused for what another hub has marked as its own."""
+    """Raise Refused for an object that another hub has marked as its own."""
     if hub_of(live) not in ("", hub):
         raise Refused(
             PropagatedReason.ALREADY_EXISTS,
@@ -93,12 +93,11 @@ def _of_this_hub(live: ManagedObject, where: str, hub: str) -> None:
 
 
 def _adopt(workload: Workload, live: ManagedObject, where: str) -> None:
-    """An object of nobody that we know: raises Refused unless it may be taken over.
+    """Raise Refused unless an object without an owner of ours may be taken over.
 
-    What is taken over is from then on the Workload's own: it moves with it, and goes with it. So
-    nothing outside of a namespace is: a whole cluster may stand on it.
+    An adopted object is the Workload's own from then on: it moves and goes with the Workload.
     """
-    if not live.metadata.namespace:
+    if not live.metadata.namespace:  # a whole cluster may stand on it
         raise Refused(
             PropagatedReason.ALREADY_EXISTS,
             f"{where} exists and is not ours: a cluster-scoped object is never taken over",
@@ -112,9 +111,9 @@ def _adopt(workload: Workload, live: ManagedObject, where: str) -> None:
 
 
 def new(piece: Piece, resource: Resource, *, version: str) -> Mapping[str, Any]:
-    """The body of an apply that makes the object, and changes none that is there already.
+    """Return the body of an apply that creates the object, and fails where one exists already.
 
-    `version` is the Workload's resourceVersion. No look whether an object stands compares it.
+    `version` is the Workload's resourceVersion; no check whether an object stands compares it.
     """
     annotations = {**piece.body["metadata"]["annotations"], ANNOTATION_HUB_VERSION: version}
     return _body(piece, resource, annotations=annotations, resourceVersion=OF_NO_OBJECT)
@@ -128,18 +127,18 @@ def owned_by_all(
     *,
     version: str,
 ) -> Mapping[str, Any]:
-    """The body with the annotations of all owners: what an apply leaves out, it takes away.
+    """Return the body of an apply with the annotations of all owners.
 
-    The UID keeps it from an object that somebody has put in the place of the one that was seen. Of
-    the versions for which several owners had it written the newest counts.
+    Where several owners had the object written, the newest of their versions stays.
     """
     if others and hub_version_of(live) > (version_number(version) or 0):
         version = live.metadata.annotations[ANNOTATION_HUB_VERSION]
     annotations = {
         **piece.body["metadata"]["annotations"],
-        **others,
+        **others,  # an apply removes what it leaves out
         ANNOTATION_HUB_VERSION: version,
     }
+    # The UID keeps the apply off an object that replaced the one that was seen.
     return _body(piece, resource, annotations=annotations, uid=live.metadata.uid)
 
 
@@ -151,7 +150,10 @@ def _body(piece: Piece, resource: Resource, **metadata: Any) -> Mapping[str, Any
 
 
 def parting(uid: str, *, last: bool) -> Mapping[str, Any]:
-    """The patch by which a Workload lets go of an object; the last owner takes our label along."""
+    """Return the patch by which a Workload lets go of an object.
+
+    The last owner takes the marks of the hub off as well.
+    """
     metadata: dict[str, Any] = {"annotations": {OWNER_PREFIX + uid: None}}
     if last:
         metadata["labels"] = {LABEL_MANAGED: None}

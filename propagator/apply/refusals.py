@@ -11,12 +11,11 @@ from propagator.errors import Refused
 
 
 def rejected(member: str, piece: Piece, fault: ApiError) -> Refused:
-    """The member's API said no to the piece."""
     return Refused(PropagatedReason.REJECTED, f"{member}: {_where(piece)}: {fault}")
 
 
 def misfit(member: str, subset: str, fault: PatchMisfit) -> Refused:
-    """The patch of a share does not go with the template: nothing of it is written there."""
+    """The patch of a share does not fit the template: nothing of the share is written there."""
     if isinstance(fault, ForeignClass):
         return Refused(PropagatedReason.INVALID_WORKLOAD, f"{member}: nothing is changed: {fault}")
     return Refused(
@@ -27,19 +26,18 @@ def misfit(member: str, subset: str, fault: PatchMisfit) -> Refused:
 
 
 def unreadable(fault: str) -> Refused:
-    """Nobody knows which patch a share is to have."""
+    """The overrides cannot be read, so that no patch of a share is known."""
     return Refused(
         PropagatedReason.REJECTED, f"{fault}: whoever places the Workload has to correct it"
     )
 
 
 def undeletable(member: str, place: ObjectPlace, fault: ApiError) -> Refused:
-    """The member's API did not let the object go."""
     return Refused(PropagatedReason.REJECTED, f"{member}: {place} cannot be removed: {fault}")
 
 
 def unlisted(member: str, resource: Resource, fault: TransportError) -> Refused:
-    """The member does not let us see what there is of a kind."""
+    """The member does not let us list a kind, so that objects of it may remain unseen."""
     group = f".{resource.group}" if resource.group else ""
     return Refused(
         PropagatedReason.REJECTED,
@@ -49,7 +47,7 @@ def unlisted(member: str, resource: Resource, fault: TransportError) -> Refused:
 
 
 def twice(piece: Piece, first: Piece) -> Refused:
-    """The Workload wants two different things of one object."""
+    """The Workload asks for two different things of one object."""
     versions = " and ".join(sorted({first.api_version, piece.api_version}))
     return Refused(
         PropagatedReason.REJECTED,

@@ -1,13 +1,13 @@
-"""What one Workload means on one cluster: its objects, in the order of their waves. Pure.
+"""Renders the objects of one Workload on one cluster, in the order of their waves. Pure.
 
 A template passes through whole. Changed are only: the namespace (manifests may name their own,
-which admission and the member's rule have looked at), the name where none is given, the number of
-units, a StatefulSet's first ordinal, the label and the owner annotation by which we know our
-objects again, the label `stowage.dev/workload-uid` on pods, and a schedulerName that is the hub's
-own. Fields that only a server writes (status, uid, resourceVersion …) are left out, and so are all
-labels and annotations that are ours: a template must not pass for another Workload's object. Where
-the share has a patch, that is laid over the pod template before all this. What names the
-PriorityClass of placeholders, and is none, is not rendered at all.
+which admission and the member's rule have judged), the name where none is given, the number of
+units, a StatefulSet's first ordinal, the label and the owner annotation by which objects of ours
+are found again, the label `stowage.dev/workload-uid` on pods, and a schedulerName that is the
+hub's own. Fields that only a server writes (status, uid, resourceVersion …) are left out, and so
+are all labels and annotations that are ours: a template must not pass for another Workload's
+object. A share's patch is laid over the pod template before all this. An object that names the
+PriorityClass of placeholders, and is no placeholder, is refused.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from propagator.types.overrides import NOTHING, Override
 from propagator.types.workload import HubSecret, Workload
 
 ANNOTATION_HASH = "stowage.dev/applied-hash"
-"""On every object of ours: a digest of what was last applied."""
+"""The annotation on every object of ours with the digest of what was last applied."""
 
 POD_TEMPLATES = {
     **dict.fromkeys(("Deployment", "StatefulSet", "ReplicaSet", "Job", "DaemonSet"), ("template",)),
@@ -68,7 +68,7 @@ class Piece:
     shared: bool = False
     main: bool = False
     subset: str = ""
-    """Whose patch lies over its pod template."""
+    """The subset whose patch lies over its pod template."""
 
 
 class PatchMisfit(ValueError):
@@ -76,7 +76,7 @@ class PatchMisfit(ValueError):
 
 
 class ForeignClass(PatchMisfit):
-    """An object names the PriorityClass of placeholders, and is none; the message says which."""
+    """An object that is no placeholder names their PriorityClass; the message says which one."""
 
 
 def render(
@@ -89,10 +89,10 @@ def render(
     member: str = "",
     override: Override = NOTHING,
 ) -> list[Piece]:
-    """Every object of a Workload on one cluster, Secrets first and the template last.
+    """Return every object of a Workload on one cluster, Secrets first and the template last.
 
-    `hub` and `member` are the marks of hub and member that each of them carries, `override` what
-    this cluster's share differs in. Raises PatchMisfit.
+    `hub` and `member` are the marks that each object carries, `override` is the difference of this
+    cluster's share. Raises PatchMisfit.
     """
     pieces = [_secret(workload, secret) for secret in secrets]
     pieces += [_manifest(workload, body) for body in workload.manifests]
@@ -109,13 +109,13 @@ def render(
 
 
 def _refuse_class(piece: Piece) -> None:
-    """At any depth: where an object of a custom kind keeps its pods nobody knows."""
+    # At any depth: the fields that hold the pods of a custom kind are not known.
     if named(piece.body):
         raise ForeignClass(f"{piece.kind} {piece.name}: {CLASS_TEXT}")
 
 
 def _marked(piece: Piece, marks: Mapping[str, str]) -> Piece:
-    """With the marks of hub and member, which are no part of what the digest is of."""
+    """Return the piece with the marks of hub and member, which its digest leaves out."""
     meta = piece.body["metadata"]
     annotations = {**meta["annotations"], **marks}
     return replace(piece, body={**piece.body, "metadata": {**meta, "annotations": annotations}})
@@ -136,7 +136,7 @@ def _main(workload: Workload, units: int, first_ordinal: int, override: Override
 
 
 def _patch_pods(body: dict[str, Any], kind: str, override: Override) -> None:
-    """Lay the patch over the pod template, and see that the object still selects its pods."""
+    """Lay the patch over the pod template, and check that the object still selects its pods."""
     path = POD_TEMPLATES.get(kind)
     if path is None:
         raise PatchMisfit(f"a {kind} has no pod template that is known")
@@ -227,7 +227,7 @@ def _piece(
 
 
 def _bare(body: dict[str, Any]) -> dict[str, Any]:
-    """The same, freed of what only a server writes, and of what only we write."""
+    """Strip the fields that only a server writes, and the labels and annotations that are ours."""
     body.pop("status", None)
     strip(body)
     meta = body["metadata"] = body.get("metadata") or {}

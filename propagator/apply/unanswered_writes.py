@@ -1,12 +1,12 @@
-"""Writes to members of which it is not known what became of them.
+"""Writes to members whose outcome is not known.
 
 A write counts from the moment before it is sent. An answer settles it; without one (the connection
-broke, the time was up, the task was cancelled) the object may be there, or appear a moment later.
-Nobody may say that a member holds nothing of a Workload while there is such a doubt; it is settled
-by looking at the place itself, not at a watch, once the request has had the time to arrive.
+broke, the time was up, the task was cancelled) the object may exist, or appear a moment later.
+While a write is unsettled, a member must not be said to hold nothing of its Workload; a read of the
+place itself, not a watch, settles it once the request has had the time to arrive.
 
-That time is no proof: what a dead process sent may come later still, and is then an object without
-an owner, which is taken away when the member's watch shows it (`orphans`).
+That time is no proof: a request of a dead process may arrive later still, and its object is then an
+object without an owner, which is removed when the member's watch shows it (`removal.orphans`).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from propagator.members.objects import managed
 from propagator.members.target import Target
 
 RIPE_SECONDS = 5.0
-"""An answer that did not come in time does not keep its request from being carried out. A server
-stops when the client hangs up, but for what it had already handed to its store."""
+"""How long a request without an answer may still be carried out. A server stops when the client
+hangs up, but for a write that it had already handed to its store."""
 _UNDER_WAY = float("inf")
 
 
 class UnconfirmedWrites:
-    """By member and UID of the Workload."""
+    """The writes in doubt, by member and by the UID of the Workload."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
@@ -36,7 +36,7 @@ class UnconfirmedWrites:
 
     @contextmanager
     def sending(self, place: ObjectPlace, uid: str) -> Iterator[None]:
-        """To be held by whoever sends a write for that Workload, from before until its answer."""
+        """Hold this from before a write for that Workload is sent until its answer."""
         self._ripe.setdefault((place.member, uid), {})[place] = _UNDER_WAY
         try:
             yield
@@ -51,9 +51,9 @@ class UnconfirmedWrites:
         self.settle(place, uid)
 
     async def resolve(self, session: Target, uid: str) -> list[str]:
-        """Look at each place that is in doubt, if it is time; in sentences, what is so still.
+        """Read each place in doubt whose time has come; return a sentence for each that stays so.
 
-        What is found there is held by the member's informer afterwards. Raises TransportError.
+        The member's informer shows what was found. Raises TransportError.
         """
         unsure = []
         for place, ripe in list(self._ripe.get((session.name, uid), {}).items()):
@@ -66,23 +66,23 @@ class UnconfirmedWrites:
         return unsure
 
     def settle(self, place: ObjectPlace, uid: str) -> None:
-        """It is known what lies there."""
+        """Record that it is known what is in the place."""
         doubts = self._ripe.get((place.member, uid), {})
         doubts.pop(place, None)
         if not doubts:
             self._ripe.pop((place.member, uid), None)
 
     def drop(self, uid: str) -> None:
-        """Nobody asks about that Workload any more."""
+        """Drop the writes of a Workload that is gone."""
         self._ripe = {key: doubts for key, doubts in self._ripe.items() if key[1] != uid}
 
     def forget(self, member: str) -> None:
-        """The member was removed: when it comes back, all of it is listed anew."""
+        """Drop the writes to a removed member: should it return, all of it is listed again."""
         self._ripe = {key: doubts for key, doubts in self._ripe.items() if key[0] != member}
 
 
 async def _look(session: Target, place: ObjectPlace) -> None:
-    """Ask the member itself what lies there, and have its informer know it if it is ours."""
+    """Read the place on the member, and show the object in the informer if it is ours."""
     try:
         found = await session.client_for(place.namespace).get(
             place.resource, place.name, namespace=place.namespace
@@ -95,11 +95,11 @@ async def _look(session: Target, place: ObjectPlace) -> None:
 
 
 def _cause(fault: BaseException) -> BaseException:
-    """What the member answered, where a refusal was made of it."""
+    """Return the member's answer, where a refusal was made of it."""
     return fault.__cause__ if isinstance(fault.__cause__, ApiError) else fault
 
 
 def _refused(fault: BaseException) -> bool:
-    """Whether the server said that it did nothing. Its own troubles (5xx) leave that open."""
+    """Whether the server said that it did nothing; its own faults (5xx) leave that open."""
     cause = _cause(fault)
     return isinstance(cause, ApiError) and not isinstance(cause, ServerError)

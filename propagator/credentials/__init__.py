@@ -1,1 +1,1 @@
-"""What the propagator shows a member: accounts, tokens, credentials."""
+"""What the propagator presents to a member: accounts, tokens, credentials."""

@@ -1,9 +1,9 @@
-"""The identities that a narrow member knows: their names, and what one target namespace holds.
+"""The accounts of Stowage on a narrow member: their names, and the objects of a target namespace.
 
-`stowage join` makes what stands once on a member (`stowage.setup.member_rights`); what stands in
-each target namespace is made by `join` where namespaces are named, otherwise by the propagator when
-the first Workload arrives there (`namespaces`). Both take it from here, and the admission policy of
-the member allows exactly this.
+`stowage join` creates the objects that exist once on a member (`stowage.setup.member_rights`);
+those of each target namespace are created by `join` where namespaces are named, otherwise by the
+propagator when the first Workload arrives there (`access.namespaces`). Both build them here, and
+the admission policy of the member allows exactly these.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 from crds.names import LABEL_TENANT
 
 MEMBER_ACCOUNT = "stowage-member"
-"""The propagator's own account on a member: it reads. Not called as the propagator's account on
-the hub is, because a hub may be a member of itself."""
+"""The propagator's own account on a member, which reads. Its name differs from the account on the
+hub, because a hub may be a member of itself."""
 NAMESPACES_ACCOUNT = "stowage-namespaces"
-"""As this account it makes target namespaces, and the account in them."""
+"""The account that creates target namespaces, and the account in them."""
 TENANT_ACCOUNT = "stowage"
-"""The account of a target namespace, as which it writes there."""
+"""The account of a target namespace, which writes there."""
 
 TENANT_ROLE = "stowage-tenant"
 """The ClusterRole that TENANT_ACCOUNT has in its namespace."""
@@ -32,15 +32,15 @@ RBAC_GROUP = "rbac.authorization.k8s.io"
 
 
 def namespace(name: str, pod_security: str) -> dict[str, Any]:
-    """A target namespace as the propagator makes it."""
+    """Return a target namespace as the propagator creates it."""
     labels = {LABEL_TENANT: "true", POD_SECURITY_LABEL: pod_security}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
 
 def tenancy(name: str, *, home: str) -> list[dict[str, Any]]:
-    """What a target namespace holds of ours; `home` is where MEMBER_ACCOUNT lives.
+    """Return our objects of a target namespace; `home` is the namespace of MEMBER_ACCOUNT.
 
-    The account comes last: whoever sees it knows that the rest is there.
+    The account comes last: an observer that sees it knows that the rest exists.
     """
     return [
         binding(TENANT_BINDING, name, role=TENANT_ROLE, account=(name, TENANT_ACCOUNT)),
@@ -50,7 +50,7 @@ def tenancy(name: str, *, home: str) -> list[dict[str, Any]]:
 
 
 def service_account(name: str, where: str) -> dict[str, Any]:
-    """An account of which no pod gets a token unless it asks for it."""
+    """Return an account whose token no pod gets unless it asks for it."""
     return {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
@@ -62,7 +62,7 @@ def service_account(name: str, where: str) -> dict[str, Any]:
 def binding(
     name: str, where: str | None, *, role: str, account: tuple[str, str], kind: str = "ClusterRole"
 ) -> dict[str, Any]:
-    """A role for the service account `account` (namespace, name): in one namespace, or in all."""
+    """Return the binding of a role to a service account (namespace, name); `where` None: in all."""
     meta: dict[str, Any] = {"name": name, "labels": {LABEL_TENANT: "true"}}
     if where is not None:
         meta["namespace"] = where

@@ -1,11 +1,11 @@
-"""What a registration Secret says: how to reach a member, and what its credential may do there.
+"""The content of a registration Secret: how to reach a member, and the rights of its credential.
 
-Whoever writes the Secret knows that. Beside the kubeconfig it may say, each a key of its data:
+Beside the kubeconfig the Secret may have these keys in its data:
 
     rights        narrow: write as the account of the target namespace (see `accounts`).
                   cluster, or left out: write as oneself, everywhere.
-    account       NAMESPACE/NAME of the service account whose token this is. It may ask for its own
-                  tokens, and the propagator renews them. Left out: nobody renews it.
+    account       NAMESPACE/NAME of the service account that the token belongs to. It may ask for
+                  its own tokens, and the propagator renews them. Left out: no renewal.
     podSecurity   the pod security standard of namespaces that the propagator makes (narrow only)
 """
 
@@ -29,7 +29,7 @@ RIGHTS, ACCOUNT, POD_SECURITY = "rights", "account", "podSecurity"
 
 
 class Rights(StrEnum):
-    """As whom the propagator writes on a member."""
+    """The identity under which the propagator writes on a member."""
 
     NARROW = "narrow"
     """As the account of each target namespace."""
@@ -47,7 +47,7 @@ class PodSecurity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """One member's. `account` is whose token it is, where it is ours to renew."""
+    """The credentials of one member. `account` is the owner of a token that is to be renewed."""
 
     connection: Connection
     rights: Rights = Rights.CLUSTER
@@ -56,11 +56,11 @@ class Credentials:
 
     @property
     def home(self) -> str:
-        """The namespace on the member where our own accounts live."""
+        """The namespace on the member of Stowage's own accounts."""
         return self.account[0] if self.account else SYSTEM_NAMESPACE
 
     def differs_only_in_token(self, other: Credentials) -> bool:
-        """Whether the same server is talked to in the same way, by another token."""
+        """Whether both reach the same server in the same way, with different tokens."""
         if not self.connection.token or not other.connection.token:
             return False
         same = replace(self.connection, token=other.connection.token)
@@ -68,7 +68,7 @@ class Credentials:
 
 
 def credentials_of(data: Mapping[str, bytes]) -> Credentials:
-    """The credentials in a registration Secret's decoded data. Raises KubeconfigError."""
+    """Return the credentials in a registration Secret's decoded data. Raises KubeconfigError."""
     return Credentials(
         connection=connection_from_secret(data),
         rights=_one_of(Rights, data, RIGHTS) or Rights.CLUSTER,
@@ -112,9 +112,9 @@ class HeldToken:
         self._token = token
 
     async def __call__(self, *, rejected: str | None = None) -> str:
-        """The present one, also where it was rejected: the Secret alone brings another."""
+        """Return the present token, also where it was rejected: only the Secret brings another."""
         return self._token
 
     def change(self, token: str) -> None:
-        """Use this one from the next request on."""
+        """Use this token from the next request on."""
         self._token = token

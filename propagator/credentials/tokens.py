@@ -1,8 +1,8 @@
-"""Tokens of an account on a member: asked for, how long they live, and how a Secret holds them.
+"""Tokens of an account on a member: their request, their life, and their place in a Secret.
 
-Kubernetes gives a service account tokens that end (TokenRequest). Thirty days are asked for; what
-the member grants counts, and the token itself says what that is. Used by `stowage join` for the
-first token, and by `renewal` for every further one.
+Kubernetes gives service accounts tokens that expire (TokenRequest). Thirty days are requested; the
+member may grant another life, which the token itself states. Used by `stowage join` for the first
+token, and by `hub.token_renewal` for every further one.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from machinery.config.member_kubeconfig import Connection
 from machinery.types.metadata import Key
 
 TOKEN_SECONDS = 30 * 24 * 3600
-"""Asked for; managed clusters often grant no more than a day."""
+"""The requested life; managed clusters often grant no more than a day."""
 TOKEN_LIMIT = 16 * 1024
-"""Characters that a token may have: a header of a request must hold it."""
+"""The most characters of a token: a header of a request must hold it."""
 SHORTEST_SECONDS = 600
 """The shortest life that Kubernetes gives a token."""
 
@@ -49,19 +49,19 @@ _answer = msgspec.json.Decoder(_TokenRequest)
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """From when to when a token is good, by the clock of the server that made it."""
+    """The time in which a token is valid, by the clock of the server that made it."""
 
     issued: datetime
     expires: datetime
 
     def spent(self, now: datetime) -> float:
-        """The part of it that is over: 0 at the beginning, 1 at the end."""
+        """Return the part of the life that is over: 0 at the beginning, 1 at the end."""
         whole = (self.expires - self.issued).total_seconds()
         return (now - self.issued).total_seconds() / whole if whole > 0 else 1.0
 
 
 async def request_token(client: Verbs, account: Key, *, seconds: int = TOKEN_SECONDS) -> str:
-    """A new token of that account; the former ones stay good until they end. TransportError."""
+    """Request a token of that account; former ones stay valid. Raises TransportError."""
     namespace, name = account
     body = {
         "apiVersion": "authentication.k8s.io/v1",
@@ -74,7 +74,7 @@ async def request_token(client: Verbs, account: Key, *, seconds: int = TOKEN_SEC
 
 
 def life_of(token: str) -> Life | None:
-    """When a token began and ends; None for one that does not tell, or never ends."""
+    """Return the life of a token; None for one that does not state it, or never ends."""
     try:
         _, payload, _ = token.split(".")
         claims = _claims.decode(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
@@ -86,14 +86,14 @@ def life_of(token: str) -> Life | None:
 def with_token(
     data: Mapping[str, bytes], connection: Connection, token: str, *, user: str
 ) -> dict[str, bytes]:
-    """What to change in a registration Secret's data, so that it holds this token instead."""
+    """Return the changes to a registration Secret's data that replace its token with this one."""
     if data.get("kubeconfig"):
         return {"kubeconfig": kubeconfig(replace(connection, token=token), user=user).encode()}
     return {"token": token.encode()}
 
 
 def kubeconfig(connection: Connection, *, user: str) -> str:
-    """The kubeconfig that says how to reach a server with a token."""
+    """Return a kubeconfig that reaches a server with a token."""
     cluster: dict[str, Any] = {"server": connection.server}
     if connection.ca:
         cluster["certificate-authority-data"] = base64.b64encode(connection.ca).decode()

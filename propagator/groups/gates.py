@@ -1,14 +1,14 @@
-"""The gates of all gangs, as the hub has them: asked before each write, and telling who waits.
+"""The gates of all gangs, as the hub has them: checked before each write.
 
-Asked for a Workload (`verdict`), it answers by what is known at that moment, and remembers which
-answers were acted on. A group that changed, a Workload of it that is placed otherwise, and a
-cluster that came or went have the group reviewed: each of its Workloads whose answer is another one
-now is woken on all of its clusters. So an answer that stood for a moment only is corrected, too.
+`verdict` answers for a Workload by what is known at that moment, and remembers which answers were
+given. A changed group, a Workload of it with other placements, and a cluster that came or went have
+the group reviewed: each Workload whose answer is another one now is woken on all of its clusters.
+So an answer that held for a moment only is corrected, too.
 
-The hub's view is as fresh as that of Workloads has to be: of a group that is not known yet, or was
-not heard of for long, nothing is concluded; and none starts before the hub was asked once more
-(`recheck`). A hub that does not serve the kind has no groups, and one that does not let us read
-them says so on the Workloads that name one. A Workload that names none costs nothing.
+The view of groups is as fresh as that of Workloads has to be: nothing is concluded from a group
+that is not known yet, or was not heard of for long, and no gang starts before the hub was asked
+once more (`recheck`). A hub that does not serve the kind has no groups, and one that forbids to
+read them is reported on the Workloads that name one. A Workload that names none costs nothing.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ LOG = logs.get(__name__)
 GROUP_INDEX = "group"
 """The informer's index of Workloads by the groups that they name, `namespace/name`."""
 LOOK_SECONDS = 1.0
-"""Between two looks whether groups can be read, and whether a cluster takes too long to connect."""
+"""Seconds between two looks whether groups can be read and clusters connect in time."""
 SLICE = 10
 """Workloads of a review between two pauses: one may be placed on ten thousand clusters."""
 REVIEWED_PER_SECOND = 10_000
-"""Workloads: one of a group of thousands is told of by itself, and asks for all of them."""
+"""The rate of reviews, in Workloads: each change of one has its whole group reviewed."""
 _REVIEWERS = 4
 
 
 class Gates:
-    """See the module. `wake` has a Workload looked at on all of its clusters."""
+    """The gates of this process. `wake` queues a Workload on all of its clusters."""
 
     def __init__(
         self,
@@ -67,11 +67,11 @@ class Gates:
             ground.hub, clock=ground.clock, starting=self._starting, answered=self._conclude
         )
         self._asked: dict[str, set[Key]] = {}
-        """By cluster, the groups that wait for its answer."""
+        """The groups that wait for an answer of a cluster, by cluster."""
         self._closing = Closing()
         self._due: dict[Key, float] = {}
         self._obstacle: str | None = ""
-        self._kept = False  # somebody was answered by an obstacle since the last look
+        self._kept = False  # an obstacle was the answer to a Workload since the last look
         self._queue: WorkQueue[Key] = WorkQueue(
             name="groups", clock=ground.clock, flow=namespace_of, seats=_REVIEWERS
         )
@@ -85,20 +85,20 @@ class Gates:
         ground.fleet.on_facts(self._member_answered)
 
     def begin(self) -> None:
-        """A term begins: no gang starts by what its clusters and the hub answered in another."""
+        """Drop all starts: what clusters and the hub answered in another term starts no gang."""
         for key in self._starting:
             self._mark(key)
         self._starting.clear()
 
     async def run(self) -> None:
-        """Wake who waits for the groups, until cancelled; whoever made this runs `informer`."""
+        """Review groups until cancelled; the caller of the constructor runs `informer`."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._look())
             tasks.create_task(self._recheck.run())
             tasks.create_task(self._work())
 
     def verdict(self, workload: Workload) -> GateVerdict:
-        """What members are to do with a Workload that has placements, by what is known now."""
+        """Return what members are to do with a Workload that has placements, as known now."""
         verdict = self._judge(workload)
         if workload.groups and workload.metadata.key in self._workloads:
             self._given.setdefault(workload.metadata.key, set()).add(verdict)
@@ -109,22 +109,22 @@ class Gates:
         return self.verdict(workload).answer is GateAnswer.PUSH
 
     def starts(self, workload: Workload) -> bool:
-        """Whether it is in a gang that has released some of it, and whose quorum has not run."""
+        """Whether the Workload's gang has released some of it, and has not run its quorum yet."""
         group = self._group_of(workload)
         if group is None or group.ran:
             return False
         return group.open or bool(group.retained(workload.uid))
 
     def unfinished(self, workload: Workload, member: str) -> bool:
-        """Whether its gate was closed, and is away again before all of it had left there.
+        """Whether the Workload had to leave that member under a closed gate, and has not yet.
 
-        Nothing of it can have come since: what lies there is what had to go. One that was no member
-        then had nothing to leave.
+        The gate may no longer be closed. Nothing of the Workload can have come since: what is there
+        is what had to go. A Workload that joined later has nothing to leave.
         """
         return self._closing.unfinished(workload, member) and self._unread() is None
 
     def left(self, workload: Workload, member: str) -> None:
-        """That member has nothing of it any more."""
+        """Record that the member has nothing of the Workload any more."""
         self._closing.left(workload, member)
 
     def _judge(self, workload: Workload) -> GateVerdict:
@@ -137,7 +137,7 @@ class Gates:
         if group is None or not _starts(group) or verdict.answer is not GateAnswer.PUSH:
             return verdict
         starting = self._starting.get(group.metadata.key)
-        if starting is None:  # who is placed where is put together first
+        if starting is None:  # the review collects the gang's clusters first
             self._mark(group.metadata.key)
             return SILENT
         return starting.verdict
@@ -147,7 +147,7 @@ class Gates:
         return self.informer.get(key) if key is not None else None
 
     def _unread(self) -> str | None:
-        """Why groups are not known, empty where that passes by itself; None while they are."""
+        """Return why groups are not known, empty where that may pass; None while they are."""
         fault = self.informer.last_error
         if isinstance(fault, NotFound):
             return (
@@ -187,12 +187,13 @@ class Gates:
             return
         for each in (old, new):
             for key in _groups(each) if each is not None else ():
-                unheld = each is old and key not in self.informer  # nor named any more, perhaps
+                # A group that is gone, and that no Workload names now, still has to be reviewed.
+                unheld = each is old and key not in self.informer
                 if self._starting.pop(key, None) is not None or unheld:
                     self._mark(key)
 
     def _come_and_go(self, old: Workload | None, new: Workload | None) -> None:
-        """Who joins a group that is closed has to leave as well; who parts from it has not."""
+        """Track membership in closed groups: a Workload that joins one has to leave as well."""
         if old is not None and new is not None and group_of(old) == group_of(new):
             return
         if old is not None:
@@ -202,27 +203,23 @@ class Gates:
             self._closing.joined(new, group.retained(new.uid) if group is not None else ())
 
     def _closed_to(self, workload: Workload) -> bool:
-        """Whether the group is closed to it; or was, while the Workloads are listed the first time.
-
-        In that moment those that come have not joined: they were members all along.
-        """
+        """Whether the group is closed to it; also while the Workloads are listed the first time."""
+        # During the first list no Workload joins: those that arrive were members all along.
         group = self._group_of(workload)
         takes = group is not None and group.takes_back(workload.uid)
         return group is not None and takes and (group.closed or not self._workloads.synced)
 
     def _member_changed(self, name: str, key: Key | None) -> None:
-        """A cluster came or went: told are the gangs that start there."""
         if key is not None:
             return
-        self._contacts.lack(name)  # also where nobody waits for it: how long counts from now
+        self._contacts.lack(name)  # the time to connect counts from now, with or without a gang
         self._note(self._starting, name)
 
     def _member_answered(self, name: str) -> None:
-        """A cluster was asked, or something else is known of it."""
         self._note(self._asked.pop(name, ()), name)
 
     def _note(self, groups: Iterable[Key], name: str) -> None:
-        """Take note of a cluster for those of these groups that start there."""
+        """Look at a cluster again for those of these groups that start there."""
         for group in groups:
             starting = self._starting.get(group)
             if starting is not None and name in starting.clusters:
@@ -233,7 +230,7 @@ class Gates:
         self._queue.add_after(group, self._due.get(group, 0.0) - self._clock.monotonic())
 
     async def _look(self) -> None:
-        """What nobody tells: that groups can be read, or no longer, and that time passes."""
+        """Check what no event announces: whether groups can be read, and that time passes."""
         await self._clusters.wait_synced()
         while True:
             obstacle, before = self._unread(), self._obstacle
@@ -259,7 +256,7 @@ class Gates:
         await work(self._queue, self._review, workers=_REVIEWERS, log=LOG)
 
     async def _review(self, key: Key) -> None:
-        """Wake each Workload of a group that was answered otherwise than it would be now."""
+        """Wake each Workload of a group whose last answer is not the one that it would get now."""
         group = self.informer.get(key)
         if group is not None and _starts(group) and key not in self._starting:
             await self._gather(group)
@@ -279,15 +276,12 @@ class Gates:
             self._wake(workload)
 
     async def _gather(self, group: WorkloadGroup) -> None:
-        """Know which clusters the released Workloads are placed on, and which do not answer.
-
-        The watch of groups may be ahead of that of Workloads: while one of those that are released
-        is not seen at its decision, nobody knows where the gang goes, and it is gathered again when
-        that Workload comes.
-        """
+        """Collect the clusters of the released Workloads, and which of them do not answer."""
+        # The watch of groups may be ahead of that of Workloads: while a released Workload is not
+        # seen at its decision, the gang's clusters are not known, and its event collects again.
         key, clusters = group.metadata.key, set[str]()
         starting = Starting(group.released, clusters, self._clock.monotonic())
-        self._starting[key] = starting  # a change meanwhile takes it away, and marks the group
+        self._starting[key] = starting  # a change meanwhile removes it, and queues the group
         members = self._workloads.by_index(GROUP_INDEX, "/".join(key))
         seen = 0
         async for workload in in_slices(members, size=SLICE):
@@ -312,7 +306,7 @@ class Gates:
             starting.unheard.discard(name)
 
     def _conclude(self, group: Key, starting: Starting) -> None:
-        """Draw it from what is known now; once nothing else is lacking the hub is asked."""
+        """Compute the verdict from what is known; ask the hub once nothing else is missing."""
         if not starting.reached:
             starting.confirmed = False
         elif not starting.confirmed:

@@ -1,13 +1,13 @@
-"""The last question before a gang starts, and it goes to the hub: is its gate open still?
+"""Asks the hub, as the last step before a gang starts, whether its gate is still open.
 
-A release names placements, and not a try. A watch may be dead for a while before that is noticed,
-and the next try may be placed as the last one was: then what was seen of the last one would start
-it, though its own gate is shut. So once nothing else is lacking the group is read, and the gang
-starts if the hub says what the watch has told. Where it says otherwise the watch is waited for;
-where it does not answer, it is asked again, after a pause that grows.
+A release names placements, and not an attempt. A watch may be dead for a while before that is
+noticed, and the next attempt may be placed as the last one was: then what was seen of the last
+attempt would start the next one, though its own gate is closed. So once nothing else is missing the
+group is read, and the gang starts if the hub confirms what the watch said. Where it does not, the
+watch will bring the change; where the hub does not answer, it is asked again, with growing pauses.
 
-Thousands of gangs may start in one moment, as after each start of this process: a few are asked
-about at a time, and nothing else waits for that.
+Thousands of gangs may start in one moment, as after each start of this process: a few are checked
+at a time, and nothing else waits for that.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from propagator.types.group import WorkloadGroup
 LOG = logs.get(__name__)
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
-"""Between two questions about one start."""
+"""Seconds between two questions about one start."""
 _READERS = 4
 _group = msgspec.json.Decoder(WorkloadGroup)
 
 
 class Recheck:
-    """`starting` are the gangs that start; `answered` is called when the hub has spoken of one."""
+    """`starting` are the gangs that start; `answered` is called after each answer about one."""
 
     def __init__(
         self,
@@ -59,11 +59,10 @@ class Recheck:
         )
 
     async def run(self) -> None:
-        """Ask, until cancelled."""
         await work(self._queue, self._ask, workers=_READERS, log=LOG)
 
     def ask(self, group: Key, starting: Starting) -> None:
-        """Have the hub asked whether that gang may start, as soon as it is worth another try."""
+        """Queue the question whether that gang may start, as soon as its pause is over."""
         self._queue.add_after(group, starting.ask_after - self._clock.monotonic())
 
     async def _ask(self, group: Key) -> None:
@@ -77,14 +76,14 @@ class Recheck:
             LOG.info("it cannot be read: %s", fault, extra={"object": "/".join(group)})
             obstacle = str(fault) if isinstance(fault, Forbidden) else ""
         if self._starting.get(group) is not starting:
-            return  # it was changed meanwhile: that start is asked about for itself
+            return  # another start has replaced this one, and is asked about by itself
         starting.confirmed, starting.obstacle = stands, obstacle
         if not stands:
             starting.ask_after = self._clock.monotonic() + self._pause(starting)
         self._answered(group, starting)
 
     async def _stands(self, group: Key, released: Mapping[str, str]) -> bool:
-        """Whether the hub says that the gate is open, for just these."""
+        """Whether the hub says that the gate is open, for exactly these placements."""
         namespace, name = group
         with working_for(group):
             answer = await self._hub.request("GET", WORKLOAD_GROUPS.path(namespace, name))

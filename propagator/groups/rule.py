@@ -1,14 +1,14 @@
 """What a gang's gate means for one of its Workloads: push, hold, or leave. Pure.
 
-Placements stand in many Workloads, and the group's status is the one place that says which of them
-may reach members: no unit of a gang is written anywhere before it says so, and what it does not say
-removes nothing. Who wrote the placements is of no importance. Units that ran before the gate
-released their Workload are not the gate's: while it is not open, a Workload that is placed on no
-more than these is pushed as every other, and where it is placed on more, their clusters keep it.
+Placements are in many Workloads, and the group's status is the one place that says which of them
+may reach members: no unit of a gang is written anywhere before that, and nothing is removed without
+it, whatever wrote the placements. Units that ran before the gate released their Workload are not
+the gate's: while it is not open, a Workload that is placed on no more than these is pushed like any
+other, and where it is placed on more, their clusters keep it.
 
 Until its quorum has run once a gang starts on all of its clusters or on none: while one of them is
-away nothing of it is pushed. Which cluster that is, is told as ClusterUnreachable, so that the
-controller takes all of it back.
+away nothing of it is pushed. That cluster is reported as ClusterUnreachable, so that the controller
+takes all of the gang back.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ class GateAnswer(Enum):
     """What members are to do with a Workload that has placements."""
 
     PUSH = "push"
-    """As with every other Workload."""
+    """Sync it like a Workload without a group."""
     HOLD = "hold"
     """Nothing is written, and nothing is removed."""
     LEAVE = "leave"
-    """Everything of it goes, from the clusters that it is placed on as well, but for `stays`."""
+    """Everything is removed, also where the Workload is placed, except on the clusters `stays`."""
 
 
 @dataclass(frozen=True, slots=True)
 class GateVerdict:
-    """The answer, and what is told of it; no message where what was told before stands.
+    """The answer, and its message; none where the last report stands.
 
-    `stays` are clusters that keep what they have of one that leaves the others.
+    `stays` are clusters that keep what they have of a Workload that leaves the others.
     """
 
     answer: GateAnswer
@@ -51,13 +51,13 @@ class GateVerdict:
 
 PUSH = GateVerdict(GateAnswer.PUSH)
 SILENT = GateVerdict(GateAnswer.HOLD)
-"""Too little is known for a moment: whoever comes to know more asks again."""
+"""Too little is known for a moment: the event that brings more has the group reviewed."""
 
 
 def verdict_on(workload: Workload, group: WorkloadGroup | None) -> GateVerdict:
-    """What the gate says of these placements; `group` is the one that the Workload names, if any.
+    """Return what the gate says of these placements; `group` is the one that the Workload names.
 
-    Whether the gang's clusters can be reached is not asked here. A Workload that is in no group is
+    Whether the gang's clusters can be reached is not checked here. A Workload without a group is
     pushed.
     """
     names = workload.groups
@@ -87,13 +87,12 @@ def verdict_on(workload: Workload, group: WorkloadGroup | None) -> GateVerdict:
 
 
 def _no_more_than(retained: Mapping[str, int], workload: Workload) -> bool:
-    """Whether it is placed on no more than what ran before its group released it."""
     placed = workload.placements.items()
     return bool(placed) and all(units <= retained.get(cluster, 0) for cluster, units in placed)
 
 
 def label_of(group: Key) -> str:
-    """How messages name a group."""
+    """Return the name of a group in messages."""
     return f"WorkloadGroup {group[0]}/{name_in_words(group[1])}"
 
 

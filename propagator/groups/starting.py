@@ -1,12 +1,12 @@
-"""A gang that starts: whether each of the clusters that it goes to can be reached, as far as known.
+"""A gang that starts, and whether each of its clusters can be reached.
 
 Before its quorum has run once, a gang is pushed to all of its clusters or to none. So while one of
-them is away nothing is pushed, and that is told at once. One that is being connected is waited for
-in silence, as after each start of this process; but not for ever.
+them is away nothing is pushed, and that is reported at once. A cluster that is connecting is waited
+for in silence, as after each start of this process; but not for ever.
 
-That a cluster answered some seconds ago proves little. So each is asked whether it is there once
-the gang may start, and nothing is pushed before all have answered: what stops later than that has
-a moment only in which it can leave the gang by half. The last that is asked is the hub (`recheck`).
+That a cluster answered some seconds ago proves little. So each is probed once the gang may start,
+and nothing is pushed before all have answered: only a cluster that stops in the moment after that
+can leave the gang by half. The hub is asked last (`recheck`).
 """
 
 from __future__ import annotations
@@ -25,47 +25,47 @@ from propagator.members.registry import MemberFleet
 from propagator.types.cluster import MemberCluster
 
 PATIENCE_SECONDS = 20.0
-"""For so long a cluster may be connecting until that is told as one that cannot be reached."""
+"""How long a cluster may be connecting before it is reported as unreachable."""
 FRESH_SECONDS = 0.2
-"""A cluster that was asked so shortly before, and answered, is not asked again."""
+"""A cluster that answered a probe of this age is not probed again."""
 
 
 @dataclass(slots=True)
 class Starting:
-    """The clusters that a gang's released Workloads are placed on."""
+    """The start of one gang: the clusters of its released Workloads, and what is missing."""
 
     released: Mapping[str, str]
     clusters: Collection[str]
     since: float
-    """When it was known that it may start, by the clock."""
+    """The monotonic time at which this process learned that the gang may start."""
     unseen: int = 0
-    """Released Workloads that are not seen at their decision: where they go is not known."""
+    """Released Workloads that are not seen at their decision: their clusters are not known."""
     missing: set[str] = field(default_factory=set)
-    """Those of them that are not connected."""
+    """The clusters that are not connected."""
     troubles: dict[str, str] = field(default_factory=dict)
-    """Why that is so, by those of which it is known."""
+    """Why a cluster is missing, where that is known."""
     unheard: set[str] = field(default_factory=set)
-    """Those that are, and have not answered since."""
+    """The connected clusters that have not answered a probe since."""
     known: bool = False
-    """Whether `clusters` are all of them, and the others as well."""
+    """Whether `clusters`, `missing` and `unheard` are complete."""
     confirmed: bool = False
-    """Whether the hub has said since all of them were reached that the gate is open."""
+    """Whether the hub has confirmed, after all clusters were reached, that the gate is open."""
     obstacle: str = ""
-    """Why the hub may not be asked that."""
+    """Why the hub forbids that question."""
     ask_after: float = 0.0
-    """By the clock: when it is worth asking."""
+    """The monotonic time from which the next question is worth it."""
     tries: int = 0
-    """How often it was asked in vain."""
+    """How often the hub was asked in vain."""
     verdict: GateVerdict = SILENT
-    """What the gang has to do; nothing until that is so."""
+    """The verdict on the gang; to hold until it is reached and confirmed."""
 
     @property
     def reached(self) -> bool:
-        """Whether all of them are connected, and have answered."""
+        """Whether all clusters are connected, and have answered."""
         return self.known and not self.missing and not self.unheard
 
     def note(self, name: str, lack: str | None) -> None:
-        """What that cluster lacks, as `Contacts` says it."""
+        """Record what that cluster lacks, as `Contacts.lack` returns it."""
         (self.missing.discard if lack is None else self.missing.add)(name)
         self.troubles.pop(name, None)
         if lack:
@@ -82,9 +82,9 @@ class Contacts:
         self._since: dict[str, float] = {}  # clusters that are connecting
 
     def lack(self, name: str) -> str | None:
-        """None while that cluster answers; else why not, empty while that may pass by itself.
+        """Return None while that cluster answers; else why not, empty while it may just connect.
 
-        How long one has been connecting counts from the first question on.
+        How long a cluster has been connecting counts from the first call on.
         """
         contact, trouble = self._of(name)
         if contact is not Contact.CONNECTING:
@@ -95,7 +95,7 @@ class Contacts:
         return f"{name}: not connected after {PATIENCE_SECONDS:.0f} s" if late else ""
 
     def heard(self, name: str, since: float) -> bool:
-        """Whether that cluster has answered a question of that moment; if not, it is asked now."""
+        """Whether the cluster has answered a probe since that moment; if not, probe it now."""
         session = self._fleet.get(name)
         if session is None:
             return False
@@ -105,7 +105,7 @@ class Contacts:
         return heard
 
     def verdict(self, starting: Starting, group: Key) -> GateVerdict:
-        """What a gang has to do that may start, as far as its clusters are concerned."""
+        """Return the verdict on a gang that may start, as far as its clusters are concerned."""
         if not starting.known:
             late = self._clock.monotonic() - starting.since >= PATIENCE_SECONDS
             return _unseen(starting, group) if starting.unseen and late else SILENT

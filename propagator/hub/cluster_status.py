@@ -1,8 +1,8 @@
-"""What is known of a member, as MemberCluster.status and its labels say it.
+"""MemberCluster.status and the labels, from what a session knows of its member.
 
-Pure: what a session knows and the status as it was go in, the whole new status comes out. What is
-not known now is kept as it was: an unreachable cluster keeps its last version and capacity. Numbers
-that jitter are changed only when they differ enough to matter, so that noise makes no writes.
+Pure: a session and the last status go in, the whole new status comes out. Fields that are not known
+now are kept: an unreachable cluster keeps its last version and capacity. Numbers that jitter change
+only when they differ enough to matter, so that noise makes no writes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from propagator.members.session import MemberSession
 from propagator.types.cluster import MemberCluster
 
 ANOTHERS = (ReadyReason.CLUSTER_CHANGED, ReadyReason.ALREADY_REGISTERED)
-"""Reasons for which nothing of what is read through a MemberCluster is its own."""
+"""Reasons that make what is read through a MemberCluster another cluster's."""
 _LATENCY_STEP = 10
 _LATENCY_SHARE = 0.3
 _RELIABILITY_STEP = 5
@@ -31,9 +31,9 @@ _MESSAGE_LIMIT = 1024
 def status_of(
     cluster: MemberCluster, session: MemberSession, verdict: MemberHealth, *, now: datetime
 ) -> dict[str, Any]:
-    """The status that `cluster` should have; equal to the one it has when nothing changed.
+    """Return the status that `cluster` should have; equal to its present one without a change.
 
-    Its generation is the one that the session's verdict speaks of.
+    Its observedGeneration is that of the MemberCluster which the session has taken in.
     """
     status = dict(cluster.status)
     status["observedGeneration"] = session.generation
@@ -49,7 +49,7 @@ def status_of(
 
 
 def told_health(status: Mapping[str, Any]) -> dict[str, int | None]:
-    """What a status says of how its member answers, as `HealthProbe.recall` takes it."""
+    """Return what a status says of how its member answers, for `HealthProbe.recall`."""
     reliability = status.get("reliability") or {}
     return {
         "latency_milliseconds": status.get("latencyMilliseconds"),
@@ -58,9 +58,9 @@ def told_health(status: Mapping[str, Any]) -> dict[str, int | None]:
 
 
 def labels_of(cluster: MemberCluster, status: Mapping[str, Any]) -> dict[str, str]:
-    """Those of our three labels whose value on the MemberCluster is not what it should be.
+    """Return those of our three labels whose value on the MemberCluster has to change.
 
-    What the spec pins counts, whatever the member reports.
+    A value that the spec pins counts, whatever the member reports.
     """
     wanted = {
         LABEL_CLUSTER: cluster.name,
@@ -72,7 +72,7 @@ def labels_of(cluster: MemberCluster, status: Mapping[str, Any]) -> dict[str, st
 
 
 def ready_condition(status: Mapping[str, Any]) -> conditions.Condition:
-    """The Ready condition of a status, empty when it has none."""
+    """Return the Ready condition of a status, empty when it has none."""
     return conditions.find(status, MemberClusterCondition.READY)
 
 
@@ -97,7 +97,7 @@ def _ready(
 def _tell_held(
     status: dict[str, Any], cluster: MemberCluster, session: MemberSession, now: datetime
 ) -> None:
-    """What of it is not swept by itself. Until it was looked at, what was said stands."""
+    """Set what is held on the member; until the brake has looked, the last report stands."""
     held = session.held
     before = conditions.find(cluster.status, MemberClusterCondition.SWEEP_HELD)
     if held is None:
@@ -123,7 +123,7 @@ def _tell_held(
 
 
 def _learnt(link: Link) -> dict[str, Any]:
-    """What the link knows; without the fields that it knows nothing of."""
+    """Return what the link knows; without the fields that it knows nothing of."""
     learnt: dict[str, Any] = {"version": link.probe.version, "provider": link.provider}
     if link.measured:
         learnt["nodeGroups"] = link.capacity.groups()
@@ -134,7 +134,7 @@ def _learnt(link: Link) -> dict[str, Any]:
 
 
 def _measured(before: Mapping[str, Any], health: HealthProbe) -> dict[str, Any]:
-    """How the member answers, where that differs enough from what was told to be news."""
+    """Return how the member answers, changed only where it differs enough."""
     told = told_health(before)
     latency, before_latency = health.latency_milliseconds, told["latency_milliseconds"]
     percent = settled(told["ready_percent"], health.ready_percent, step=_RELIABILITY_STEP)

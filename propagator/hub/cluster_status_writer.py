@@ -1,8 +1,8 @@
 """Writes MemberCluster.status, its labels and its events: the only writer of all three.
 
-A write happens only when something changed, at most once a second for each cluster, always as a
-replacement of the version that was read: a lost race is computed again. A write that fails is tried
-again with growing pauses and holds nothing else up.
+A write is made only when something changed, at most once a second for each cluster, always as a
+replacement of the version that was read: a lost race is computed again. A failed write is retried
+with growing pauses and delays no other cluster.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from propagator.types.cluster import MemberCluster
 LOG = logs.get(__name__)
 
 PERIOD = 1.0
-"""Seconds between two looks at one member: adding a large one up costs time even unwritten."""
+"""Seconds between two looks at one member: summing up a large one costs time even unwritten."""
 _WORKERS = 8
 
 
@@ -57,7 +57,6 @@ class ClusterStatusWriter:
         clusters.add_handler(self._cluster_changed)
 
     async def run(self) -> None:
-        """Work until cancelled."""
         await work(self._queue, self._publish, workers=_WORKERS, log=LOG)
 
     def _cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
@@ -72,7 +71,7 @@ class ClusterStatusWriter:
         if cluster is None or session is None or session.verdict is None:
             return None
         if session.contact is Contact.CONNECTING:
-            return None  # what was said stands; its verdict calls for us again
+            return None  # the last status stands; the session's verdict queues the key again
         now = self._clock.monotonic()
         if self._due.get(name, now) > now:
             return self._due[name] - now
@@ -82,8 +81,10 @@ class ClusterStatusWriter:
             told = cluster.status.get("namespaces") or {}
             link.tenants.recall(told.get("refused") or ())
         status = status_of(cluster, session, session.verdict, now=self._clock.now())
+        # Taken together with the capacity in `status`, with no await between: they must agree.
         placed = link.units.placed() if link is not None and link.counted else None
         labels = labels_of(cluster, status)
+        # Labels before the status: an observer that sees the cluster ready can select it.
         if labels:
             cluster = await self._label(cluster, labels)
         if status != cluster.status:
@@ -93,7 +94,6 @@ class ClusterStatusWriter:
         return None
 
     async def _label(self, cluster: MemberCluster, labels: Mapping[str, str]) -> MemberCluster:
-        """First the labels, then the status: who sees the cluster ready can select it."""
         metadata = {"resourceVersion": cluster.metadata.resource_version, "labels": labels}
         answer = await self._hub.merge_patch(MEMBER_CLUSTERS, cluster.name, {"metadata": metadata})
         return self._held(answer)
@@ -117,7 +117,7 @@ class ClusterStatusWriter:
         return cluster
 
     def _tell(self, cluster: MemberCluster, now: Mapping[str, Any]) -> None:
-        """An event where Ready or its reason changed with the write just made."""
+        """Record an event where Ready or its reason changed with the write just made."""
         before = ready_condition(cluster.status)
         if (before.get("status"), before.get("reason")) == (now["status"], now["reason"]):
             return

@@ -1,10 +1,10 @@
-"""Watches over kinds that nobody uses any more end, and are not remembered for ever.
+"""Ends watches over kinds that no Workload uses any more, and forgets these kinds.
 
 A Workload may bring along any kind that a member has, and each kind costs every member that gets it
 a connection. So a kind beyond the usual ones is watched only while a Workload refers to it, or an
-object of it is there. A Workload refers to what it renders and to what it once rendered, until it
-was seen twice, a while apart, that no member has anything of that: a write that was under way the
-first time has long ended the second time. The few usual kinds stay watched once they are.
+object of it exists there. A Workload refers to kinds that it renders and to kinds that it once
+rendered, until two looks, a while apart, found no object of these on any member: a write that was
+in flight at the first look has long ended at the second. The usual kinds stay watched.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from propagator.types.workload import Workload
 LOG = logs.get(__name__)
 PERIOD_SECONDS = 60.0
 FEW = 20
-"""Members that are looked at in one go: each has a look at all Workloads of each of its kinds."""
+"""Members in one slice: each looks at all Workloads of each of its kinds."""
 
 Pair = tuple[str, str]
 """(apiVersion, kind)."""
@@ -45,11 +45,11 @@ class IdleKinds:
         self._seen_idle: dict[str, set[Pair]] = {}
 
     def clear(self) -> None:
-        """Another process has written since: what was idle at our last look need not be so."""
+        """Drop the last look, as another process may have written objects of these kinds since."""
         self._seen_idle.clear()
 
     async def run(self) -> None:
-        """Look around now and then, until cancelled."""
+        """Sweep now and then until cancelled."""
         while True:
             await self._clock.sleep(PERIOD_SECONDS)
             if self._fresh():
@@ -75,10 +75,10 @@ class IdleKinds:
             LOG.info("its kinds are kept until the next look: %s", fault, extra=_about(workload))
 
     async def _idle(self, workload: Workload) -> set[Pair]:
-        """The noted kinds that it renders no more, and that surely no member has for it.
+        """Return the noted kinds that are not rendered now, and that surely no member has.
 
-        It may be on ten thousand members, so others run in between. What is written meanwhile is of
-        a kind that it renders, or was under way before: the next look sees it.
+        The Workload may be on ten thousand members, so that other tasks run in between. A write
+        meanwhile is of a rendered kind, or was in flight before: the next look sees its object.
         """
         left = set(workload.remembered()) - set(workload.kinds()) - USUAL_KINDS
         if not left or workload.metadata.deleting:
@@ -93,9 +93,9 @@ class IdleKinds:
         return left
 
     def _rest(self, session: Target) -> None:
-        """Within one breath: nobody can begin to use a watch between the look and its end."""
         if session.link is None:
             return
+        # No await from the check to the end of the watch, so that no task begins to use it.
         for resource in {informer.resource for informer in session.link.watches} - set(USUAL):
             watching = session.link.watches.of_kind(resource.api_version, resource.kind)
             shown = any(len(each) or _unread(each) for each in watching.values())
@@ -103,13 +103,12 @@ class IdleKinds:
                 session.untrack(resource)
 
     def _used(self, member: str, resource: Resource) -> bool:
-        """Whether a Workload that touches the member refers to the kind."""
         users = self._workloads.referring(resource.api_version, resource.kind)
         return any(touches(user, member) for user in users)
 
 
 def _unread(informer: Informer[ManagedObject]) -> bool:
-    """Whether its first list is still under way: the census saw something that is to be swept."""
+    """Whether the first list is still in flight: the census found an object that may be swept."""
     return not informer.synced and not isinstance(informer.last_error, NotFound | Forbidden)
 
 

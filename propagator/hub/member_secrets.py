@@ -1,8 +1,8 @@
-"""The Secrets that MemberClusters refer to, wherever they lie.
+"""The Secrets that MemberClusters refer to, in any namespace.
 
 Those with the registration label come with one watch over the system namespace. For any other, a
-watch on just that Secret runs for as long as a MemberCluster refers to it: no list of all Secrets
-of the hub is ever asked for, and none that nobody refers to is ever read. Outside the system
+watch on just that Secret runs for as long as a MemberCluster refers to it: the hub is never asked
+for a list of all Secrets, and no Secret without a reference is ever read. Outside the system
 namespace the propagator may do so in tenants alone (`stowage tenant add`).
 """
 
@@ -30,7 +30,7 @@ class _MemberSecretWatch:
 
 
 class SecretBook:
-    """`changed` is called with the names of the MemberClusters that refer to a changed Secret."""
+    """Calls `changed` with the names of the MemberClusters that refer to a changed Secret."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class SecretBook:
         labelled.add_handler(self._labelled_changed)
 
     def refer(self, cluster: str, key: Key | None) -> None:
-        """That MemberCluster refers to the Secret `key` now, and to no other."""
+        """Record that the MemberCluster refers to the Secret `key` now, and to no other."""
         before = self._references.get(cluster)
         if before != key and before is not None:
             del self._references[cluster]
@@ -60,7 +60,7 @@ class SecretBook:
             self._need(key, cluster)
 
     def known(self, key: Key) -> bool:
-        """Whether `get` tells the truth already."""
+        """Whether the answer of `get` can be trusted yet."""
         watch = self._watches.get(key)
         return self._labelled.get(key) is not None or (watch is not None and watch.informer.synced)
 
@@ -70,12 +70,11 @@ class SecretBook:
         return watch is not None and watch.informer.refused is not None
 
     def get(self, key: Key) -> Secret | None:
-        """The Secret, None when there is none."""
         watch = self._watches.get(key)
         return self._labelled.get(key) or (watch.informer.get(key) if watch else None)
 
     async def run(self) -> None:
-        """Watch, until cancelled; run again, the watches go on where they stood."""
+        """Watch until cancelled; a further run resumes the watches where they stood."""
         self._running = True
         for watch in self._watches.values():
             self._begin(watch)

@@ -1,16 +1,14 @@
-"""Secrets become MemberClusters, and MemberClusters become sessions.
+"""Makes MemberClusters of Secrets, and sessions of MemberClusters.
 
 A Secret with the label `stowage.dev/register` in the system namespace registers the cluster of its
-name. A MemberCluster may as well be written by hand; its `spec.secretRef` may name any Secret. A
+name. A MemberCluster may as well be created by hand; its `spec.secretRef` may name any Secret. A
 Secret that goes makes its cluster not ready and touches nothing on the member.
 
-Deleting a MemberCluster unregisters the cluster, although its Secret may still be there: the Secret
+Deleting a MemberCluster unregisters the cluster, although its Secret may still exist: the Secret
 carries in `stowage.dev/registered` a digest of the data that it was registered with, written after
 the MemberCluster. A labelled Secret without MemberCluster is thus new when it has no such mark, or
-when its data is no longer what the mark says; otherwise somebody deleted the MemberCluster, perhaps
-while no propagator ran, and that is honoured until the Secret changes or the mark is removed. The
-order is safe: a process that dies between the two writes leaves a MemberCluster without a mark, and
-the next one adds it. Before a mark is written the hub is asked whether the MemberCluster is there.
+when its data differs from the mark; otherwise the MemberCluster was deleted, perhaps while no
+propagator ran, and that is honoured until the Secret changes or the mark is removed.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ from propagator.types.cluster import MemberCluster, Secret
 LOG = logs.get(__name__)
 
 ANNOTATION_REGISTERED = f"{GROUP}/registered"
-"""On a registration Secret: a digest of the data that its MemberCluster was made for."""
+"""The annotation on a registration Secret with the digest that its MemberCluster was made for."""
 
 FORMER_INDEX = "former"
 """The informer's index of MemberClusters by the names that they had."""
@@ -81,7 +79,7 @@ class Registrar:
         clusters.add_handler(self._cluster_changed)
 
     async def run(self) -> None:
-        """Work until cancelled; nothing is decided before both informers have listed."""
+        """Reconcile until cancelled; nothing is decided before both informers have listed."""
         await self._secrets.wait_synced()
         await self._clusters.wait_synced()
         async with asyncio.TaskGroup() as tasks:
@@ -94,9 +92,8 @@ class Registrar:
             self._queue.add(secret.metadata.name)
 
     def _cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
-        """Our own status writes come by here too, and change nothing that matters."""
         if old and new and _version_of(old) == _version_of(new):
-            return
+            return  # such as our own status writes
         cluster = new or old
         if cluster is not None:
             self._queue.add(cluster.name)
@@ -107,6 +104,8 @@ class Registrar:
         if cluster is not None:
             await self._take_back(cluster)
             await self._connect(cluster)
+            # Only a MemberCluster that exists is marked: a process that dies before this leaves
+            # one without a mark, and the next process adds it.
             await self._remember(cluster, secret)
             return
         self._records.refer(name, None)
@@ -123,25 +122,22 @@ class Registrar:
             )
             LOG.info(note, extra={"object": f"{self._namespace}/{name}"})
             return
-        with suppress(AlreadyExists):  # written by hand meanwhile; its event is on the way
+        with suppress(AlreadyExists):  # created by hand meanwhile; its event follows
             made = await self._hub.create(MEMBER_CLUSTERS, membercluster(secret))
             self._clusters.upsert(msgspec.convert(made, MemberCluster))
 
     async def _take_back(self, cluster: MemberCluster) -> None:
-        """The name is this cluster's from now on, and no more what an older one was called.
-
-        While `stowage rename` is under way, the one that has the name is the older one.
-        """
+        """Take this cluster's name off the former names of older ones."""
         for other in self._clusters.by_index(FORMER_INDEX, cluster.name):
             if other.metadata.creation_timestamp >= cluster.metadata.creation_timestamp:
-                continue
+                continue  # `stowage rename` is in progress: the one with the name is the older one
             kept = [name for name in other.spec.former_names if name != cluster.name]
             version = {"resourceVersion": other.metadata.resource_version}
             patch = {"metadata": version, "spec": {"formerNames": kept}}
             await self._hub.merge_patch(MEMBER_CLUSTERS, other.name, patch)
 
     async def _remember(self, cluster: MemberCluster, secret: Secret | None) -> None:
-        """Mark the Secret, so that a deletion of this MemberCluster will be seen as one."""
+        """Mark the Secret, so that a later deletion of this MemberCluster is seen as one."""
         reference = cluster.spec.secret_ref
         if secret is None or reference is None or reference.key != secret.metadata.key:
             return
@@ -149,7 +145,7 @@ class Registrar:
         if secret.metadata.annotations.get(ANNOTATION_REGISTERED) == mark:
             return
         if not await self._stands(cluster.name):
-            return  # it ended before this Secret came; its end is on the way, and registers it
+            return  # deleted before this Secret came: the event of its end registers it again
         metadata = {
             "resourceVersion": secret.metadata.resource_version,
             "annotations": {ANNOTATION_REGISTERED: mark},
@@ -160,10 +156,10 @@ class Registrar:
         self._secrets.upsert(msgspec.convert(marked, Secret))
 
     async def _stands(self, name: str) -> bool:
-        """Whether that MemberCluster is on the hub, by the hub itself.
+        """Ask the hub, and not the informer, whether that MemberCluster exists.
 
-        Our view of MemberClusters may be behind that of Secrets. The mark says that the
-        MemberCluster was there after the Secret was made. Without asking, a cluster whose Secret
+        The informer of MemberClusters may be behind that of Secrets, and the mark says that the
+        MemberCluster existed after the Secret was made. Without the question a cluster whose Secret
         and MemberCluster were deleted, and whose Secret was made again, could stay unregistered.
         """
         listed = await self._hub.list(
@@ -213,13 +209,13 @@ class Registrar:
 
 
 def digest(secret: Secret) -> str:
-    """A short fingerprint of a Secret's data, keyed by its UID: equal data looks different."""
+    """Return a short fingerprint of a Secret's data, keyed by its UID: no two Secrets share one."""
     text = msgspec.msgpack.encode([secret.excess, *sorted(secret.data.items())])
     return hashlib.blake2b(text, key=secret.metadata.uid.encode(), digest_size=8).hexdigest()
 
 
 def membercluster(secret: Secret) -> dict[str, Any]:
-    """The MemberCluster that a labelled Secret asks for, with its labels that are not ours."""
+    """Return the MemberCluster that a labelled Secret asks for, without our labels."""
     meta = secret.metadata
     labels = {key: value for key, value in meta.labels.items() if not _ours(key)}
     return {
@@ -231,7 +227,6 @@ def membercluster(secret: Secret) -> dict[str, Any]:
 
 
 def _version_of(cluster: MemberCluster) -> tuple[str, int]:
-    """Changes with the spec, and with nothing else."""
     return cluster.metadata.uid, cluster.metadata.generation
 
 
@@ -245,14 +240,14 @@ def _no_secret(message: str) -> MemberHealth:
 
 
 async def _parse(secret: Secret) -> Credentials | MemberHealth:
-    """In a thread, as it takes milliseconds; whatever the Secret holds, there is an answer."""
+    """Parse in a thread, as that takes milliseconds; any content gives credentials or a verdict."""
     if secret.excess:
         return verdict_of(KubeconfigError("data", too_large(secret.excess)))
     try:
         return await asyncio.to_thread(credentials_of, secret.data)
     except KubeconfigError as fault:
         return verdict_of(fault)
-    except Exception:  # a fault of a parser below is this Secret's, and nobody else's
+    except Exception:  # a fault in a parser concerns this Secret alone
         where = "/".join(secret.metadata.key)
         LOG.exception("the Secret cannot be read", extra={"object": where})
         return verdict_of(KubeconfigError("kubeconfig", "cannot be read, see the log"))

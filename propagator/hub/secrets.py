@@ -1,10 +1,10 @@
 """The Secrets that travel with Workloads: known by name, read only when they are needed.
 
 There is a watch for each namespace in which a Workload names a Secret, as the propagator may read
-those of tenants alone (`stowage tenant add`). It brings names and versions; the values of a Secret
-are read when a Workload is written to a member, and again when its version has changed. Where a
-namespace is no tenant, only the watch asks again, with its back-off; whoever wants a Secret is told
-what the watch was told.
+Secrets in tenants alone (`stowage tenant add`). The watch brings names and versions; the values of
+a Secret are read when a Workload is written to a member, and again when its version has changed.
+Where a namespace is no tenant only the watch asks again, with its back-off; `get` raises what the
+watch was answered.
 """
 
 from __future__ import annotations
@@ -40,17 +40,18 @@ class NoTenant(StowageError):
 class _Watch:
     informer: Informer[Object]
     tried: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once the hub has answered, or has not in its time."""
+    """Set once the hub has answered, or the first request has failed."""
     refused: Forbidden | None = None
-    """As it was told last."""
+    """The answer that `changed` was last called for."""
     named: set[str] = field(default_factory=set)
     tasks: tuple[asyncio.Task[None], ...] = ()
 
 
 class HubSecrets:
-    """`changed` is called with the key of each Secret that came, changed or went.
+    """Calls `changed` with the key of each Secret that came, changed or went.
 
-    Also of each that is named in a namespace that stops being a tenant, or turns out to be none.
+    `changed` is called as well for each named Secret of a namespace that becomes a tenant, or
+    turns out to be none.
     """
 
     def __init__(self, hub: ApiClient, *, clock: Clock, changed: Callable[[Key], None]) -> None:
@@ -62,7 +63,7 @@ class HubSecrets:
         self._running = False
 
     async def run(self) -> None:
-        """Watch, until cancelled; run again, the watches go on where they stood."""
+        """Watch until cancelled; a further run resumes the watches where they stood."""
         self._running = True
         for namespace, watch in self._watches.items():
             self._begin(namespace, watch)
@@ -73,14 +74,14 @@ class HubSecrets:
             await end([task for watch in self._watches.values() for task in watch.tasks])
 
     def need(self, key: Key) -> None:
-        """A Workload names that Secret."""
+        """Watch that Secret's namespace, as a Workload names the Secret."""
         namespace, name = key
         if namespace not in self._watches:
             self._watches[namespace] = self._watch(namespace)
         self._watches[namespace].named.add(name)
 
     def drop(self, key: Key) -> None:
-        """No Workload names it any more: its values are not kept, nor a watch for it alone."""
+        """Forget a Secret that no Workload names any more, and a watch that ran for it alone."""
         self._held.pop(key, None)
         namespace, name = key
         watch = self._watches.get(namespace)
@@ -92,10 +93,10 @@ class HubSecrets:
             _stop(watch)
 
     async def get(self, key: Key) -> HubSecret | None:
-        """The Secret as it is now, or None. Raises NoTenant, TransportError."""
+        """Return the Secret as it is now, or None. Raises NoTenant, TransportError."""
         watch = self._watches.get(key[0])
         if watch is None:
-            return None  # the Workload that named it went meanwhile
+            return None  # the Workload that named the Secret went meanwhile
         await watch.tried.wait()
         if watch.informer.refused:
             self._held.pop(key, None)
@@ -137,7 +138,7 @@ class HubSecrets:
             await self._step(namespace, watch)
 
     async def _step(self, namespace: str, watch: _Watch) -> None:
-        """List or watch to the end; whether the namespace is a tenant is told when that is new."""
+        """List or watch to the end; call `changed` where it is new whether this is a tenant."""
         await watch.informer.step()
         watch.tried.set()
         refused = watch.informer.refused

@@ -1,13 +1,10 @@
-"""Tokens of members are renewed before they end, where the registration Secret says whose they are.
+"""Renews tokens of members before they end, where the registration Secret names their account.
 
 At two thirds of a token's life the propagator asks the member for another one of the same account
-and puts it into the Secret on the hub. It writes on top of the version that it read: whoever
-changed the Secret meanwhile wins, and the next look starts from theirs. The sessions learn of it as
-of any other change of the Secret. A process that dies between the two steps leaves a token that
-nobody knows, and that ends by itself.
-
-The mark of the registration is written along, as if by the registrar: otherwise the renewed data
-would register a cluster anew whose MemberCluster was deleted in that moment.
+and puts it into the Secret on the hub, on top of the version that it read: a concurrent change of
+the Secret wins, and the next look starts from it. The sessions take the token in like any other
+change of the Secret. A process that dies between the two steps leaves an unused token, which ends
+by itself.
 """
 
 from __future__ import annotations
@@ -40,14 +37,14 @@ from propagator.types.cluster import MemberCluster, Secret
 
 LOG = logs.get(__name__)
 LOOK_SECONDS = 3600.0
-"""A token is looked at at least so often: clocks jump, and machines sleep."""
+"""The longest time between two looks at a token: clocks jump, and machines sleep."""
 _WORKERS = 4
 _FIRST_RETRY, _LAST_RETRY = 5.0, 600.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Ours:
-    """A token that is ours to renew, and where it is good."""
+    """A token that is ours to renew, with its server and its life."""
 
     connection: Connection
     account: Key
@@ -83,7 +80,6 @@ class Renewer:
         clusters.add_handler(self._cluster_changed)
 
     async def run(self) -> None:
-        """Renew until cancelled."""
         await self._secrets.wait_synced()
         await self._clusters.wait_synced()
         await work(self._queue, self._look, workers=_WORKERS, log=LOG)
@@ -97,7 +93,7 @@ class Renewer:
             self._queue.add(new.name)
 
     async def _look(self, name: str) -> float | None:
-        """Renew the token of a cluster when it is time; seconds until the next look."""
+        """Renew the token of a cluster when it is time; return seconds until the next look."""
         cluster = self._clusters.get(("", name))
         secret = self._secret_of(cluster)
         ours = await _ours(secret) if secret is not None else None
@@ -119,7 +115,7 @@ class Renewer:
         return self._settings.pause
 
     def _pause(self, name: str) -> float:
-        """Seconds until a token may be renewed again: a member may grant lives of no length."""
+        """Return seconds until a token may be renewed again: a member may grant no life at all."""
         last = self._renewed.get(name)
         return 0.0 if last is None else last + self._settings.pause - self._clock.monotonic()
 
@@ -128,7 +124,7 @@ class Renewer:
         return self._secrets.get(reference.key) if reference is not None else None
 
     def _later(self, left: float, life: Life) -> float:
-        """Not in the same moment for all clusters that were joined together."""
+        """Return seconds until the renewal, spread over the clusters that were joined together."""
         seconds = left * (life.expires - life.issued).total_seconds()
         return min(seconds * random.uniform(1.0, 1.1), LOOK_SECONDS)  # noqa: S311 - jitter
 
@@ -139,6 +135,8 @@ class Renewer:
         renewed = msgspec.structs.replace(secret, data={**secret.data, **changes})
         metadata = {
             "resourceVersion": secret.metadata.resource_version,
+            # As the registrar would mark it: otherwise the renewed data would register again a
+            # cluster whose MemberCluster was deleted in this moment.
             "annotations": {ANNOTATION_REGISTERED: digest(renewed)},
         }
         data = {key: base64.b64encode(value).decode() for key, value in changes.items()}
@@ -160,14 +158,11 @@ class Renewer:
 
 
 async def _ours(secret: Secret) -> _Ours | None:
-    """The token in a Secret, where it ends and the Secret says whose it is.
-
-    Of a Secret that cannot be read the registrar tells.
-    """
+    """Return the token in a Secret, where it ends and the Secret names its account."""
     try:
         credentials = await asyncio.to_thread(credentials_of, secret.data)
     except KubeconfigError:
-        return None
+        return None  # the registrar reports it
     life = life_of(credentials.connection.token or "")
     if credentials.account is None or life is None:
         return None
@@ -175,7 +170,7 @@ async def _ours(secret: Secret) -> _Ours | None:
 
 
 def _believe(token: str, before: Life) -> None:
-    """Whether a member's answer is a token that lives on. Raises StowageError, never showing it."""
+    """Check a member's answer. Raises TransportError, which never shows the token."""
     life = life_of(token) if len(token) <= TOKEN_LIMIT and token.isascii() else None
     if life is None or not token.isprintable():
         raise TransportError("the member answered with something that is no token")

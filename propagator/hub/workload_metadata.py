@@ -1,9 +1,9 @@
-"""What the hub's Workload must say before anything of it may be written to a member. Pure.
+"""The metadata that the hub's Workload must have before any object of it is written. Pure.
 
-The finalizer, so that nothing is left behind when it is deleted; the members that are sent
-something, so that it is known for good who has to confirm that nothing is left; the kinds, so that
-another process finds all that was written (`noted_kinds`); and a StatefulSet's first ordinal on
-each cluster, so that no two clusters give their units the same name.
+The finalizer, so that no object is left when the Workload is deleted; the members that are sent
+something, so that each is asked at the end; the kinds, so that another process finds all objects
+(`noted_kinds`); and a StatefulSet's first ordinal on each cluster, so that no two clusters give
+their units the same name.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from propagator.members.noted_kinds import missing_kinds
 from propagator.types.workload import Workload
 
 ORDINAL_BLOCK = 1000
-"""First ordinals on different clusters lie this far apart: more units on one would collide."""
+"""The distance of first ordinals on different clusters: more units on one would collide."""
 
 
 def is_ours(workload: Workload) -> bool:
-    """Whether members may hold something of it, as far as its finalizer tells."""
+    """Whether members may hold objects of the Workload, by its finalizer."""
     return FINALIZER in workload.metadata.finalizers
 
 
@@ -33,10 +33,10 @@ def missing(
     there: Callable[[str], bool],
     formerly: Callable[[str], Sequence[str]] = lambda _: (),
 ) -> dict[str, Any]:
-    """The fields of its metadata, as a merge patch, that it lacks; empty when it has it all.
+    """Return the missing fields of the metadata, as a merge patch; empty when it has them all.
 
-    `kinds` are those that are about to be written; `there` tells whether a cluster exists, as
-    nothing is sent to one that does not, and `formerly` what names it had.
+    `kinds` are those that are about to be written; `there` says whether a cluster exists, as
+    nothing is sent to one that does not, and `formerly` returns its former names.
     """
     metadata: dict[str, Any] = {}
     if not is_ours(workload):
@@ -52,10 +52,10 @@ def missing(
 def first_ordinals(
     workload: Workload, formerly: Callable[[str], Sequence[str]] = lambda _: ()
 ) -> dict[str, int]:
-    """Each cluster's first ordinal: those it has, and the lowest free block for every new one.
+    """Return each cluster's first ordinal: its own, or the lowest free block for a new cluster.
 
     A cluster keeps its block for good, also under another name, so that scaling, moving or renaming
-    renumbers nobody.
+    renumbers no unit.
     """
     ordinals = workload.ordinals()
     for name in sorted(set(workload.placements) - ordinals.keys()):
@@ -73,7 +73,7 @@ def first_ordinals(
 
 
 def without_member(workload: Workload, name: str) -> dict[str, Any]:
-    """The patch of its metadata when a member has confirmed that it has nothing; or nothing."""
+    """Return the patch of the metadata after a member confirmed that it has nothing; or nothing."""
     record = _annotated(workload)
     after = record.without(name)
     if after == record or name in workload.placements:
@@ -82,7 +82,7 @@ def without_member(workload: Workload, name: str) -> dict[str, Any]:
 
 
 def footprint_without(workload: Workload, name: str) -> dict[str, Any]:
-    """The same of its status."""
+    """Return the same patch of the status."""
     record = _placed(workload)
     after = record.without(name)
     if after == record or name in workload.placements:
@@ -91,17 +91,17 @@ def footprint_without(workload: Workload, name: str) -> dict[str, Any]:
 
 
 def record_of(workload: Workload) -> MemberRecord:
-    """The members that may have been sent something of it, and have not confirmed its end."""
+    """Return the members that may have been sent objects, and have not confirmed their end."""
     return _annotated(workload) | _placed(workload)
 
 
 def _annotated(workload: Workload) -> MemberRecord:
-    """Those that we noted ourselves, as whoever placed it did not."""
+    """Return the members that this propagator noted, as the placement did not."""
     return MemberRecord.read(workload.metadata.annotations.get(ANNOTATION_CLUSTERS, ""))
 
 
 def _placed(workload: Workload) -> MemberRecord:
-    """Those that were noted with the placements."""
+    """Return the members that were noted with the placements."""
     return MemberRecord.read(workload.status.footprint.clusters)
 
 

@@ -1,7 +1,7 @@
-"""The hub's Workloads: seen through one informer, and changed by four writes, all of them here.
+"""The hub's Workloads: read through one informer, and changed by four writes, all of them here.
 
-Every write is made on top of the version that was read, so that a lost race is computed again. What
-an answer tells is in the informer before the watch brings it: the next look already sees our own
+Every write is made on top of the version that was read, so that a lost race is computed again. Each
+answer is in the informer before the watch brings it: the next look already sees this process's own
 write.
 """
 
@@ -74,14 +74,14 @@ class HubWorkloads:
         self.informer.add_index(UID_INDEX, lambda workload: [workload.uid])
         self.newest = 0
         """The highest resourceVersion of a Workload that this process has seen."""
-        self._witnessed: set[str] = set()  # UIDs of those whose wish was seen to change
+        self._witnessed: set[str] = set()  # UIDs of Workloads whose wish was seen to change
         self.informer.add_handler(self._witness)
 
     async def prepare(self, workload: Workload, kinds: set[tuple[str, str]]) -> Workload:
-        """Before these kinds are written to a member: the finalizer, the member, kinds, ordinals.
+        """Note the finalizer, members, kinds and ordinals that writes of these kinds require.
 
-        One write on top of the version that was read; a Workload that has it all costs nothing.
-        One that was edited or deleted meanwhile is answered as it is. Raises TransportError.
+        One write on top of the version that was read; none for a Workload that has it all. A
+        Workload that was edited or deleted meanwhile is returned as it is. Raises TransportError.
         """
         async with self._latest(workload) as now:
             if now.metadata.deleting or now.metadata.generation != workload.metadata.generation:
@@ -90,15 +90,15 @@ class HubWorkloads:
             return await self._mark(now, metadata) if metadata else now
 
     def _formerly(self, name: str) -> Sequence[str]:
-        """The names that a cluster had and that no other one has."""
+        """Return the former names of a cluster that no other cluster has."""
         cluster = self._clusters.get(("", name))
         former = cluster.spec.former_names if cluster is not None else ()
         return [each for each in former if self._clusters.get(("", each)) is None]
 
     async def confirm(self, workload: Workload, member: str) -> None:
-        """The member has nothing of it, and is to get nothing: it is asked no more at the end.
+        """Note that the member has nothing of the Workload: it is not asked at the end.
 
-        Raises TransportError, Conflict when it was changed meanwhile.
+        Raises TransportError, Conflict when the Workload was changed meanwhile.
         """
         async with self._latest(workload) as now:
             metadata = without_member(now, member)
@@ -110,9 +110,9 @@ class HubWorkloads:
                 self._held(await self._patch(now, {"status": status}, subresource="status"))
 
     async def forget_kinds(self, workload: Workload, idle: set[tuple[str, str]]) -> None:
-        """No member has anything of these kinds any more: nobody has to look for them.
+        """Take these kinds off the notes, as no member has anything of them any more.
 
-        Raises TransportError, Conflict when it was changed meanwhile.
+        Raises TransportError, Conflict when the Workload was changed meanwhile.
         """
         async with self._latest(workload) as now:
             metadata = without_kinds(now, idle)
@@ -120,11 +120,11 @@ class HubWorkloads:
                 await self._mark(now, metadata)
 
     def referring(self, api_version: str, kind: str) -> list[Workload]:
-        """The Workloads that render that kind, or may have something of it on a member."""
+        """Return the Workloads that render that kind, or may have objects of it on a member."""
         return list(self.informer.by_index(KIND_INDEX, f"{api_version}/{kind}"))
 
     def touching(self, name: str) -> list[Workload]:
-        """The Workloads that the cluster has, or may have, something of."""
+        """Return the Workloads that the cluster has, or may have, objects of."""
         found = [
             *self.informer.by_index(CLUSTER_INDEX, name),
             *self.informer.by_index(CLUSTER_INDEX, digest(name)),
@@ -137,16 +137,17 @@ class HubWorkloads:
         return bool(self.informer.by_index(UID_INDEX, uid))
 
     def decided(self, workload: Workload) -> float:
-        """The version of the hub that its present wish is of, at the least.
+        """Return a version of the hub that is no younger than the Workload's present wish.
 
-        Infinite where this process has seen the wish come: a hub that was set back shows old ones.
+        Infinite where this process has seen the wish arrive: a hub that was set back shows old
+        ones.
         """
         if workload.uid in self._witnessed:
             return math.inf
         return version_number(workload.metadata.resource_version) or math.inf
 
     async def version(self) -> int | None:
-        """The hub's resourceVersion now, by its own word; None for none that can be compared.
+        """Ask the hub for its resourceVersion; None where it cannot be compared.
 
         Raises TransportError.
         """
@@ -154,7 +155,7 @@ class HubWorkloads:
         return version_number(decode(page, _page).metadata.resource_version)
 
     async def vanished(self, uid: str, key: Key) -> bool:
-        """Whether the hub has no Workload of that UID, by its own word and not by a watch.
+        """Ask the hub, and not a watch, whether it has no Workload of that UID.
 
         `key` is the name that the Workload has, or had. Raises TransportError.
         """
@@ -163,12 +164,12 @@ class HubWorkloads:
         try:
             found = await self._hub.get(WORKLOADS, key[1], namespace=key[0])
         except NotFound as e:
-            # Without the kind itself there is no such answer: nothing is concluded from that.
+            # A hub that lacks the kind answers 404 without the name: that proves nothing.
             return e.details.get("name") == key[1]
         return bool(found["metadata"]["uid"] != uid)
 
     async def tell(self, workload: Workload, status: Mapping[str, Any]) -> bool:
-        """Write these fields of its status; False when there is no such Workload any more."""
+        """Write these fields of the status; return False when the Workload is gone."""
         with suppress(NotFound):
             self._held(await self._told(workload, status))
             return True
@@ -179,7 +180,7 @@ class HubWorkloads:
         if entries is not None:
             namespace, name = workload.metadata.key
             path = WORKLOADS.path(namespace, name, "status")
-            # Where the list became shorter meanwhile it fits nowhere: the whole one tells why.
+            # Invalid where the list became shorter meanwhile: the whole write then says why.
             with suppress(Invalid):
                 answer = await self._hub.request(
                     "PATCH", path, body=msgspec.json.encode(entries), content_type=JSON_PATCH
@@ -188,10 +189,8 @@ class HubWorkloads:
         return await self._patch(workload, {"status": status}, subresource="status")
 
     async def release(self, workload: Workload) -> None:
-        """Let the deletion of a Workload come to its end.
-
-        The answer is not held: the Workload may have gone with it.
-        """
+        """Take our finalizer off a deleted Workload."""
+        # The answer does not enter the informer: the Workload may have gone with it.
         if is_ours(workload):
             rest = [each for each in workload.metadata.finalizers if each != FINALIZER]
             with suppress(NotFound):
@@ -210,7 +209,7 @@ class HubWorkloads:
 
     @asynccontextmanager
     async def _latest(self, workload: Workload) -> AsyncIterator[Workload]:
-        """The Workload as it is known now, and nobody else of us changing its metadata."""
+        """Yield the Workload as it is known now, under the lock for its metadata."""
         key = workload.metadata.key
         async with self._preparing.setdefault(key, asyncio.Lock()):
             now = self.informer.get(key)
@@ -249,9 +248,9 @@ def _goes_back(old: Workload, new: Workload) -> bool:
 
 
 def clusters_of(workload: Workload, members: Callable[[], Iterable[str]]) -> set[str]:
-    """The clusters that it is placed on, was said to be on, or was ever sent to.
+    """Return the clusters that a Workload is placed on, was reported on, or was ever sent to.
 
-    `members` answers the names of all members.
+    `members` returns the names of all members.
     """
     return workload.clusters | record_of(workload).names(members)
 
@@ -262,7 +261,7 @@ def touches(workload: Workload, member: str) -> bool:
 
 
 def _entries_of(workload: Workload) -> set[str]:
-    """As `clusters_of`, but that the record's digests of names stay digests."""
+    """Return what `clusters_of` does, but with the record's digests of names as they are."""
     return workload.clusters | record_of(workload).entries
 
 

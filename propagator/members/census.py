@@ -1,12 +1,12 @@
-"""Every kind of object on a member is searched for ours, as a kind is watched only once it has any.
+"""The search of a member for objects of ours of every kind; a kind is watched only if it has any.
 
-What Workloads have on a member is found by the kinds that they remember. What was left by Workloads
-that are gone is found by asking the member itself for all that carries our label: the usual kinds
-as often as it is connected to, and once more a while later, as what a dead process had sent may
-arrive late; every other kind once after its registration. Where something is found the kind is
-watched from then on, and what no Workload stands for is swept (`orphans`). That every kind was
-searched is noted on the MemberCluster, with the UID of the member's kube-system: the note ends with
-the registration, and does not hold for another member under the same name.
+Objects of Workloads are found by the kinds that are noted on them. Objects of Workloads that are
+gone are found by listing what carries our label: the usual kinds at each connect, and once more a
+while later, as a request of a dead process may arrive late; every other kind once after the
+member's registration. A kind with an object of ours is watched from then on, and objects without a
+Workload are swept (`orphans`). That every kind was searched is noted on the MemberCluster, with the
+UID of the member's kube-system: the note ends with the registration, and does not hold for another
+cluster under the same name.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from propagator.types.cluster import MemberCluster
 
 LOG = logs.get(__name__)
 MOST_KINDS = 1000
-"""Kinds of one member that are searched; a server with more says so to keep us busy."""
+"""The most kinds of one member that are searched; no honest server has more."""
 FIRST_PAUSE = 5.0
 LONGEST_PAUSE = 600.0
-"""Between two searches of a member that did not answer to the end."""
+"""Seconds between two searches of a member that did not answer to the end."""
 LATE_SECONDS = 60.0
-"""After that no request of a dead process is on its way any more."""
+"""After this time no request of a dead process is in flight any more."""
 _WORKERS = 4
 _UNKNOWN = "unknown"
 
@@ -55,7 +55,7 @@ _page = msgspec.json.Decoder(Page)
 
 
 class Census:
-    """Told of every member that becomes ready; works on a few of them at a time."""
+    """Searches each member that becomes ready, a few at a time."""
 
     def __init__(self, ground: ControllerContext) -> None:
         self._on_searched: list[Callable[[str], None]] = []
@@ -68,13 +68,13 @@ class Census:
         self._pauses: Pauses[str] = Pauses(clock=ground.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE)
 
     def changed(self, member: str) -> None:
-        """That member may have become ready."""
+        """Queue a member that may have become ready."""
         session = self._fleet.get(member)
         if session is not None and session.ready:
             self._queue.add(member)
 
     def on_searched(self, listener: Callable[[str], None]) -> None:
-        """Tell `listener` of each member that was searched to the end."""
+        """Call `listener` for each member that was searched to the end."""
         self._on_searched.append(listener)
 
     def searched(self, link: Link) -> bool:
@@ -82,7 +82,6 @@ class Census:
         return link in self._due
 
     async def run(self) -> None:
-        """Search, until cancelled."""
         await work(self._queue, self._count, workers=_WORKERS, log=LOG)
 
     async def _count(self, member: str) -> float | None:
@@ -105,7 +104,7 @@ class Census:
         return LATE_SECONDS if self._due[link] < math.inf else None
 
     async def _look(self, session: MemberSession, link: Link, cluster: MemberCluster) -> None:
-        """The first look over these credentials, or the second one, which is the last."""
+        """Search for the first time over these credentials, or for the second and last time."""
         for resource in USUAL:
             seen = link.watches.is_apart(resource) or session.tracked(resource) is not None
             if not seen and await _any(link.client, resource):
@@ -117,7 +116,7 @@ class Census:
             self._due[link] = self._clock.monotonic() + LATE_SECONDS
 
     async def _search(self, session: MemberSession, client: Verbs, cluster: MemberCluster) -> None:
-        """Every kind beyond the usual ones, unless that was done."""
+        """Search every kind beyond the usual ones, unless that is noted as done."""
         which = await cluster_id(client) or _UNKNOWN
         if cluster.metadata.annotations.get(ANNOTATION_COUNTED) == which:
             return
@@ -127,14 +126,14 @@ class Census:
         await self._note(cluster, which)
 
     async def _note(self, cluster: MemberCluster, which: str) -> None:
-        """The UID keeps the note from a MemberCluster that was made anew meanwhile."""
+        # The UID keeps the note off a MemberCluster that was created again meanwhile.
         metadata = {"uid": cluster.metadata.uid, "annotations": {ANNOTATION_COUNTED: which}}
         noted = await self._hub.merge_patch(MEMBER_CLUSTERS, cluster.name, {"metadata": metadata})
         self._clusters.upsert(msgspec.convert(noted, MemberCluster))
 
 
 async def _kinds(client: Verbs) -> AsyncIterator[Resource]:
-    """Everything beyond the usual kinds, each in one version."""
+    """Yield all kinds beyond the usual ones, each in one version."""
     usual = {(resource.group, resource.plural) for resource in USUAL}
     seen = 0
     for api_version in await client.api_versions():
@@ -157,7 +156,7 @@ async def _of_group(client: Verbs, api_version: str) -> Sequence[Resource]:
 
 
 async def _any(client: Verbs, resource: Resource) -> bool:
-    """Whether there is an object of that kind with our label; what cannot be listed has none."""
+    """Whether the kind has an object with our label; a kind that cannot be listed has none."""
     pages = client.pages(resource, label_selector=MANAGED_SELECTOR, metadata_only=True, limit=1)
     try:
         return bool(decode(await anext(pages), _page).items)
@@ -167,6 +166,6 @@ async def _any(client: Verbs, resource: Resource) -> bool:
 
 
 def _look_over(fault: ApiError) -> None:
-    """A kind that may not be listed, cannot be, or whose server is away is left out."""
+    """Raise the fault again unless it only says that the kind cannot be listed, or not now."""
     if isinstance(fault, TooManyRequests | Unauthorized):
         raise fault

@@ -1,10 +1,10 @@
 """Which cluster a member is, and through which MemberCluster it is served.
 
-The name of a MemberCluster says nothing of what its Secret leads to: a Secret is swapped, a cluster
-is rebuilt, one cluster is registered twice. So the UID of the member's kube-system is read before
-anything else (`cluster_id`), noted in `status.clusterID`, and compared (`Identities.refusal`). A
-member is served through one MemberCluster, and a MemberCluster serves one member for its life,
-until a person takes the note off.
+The name of a MemberCluster does not identify the cluster that its Secret leads to: a Secret is
+swapped, a cluster is rebuilt, one cluster is registered twice. So the UID of the member's
+kube-system is read before anything else (`cluster_id`), noted in `status.clusterID`, and compared
+(`Identities.refusal`). A cluster is served through one MemberCluster, and a MemberCluster serves
+one cluster for its life, until a person takes the note off.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from propagator.members.health import MemberHealth
 from propagator.types.cluster import MemberCluster
 
 CLUSTER_ID_INDEX = "clusterID"
-"""The informer's index of MemberClusters by the cluster that is noted on them."""
+"""The informer's index of MemberClusters by the cluster ID that is noted on them."""
 UID_INDEX = "uid"
 
 Refusal: TypeAlias = Callable[[str, str], MemberHealth | None]
-"""(MemberCluster's name, the cluster that it leads to): why that is not served, None when it is."""
+"""(MemberCluster's name, the cluster's ID): why it is not served, None when it is."""
 
 
 async def cluster_id(client: Verbs) -> str:
-    """The UID of the member's kube-system; empty where the account may not know it.
+    """Return the UID of the member's kube-system; empty where the account may not read it.
 
     Raises TransportError.
     """
@@ -44,7 +44,7 @@ async def cluster_id(client: Verbs) -> str:
 
 
 class Identities:
-    """Who leads to which cluster: what is noted on MemberClusters, and what sessions have read."""
+    """The clusters that MemberClusters lead to: noted in their status, or read by sessions."""
 
     def __init__(self, clusters: Informer[MemberCluster]) -> None:
         self._clusters = clusters
@@ -58,9 +58,9 @@ class Identities:
         return bool(self._clusters.by_index(UID_INDEX, uid))
 
     def refusal(self, name: str, found: str) -> MemberHealth | None:
-        """Why the cluster that was read through that MemberCluster is not served; None when it is.
+        """Return why the cluster `found` through that MemberCluster is not served; None when it is.
 
-        Of several that lead to one cluster the one that is noted wins, then the older one.
+        Of several MemberClusters of one cluster the noted one wins, then the older one.
         """
         self._note(name, found)
         cluster = self._clusters.get(("", name))
@@ -85,7 +85,7 @@ class Identities:
         )
 
     def forget(self, name: str) -> None:
-        """The session of that MemberCluster has ended."""
+        """Drop what the session of that MemberCluster has read."""
         self._note(name, "")
 
     def _note(self, name: str, found: str) -> None:
@@ -99,7 +99,7 @@ class Identities:
             self._readers.setdefault(found, set()).add(name)
 
     def _others(self, name: str, found: str) -> list[MemberCluster]:
-        """Who else leads to that cluster, by its note, or by what was read where there is none."""
+        """Return that cluster's other MemberClusters, by their notes, else by what was read."""
         noted = self._clusters.by_index(CLUSTER_ID_INDEX, found)
         read = [self._clusters.get(("", each)) for each in self._readers.get(found, ())]
         unnoted = [each for each in read if each is not None and not each.cluster_id]

@@ -1,11 +1,10 @@
 """One set of credentials in use: the client of a member, its probe, and its watches.
 
-A link alternates between two phases. *Knocking*: it probes until the member answers. *Watching*:
-the watches run until the probe says that the member is lost; as soon as all of them have listed
-what there is, the link is `serving`. Nodes and pods are always watched, a kind of object from the
-moment on that something of ours is, or is about to be, of that kind. The watches are stopped with
-the phase, so that a dead member costs one probe now and then. What was learnt stays readable
-throughout.
+A link alternates between two phases. *Knocking*: the link probes until the member answers.
+*Watching*: the watches run until the probe reports that the member is lost; once all of them have
+listed, the link is `serving`. Nodes and pods are always watched, any other kind from the moment
+that an object of ours is, or is about to be, of that kind. The watches stop with the phase, so that
+a dead member costs one probe now and then. What was learnt stays readable throughout.
 """
 
 from __future__ import annotations
@@ -62,22 +61,22 @@ from propagator.members.watches import EVERYWHERE, Watches
 from propagator.settings import SessionSettings
 
 CONFIDENTIAL = (SECRETS, CONFIG_MAPS)
-"""Kinds that a narrow credential may not read but as the account of a namespace."""
+"""Kinds that a narrow credential may read only as the account of a namespace."""
 IDENTITY_EVERY = 12
-"""Probes between two looks at which cluster it is."""
+"""Probes between two reads of the cluster's identity."""
 _TIDY_SECONDS = 30.0
 _LOOK_AGAIN = 0.02
 
 
 @dataclass(frozen=True)
 class LinkListener:
-    """Whom a link tells; all called in the event loop, none may block."""
+    """The callbacks of a link; all are called in the event loop, none may block."""
 
     verdict: Callable[[MemberHealth], None]
-    """Connected when the link begins to serve, the reason when it ends, and when knocking fails."""
+    """CONNECTED when the link begins to serve; the reason when that ends, or knocking fails."""
     managed: Callable[[ManagedObject | None, ManagedObject | None], None]
     units: Callable[[set[str]], None]
-    """The UIDs of Workloads whose unit counts changed."""
+    """Called with the UIDs of Workloads whose unit counts changed."""
     facts: Callable[[], None]
     """Capacity, provider, version, latency or reliability may have changed."""
     counted: Callable[[], None]
@@ -85,7 +84,7 @@ class LinkListener:
 
 
 class Link:
-    """Make it, `run` it in one task, throw it away. Raises KubeconfigError for unusable keys."""
+    """Made, `run` once in one task, and dropped. Raises KubeconfigError for unusable keys."""
 
     def __init__(
         self,
@@ -104,7 +103,7 @@ class Link:
         self._before_write = before_write
         self._refusal = refusal
         self.cluster_id = ""
-        """The UID of the member's kube-system as it was read last; empty where we may not know."""
+        """The UID of the member's kube-system as read last; empty where that is forbidden."""
         self._looks = 0
         self._name = name
         self._settings = settings
@@ -112,9 +111,9 @@ class Link:
         self._tell = listener
         self._narrow = credentials.rights is Rights.NARROW
         self.home = credentials.home
-        """The namespace on the member where our own accounts live."""
+        """The namespace on the member of Stowage's own accounts."""
         self.pod_security = credentials.pod_security
-        """The standard of namespaces that we make there."""
+        """The pod security standard of namespaces that the propagator creates there."""
         connection = credentials.connection
         self._token = HeldToken(connection.token or "")
         if connection.token:
@@ -160,7 +159,7 @@ class Link:
             clock=clock,
         )
         self.tenants: Tenants | None = None
-        """Where we may write; None: wherever our credential lets us."""
+        """The namespaces that may be written to; None: wherever the credential allows it."""
         if self._narrow:
             self.tenants = Tenants(
                 self.client,
@@ -175,7 +174,7 @@ class Link:
 
     @property
     def pods(self) -> Informer[Object]:
-        """Every `Pod` that has not ended."""
+        """The informer of every `Pod` that has not ended."""
         return self._pods
 
     @property
@@ -198,43 +197,42 @@ class Link:
 
     @property
     def provider(self) -> str:
-        """Who provides the nodes; `unknown` where that is not to be found out, empty until then."""
+        """The provider of the nodes; `unknown` where it cannot be known, empty until then."""
         if self._nodes.synced:
             return provider_of(self.capacity.nodes)
         return UNKNOWN_PROVIDER if self.obstacle else ""
 
     def client_for(self, namespace: str) -> Verbs:
-        """Who reads and writes in that namespace of the member; without one, we ourselves.
+        """Return the client that reads and writes in that namespace; no namespace: the link's own.
 
-        On a narrow member the account of that namespace, over the same connections.
+        On a narrow member that is the account of the namespace, over the same connections.
         """
         if not self._narrow or not namespace:
             return self.client
         return Acting(self.client, account(namespace, TENANT_ACCOUNT))
 
     def use_token(self, token: str) -> None:
-        """Send this one from the next request on: a header changes, no connection ends."""
-        self._token.change(token)
+        self._token.change(token)  # a header of the next request; no connection ends
 
     def answered(self, kind: tuple[str, str], *, namespaces: Collection[str]) -> bool:
-        """Whether a kind was listed, or refused, wherever somebody of these namespaces may be."""
+        """Whether a kind was listed, or refused, in each of these namespaces that may have it."""
         listed = self.tenants is None or self.tenants.listed
         return listed and self.watches.answered(*kind, namespaces=namespaces)
 
     def where(self, resource: Resource, namespaces: Collection[str]) -> list[str]:
-        """Where to watch a kind for somebody of these namespaces."""
+        """Return where to watch a kind for a Workload of these namespaces."""
         if self.tenants is None or not self.watches.is_apart(resource):
             return [EVERYWHERE]
         return [name for name in namespaces if name in self.tenants]
 
     def published(self, placed: Placed, version: int | None) -> None:
-        """The hub knows the capacity that these pods are counted in, by that version of it."""
+        """The hub has these pods in its capacity, from that version of the MemberCluster on."""
         touched = self.units.publish(placed, version)
         if touched:
             self._tell.units(touched)
 
     async def run(self) -> None:
-        """Knock, serve, and again, until cancelled; closes the client at the end."""
+        """Knock and serve, again and again, until cancelled; close the client at the end."""
         try:
             while True:
                 answer = await self.probe.until_answered(self._tell.verdict)
@@ -271,13 +269,14 @@ class Link:
         self._tell.verdict(lost)
 
     async def _refused(self) -> MemberHealth | None:
-        """Why nothing is done there, as it is another cluster or another's; None when it is ours.
+        """Return why this cluster is not served, as it is another or another hub's; None: serve it.
 
-        Read when it is connected to, and now and then: a road may come to lead elsewhere.
+        The cluster's identity is read when the link connects, and now and then, as an address may
+        come to lead elsewhere.
         """
         if self._looks % IDENTITY_EVERY == 0:
             fault = await self._asked(self._identify(), "which cluster it is")
-            if fault is not None and not self.serving:  # one that serves is what it was, so far
+            if fault is not None and not self.serving:  # a served cluster stays what it was so far
                 return fault
         self._looks += 1
         return self._refusal(self.cluster_id) or await self._held()
@@ -286,7 +285,7 @@ class Link:
         self.cluster_id = await cluster_id(self.client)
 
     async def _held(self) -> MemberHealth | None:
-        """Why nothing is done there, as a copy of our hub has it. One that serves goes on."""
+        """Return why a copy of the hub has this member; a failed read ends no serving link."""
         held: list[MemberHealth | None] = []
 
         async def look() -> None:
@@ -296,7 +295,7 @@ class Link:
         return held[0] if held else None if self.serving else fault
 
     async def unheld(self) -> str:
-        """Right before something is removed: why that has to wait; empty when it need not.
+        """Return why a removal has to wait, right before it; empty when it need not.
 
         Raises TransportError.
         """
@@ -306,7 +305,7 @@ class Link:
         return why
 
     async def _asked(self, question: Coroutine[Any, Any, None], what: str) -> MemberHealth | None:
-        """Why it did not answer to that, as a member may hang or say anything; None when it did."""
+        """Return why the member did not answer that question; None when it did."""
         seconds = self._settings.probe_timeout
         try:
             async with asyncio.timeout(seconds):
@@ -326,7 +325,8 @@ class Link:
     def _begin(
         self, group: asyncio.TaskGroup, work: Coroutine[Any, Any, None]
     ) -> asyncio.Task[None]:
-        """A task of this phase, on nobody's behalf; the phase ends when all of them have."""
+        """Start a task of this phase; the phase ends when all of them have."""
+        # An empty context: the task works on behalf of no Workload (`lanes.working_for`).
         task = group.create_task(work, context=Context())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -339,7 +339,7 @@ class Link:
             stream.cancel()
 
     def _informers(self) -> list[Informer[Any]]:
-        """Those that there are now; tenants that come bring further ones."""
+        """Return the present informers; tenants that come bring further ones."""
         tenants = [self.tenants.informer] if self.tenants else []
         return [self._nodes, self._pods, *tenants, *self.watches]
 
@@ -351,7 +351,7 @@ class Link:
                 await self.tenants.look()
 
     async def _open(self, answer: MemberHealth) -> None:
-        """Begin to serve once everything has been listed, or was asked for in vain."""
+        """Begin to serve once everything has been listed, or was requested in vain."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.request_timeout):
                 while not all(i.synced or i.last_error for i in self._informers()):

@@ -1,4 +1,4 @@
-"""What every part of the propagator that puts Workloads onto members is given."""
+"""What the controllers that propagate Workloads to members share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from propagator.types.cluster import MemberCluster
 
 @dataclass(frozen=True, kw_only=True)
 class ControllerContext:
-    """What the placements stand on. A write by `hub` or to a member may raise LeaseLost."""
+    """Shared by all parts of the placements. Writes by `hub` or to a member may raise LeaseLost."""
 
     hub: ApiClient
     fleet: MemberFleet
@@ -24,7 +24,7 @@ class ControllerContext:
     recorder: EventRecorder
     clock: Clock
     namespace: str
-    """Where our processes are at home on the hub."""
+    """The namespace of our processes on the hub."""
     identity: HubIdentity
     fresh: Callable[[], bool]
-    """Whether the view of the hub may be acted on where that takes something away."""
+    """Whether the view of the hub may be acted on where that removes something."""

@@ -1,16 +1,16 @@
-"""Whether an object is still as our last apply left it, told from the object alone. Pure.
+"""Whether an object is still as our last apply left it, from the object alone. Pure.
 
-A server notes for each field who applied it (metadata.managedFields). Whoever changes or removes a
-field of ours, by whatever verb or subresource, takes it out of our entry, and only an apply of ours
-puts one in. So the entry is whole exactly as long as nobody has changed what we applied, while what
-others add beside it, defaults of the server and the spelling of quantities leave it alone. That
-holds over restarts and outages, and for kinds without a generation, such as a ConfigMap.
+A server notes for each field who applied it (metadata.managedFields). A manager that changes or
+removes a field of ours, by whatever verb or subresource, takes it out of our entry, and only an
+apply of ours puts one in. So the entry is whole exactly as long as no other manager has changed
+what we applied, while fields that others add, defaults and the spelling of quantities leave it
+alone. That holds over restarts and outages, and for kinds without a generation, such as ConfigMap.
 
-Entries are large, so of each no more is kept than one number over the paths in it, and which of
-them have others below: a server owns some maps and lists as a whole and merges others, and nothing
-but its own entry tells which. Items of a list are not told apart. That loses nothing, as an entry
-only ever shrinks. An empty list that the server merges is in no entry and looks like one that was
-taken from us: such an object is applied once more by each new process, to no effect.
+Entries are large, so of each only one number over its paths is kept, and which of the paths have
+others below: a server owns some maps and lists as a whole and merges others, and only its entry
+tells which. Items of a list are not told apart; that loses nothing, as an entry only ever shrinks.
+An empty list that the server merges is in no entry and looks like one that was taken from us: such
+an object is applied once more by each new process, to no effect.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _NOT_COMPARED = ("apiVersion", "kind", "metadata")
 """Labels and annotations are compared by value: an object may carry those of several owners."""
 _SERVERS = ("f:metadata", "f:status")
 _MOST_MERGED = 500
-"""Of an object that nests more than that it is not told what was changed; a Deployment has 30."""
+"""An object with more nested paths has no print; a Deployment has 30."""
 _MOST_RIVALS = 5
 
 
 class ManagedFieldsEntry(msgspec.Struct, rename="camel"):
-    """Of metadata.managedFields: what one manager wrote in one way."""
+    """An entry of metadata.managedFields: the fields that one manager wrote in one way."""
 
     manager: str = ""
     operation: str = ""
@@ -45,14 +45,14 @@ class ManagedFieldsEntry(msgspec.Struct, rename="camel"):
 
 
 class FieldPrint(NamedTuple):
-    """What our entry holds: a number over its paths, and the paths that have others below them."""
+    """Our entry in short: a number over its paths, and the paths that have others below them."""
 
     number: int
     merged: frozenset[int]
 
 
 def print_of(entries: list[ManagedFieldsEntry], kind: str) -> FieldPrint | None:
-    """The print of our applies in an object of that kind; None where that is not to be told."""
+    """Return the print of our applies in an object of that kind; None without any, or too large."""
     ours = [entry for entry in entries if _is_ours(entry)]
     if not ours:
         return None
@@ -69,7 +69,7 @@ def print_of(entries: list[ManagedFieldsEntry], kind: str) -> FieldPrint | None:
 
 
 def print_of_body(body: Mapping[str, Any], merged: frozenset[int]) -> int:
-    """The number that our entry has right after an apply of that body."""
+    """Return the number that our entry has right after an apply of that body."""
     compared = {key: value for key, value in body.items() if key not in _NOT_COMPARED}
     todo: list[tuple[int, Any]] = []
     if compared:  # an object may be nothing but its name
@@ -91,7 +91,7 @@ def print_of_body(body: Mapping[str, Any], merged: frozenset[int]) -> int:
 
 
 def rivals_of(entries: list[ManagedFieldsEntry]) -> tuple[str, ...]:
-    """Who else wrote something there that is neither metadata nor status, in words."""
+    """Return the other managers of fields outside of metadata and status, in words."""
     names = {
         clean(f"{each.manager} ({each.subresource})" if each.subresource else each.manager, NAME)
         for each in entries
@@ -107,7 +107,7 @@ def _is_ours(entry: ManagedFieldsEntry) -> bool:
 
 
 def _owned(entry: ManagedFieldsEntry, kind: str) -> Iterator[tuple[int, bool]]:
-    """Each path that the entry owns, and each on the way there (True)."""
+    """Yield each path that the entry owns, and each on the way there (True)."""
     fields = entry.fields if isinstance(entry.fields, dict) else {}
     compared = {key: value for key, value in fields.items() if key != "f:metadata"}
     todo: list[tuple[int, Any]] = [(_root(entry.api_version, kind), compared)]
@@ -137,7 +137,7 @@ def _below(path: int, name: str) -> int:
 
 @lru_cache(maxsize=1024)
 def _shared(merged: frozenset[int]) -> frozenset[int]:
-    """The first equal set: objects of one shape share theirs."""
+    """Return the first equal set: objects of one shape share theirs."""
     return merged
 
 

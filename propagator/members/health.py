@@ -1,8 +1,8 @@
-"""What is seen of a member: does it answer, how well, who provides it, how do our units fare there.
+"""What is seen of a member: whether and how well it answers, its provider, and how its units fare.
 
-Pure bookkeeping, fed by `link`, read by the Workload status and by `publish`; nothing here does
-I/O. Unit counts are kept up to date pod by pod, so that asking for them costs nothing however many
-pods a member has.
+Pure bookkeeping, fed by `connection` and `probe`, read by the Workload status and by
+`hub.cluster_status`; nothing here does I/O. Unit counts are kept up to date pod by pod, so that
+reading them costs nothing however many pods a member has.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from propagator.members.pods import Main, PodClaim, made_by
 from propagator.members.sanitize import provider
 
 UNKNOWN_PROVIDER = "unknown"
-"""The provider of a cluster whose nodes do not tell; not empty, so that a selector can name it."""
+"""The provider where nodes name none; not empty, so that a selector can name it."""
 
 _SCHEMES = {"gce": "gcp"}
 """Schemes of a node's providerID that are not the provider's usual name."""
 
 LATENCY_ANSWERS = 12
-"""A minute's, at a probe each 5 s."""
+"""The answers of one round: a minute's, at a probe each 5 s."""
 _RELIABILITY_WEIGHT = 0.02  # at a probe each 5 s: half of a failure is forgotten after 3 minutes
 
 
 @dataclass(frozen=True, slots=True)
 class MemberHealth:
-    """Can this member be used, and if not, why. The message never holds a secret.
+    """Whether a member can be used, and if not, why. The message never holds a secret.
 
-    Where there was no answer the message is no more than the address and the cause; `told` makes a
-    sentence of it.
+    Where there was no answer the message is only the address and the cause; `told` makes a sentence
+    of it.
     """
 
     reason: ReadyReason
@@ -53,11 +53,11 @@ class MemberHealth:
 
     @property
     def ready(self) -> bool:
-        """True when the member answers to our credential."""
+        """True when the member accepts our credential."""
         return self.reason is ReadyReason.CONNECTED
 
     def told(self, cluster: str) -> str:
-        """A sentence for who reads a condition: which cluster, what is wrong, what mends it."""
+        """Return a sentence for a condition: which cluster, what is wrong, what mends it."""
         if self.ready:
             return self.message
         if self.reason is not ReadyReason.UNREACHABLE:
@@ -72,14 +72,14 @@ CONNECTED = MemberHealth(ReadyReason.CONNECTED, "the API server answers")
 
 
 def unreachable(message: str) -> MemberHealth:
-    """The verdict on a member that gives no answer, or none that makes sense."""
+    """Return the verdict on a member that gives no answer, or none that makes sense."""
     return MemberHealth(ReadyReason.UNREACHABLE, message)
 
 
 def verdict_of(fault: StowageError) -> MemberHealth:
-    """What a probe that raised `fault` says about the member.
+    """Return what a probe that raised `fault` says about the member.
 
-    Forbidden and TooManyRequests come from a server that knows us, so it is there.
+    Forbidden and TooManyRequests come from a server that accepts the credential, so it is there.
     """
     match fault:
         case Forbidden() | TooManyRequests():
@@ -94,22 +94,22 @@ def verdict_of(fault: StowageError) -> MemberHealth:
 
 
 class Contact(Enum):
-    """Whether something can be said of a member now."""
+    """Whether the state of a member is known now."""
 
     CONNECTING = "connecting"
-    """Nothing is known yet, or not by the present credentials: what was said stands."""
+    """Nothing is known yet, or not by the present credentials: the last status stands."""
     SERVING = "serving"
-    """It answers, and what lies on it has been listed."""
+    """The member answers, and its objects have been listed."""
     AWAY = "away"
-    """It does not answer, or there is no usable way to it; the verdict says why."""
+    """The member does not answer, or cannot be connected to; the verdict says why."""
 
 
 class HealthProbe:
     """How fast and how reliably the probes of one member are answered.
 
-    Its latency is that of the fastest of `LATENCY_ANSWERS` in a row. What holds some answers up is
-    mostly we ourselves: a process that begins connects to all members at once, and hears each
-    answer late. A member that is slow is slow each time.
+    The latency is that of the fastest of `LATENCY_ANSWERS` in a row. Single answers are mostly held
+    up by this process: at its start it connects to all members at once, and reads each answer late.
+    A slow member is slow each time.
     """
 
     def __init__(self) -> None:
@@ -129,9 +129,9 @@ class HealthProbe:
             self._answered = ready_percent / 100
 
     def record(self, *, answered: bool, seconds: float, cold: bool = False) -> None:
-        """One probe ended after that many seconds; time counts only where there was an answer.
+        """Record one probe that took that many seconds, which count only if it was answered.
 
-        A cold one had to connect first: its time stands until there is a better one.
+        A cold probe had to connect first: its time stands until there is a better one.
         """
         self._recorded = True
         self._answered += _RELIABILITY_WEIGHT * (answered - self._answered)
@@ -150,25 +150,25 @@ class HealthProbe:
 
     @property
     def latency_milliseconds(self) -> int | None:
-        """Round trip of a probe, at least 1; None before the first answer."""
+        """The round trip of a probe, at least 1; None before the first answer."""
         return None if self._latency is None else max(1, round(self._latency * 1000))
 
     @property
     def ready_percent(self) -> int:
-        """Share of the recent probes that were answered, 0..100."""
+        """The share of the recent probes that were answered, 0..100."""
         return round(self._answered * 100)
 
 
 def settled(old: int | None, new: int, *, step: float) -> int:
-    """`old` again unless `new` differs by at least `step`.
+    """Return `old` unless `new` differs by at least `step`.
 
-    Keeps what is published from following noise, which would cost a write to the hub each time.
+    A status that followed the noise would cost a write to the hub each time.
     """
     return new if old is None or abs(new - old) >= step else old
 
 
 def provider_of(nodes: Iterable[Node]) -> str:
-    """The provider that most nodes name in `spec.providerID`, lower case; ties by name."""
+    """Return the provider that most nodes name in `spec.providerID`, lower case; ties by name."""
     votes = Counter(name for node in nodes if (name := _provider(node)))
     return min(votes, key=lambda name: (-votes[name], name)) if votes else UNKNOWN_PROVIDER
 
@@ -184,28 +184,28 @@ class UnitCounts:
     """The units of one Workload on one member, as its pods show them."""
 
     scheduled: int | None = 0
-    """Pods that hold room on a node, also while they end, as far as the capacity that the hub
-    knows counts them: who adds what is in flight to what is taken must not miss any in between.
-    None until a capacity has been told of, as long as it is not known which of them it counts."""
+    """Pods that hold room on a node, also while they end, as far as the hub's capacity counts
+    them: the controller adds units in flight to it, and must not miss any in between. None until
+    the first capacity is published, as it is not known which pods the one before counts."""
     ready: int = 0
     unschedulable: int = 0
     """Pods that the member's scheduler found no room for."""
     oldest_unschedulable: datetime | None = None
-    """Since when the first of them has been waiting."""
+    """The time since which the first of them has been waiting."""
     current: int = 0
-    """Pods that are there, waiting and ending ones included."""
+    """All pods, waiting and ending ones included."""
     capacity_version: int | None = None
     """The MemberCluster's version from which on the hub's capacity counts `scheduled`; None where
     nothing is counted, and on a hub whose versions are no numbers."""
 
 
 Placed: TypeAlias = dict[PodClaim, int]
-"""Pods on nodes, by what they say of themselves."""
+"""The number of pods on nodes, by their claim."""
 
 
 @dataclass(slots=True)
 class _Held:
-    """Pods that say the same of themselves, as they are."""
+    """The pods of one claim, as they are."""
 
     pods: int = 0
     scheduled: int = 0
@@ -214,7 +214,7 @@ class _Held:
 
 
 class UnitLedger:
-    """UnitCounts by what pods say of themselves, kept up to date by `replace`."""
+    """UnitCounts by the claims of pods, kept up to date by `replace`."""
 
     def __init__(self) -> None:
         self._counts: dict[PodClaim, _Held] = {}
@@ -224,15 +224,15 @@ class UnitLedger:
         self._since: dict[PodClaim, int | None] = {}
 
     def placed(self) -> Placed:
-        """The pods on nodes: what a capacity that is taken now counts."""
+        """Return the pods on nodes: those that a capacity which is taken now counts."""
         return {
             claim: counts.scheduled for claim, counts in self._counts.items() if counts.scheduled
         }
 
     def publish(self, placed: Placed, version: int | None) -> set[str]:
-        """The hub knows the capacity of that moment; the UIDs that count differently from now.
+        """Record the pods that the hub's capacity counts; return the UIDs whose counts change.
 
-        `version` is the MemberCluster's that tells it.
+        `version` is that of the MemberCluster which holds the capacity.
         """
         first, before, self._published = self._published is None, self._published or {}, placed
         self._since = {
@@ -244,7 +244,7 @@ class UnitLedger:
         return {claim.uid for claim, units in placed.items() if before.get(claim, 0) != units}
 
     def replace(self, old: Pod | None, new: Pod | None) -> set[str]:
-        """Take one pod's change into account; the UIDs whose counts are different now."""
+        """Take in one pod's change; return the UIDs whose counts are different now."""
         touched = set()
         for pod, sign in ((old, -1), (new, 1)):
             if pod is not None and pod.claim is not None:
@@ -255,7 +255,7 @@ class UnitLedger:
         return touched
 
     def counts(self, main: Main) -> UnitCounts:
-        """The counts of what a main object has made, all zero where it has no pods."""
+        """Return the counts of the pods that a main object made, all zero where it has none."""
         there = self._claims.get((main.uid, main.namespace), ())
         made = [claim for claim in there if made_by(claim, main)]
         held = [self._counts[claim] for claim in made]
@@ -276,7 +276,7 @@ class UnitLedger:
         )
 
     def _first(self, claim: PodClaim, version: int | None) -> int | None:
-        """The version that counted as many first; on a hub that was set back, the present one."""
+        """Return the version that counted as many first; `version` on a hub that was set back."""
         known = self._since.get(claim)
         return version if known is None or version is None else min(known, version)
 

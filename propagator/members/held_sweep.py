@@ -1,6 +1,6 @@
-"""What a member holds for Workloads that the hub does not know, and that is not removed by itself.
+"""What a member holds for Workloads that the hub does not know, and that waits for a person.
 
-`removal.brake` says so of a session, and `hub.cluster_status` tells it in MemberCluster.status.
+`removal.brake` sets it on a session, and `hub.cluster_status` reports it in MemberCluster.status.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ class HeldWorkload:
     uid: str
     objects: int
     claims: int
-    """PersistentVolumeClaims among them."""
+    """The PersistentVolumeClaims among the objects."""
 
     def entry(self) -> Mapping[str, Any]:
-        """As `status.sweepHeld.workloads` has it."""
+        """Return the entry of `status.sweepHeld.workloads`."""
         told = {"namespace": self.namespace, "name": self.name, "uid": self.uid}
         return {**told, "objects": self.objects, "claims": self.claims}
 
 
 @dataclass(frozen=True, slots=True)
 class HeldSweep:
-    """What of a member is held; without a reason nothing is."""
+    """What is held on a member; nothing, without a reason."""
 
     reason: SweepHeldReason | None = None
     message: str = ""
     count: int = 0
     workloads: tuple[HeldWorkload, ...] = ()
-    """The first of them."""
+    """The first of the `count` Workloads."""
 
 
 NOTHING_HELD = HeldSweep()

@@ -1,7 +1,7 @@
-"""Which hub this is: what every object on a member carries, so that two hubs can share a member.
+"""The identity of this hub. Every object on a member carries it, so that hubs can share a member.
 
-The UID of the namespace kube-system is a cluster's identity by custom: it is there from the first
-moment, nobody can choose it, and it stays for as long as the cluster's data does.
+The UID of the namespace kube-system is a cluster's identity by custom: the namespace exists from
+the start, its UID cannot be chosen, and it stays for as long as the cluster's data does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LOG = logs.get(__name__)
 
 
 class HubIdentity:
-    """Asked once in a term, when it is needed first."""
+    """Reads the hub's identity once in a term, when it is needed first."""
 
     def __init__(self, hub: ApiClient) -> None:
         self._hub = hub
@@ -25,14 +25,14 @@ class HubIdentity:
         self._asking = asyncio.Lock()
 
     def forget(self) -> None:
-        """Ask again: another hub may answer at the address by now."""
+        """Read it again at the next call: another hub may answer at the address by now."""
         self._uid = None
 
     async def uid(self) -> str:
-        """The mark of this hub; empty when we may not know it. Raises TransportError.
+        """Return the mark of this hub; empty where it may not be read. Raises TransportError.
 
-        Without the mark Workloads are propagated as ever, but nothing is removed that has lost its
-        Workload, as it could be another hub's.
+        Without the mark Workloads are propagated as ever, but no object is removed that has lost
+        its Workload, as it could be another hub's.
         """
         async with self._asking:
             if self._uid is None:

@@ -1,20 +1,16 @@
-"""This hub's Lease on a member: of a hub and a copy of it, one is served there.
+"""This hub's Lease on a member: of a hub and its copy, only one serves the member.
 
-A hub that was restored beside the original believes itself to be the original: its kube-system has
-the same UID, and so its marks are on all that lies on the members, though it knows nothing of what
-came since. Addresses do not tell the two apart, as copies often have the same one and replicas may
-take different roads. Their history does: while a term lasts, the Lease on each member says which
-term it is and when the hub's own Lease was renewed last. Who finds a later moment there than its
-hub has ever seen is a copy, or was followed by another leader: it serves nothing there until the
-Lease has not changed for `HELD_SECONDS`, by our own clock since we saw it.
+A hub that was restored beside the original has the same identity, and so its marks are on all
+objects, though it knows nothing of what came since. Addresses do not tell the two apart: copies
+often have the same one, and replicas may take different roads. Their history does: the Lease on
+each member holds the term and the last renewal of the hub's own Lease. A hub that finds a later
+moment there than it has ever seen is a copy, or was followed by another leader: it serves nothing
+there until the Lease has not changed for `HELD_SECONDS`, by its own clock since it saw the Lease.
 
-Another UID is another hub, whose objects carry its own mark: it has the member beside us, and the
-Lease stays with whoever has it.
-
-The Lease is renewed every `RENEW_SECONDS`. Before something is removed the member is asked whether
-the last renewal is still the last: a leader that was stopped together with all its clocks so learns
-of its successor. A member that does not let us have a Lease, as one that an older release joined or
-one without our namespace, is served without.
+A Lease with another UID is another hub's, whose objects carry its own mark: both serve the member,
+and the Lease stays with its holder. The Lease is renewed every `RENEW_SECONDS`. Before a removal it
+is read, as a leader that was stopped together with all its clocks so learns of its successor. A
+member that allows no Lease, as after a join by an older release, is served without one.
 """
 
 from __future__ import annotations
@@ -43,25 +39,25 @@ LOG = logs.get(__name__)
 HUB_LEASE = "stowage-hub"
 RENEW_SECONDS = 30.0
 HELD_SECONDS = 300
-"""Others leave the member alone for so long after a renewal."""
+"""How long others leave the member alone after a renewal."""
 VALID_SECONDS = 240.0
-"""Something is removed for so long after a renewal began: less, so that clocks may differ."""
+"""How long after the begin of a renewal objects are removed: less, so that clocks may differ."""
 AGAIN_SECONDS = 600.0
-"""A member that does not let us have the Lease is asked for it again."""
+"""Seconds until a member that allows no Lease is asked for it again."""
 
 
 @dataclass(frozen=True, slots=True)
 class HubHolder:
-    """Who holds a member: a hub, and where its own Lease stands."""
+    """The holder of a member: a hub, and the moment of its own Lease."""
 
     uid: str = ""
-    """Of the hub's kube-system; empty where it may not be known: then there is no Lease."""
+    """The UID of the hub's kube-system; empty where it may not be read: then there is no Lease."""
     address: str = ""
     instance: str = ""
     moment: Moment = NEVER
-    """Our term, and its last renewal that was answered."""
+    """The present term, and its last renewal that was answered."""
     before: Moment = NEVER
-    """The same of the term before, as it ended."""
+    """The term before, and its last renewal."""
 
     def __str__(self) -> str:
         return clean(f"{self.uid} {self.address} {self.instance}", NAME)
@@ -71,7 +67,7 @@ Holder: TypeAlias = Callable[[], Awaitable[HubHolder]]
 
 
 async def nobody() -> HubHolder:
-    """For sessions that hold nothing."""
+    """Return the holder of sessions that hold nothing."""
     return HubHolder()
 
 
@@ -94,10 +90,8 @@ class _Lease(Object, frozen=True):
 
 
 def _later(found: _Lease, ours: HubHolder) -> bool:
-    """Whether the Lease tells of a moment that our hub has not seen.
-
-    One term is one process, whose renewals are in the order of its own clock.
-    """
+    """Whether the Lease holds a moment that our hub has not seen."""
+    # One term is one process, so that its renewals compare by its own clock.
     term, renewed = found.spec.lease_transitions or 0, found.spec.renew_time or ""
     if term == ours.moment.term:
         return found.holder != str(ours)
@@ -125,14 +119,14 @@ class HubLease:
         self._clock = clock
         self._without = False
         self._due = -math.inf
-        self._until = -math.inf  # something may be removed, as far as we know
+        self._until = -math.inf  # until when objects may be removed
         self._version = ""  # of our last renewal
         self._seen = ("", "")
         self._seen_at = -math.inf
         self._refusal: MemberHealth | None = None
 
     async def look(self) -> MemberHealth | None:
-        """Renew it where it is time, and in a term; why the member is not served, None when it is.
+        """Renew the Lease when it is time, in a term; return why the member is not served, or None.
 
         Raises TransportError when the member does not answer.
         """
@@ -151,7 +145,7 @@ class HubLease:
                 LOG.info("%s: no Lease %s there: %s", self._client.name, HUB_LEASE, e)
             self._without = True
         except Conflict:
-            self._due = -math.inf  # somebody wrote at the same time
+            self._due = -math.inf  # another writer was first: renew at the next look
         except LeaseLost:
             return self._refusal
         if self._without:
@@ -159,7 +153,7 @@ class HubLease:
         return self._refusal
 
     async def unheld(self) -> str:
-        """Right before something is removed: why that has to wait; empty when it need not.
+        """Return why a removal has to wait, right before it; empty when it need not.
 
         Raises TransportError.
         """
@@ -173,7 +167,7 @@ class HubLease:
         return f"the Lease {self._home}/{HUB_LEASE} there is renewed before anything is removed"
 
     async def _renew(self) -> bool:
-        """Take it, or see who has it; True where there shall be none."""
+        """Take the Lease, or see its holder; return True where the member is served without one."""
         started = self._clock.monotonic()
         ours = await self._holder()
         if not ours.uid:
@@ -190,7 +184,7 @@ class HubLease:
         return False
 
     def _judge(self, found: _Lease, ours: HubHolder) -> MemberHealth | None:
-        """Why the member is another's; None when it is not."""
+        """Return why the member is a copy's; None when it is not."""
         if not self._same_hub(found, ours) or self._free(found) or not _later(found, ours):
             return None
         at = "".join(found.holder.split(" ")[1:2])
@@ -205,7 +199,7 @@ class HubLease:
         return found.holder.partition(" ")[0] == ours.uid
 
     def _free(self, found: _Lease) -> bool:
-        """Whether nobody has it: it has not changed for its time since we saw it so."""
+        """Whether the Lease has no holder, or was not changed for its time since it was seen so."""
         seen = found.holder, found.version
         if seen != self._seen:
             self._seen, self._seen_at = seen, self._clock.monotonic()
@@ -219,7 +213,7 @@ class HubLease:
         return shaped(answer, _Lease)
 
     async def _write(self, on: _Lease | None, ours: HubHolder) -> _Lease:
-        """Raises Conflict when it is another by now."""
+        """Write the Lease on top of the one that was read. Raises Conflict."""
         spec: dict[str, Any] = {
             "holderIdentity": str(ours),
             "leaseDurationSeconds": HELD_SECONDS,

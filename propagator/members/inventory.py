@@ -1,9 +1,9 @@
-"""What a Workload holds on the members, and whether that is all of it.
+"""What a Workload holds on the members, and whether that is all.
 
-The informers of a member show the objects that we wrote there, by owner. Before anything is
+The informers of a member show the objects that were written there, by owner. Before anything is
 concluded from an object that is not shown, the kinds that it could be of must have been listed:
-those that are noted on the Workload, as far as the member has them. A member
-that does not answer, or of which nothing is known yet, may hold something.
+those that are noted on the Workload, as far as the member has them. A member that does not answer,
+or of which nothing is known yet, may hold something.
 """
 
 from __future__ import annotations
@@ -25,24 +25,25 @@ from propagator.members.watches import EVERYWHERE
 from propagator.types.workload import Workload
 
 LISTING_SECONDS = 10.0
+"""How long a worker waits for the first list of a kind."""
 _LOOK_AGAIN = 0.02
 
 
 def owned(session: Target, uid: str) -> list[tuple[Resource, ManagedObject]]:
-    """Everything on a member that a Workload owns, as far as its informers show."""
+    """Return all objects on a member that a Workload owns, as far as its informers show."""
     return session.link.watches.owned(uid) if session.link else []
 
 
 async def listed(
     session: Target, resource: Resource, namespace: str = EVERYWHERE, *, clock: Clock
 ) -> Informer[ManagedObject]:
-    """The informer of that kind there on that member, once it shows everything as it is.
+    """Return the informer of that kind on that member, once it shows everything as it is.
 
-    Raises the TransportError that keeps it from that: a worker must not wait for a kind that went
-    away, or that we may not read.
+    Raises the TransportError that keeps the informer from that: a worker must not wait for a kind
+    that went away, or that may not be read.
     """
     until = clock.monotonic() + LISTING_SECONDS
-    # Asked again each time: with new credentials it is another one, and the old one ends unheard.
+    # Tracked again each time: new credentials bring another informer, and the old one just ends.
     while not (informer := session.track(resource, namespace)).trusted:
         if informer.last_error is not None:
             raise informer.last_error
@@ -53,7 +54,7 @@ async def listed(
 
 
 class OwnedObjects:
-    """Asked by all who take something away or say that it is gone."""
+    """Asked before anything is removed, or is reported as gone."""
 
     def __init__(self, ground: ControllerContext) -> None:
         self._fleet = ground.fleet
@@ -62,27 +63,27 @@ class OwnedObjects:
         self._absent: WeakKeyDictionary[Link, set[tuple[str, str]]] = WeakKeyDictionary()
 
     def holders(self, uid: str) -> set[str]:
-        """The members that show something of that Workload."""
+        """Return the members that show objects of that Workload."""
         return self._fleet.holders(uid)
 
     async def look_for(self, session: Target, workload: Workload) -> None:
-        """Have the kinds of a Workload listed, as far as the member has them and shows them.
+        """Wait until all kinds of a Workload are listed, as far as the member has and shows them.
 
-        Raises TransportError, but for a kind that may not be listed: `hidden` tells of those.
+        Raises TransportError, but not for a kind that may not be listed: `hidden` returns those.
         """
         await self._list(session, workload, needed_kinds(workload))
 
     async def shown(self, session: Target, workload: Workload) -> set[tuple[str, str]]:
-        """The kinds that it renders now, as far as the member shows us what there is of them.
+        """Return the kinds that the Workload renders now and that the member lets us list.
 
-        Nothing is written of any other kind. Raises TransportError.
+        Only these kinds are written. Raises TransportError.
         """
         return await self._list(session, workload, set(workload.kinds()))
 
     async def _list(
         self, session: Target, workload: Workload, kinds: set[tuple[str, str]]
     ) -> set[tuple[str, str]]:
-        """Wait until these kinds were listed; those that were."""
+        """Wait until these kinds were listed; return those that were."""
         absent, found = self._absent_on(session), set()
         for pair in kinds:
             try:
@@ -97,16 +98,16 @@ class OwnedObjects:
         return found
 
     async def _listed(self, session: Target, workload: Workload, resource: Resource) -> None:
-        """Wait until a kind was listed, wherever we may see what this Workload has of it."""
+        """Wait until a kind was listed in every namespace where the Workload may have objects."""
         if session.link is None:
             raise Unreachable("there is no usable kubeconfig now")
         for where in session.link.where(resource, workload.namespaces()):
             await listed(session, resource, where, clock=self._clock)
 
     def hidden(self, session: Target, workload: Workload) -> dict[Resource, TransportError]:
-        """The kinds of a Workload that the member does not let us list, and what it says to that.
+        """Return the kinds of a Workload that the member does not let us list, with its answer.
 
-        It may hold something of them, unseen.
+        The member may hold objects of these kinds, unseen.
         """
         if session.link is None:
             return {}
@@ -119,14 +120,14 @@ class OwnedObjects:
         }
 
     def knows(self, session: Target, workload: Workload) -> bool:
-        """Whether `owned` tells the whole truth of a Workload on that member, whatever its kinds.
+        """Whether `owned` is complete for a Workload on that member, whatever its kinds.
 
-        That is so when the member answers and all of them have been listed, or do not exist there.
+        That is so when the member answers and all kinds have been listed, or do not exist there.
         """
         return self.asked(session, workload) and not self.hidden(session, workload)
 
     def asked(self, session: Target, workload: Workload) -> bool:
-        """Whether each of its kinds has been listed, does not exist there, or is `hidden`."""
+        """Whether each kind of the Workload was listed, does not exist there, or is `hidden`."""
         if not session.ready or session.link is None:
             return False
         link, absent = session.link, self._absent_on(session)
@@ -137,17 +138,14 @@ class OwnedObjects:
         )
 
     def may_hold(self, workload: Workload, name: str) -> bool:
-        """Whether it is not known what a member holds of a Workload. A removed one has nothing.
-
-        Right after the start there are members that have no session yet.
-        """
+        """Whether it is unknown what a member holds of a Workload; a removed one holds nothing."""
         session = self._fleet.get(name)
-        if session is None:
+        if session is None:  # removed, or, right after the start, without a session yet
             return self._clusters.get(("", name)) is not None
         return not self.knows(session, workload)
 
     def _absent_on(self, session: Target) -> set[tuple[str, str]]:
-        """The kinds that the member was found to lack, by its present credentials."""
+        """Return the kinds that the member was found to lack, by its present credentials."""
         if session.link is None:
             return set()
         return self._absent.setdefault(session.link, set())

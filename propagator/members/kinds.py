@@ -1,6 +1,6 @@
-"""Which kinds there are on a member: those that everybody uses, and how another one is found.
+"""The kinds on a member: the usual ones, and how another one is found.
 
-The usual kinds need no question to a member's API server. Any other kind is looked up on the member
+The usual kinds need no request to a member's API server. Any other kind is looked up on the member
 itself, because a CustomResourceDefinition may be on one member and missing on the next.
 """
 
@@ -34,7 +34,7 @@ USUAL_KINDS = frozenset(_BY_KIND)
 
 
 async def resource_of(session: Target, api_version: str, kind: str) -> Resource:
-    """The resource of a kind on that member. Raises Refused when the member does not know it."""
+    """Return the resource of a kind on that member. Raises Refused when the member lacks it."""
     usual = _BY_KIND.get((api_version, kind))
     if usual is not None:
         return usual
@@ -52,9 +52,9 @@ async def resource_of(session: Target, api_version: str, kind: str) -> Resource:
 
 
 def no_kind(api_version: str, kind: str, field: str = "") -> Refused:
-    """What can be the name of no kind must not become part of a URL.
+    """Return the refusal of an apiVersion or kind that is malformed, and must not enter a URL.
 
-    The schema refuses it; an object from before it did may still lie there.
+    The schema refuses such names; an object from before the schema did may still be stored.
     """
     where = f"{field}: " if field else ""
     return Refused(

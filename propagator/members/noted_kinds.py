@@ -1,8 +1,8 @@
-"""Which kinds a Workload may have something of on members, and what tells that. Pure.
+"""Which kinds a Workload may have objects of on members, and how that is known. Pure.
 
-A kind is never forgotten while a member may hold an object of it: whoever removes a Workload has
-every one of these kinds listed first. What tells them depends on how far the Workload has come.
-This table of `KindsSource` is the whole of it; what is not noted yet is noted before it is written.
+A kind is never forgotten while a member may hold an object of it: every one of these kinds is
+listed before a Workload is removed. Their source depends on how far the Workload has come, and
+this table of `KindsSource` is complete; a kind that is not noted is noted before it is written.
 
 | source | it is so when                               | may be on members  | may be written |
 |--------|---------------------------------------------|--------------------|----------------|
@@ -11,14 +11,14 @@ This table of `KindsSource` is the whole of it; what is not noted yet is noted b
 | SPEC   | placed by our controller, never edited, all | the spec's         | the spec's     |
 |        | of its kinds usual, and none noted          |                    |                |
 | EDITED | none noted; edited since, or placed by      | the usual          | none           |
-|        | somebody who noted the members alone        |                    |                |
+|        | a writer that noted the members alone       |                    |                |
 | UNSENT | none noted, and no member, or the first     | the usual          | none           |
 |        | spec was not SPEC: nothing can be written   |                    |                |
 
-So one write less is needed for most Workloads: those of SPEC are noted with the first status. From
-each state a note leads to NOTES, and that notes all that may be on members (`_before`). An edit
-leads from SPEC to EDITED, which has all that SPEC can have had. What an UNSENT one may have is what
-a hub that was restored from a copy has forgotten: it is looked for at the end, but not noted.
+Most Workloads so need one write less: those of SPEC are noted with the first status. From each
+source a note leads to NOTES, with all that may be on members (`_before`). An edit leads from SPEC
+to EDITED, which covers all that SPEC can have had. What an UNSENT Workload may have is what a hub
+that was restored from a copy has forgotten: it is looked for at the end, but not noted.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Pair: TypeAlias = tuple[str, str]
 
 
 class KindsSource(Enum):
-    """What tells the kinds of a Workload."""
+    """The source of a Workload's kinds."""
 
     NOTES = "its notes"
     SPOILT = "notes that we did not write"
@@ -49,7 +49,7 @@ class KindsSource(Enum):
 
 
 def told(workload: Workload) -> KindsSource:
-    """The Workload's row in the table."""
+    """Return the Workload's row in the table."""
     if workload.spoilt:
         return KindsSource.SPOILT
     if ANNOTATION_KINDS in workload.metadata.annotations or workload.status.footprint.kinds:
@@ -65,7 +65,7 @@ def told(workload: Workload) -> KindsSource:
 
 
 def needed_kinds(workload: Workload) -> set[Pair]:
-    """The kinds that a Workload has, or may have had, something of on members."""
+    """Return the kinds that a Workload has, or may have had, objects of on members."""
     match told(workload):
         case KindsSource.NOTES:
             return set(workload.remembered())
@@ -78,7 +78,7 @@ def needed_kinds(workload: Workload) -> set[Pair]:
 
 
 def writable_kinds(workload: Workload) -> set[Pair]:
-    """The kinds of which something may be written, as they will be found again."""
+    """Return the kinds that may be written now, as they will be found again."""
     match told(workload):
         case KindsSource.NOTES:
             return set(workload.remembered())
@@ -89,7 +89,7 @@ def writable_kinds(workload: Workload) -> set[Pair]:
 
 
 def missing_kinds(workload: Workload, kinds: set[Pair], *, alone: bool) -> dict[str, str]:
-    """The annotation that has to be there before these kinds are written; or nothing.
+    """Return the annotation that has to exist before these kinds are written; or nothing.
 
     `alone`: no member is noted with it, and no other one may have been sent anything.
     """
@@ -104,14 +104,14 @@ def missing_kinds(workload: Workload, kinds: set[Pair], *, alone: bool) -> dict[
 
 
 def first_kinds(workload: Workload) -> dict[str, Any]:
-    """What notes them in the status, along with what is said there first; or nothing."""
+    """Return the status fields that note the kinds with the first report; or nothing."""
     if told(workload) is not KindsSource.SPEC:
         return {}
     return {"footprint": {"kinds": _listed(workload.kinds())}}
 
 
 def without_kinds(workload: Workload, idle: set[Pair]) -> dict[str, Any]:
-    """The patch of its metadata that takes these kinds off; or nothing."""
+    """Return the patch of the metadata that takes these kinds off; or nothing."""
     noted = set(workload.remembered())
     gone = idle - set(workload.kinds())
     if told(workload) is not KindsSource.NOTES or not noted & gone:
@@ -120,10 +120,10 @@ def without_kinds(workload: Workload, idle: set[Pair]) -> dict[str, Any]:
 
 
 def _before(workload: Workload, row: KindsSource) -> set[Pair]:
-    """What has to be in the first note beside what is to be written now.
+    """Return the kinds to note first, beside those that are about to be written.
 
-    A Workload told by its spec of which nothing was said yet, on its only member, has not been
-    written there by us: a kind that this member does not show is not waited for at its end.
+    A Workload of SPEC that has no status yet, on its only member, has not been written there by us:
+    at its end a kind that this member does not show is not waited for.
     """
     if row is KindsSource.UNSENT:
         return set()

@@ -1,9 +1,9 @@
-"""An object that we wrote on a member, as an informer of that member keeps it.
+"""An object of ours on a member, as an informer of that member keeps it.
 
-The apply side asks whether it is as it was written, the status side reads its `status`, and the
-session reads its owners, to know whose turn it is when it changes. One generic struct for every
-kind, because the kinds of `spec.manifests` are not known in advance. What nobody asks for is not
-kept: a member has thousands of these, and the spec is the largest part.
+The apply side checks whether the object stands, the status side reads its `status`, and the session
+reads its owners, to know which Workload to wake when it changes. One generic struct serves every
+kind, because the kinds of `spec.manifests` are not known in advance. Fields that no part reads are
+dropped: a member has thousands of objects, and the spec is the largest part.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class ManagedObject(Object, frozen=True):
 
     status: dict[str, Any] = msgspec.field(default_factory=dict)
     applied: FieldPrint | None = None
-    """What our last apply owns of it still."""
+    """What our last apply still owns of the object."""
     rivals: tuple[str, ...] = ()
-    """Who else wrote something of its spec or data."""
+    """The other managers that wrote to its spec or data."""
 
 
 class _WireMeta(Meta, frozen=True, rename="camel"):
@@ -39,22 +39,22 @@ class _WireMeta(Meta, frozen=True, rename="camel"):
 
 
 class Wire(Object, frozen=True):
-    """An object of ours as it is decoded, only to become a ManagedObject by `slim` at once."""
+    """An object as it is decoded; `slim` makes a ManagedObject of it at once."""
 
     metadata: _WireMeta = msgspec.field(default_factory=_WireMeta)
     status: Any = None
-    """A mapping; what a custom kind has there otherwise counts as nothing."""
+    """A mapping; any other value, as a custom kind may have, counts as empty."""
 
 
 def managed(resource: Resource, answer: Mapping[str, Any]) -> ManagedObject:
-    """What is kept of an object that an API server answered with. Raises TransportError."""
+    """Return the kept form of an API server's answer. Raises TransportError."""
     return slim(resource, shaped(answer, Wire))
 
 
 def slim(resource: Resource, found: Wire | ManagedObject) -> ManagedObject:
-    """What is kept of an object of that resource, as it was decoded; what is kept already is.
+    """Return the kept form of a decoded object; an object in that form is returned as it is.
 
-    Raises TooMuch for metadata that no object has.
+    Raises TooMuch for more metadata than an object can have.
     """
     if isinstance(found, ManagedObject):
         return found
@@ -62,7 +62,7 @@ def slim(resource: Resource, found: Wire | ManagedObject) -> ManagedObject:
     entries = found.metadata.managed_fields
     return ManagedObject(
         metadata=_bare(found.metadata),
-        kind=resource.kind,  # objects of a list do not tell theirs
+        kind=resource.kind,  # the items of a list come without theirs
         api_version=resource.api_version,
         status=object_status(found.status if isinstance(found.status, dict) else {}),
         applied=print_of(entries, resource.kind),
@@ -71,7 +71,7 @@ def slim(resource: Resource, found: Wire | ManagedObject) -> ManagedObject:
 
 
 def owners(metadata: Meta) -> dict[str, Key]:
-    """The owning Workloads by UID: {uid: (namespace, name)}.
+    """Return the owning Workloads by UID: {uid: (namespace, name)}.
 
     An annotation whose value is not `namespace/name` was not written by us and is skipped.
     """
@@ -84,7 +84,7 @@ def owners(metadata: Meta) -> dict[str, Key]:
 
 
 def stands_alike(one: ManagedObject, other: ManagedObject) -> bool:
-    """Whether what was applied stands in both or in none: their statuses alone may differ."""
+    """Whether only the statuses may differ: what was applied stands in both or in none."""
     if one.applied is None or one.applied != other.applied:
         return False
     mine, theirs = one.metadata, other.metadata
@@ -98,7 +98,7 @@ def stands_alike(one: ManagedObject, other: ManagedObject) -> bool:
 
 
 class Mark(NamedTuple):
-    """By which registration an object was written, and in which cluster; empty: not known."""
+    """The registration and the cluster by which an object was written; empty: not known."""
 
     registration: str = ""
     """The UID of the MemberCluster."""
@@ -110,27 +110,26 @@ class Mark(NamedTuple):
 
 
 def mark_of(found: ManagedObject) -> Mark:
-    """The mark on an object; empty on what was written before there were such marks."""
+    """Return the mark on an object; empty where it was written before there were marks."""
     registration, _, cluster = found.metadata.annotations.get(ANNOTATION_MEMBER, "").partition("/")
     return Mark(registration, cluster)
 
 
 def hub_of(found: ManagedObject) -> str:
-    """The mark of the hub that wrote it; empty for what was written before there were marks."""
+    """Return the mark of the hub that wrote the object; empty where there were no marks yet."""
     return found.metadata.annotations.get(ANNOTATION_HUB, "")
 
 
 def hub_version_of(found: ManagedObject) -> int:
-    """The resourceVersion of the hub's Workload that it was written for last; 0: not known."""
+    """Return the Workload's resourceVersion that the object was last written for; 0: unknown."""
     return version_number(found.metadata.annotations.get(ANNOTATION_HUB_VERSION, "")) or 0
 
 
 def version_number(version: str) -> int | None:
-    """A resourceVersion as it is compared; None for one that is no number of etcd's."""
+    """Return a resourceVersion as an integer to compare; None for one that is not a number."""
     short = len(version) <= _VERSION_DIGITS and version.isascii() and version.isdigit()
     return int(version) if short else None
 
 
 def _bare(meta: Meta) -> Meta:
-    """Without the entries of managedFields."""
     return Meta(**{field: getattr(meta, field) for field in Meta.__struct_fields__})

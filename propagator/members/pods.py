@@ -1,10 +1,10 @@
-"""Whose units pods are, by who made them: a label alone proves nothing.
+"""Which Workload a pod belongs to, by its controller: a label alone proves nothing.
 
-Every pod of ours carries the UID of its Workload, but anybody who may make pods on a member can
-write the same. A pod counts for a Workload only when it lies in the Workload's namespace and its
+Every pod of ours carries the UID of its Workload, but any user who may create pods on a member can
+set the same label. A pod counts for a Workload only when it is in the Workload's namespace and its
 controller is the Workload's main object, or was made by that: a Deployment's ReplicaSets and a
-CronJob's Jobs are known by the names that Kubernetes gives them, so that nothing but the pods has
-to be watched. Of a custom kind nobody knows how it makes its pods: there the namespace decides.
+CronJob's Jobs are known by the names that Kubernetes gives them, so that only pods have to be
+watched. How a custom kind makes its pods is not known: there the namespace decides.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _NUMBER = re.compile(r"-?[0-9]{1,10}")
 
 
 class PodClaim(NamedTuple):
-    """What a pod says of itself: its Workload's UID, where it lies, and who made it.
+    """What a pod says of itself: its Workload's UID, its namespace, and its controller.
 
-    `kind` and `name` are those of its controller, `digest` is its template's, where it has one.
+    `kind` and `name` are those of the controller, `digest` is the hash of its template, if any.
     """
 
     uid: str
@@ -39,7 +39,7 @@ class PodClaim(NamedTuple):
 
 
 class Main(NamedTuple):
-    """The object that runs a Workload's units, where it is meant to lie on a member."""
+    """The object that runs a Workload's units, in its place on a member."""
 
     uid: str
     namespace: str
@@ -49,7 +49,7 @@ class Main(NamedTuple):
 
 
 def claim_of(meta: Meta) -> PodClaim | None:
-    """The claim of a pod that names a Workload; None of any other."""
+    """Return the claim of a pod; None of a pod that names no Workload."""
     uid = meta.labels.get(LABEL_WORKLOAD_UID, "")
     if not uid:
         return None
@@ -62,9 +62,9 @@ def claim_of(meta: Meta) -> PodClaim | None:
 
 
 def cost_of(meta: Meta) -> tuple[int | None, bool]:
-    """The deletion cost that we gave a pod, None where it is another one now; and whether we did.
+    """Return the deletion cost that we set on a pod, and whether we did.
 
-    Any other deletion cost is somebody else's, and tells us nothing.
+    The cost is None where another manager has changed it since, or has set it.
     """
     mark = meta.annotations.get(ANNOTATION_DELETION_COST)
     if mark is None or mark != meta.annotations.get(POD_DELETION_COST):
@@ -73,7 +73,7 @@ def cost_of(meta: Meta) -> tuple[int | None, bool]:
 
 
 def main_of(workload: Workload) -> Main:
-    """Where the object lies that runs its units."""
+    """Return the object that runs the Workload's units, in its place."""
     outline = workload.outline
     name = outline.name or workload.metadata.name
     group = group_of(outline.api_version)
@@ -81,7 +81,7 @@ def main_of(workload: Workload) -> Main:
 
 
 def made_by(claim: PodClaim, main: Main) -> bool:
-    """Whether a pod that says so is one of that main object's."""
+    """Whether a pod of that claim is one of the main object's."""
     if (claim.uid, claim.namespace) != (main.uid, main.namespace):
         return False
     maker = (claim.group, claim.kind)
@@ -98,18 +98,18 @@ def made_by(claim: PodClaim, main: Main) -> bool:
 
 
 def deployment_of(claim: PodClaim) -> str:
-    """The Deployment whose ReplicaSet made a pod, by that one's name; empty where none did."""
+    """Return the Deployment that made the pod's ReplicaSet; empty where none did."""
     end = f"-{claim.digest}"
     made = (claim.group, claim.kind) == ("apps", "ReplicaSet") and claim.name.endswith(end)
     return claim.name.removesuffix(end) if made and claim.digest else ""
 
 
 def replica_set(deployment: str, digest: str) -> str:
-    """The name that a Deployment gives its ReplicaSet for a template of that hash."""
+    """Return the name that a Deployment gives its ReplicaSet for a template of that hash."""
     return f"{deployment[: _NAME_LIMIT - len(digest) - 1]}-{digest}"
 
 
 @lru_cache(maxsize=4096)
 def _shared(claim: PodClaim) -> PodClaim:
-    """The first equal one: many pods have the same maker."""
+    """Return the first equal claim: many pods have the same controller."""
     return claim

@@ -1,12 +1,12 @@
-"""Asks a member whether it is there: the only thing that decides about Ready.
+"""Probes a member: the only source of its Ready condition.
 
-A watch of a member whose API server has stopped is silent like that of a quiet one, so every few
-seconds a small request is made. One failure proves nothing on a busy network; a second one, a
+The watch of a member whose API server has stopped is as silent as that of a quiet one, so a small
+request is made every few seconds. One failure proves nothing on a busy network; a second one, a
 moment later, does. While a member does not answer, the pauses between probes grow up to a limit, so
-that it heals by itself, soon, and costs next to nothing until then.
+that it recovers by itself, soon, and costs next to nothing until then.
 
-Who is about to do what must not be done by half wants to know more than that it answered a few
-seconds ago, and has it asked at once (`ask_now`).
+A caller that is about to do what must not be done by half needs a newer answer than that of a few
+seconds ago, and has the member probed at once (`ask_now`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FIRST_PAUSE = 1.0
 
 
 class Probe:
-    """Asks through `client`; `seen` is called after each answer or failure."""
+    """Probes through `client`; `seen` is called after each answer or failure."""
 
     def __init__(
         self,
@@ -52,20 +52,16 @@ class Probe:
         self._hurry = asyncio.Event()
         self.version = ""
         self.answered = -math.inf
-        """When it was last asked and answered, by the clock: the moment of the question."""
+        """The monotonic time at which the last answered probe was sent; -inf without one."""
         self._health = health
 
     def ask_now(self) -> None:
-        """Ask without waiting for the end of the present pause.
-
-        How well the member answers is not measured by that: it would count what is done on it.
-        """
-        self._hurry.set()
+        self._hurry.set()  # such a probe is not measured: it would measure what is done there
 
     async def until_answered(self, refused: Callable[[MemberHealth], None]) -> MemberHealth:
-        """Ask until there is an answer; `refused` hears every verdict before it but the first.
+        """Probe until there is an answer; call `refused` with every failure but the first.
 
-        One failure proves nothing here either: what was said of the member stands a moment longer.
+        One failure proves nothing here either: the last verdict stands a moment longer.
         """
         failures = 0
         self._until_version = 0
@@ -83,9 +79,9 @@ class Probe:
     async def until_lost(
         self, refused: Callable[[], Awaitable[MemberHealth | None]]
     ) -> MemberHealth:
-        """Ask until two probes in a row fail; the verdict of the second.
+        """Probe until two probes in a row fail; return the verdict of the second.
 
-        `refused` is asked after each answer, and may end it as well.
+        `refused` is called after each answer, and may end the loop as well with its verdict.
         """
         while True:
             period = self._settings.probe_period * random.uniform(0.8, 1.2)  # noqa: S311 - jitter
@@ -101,17 +97,17 @@ class Probe:
                 return verdict
 
     async def _pause(self, seconds: float) -> bool:
-        """Wait so long, or until somebody wants to know; whether it was that."""
-        with suppress(Unreachable):  # nobody did
+        """Wait that long, or until `ask_now`; return whether it was called."""
+        with suppress(Unreachable):  # the time is up
             await within(seconds, self._hurry.wait(), clock=self._clock)
         hurried = self._hurry.is_set()
         self._hurry.clear()
         return hurried
 
     async def _ask(self, *, cold: bool = False, measured: bool = True) -> MemberHealth:
-        """One probe. /readyz, unlike /version, knows whether the server reaches its own store."""
         started = self._clock.monotonic()
         limit = self._settings.probe_timeout
+        # /readyz, unlike /version, says whether the server reaches its own store.
         question = self._client.request("GET", "/readyz", timeout=limit, errand=FACT)
         verdict = await self._judge(question)
         seconds = self._clock.monotonic() - started

@@ -1,9 +1,9 @@
-"""The set of member sessions: who is there, and who wants to know when something changes on them.
+"""The member sessions of this process, and the listeners for changes on them.
 
 The registrar admits and drops members; the apply side and the Workload status look them up and
 listen. Each session runs in a task of its own, and a fault in one ends only that one, which is
-started again after a pause: one member never delays another. Sessions read as long as they are
-there; their workers run within `work`, which is a term of leadership.
+started again after a pause: one member never delays another. Sessions read as long as they exist;
+their workers run within `work`, which is a term of leadership.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class MemberFleet:
 
     `sync` is called by each session's workers, only while that member is ready. `before_write` is
     called right before each attempt of a write to any member, and raises LeaseLost. `holder` is the
-    hub that members are held for.
+    hub that the Leases on members name.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class MemberFleet:
     ) -> None:
         self._sync = sync
         self.identities = identities
-        """Which member is served through which MemberCluster."""
+        """The clusters that MemberClusters lead to."""
         self._before_write = before_write
         self._holder = holder
         self._settings = settings
@@ -67,19 +67,18 @@ class MemberFleet:
         self._on_facts: list[Callable[[str], None]] = []
 
     def get(self, name: str) -> MemberSession | None:
-        """The session of that MemberCluster, ready or not; None when there is no such member."""
+        """Return that MemberCluster's session, ready or not; None when there is no such member."""
         return self._sessions.get(name)
 
     def names(self) -> list[str]:
-        """Every member's name, in order."""
         return sorted(self._sessions)
 
     def holders(self, uid: str) -> set[str]:
-        """The members that show something of the Workload of that UID."""
+        """Return the members that show objects of the Workload of that UID."""
         return self._holders.of(uid)
 
     def wake(self, name: str, key: Key) -> None:
-        """Have that member work on a Workload now, however often it failed there.
+        """Have that member sync a Workload now, however often that failed there.
 
         Nothing happens when there is no such member.
         """
@@ -88,18 +87,18 @@ class MemberFleet:
             session.wake(key)
 
     def on_change(self, listener: ChangeListener) -> None:
-        """Tell `listener` of readiness, of units and of objects of ours that changed on a member.
+        """Call `listener` when readiness, unit counts or objects of ours changed on a member.
 
-        A member that was admitted or dropped is told as (name, None) too.
+        It is called with (name, None) as well when a member was admitted or dropped.
         """
         self._on_change.append(listener)
 
     def on_facts(self, listener: Callable[[str], None]) -> None:
-        """Tell `listener` when what MemberCluster.status says about a member may have changed."""
+        """Call `listener` when what MemberCluster.status says about a member may have changed."""
         self._on_facts.append(listener)
 
     def admit(self, name: str) -> MemberSession:
-        """The session of that name, made and started when there is none."""
+        """Return the session of that name, created and started when there is none."""
         session = self._sessions.get(name)
         if session is None:
             session = self._sessions[name] = MemberSession(
@@ -131,14 +130,14 @@ class MemberFleet:
         self._changed(name, None)
 
     async def close(self) -> None:
-        """End all sessions and wait until they have ended; no listener is told."""
+        """End all sessions and wait for that; no listener is called."""
         tasks = list(self._tasks.values())
         self._sessions.clear()
         self._tasks.clear()
         await end(tasks)
 
     async def work(self) -> None:
-        """Have the sessions' Workloads synced, until cancelled; returns when no worker runs."""
+        """Have the sessions' Workloads synced until cancelled; return when no worker runs."""
         self._working = True
         for session in self._sessions.values():
             self._employ(session)

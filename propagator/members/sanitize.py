@@ -1,9 +1,9 @@
-"""What a member says, in the form that the hub can hold: bounded, plain, and of the right type.
+"""Brings what a member says into a form that the hub can hold: bounded, plain, well typed. Pure.
 
-A member's API server is somebody else's, and may say anything: labels that are none, ten thousand
+A member's API server is not trusted, and may say anything: malformed labels, ten thousand
 resources, numbers beyond any integer, text that drives a terminal. All of it passes here before it
-is kept, so that MemberCluster.status and Workload.status always pass their schemas, and one that
-lies spoils nothing but the picture of itself. Pure.
+is kept, so that MemberCluster.status and Workload.status always pass their schemas, and a member
+that lies spoils nothing but its own status.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LABEL_VALUE = re.compile(rf"(?:{QUALIFIED})?")
 _PROVIDER = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,61}[a-z0-9])?")
 _MOST = 2**31 - 1
 _METADATA_CHARACTERS = 512 * 1024
-"""Of labels and annotations together; Kubernetes itself takes 256 KiB of annotations."""
+"""The limit for labels and annotations together; Kubernetes takes 256 KiB of annotations."""
 _FIRST_RESOURCES = ("cpu", "memory", "pods", "ephemeral-storage")
 _COUNTS = (
     "replicas",
@@ -39,43 +39,43 @@ _COUNTS = (
 
 
 def is_label_key(key: str) -> bool:
-    """Whether Kubernetes takes it as the key of a label or a taint."""
+    """Whether Kubernetes accepts the key in a label or a taint."""
     return len(key) <= 317 and _LABEL_KEY.fullmatch(key) is not None
 
 
 def is_label_value(value: str) -> bool:
-    """Whether Kubernetes takes it as the value of a label or a taint."""
+    """Whether Kubernetes accepts the value in a label or a taint."""
     return len(value) <= 63 and _LABEL_VALUE.fullmatch(value) is not None
 
 
 def provider(text: str) -> str:
-    """A name that can become a label; empty where the text is none."""
+    """Return a name that can become a label; empty where the text is none."""
     name = text[:WORD].lower()
     return name if _PROVIDER.fullmatch(name) else ""
 
 
 def resources(names: Iterable[str]) -> list[str]:
-    """Those that are names of resources, and no more than a status holds: the usual ones first."""
+    """Return the valid names of resources, as many as a status holds, the usual ones first."""
     valid = sorted(name for name in names if is_label_key(name))
     first = [name for name in _FIRST_RESOURCES if name in valid]
     return sorted([*first, *(name for name in valid if name not in _FIRST_RESOURCES)][:RESOURCES])
 
 
 def check_texts(*texts: str) -> None:
-    """Raises TooMuch for one that is longer than any name."""
+    """Raise TooMuch for a text that is longer than any name."""
     if any(len(text) > NAME for text in texts):
         raise TooMuch(f"a name is longer than {NAME} characters")
 
 
 def check_metadata(meta: Meta) -> None:
-    """Raises TooMuch for more labels and annotations than Kubernetes takes."""
+    """Raise TooMuch for more labels and annotations than Kubernetes accepts."""
     pairs = (*meta.labels.items(), *meta.annotations.items())
     if sum(len(key) + len(value) for key, value in pairs) > _METADATA_CHARACTERS:
         raise TooMuch(f"labels and annotations of more than {_METADATA_CHARACTERS} characters")
 
 
 def object_status(said: Mapping[str, Any]) -> dict[str, Any]:
-    """What is kept of an object's status: counts, phase, conditions, addresses of a balancer."""
+    """Return the kept fields of a status: counts, phase, conditions, load balancer addresses."""
     kept: dict[str, Any] = {key: _count(said[key]) for key in _COUNTS if key in said}
     if "observedGeneration" in said:
         kept["observedGeneration"] = _whole(said["observedGeneration"], 2**63 - 1)
@@ -97,7 +97,6 @@ def _condition(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _address(said: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry of status.loadBalancer.ingress."""
     kept: dict[str, Any] = {
         key: _text(said[key], NAME) for key in ("ip", "hostname", "ipMode") if said.get(key)
     }
@@ -124,7 +123,7 @@ def _count(said: Any) -> int:
 
 
 def _whole(said: Any, most: int) -> int:
-    """A whole number that is none counts as nothing."""
+    """Return the number within 0..most; a value that is no integer counts as 0."""
     if isinstance(said, bool) or not isinstance(said, int):
         return 0
     return min(max(said, 0), most)

@@ -1,10 +1,10 @@
-"""One session per member: everything that this process has to do with one MemberCluster.
+"""One session per member: everything that this process does with one MemberCluster.
 
-A session lives as long as its MemberCluster; its workers, as long as a term of leadership. What it
-stands on may change underneath: each set of credentials is a `Link`, replaced when the Secret
-changes, absent while there is no usable one. Its queue of Workloads belongs to it alone and is
-served by its own workers over its own connections, so that a slow or dead member delays nobody.
-Keys that come while the member is not ready are kept, and worked on when it is.
+A session lives as long as its MemberCluster, its workers as long as a term of leadership. Each set
+of credentials is a `Link`, replaced when the Secret changes, absent while there is no usable one.
+The session's queue of Workloads is served by its own workers over its own connections, so that a
+slow or dead member delays no other. Keys that come while the member is not ready are kept, and
+synced when it is.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from propagator.members.watches import EVERYWHERE
 from propagator.settings import SessionSettings
 
 Sync: TypeAlias = Callable[["MemberSession", Key], Awaitable[float | None]]
-"""Make one member right for one Workload; seconds until it shall be looked at again, or None."""
+"""Reconcile one Workload on one member; return seconds until the next look, or None."""
 
 LOG = logs.get(__name__)
 _UNREAD = MemberHealth(
@@ -62,14 +62,14 @@ _UNREAD = MemberHealth(
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 60.0
 REST_SECONDS = 0.5
-"""What waits for something is not looked at more often, whatever happens to its objects."""
+"""The least time between two looks at a key that waits, whatever happens to its objects."""
 
 
 class MemberSession:
-    """What the rest of the propagator sees of one member. Made by `MemberFleet.admit`.
+    """One member, as the rest of the propagator sees it. Made by `MemberFleet.admit`.
 
-    `changed(name, key)` is told of readiness (no key), of objects of ours and of unit counts;
-    `facts(name)` of what MemberCluster.status tells. `before_write` raises LeaseLost.
+    `changed(name, key)` is called for readiness (no key), for objects of ours and for unit counts;
+    `facts(name)` for what MemberCluster.status says. `before_write` raises LeaseLost.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class MemberSession:
         """Guarded kinds that spec.allowedKinds lists, `<group>/<kind>`; see `take_in`."""
         self.registration = ""  # the UID of the MemberCluster; see `take_in`
         self.health = HealthProbe()
-        """How well the member's API server answers, whatever credentials are in use."""
+        """How well the member's API server answers; it outlasts a change of credentials."""
         self.queue: WorkQueue[Key] = WorkQueue(
             name="member", clock=clock, flow=namespace_of, seats=settings.workers
         )
@@ -102,9 +102,9 @@ class MemberSession:
         self.verdict: MemberHealth | None = None
         """The last one; None until something is known, which is not the same as bad."""
         self.generation = 0
-        """Of the MemberCluster, as this session has taken it in; see `take_in`."""
+        """The generation of the MemberCluster that was last passed to `take_in`."""
         self.held: HeldSweep | None = None
-        """What of it is not swept by itself; None until it was looked at. See `hold_sweep`."""
+        """What is not swept there without a person; None until the brake has looked."""
         self._judged = False  # by the present credentials
         self._sync = sync
         self._settings = settings
@@ -127,7 +127,7 @@ class MemberSession:
 
     @property
     def client(self) -> ApiClient | None:
-        """For reads; None while there is no usable kubeconfig."""
+        """The client for reads; None while there is no usable kubeconfig."""
         return self.link.client if self.link else None
 
     @property
@@ -137,7 +137,7 @@ class MemberSession:
 
     @property
     def contact(self) -> Contact:
-        """Whether something can be said of the member now.
+        """Whether the state of the member is known now.
 
         CONNECTING from each new set of credentials on, until they have been tried: for the time of
         a probe, its confirmation and the first lists.
@@ -150,16 +150,16 @@ class MemberSession:
 
     @property
     def message(self) -> str:
-        """The reason in a sentence that names the member, without any secret."""
+        """The verdict as a sentence that names the member, without any secret."""
         return self.verdict.told(self.name) if self.verdict else f"{self.name}: not asked yet"
 
     @property
     def answered(self) -> float:
-        """When the member was last asked whether it is there, and answered, by the clock."""
+        """The monotonic time of the last probe that was answered; -inf without one."""
         return -math.inf if self.link is None else self.link.probe.answered
 
     def ask_now(self) -> None:
-        """Have it asked at once; its answer, or that there is none, is one of the facts."""
+        """Probe the member at once; its answer, or that there is none, is one of the facts."""
         if self.link is not None:
             self.link.probe.ask_now()
 
@@ -170,13 +170,13 @@ class MemberSession:
         return any(fnmatchcase(namespace, glob) for glob in self.namespaces)
 
     def wake(self, key: Key) -> None:
-        """Work on that Workload now, however often it failed here."""
+        """Sync that Workload now, however often that failed here."""
         self._rest.pop(key, None)
         self._pauses.over(key)
         self.queue.add(key)
 
     def client_for(self, namespace: str) -> Verbs:
-        """For writes into that namespace of the member, as whom its credentials say.
+        """Return the client for that namespace, under the identity that the credentials give it.
 
         Raises Unreachable while there is no usable kubeconfig.
         """
@@ -184,32 +184,32 @@ class MemberSession:
 
     @property
     def mark(self) -> Mark:
-        """What objects that we write there carry."""
+        """The mark on objects that this session writes."""
         return Mark(self.registration, self.link.cluster_id if self.link else "")
 
     @property
     def owners(self) -> Mapping[str, Key]:
-        """The Workloads of which it shows objects, by their UIDs."""
+        """The Workloads of which the member shows objects, by their UIDs."""
         return self._owners
 
     def hold_sweep(self, held: HeldSweep) -> None:
-        """What of it is not swept by itself; MemberCluster.status tells it."""
+        """Set what is not swept there without a person; MemberCluster.status says so."""
         if held != self.held:
             self.held = held
             self._facts(self.name)
 
     def track(self, resource: Resource, namespace: str = EVERYWHERE) -> Informer[ManagedObject]:
-        """The informer that sees our objects of that kind there, started by the first call.
+        """Return the informer of our objects of that kind there, started by the first call.
 
-        It watches what is labelled as ours, puts the owning Workloads into `queue` and tells the
-        listeners. Ask each time: with new credentials it is another one. Raises Unreachable while
-        there is no usable kubeconfig; the kind is watched as soon as there is one.
+        Its changes put the owning Workloads into `queue` and call the listeners. Call this each
+        time: with new credentials the informer is another one. Raises Unreachable while there is no
+        usable kubeconfig; the kind is watched as soon as there is one.
         """
         self._resources[resource] = None
         return self._linked().watches.track(resource, namespace)
 
     def untrack(self, resource: Resource) -> None:
-        """Watch that kind no more; `track` begins anew."""
+        """Watch that kind no more, until the next `track`."""
         self._resources.pop(resource, None)
         if self.link is not None:
             self.link.watches.untrack(resource)
@@ -217,13 +217,13 @@ class MemberSession:
     def tracked(
         self, resource: Resource, namespace: str = EVERYWHERE
     ) -> Informer[ManagedObject] | None:
-        """The informer that `track` started, if there is one now. It may not be synced yet."""
+        """Return the informer that `track` started, if there is one now. It may not be synced."""
         return self.link.watches.tracked(resource, namespace) if self.link else None
 
     def units(self, main: Main) -> UnitCounts | None:
-        """How the units that a Workload's main object runs fare on this member, from its pods.
+        """Return the counts of the units that a Workload's main object runs here, from its pods.
 
-        None while that is not known. A member that does not answer keeps its last counts.
+        None while they are not known. A member that does not answer keeps its last counts.
         """
         return self.link.units.counts(main) if self.link and self.link.counted else None
 
@@ -235,9 +235,9 @@ class MemberSession:
         generation: int,
         registration: str = "",
     ) -> None:
-        """What the MemberCluster of that generation says, once `use` or `refuse` know it too.
+        """Take in the MemberCluster of that generation; called after `use` or `refuse`.
 
-        Whoever is concerned by a rule that changed is told: what was refused may be allowed now.
+        A changed rule calls `changed`: what was refused may be allowed now.
         """
         told = (namespaces, allowed_kinds, registration)
         same = told == (self.namespaces, self.allowed_kinds, self.registration)
@@ -251,11 +251,11 @@ class MemberSession:
             self._changed(self.name, None)
 
     def await_secret(self) -> None:
-        """Which credentials to use is not known yet."""
+        """Drop the present credentials: it is not known yet which ones to use."""
         self._take(None)
 
     def use(self, credentials: Credentials) -> None:
-        """Talk to the member by these credentials from now on; the same again change nothing.
+        """Use these credentials from now on; equal ones change nothing.
 
         Another token alone is used from the next request on, and interrupts nothing.
         """
@@ -270,7 +270,7 @@ class MemberSession:
             self._take(credentials)
 
     def refuse(self, verdict: MemberHealth) -> None:
-        """There is no usable kubeconfig, for this reason; the present connection is given up."""
+        """Give up the present connection: there is no usable kubeconfig, for this reason."""
         self._take(verdict)
 
     async def run(self) -> None:
@@ -280,11 +280,11 @@ class MemberSession:
             tasks.create_task(self._follow())
 
     async def work(self) -> None:
-        """Sync Workloads until cancelled. Called by the fleet, once at a time, and in a term."""
+        """Sync Workloads until cancelled. Called by the fleet, once at a time, in a term."""
         await work(self.queue, self._sync_ready, workers=self._settings.workers, log=LOG)
 
     def failed(self) -> None:
-        """A fault of ours ended `run`, which is tried again; until then the member is away."""
+        """Report the member as away after a fault in `run` or `work`, which the fleet repeats."""
         self._judge(unreachable("the propagator failed at it, its log says how"))
 
     def _take(self, offer: Credentials | MemberHealth | None) -> None:
@@ -299,7 +299,6 @@ class MemberSession:
         return self.link
 
     async def _follow(self) -> None:
-        """Serve each offer until the next one."""
         while True:
             self._offered.clear()
             async with asyncio.TaskGroup() as tasks:
@@ -359,15 +358,15 @@ class MemberSession:
         if self.ready:
             self._unpark()
         if self.ready or not known:
-            self._changed(self.name, None)  # the publisher is told by it too
+            self._changed(self.name, None)  # the fleet calls the listeners for facts as well
 
     def _unpark(self) -> None:
-        """The member is back: work on what came meanwhile, and look at all that lies on it."""
+        """Queue the keys that came while the member was away, and all owners of its objects."""
         self._wakes.add(self.name, self._parked | set(self._owners.values()))
         self._parked.clear()
 
     async def _sync_ready(self, key: Key) -> float | None:
-        """Sync one Workload, unless it rests: what failed or waits is not tried at each event."""
+        """Sync one Workload, unless its key rests after a failure or while it waits."""
         if not self.ready:
             self._parked.add(key)
             return None
@@ -382,11 +381,11 @@ class MemberSession:
         return again
 
     async def _try(self, key: Key) -> tuple[float | None, float]:
-        """(Seconds until the next look, or None; seconds until the next event may bring it on)."""
+        """Return seconds until the next look, or None, and seconds that events have to wait."""
         try:
             again = await self._sync(self, key)
         except (Conflict, LeaseLost):
-            raise  # something was changed meanwhile: it is looked at again at once
+            raise  # no fault of the member: the queue retries the key
         except StowageError as fault:
             again = self._pauses.hold(key)
             note = "%s: %s: will be tried again in %.1f s"
@@ -396,7 +395,7 @@ class MemberSession:
         return again, min(again or 0.0, REST_SECONDS)
 
     def _managed_changed(self, old: ManagedObject | None, new: ManagedObject | None) -> None:
-        """Have the owners looked at, but not for a new status, or for what their own worker did."""
+        """Queue the owners, but not for a new status, or for what their own worker has done."""
         before = owners(old.metadata) if old else {}
         after = owners(new.metadata) if new else {}
         self._count_owners(before, after)
@@ -407,7 +406,6 @@ class MemberSession:
             self._changed(self.name, key)
 
     def _count_owners(self, before: dict[str, Key], after: dict[str, Key]) -> None:
-        """Know a Workload's key by its UID for as long as there is an object of it."""
         for uid in after.keys() - self._owners.keys():
             self._holders.add(uid, self.name)
         self._owners.update(after)

@@ -1,7 +1,7 @@
-"""What those who write to a member, and take away from it, need of it; a session is one.
+"""The part of a session that writers to a member and removers from it use.
 
-Narrow on purpose: who renders, applies and prunes neither begins nor ends a session, hands it no
-credentials, and asks nothing about its health but whether it is ready.
+Narrow on purpose: a writer neither begins nor ends a session, hands it no credentials, and asks
+nothing about its health but whether it is ready.
 """
 
 from __future__ import annotations
@@ -21,53 +21,53 @@ from propagator.members.watches import EVERYWHERE
 
 
 class Target(Protocol):
-    """One member, as its workers hold it."""
+    """One member, as its workers use it."""
 
     name: str
     allowed_kinds: frozenset[str]
-    """Guarded kinds that it takes, `<group>/<kind>`."""
+    """Guarded kinds that the member takes, `<group>/<kind>`."""
     queue: WorkQueue[Key]
-    """Workloads to be looked at there."""
+    """Workloads to be synced on the member."""
     link: Link | None
-    """Its present credentials and what they show; None while there are no usable ones."""
+    """The present credentials and what they show; None while there are no usable ones."""
 
     held: HeldSweep | None
-    """What of it is not swept by itself; None until it was looked at."""
+    """What is not swept there without a person; None until the brake has looked."""
 
     def hold_sweep(self, held: HeldSweep) -> None:
-        """Say so, for MemberCluster.status."""
+        """Set `held`, for MemberCluster.status."""
         ...
 
     @property
     def owners(self) -> Mapping[str, Key]:
-        """The Workloads of which it shows objects, by their UIDs."""
+        """The Workloads of which the member shows objects, by their UIDs."""
         ...
 
     @property
     def mark(self) -> Mark:
-        """What objects that we write there carry."""
+        """The mark on objects that this session writes."""
         ...
 
     @property
     def ready(self) -> bool:
-        """Whether it answers now."""
+        """Whether the member answers now."""
         ...
 
     def allows(self, namespace: str) -> bool:
-        """Whether that target namespace is allowed there."""
+        """Whether the member takes objects in that target namespace."""
         ...
 
     def client_for(self, namespace: str) -> Verbs:
-        """For writes into that namespace. Raises Unreachable while there is no connection."""
+        """Return the client for that namespace. Raises Unreachable while there is no connection."""
         ...
 
     def track(self, resource: Resource, namespace: str = EVERYWHERE) -> Informer[ManagedObject]:
-        """The informer that sees our objects of that kind there, begun by the first call.
+        """Return the informer of our objects of that kind there, begun by the first call.
 
         Raises Unreachable while there is no connection.
         """
         ...
 
     def untrack(self, resource: Resource) -> None:
-        """Watch that kind no more; `track` begins anew."""
+        """Watch that kind no more, until the next `track`."""
         ...

@@ -1,11 +1,11 @@
 """The namespaces of a narrow member that the propagator may write in: those that hold its account.
 
-The accounts are watched read-only, over all namespaces. Each of them begins the watches of what may
-be read only as that account, and its end ends them: so what an earlier process, or a Workload that
-is gone, left in a namespace is seen again from the first moment, whoever names that namespace now.
+The accounts are watched read-only, over all namespaces. Each one begins the watches of kinds that
+may be read only as that account, and its end ends them: so objects of an earlier process, or of a
+Workload that is gone, are seen from the first moment, whichever Workload names that namespace now.
 
-Where no account that makes namespaces has the right to, these are the only ones. Elsewhere it is
-noted which ones exist and were not given, and asked now and then whether they are by now.
+Where the account that creates namespaces has no right to, these are the only ones. Elsewhere the
+namespaces that exist and were not given are noted, and checked again now and then.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from propagator.members.watches import Watches
 LOG = logs.get(__name__)
 _NAME = re.compile(DNS_LABEL)
 MOST_TENANTS = 1000
-"""Namespaces of one member that are watched; each costs a connection for a confidential kind."""
+"""The most namespaces that are watched; each costs a connection for each confidential kind."""
 MOST_GIVEN = 256
-"""That many are told as the only ones; of more, no cluster is refused."""
+"""The most namespaces that the status lists as given; with more, it restricts nothing."""
 MOST_REFUSED = 64
-"""That many are noted as refused; each costs a request now and then."""
+"""The most namespaces that are noted as refused; each costs a request now and then."""
 _LONGEST = 63
 
 
 class Tenants:
-    """One for a link. `namespace in tenants`: our account is there."""
+    """The tenants of one link. `namespace in tenants`: our account exists there."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Tenants:
         clock: Clock,
         told: Callable[[], None],
     ) -> None:
-        """`home` is where the account that makes namespaces lives; `told` hears of changes."""
+        """`home` has the account that creates namespaces; `told` is called on changes."""
         self._member = member
         self._home = home
         self._maker = Acting(client, account(home, NAMESPACES_ACCOUNT))
@@ -82,7 +82,7 @@ class Tenants:
         return self.informer.synced
 
     def facts(self) -> dict[str, list[str]] | None:
-        """What MemberCluster.status.namespaces says; None while it is not known."""
+        """Return MemberCluster.status.namespaces; None while it is not known."""
         if not self.listed or self._only_given is None:
             return None
         if not self._only_given:
@@ -91,20 +91,20 @@ class Tenants:
         return {"given": sorted(self._entered)} if len(self._entered) <= MOST_GIVEN else {}
 
     def recall(self, refused: Iterable[str]) -> None:
-        """What an earlier process noted, once: `look` asks for it again."""
+        """Take over an earlier process's refused namespaces, once; `look` checks them again."""
         if not self._recalled:
             self._recalled = True
             for namespace in refused:
                 self.refuse(namespace)
 
     def refuse(self, namespace: str) -> None:
-        """It was asked for, exists, and was not given."""
+        """Note a namespace that a Workload named, that exists, and that was not given."""
         if namespace not in self._refused and len(self._refused) < MOST_REFUSED:
             self._refused.add(namespace)
             self._told()
 
     async def look(self) -> None:
-        """Ask which namespaces may be had; what cannot be asked stays as it was."""
+        """Check which namespaces may be written in; what cannot be checked stays as it was."""
         before = self.facts()
         with suppress(TransportError):
             self._only_given = await self._shut()
@@ -115,10 +115,8 @@ class Tenants:
             self._told()
 
     async def _shut(self) -> bool:
-        """Whether no namespace can be had but those that were given.
-
-        To have one, the account that makes namespaces looks at it first.
-        """
+        """Whether no namespace can be had but those that were given."""
+        # Before it creates a namespace, the account reads it: without that right it creates none.
         try:
             await self._maker.get(NAMESPACES, self._home)
         except Forbidden:
@@ -128,7 +126,7 @@ class Tenants:
         return False
 
     async def _free(self, namespace: str) -> bool:
-        """Whether a Workload may try it now: it was given, or is gone and would be made."""
+        """Whether a Workload may try the namespace: it was given, or can be created again."""
         try:
             found = await self._maker.get(NAMESPACES, namespace)
         except NotFound:
@@ -159,13 +157,13 @@ class Tenants:
 
 
 def given(namespace: Object) -> bool:
-    """Whether a namespace that exists was given to us."""
+    """Whether the namespace carries the label by which its administrator gave it."""
     return namespace.metadata.labels.get(LABEL_TENANT) == "true"
 
 
 def _ours(found: Object) -> Object | None:
     meta = found.metadata
     ours = meta.name == TENANT_ACCOUNT and not meta.deleting
-    # It becomes part of a header, so that it must be what Kubernetes calls a namespace.
+    # The name becomes part of a header, so that it must be one that Kubernetes accepts.
     proper = len(meta.namespace) <= _LONGEST and _NAME.fullmatch(meta.namespace)
     return found if ours and proper and not forbidden_namespace(meta.namespace) else None

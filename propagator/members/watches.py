@@ -1,8 +1,8 @@
-"""The watches over our objects on one member, and which Workload owns what of it.
+"""The watches over our objects on one member, and which Workload owns which of them.
 
 A kind is watched in all namespaces at once, unless the credential may read it only where tenants
-live: then in each namespace by itself, as that namespace's identity. Whoever asks names the kind
-and the namespace, and need not know which it is.
+live: then in each namespace by itself, under that namespace's identity. The caller names the kind
+and the namespace, and need not know which of the two applies.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from propagator.members.objects import ManagedObject, Wire, owners, slim
 
 MANAGED_SELECTOR = f"{LABEL_MANAGED}=true"
 EVERYWHERE = ""
-"""In place of a namespace: a watch over all of them."""
+"""Stands for a watch over all namespaces."""
 
 Watched: TypeAlias = tuple[Resource, str]
 """A kind, and the namespace in which it is watched."""
@@ -33,9 +33,9 @@ Changed: TypeAlias = Callable[[ManagedObject | None, ManagedObject | None], None
 class Watches:
     """The informers of one link, made when they are first asked for.
 
-    `client_for(namespace)` is who watches in that namespace, in all of them for EVERYWHERE.
+    `client_for(namespace)` returns the client for that namespace, for all of them with EVERYWHERE.
     `apart` are the kinds that are watched in each namespace by itself, in those that were entered.
-    `begin` runs an informer until `end` is called with it. `changed(old, new)` hears of every
+    `begin` runs an informer until `end` is called with it. `changed(old, new)` is called for every
     object of ours.
     """
 
@@ -62,11 +62,10 @@ class Watches:
         self._owned: dict[str | Key, dict[tuple[Resource, Key], ManagedObject]] = {}
 
     def __iter__(self) -> Iterator[Informer[ManagedObject]]:
-        """Every informer there is; a copy, so that it may be walked across an await."""
-        return iter(list(self._informers.values()))
+        return iter(list(self._informers.values()))  # a copy, to be walked across an await
 
     def follow(self, resource: Resource) -> None:
-        """See our objects of that kind wherever there may be any."""
+        """Watch our objects of that kind wherever there may be any."""
         if resource not in self._apart:
             self.track(resource, EVERYWHERE)
             return
@@ -75,22 +74,20 @@ class Watches:
             self.track(resource, namespace)
 
     def enter(self, namespace: str) -> None:
-        """There may be something of ours in that namespace."""
+        """Watch the followed kinds in that namespace, which may hold objects of ours."""
         self._entered.add(namespace)
         for resource in self._followed:
             self.track(resource, namespace)
 
     def leave(self, namespace: str) -> None:
-        """Nothing of that namespace is ours to see any more; what was seen there is forgotten."""
+        """Watch nothing in that namespace any more, and forget what was seen there."""
         self._entered.discard(namespace)
         for watched in [each for each in self._informers if each[1] == namespace]:
             self._drop(watched)
 
     def rest(self, idle: float) -> None:
-        """End the watches in single namespaces that show nothing, and that nobody asked for lately.
-
-        Only we put anything there, so that nothing will come while nobody asks.
-        """
+        """End the watches in single namespaces that show nothing and were not asked for lately."""
+        # Only this process writes objects of ours, so that none appear unless a watch is asked for.
         before = self._clock.monotonic() - idle
         for watched, informer in list(self._informers.items()):
             shown = len(informer) or not informer.trusted
@@ -98,7 +95,7 @@ class Watches:
                 self._drop(watched)
 
     def track(self, resource: Resource, namespace: str) -> Informer[ManagedObject]:
-        """The informer that sees our objects of that kind there, begun by the first call."""
+        """Return the informer of our objects of that kind there, begun by the first call."""
         watched = self._watched(resource, namespace)
         self._asked[watched] = self._clock.monotonic()
         informer = self._informers.get(watched)
@@ -114,13 +111,13 @@ class Watches:
             self._drop(watched)
 
     def tracked(self, resource: Resource, namespace: str) -> Informer[ManagedObject] | None:
-        """The informer that `track` began, if there is one. It may not be synced yet."""
+        """Return the informer that `track` began, if there is one. It may not be synced yet."""
         return self._informers.get(self._watched(resource, namespace))
 
     def answered(self, api_version: str, kind: str, *, namespaces: Collection[str]) -> bool:
-        """Whether a kind was listed, or refused, wherever somebody of these namespaces may have it.
+        """Whether a kind was listed, or refused, in each of these namespaces that may have it.
 
-        A kind that a member lacks shows all of nothing, and so does one without a tenant.
+        A kind that the member lacks counts as listed, and so does one without a tenant.
         """
         apart = any(_is(each, api_version, kind) for each in self._followed)
         found = self.concerning(api_version, kind, namespaces=namespaces)
@@ -132,9 +129,10 @@ class Watches:
     def concerning(
         self, api_version: str, kind: str, *, namespaces: Collection[str]
     ) -> list[Informer[ManagedObject]]:
-        """Those that watch a kind for somebody who lives in these namespaces.
+        """Return the informers of a kind for a Workload of these namespaces.
 
-        Others may show what it left elsewhere; but one that is refused there is not its matter.
+        Informers of other namespaces may show what it left there; but a refusal there is not the
+        Workload's concern.
         """
         return [
             informer
@@ -143,7 +141,7 @@ class Watches:
         ]
 
     def of_kind(self, api_version: str, kind: str) -> dict[str, Informer[ManagedObject]]:
-        """Those that watch a kind, by the namespace in which they do."""
+        """Return the informers of a kind, by the namespace that they watch."""
         return {
             namespace: informer
             for (resource, namespace), informer in self._informers.items()
@@ -151,35 +149,35 @@ class Watches:
         }
 
     def owned(self, uid: str) -> list[Found]:
-        """Everything that the Workload of that UID owns, as far as it is seen."""
+        """Return the objects that the Workload of that UID owns, as far as they are seen."""
         return [(resource, found) for (resource, _), found in self._owned.get(uid, {}).items()]
 
     def named(self, key: Key) -> list[Found]:
-        """Everything whose owner is, or once was, called like that, whatever its UID."""
+        """Return the objects with an owner of that key, whatever its UID."""
         return [(resource, found) for (resource, _), found in self._owned.get(key, {}).items()]
 
     def lose(self, found: ManagedObject) -> None:
-        """The member has said that this very object is gone: no watch needs to tell that."""
+        """Drop an object that the member reported as gone, without waiting for a watch."""
         for informer in self:
             held = informer.get(found.metadata.key)
             if held is not None and held.metadata.uid == found.metadata.uid:
                 informer.lose(held)
 
     def renew(self) -> None:
-        """Have everything listed anew by a list that begins from now on."""
+        """List everything again, by lists that begin from now on."""
         for watched, informer in list(self._informers.items()):
             if informer.synced:
                 self._drop(watched)
                 self.track(*watched)
 
     def close(self) -> None:
-        """Nothing is followed any more, and nobody is told of that."""
+        """Discard all informers; no listener is called."""
         for informer in self:
             informer.discard()
         self._informers.clear()
 
     def is_apart(self, resource: Resource) -> bool:
-        """Whether it is watched in each namespace by itself."""
+        """Whether the kind is watched in each namespace by itself."""
         return resource in self._apart
 
     def _watched(self, resource: Resource, namespace: str) -> Watched:
@@ -194,7 +192,7 @@ class Watches:
         informer = Informer(
             self._client_for(namespace),
             resource,
-            cast("type[ManagedObject]", Wire),  # it becomes one before anybody sees it
+            cast("type[ManagedObject]", Wire),  # `slim` makes it one before a handler sees it
             transform=functools.partial(slim, resource),
             namespace=namespace or None,
             label_selector=MANAGED_SELECTOR,
@@ -210,16 +208,13 @@ class Watches:
         old: ManagedObject | None,
         new: ManagedObject | None,
     ) -> None:
-        """Follow an informer while it is the one in use.
-
-        Whoever wrote may still hold the one before: what it is told of then was counted already, or
-        is seen by its successor, and nobody would take it back.
-        """
+        """Take in the events of an informer while it is the one in use."""
+        # A writer may still hold the informer before: an object that it adds there was counted
+        # already, or is seen by the successor, and would never be taken out again.
         if self._informers.get(watched) is informer:
             self._follow(watched[0], old, new)
 
     def _drop(self, watched: Watched) -> None:
-        """Forget a watch and all that it showed."""
         informer = self._informers.pop(watched)
         self._asked.pop(watched, None)
         self._end(informer)

@@ -1,1 +1,1 @@
-"""What is no longer wanted on a member goes, in order, and only then the finalizer."""
+"""Removes from members what is no longer wanted, in order, and the finalizer only after that."""

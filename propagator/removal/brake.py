@@ -1,12 +1,12 @@
-"""The brake on the sweep: much at once, or after the hub went back in time, waits for a person.
+"""The brake on the sweep: much at once, or anything after the hub was set back, waits for a person.
 
-What no Workload stands for is swept (`orphans`), and a hub that was restored from a backup knows of
-no Workload that was made since. So before anything goes, all that would go from that member is
-counted, with what went of late. More than a tenth of the member's Workloads, and more than ten, is
-held. So is everything where the hub names an older resourceVersion than this process, or an object
-on the member, has seen: its store was set back. What is held is told in MemberCluster.status; that
-stands over a restart, and a person ends it by naming the very Workloads that may go (the annotation
-`stowage.dev/sweep`, which `stowage sweep` sets). What has come since is not covered.
+Objects without a Workload are swept (`orphans`), and a hub that was restored from a backup knows no
+Workload that was made since. So before anything is removed, the brake counts all that would go from
+that member, with what went of late. More than a tenth of the member's Workloads, and more than ten,
+is held. So is everything where the hub names an older resourceVersion than this process, or an
+object on the member, has seen: its store was set back. MemberCluster.status reports what is held;
+that survives a restart, and a person ends it by naming the very Workloads that may go (the
+annotation `stowage.dev/sweep`, which `stowage sweep` sets). Later ones are not covered.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ from propagator.types.cluster import MemberCluster
 
 LOG = logs.get(__name__)
 FEW = 10
-"""Workloads: so many may go from a member at once, whatever their share of it."""
+"""The Workloads that may go from a member at once, whatever their share of it."""
 SHARE = 10
 """One in so many of the member's Workloads may go at once."""
 AT_ONCE_SECONDS = 600.0
-"""What was let go for so long counts with what is to go now: kinds are listed one by one."""
+"""What was let go within this time counts as going now: kinds are listed one by one."""
 FRESH_SECONDS = 1.0
-"""For so long a look at all that a member holds is believed."""
+"""How long a look at all that a member holds is valid."""
 _OWNER = re.compile(r"[\w-]{1,128}/[a-z0-9-]{1,63}/[a-z0-9.-]{1,253}", re.ASCII)
 _WORKERS = 4
 _NAMED = 5
-"""Workloads that the message of the condition names."""
+"""The most Workloads that the message of the condition names."""
 _WENT_BACK = SweepHeldReason.HUB_WENT_BACK
 
 
 def reason_to_hold(
     *, going: int, present: int, went_back: bool, held: bool
 ) -> SweepHeldReason | None:
-    """Why what no Workload stands for stays on a member. Pure.
+    """Return why objects without a Workload stay on a member, or None. Pure.
 
-    `going`: the Workloads whose objects would go, with those that went of late, of the `present`
-    ones. `held`: it was held before, and no person has said otherwise.
+    `going` counts the Workloads whose objects would go, with those that went of late, of the
+    `present` ones. `held`: the sweep was held before, and no person has released it.
     """
     if went_back:
         return SweepHeldReason.HUB_WENT_BACK
@@ -69,18 +69,14 @@ def reason_to_hold(
 
 
 class _Look(NamedTuple):
-    """What was found on one member, and when."""
-
     at: float
     left: Mapping[str, HeldWorkload]
-    """By UID, the Workloads unknown to the hub of which it has objects of this hub."""
+    """The Workloads that the hub does not know, whose objects carry its mark, by UID."""
     present: int
-    """All Workloads of this hub of which it has any."""
+    """All Workloads of this hub with an object on the member."""
 
 
 class SweepBrake:
-    """Asked by `orphans` before each removal."""
-
     def __init__(
         self,
         ground: ControllerContext,
@@ -101,26 +97,26 @@ class SweepBrake:
         """Whether this process has seen the hub go back in time."""
         self._locks: WeakKeyDictionary[Link, asyncio.Lock] = WeakKeyDictionary()
         self._looks: WeakKeyDictionary[Link, _Look] = WeakKeyDictionary()
-        self._let_go: dict[str, dict[str, float]] = {}  # when, by member and Workload's UID
+        self._let_go: dict[str, dict[str, float]] = {}  # monotonic time, by member and UID
         self._declined: dict[str, set[str]] = {}  # UIDs, by member
         self._queue: WorkQueue[str] = WorkQueue(name="sweeps", clock=ground.clock)
         ground.clusters.add_handler(self._cluster_changed)
 
     async def run(self) -> None:
-        """Look at members that became ready, or that a person has spoken of, until cancelled."""
+        """Look at members that became ready, or whose permission changed, until cancelled."""
         await work(self._queue, self._look_again, workers=_WORKERS, log=LOG)
 
     def changed(self, member: str) -> None:
-        """That member may have become ready, or was removed."""
+        """Queue a member that may have become ready, or was removed."""
         if self._fleet.get(member) is None:
             self._let_go.pop(member, None)
             self._declined.pop(member, None)
         self._queue.add(member)
 
     async def allows(self, session: Target, uid: str) -> bool:
-        """Whether what that Workload left there may go now; it is not known on the hub.
+        """Whether the objects of that Workload, which the hub does not know, may go now.
 
-        When it may that may not now, its key is woken. Raises TransportError.
+        The Workload's key is woken when that changes. Raises TransportError.
         """
         if session.link is not None and await self._lets_go(session, session.link, uid):
             return True
@@ -143,7 +139,7 @@ class SweepBrake:
         return True
 
     def swept(self, session: Target) -> None:
-        """Something went from there: what is said of the member is looked at again."""
+        """Count that member again soon, as something went from there."""
         self._queue.add_after(session.name, FRESH_SECONDS)
 
     async def _look_again(self, member: str) -> float | None:
@@ -152,7 +148,7 @@ class SweepBrake:
         if session is None or link is None or not session.ready:
             return None
         if not self._searched(link):
-            return None  # its end calls for us again
+            return None  # the end of the census queues the member again
         if not self._fresh() or not self._sees_all(link):
             return FRESH_SECONDS
         async with self._locks.setdefault(link, asyncio.Lock()):
@@ -169,12 +165,12 @@ class SweepBrake:
         return None
 
     def _sees_all(self, link: Link) -> bool:
-        """Whether what is seen there of ours is all there is: a part of it tells no share."""
+        """Whether the watches show all that is ours there: a part of it gives no proportion."""
         listed = all(informer.trusted or informer.last_error for informer in link.watches)
         return listed and self._searched(link)
 
     async def _look(self, session: Target, link: Link) -> _Look:
-        """Count all that would go, and say of the session whether it is held."""
+        """Count all that would go, and set on the session whether the sweep is held."""
         hub = await self._identity.uid()
         look = self._looks[link] = await self._left_behind(session, link, hub)
         confirmed = self._confirmed(session.name)
@@ -207,10 +203,7 @@ class SweepBrake:
         return _Look(self._clock.monotonic(), left, present + len(left))
 
     async def _hub_went_back(self, link: Link) -> bool:
-        """Whether this process, or an object there, has seen the hub at a later moment than now.
-
-        What a member says counts for that member alone.
-        """
+        """Whether this process, or an object there, has seen a later version than the hub has."""
         if self._went_back:
             return True
         hub, now = await self._identity.uid(), await self._workloads.version()
@@ -225,6 +218,7 @@ class SweepBrake:
                 self._workloads.newest,
             )
             return True
+        # What a member says counts for that member alone, so that `_went_back` stays as it is.
         for informer in link.watches:
             async for found in in_slices(informer.values()):
                 if hub_version_of(found) > now and hub_of(found) == hub:
@@ -232,7 +226,7 @@ class SweepBrake:
         return False
 
     def _held_before(self, session: Target) -> bool:
-        """Whether it was held when it was looked at last, by this process or an earlier one."""
+        """Whether the last look held the sweep, by this process or an earlier one."""
         if session.held is not None:
             return session.held.reason is not None
         cluster = self._clusters.get(("", session.name))
@@ -247,12 +241,11 @@ class SweepBrake:
         return set(recent)
 
     def _confirmed(self, member: str) -> frozenset[str]:
-        """The UIDs that a person has let go."""
         cluster = self._clusters.get(("", member))
         return _named(cluster) if cluster is not None else frozenset()
 
     async def _end_permission(self, member: str) -> None:
-        """Nothing is left of what a person let go: that is used up."""
+        """Take the annotation off once nothing is left of what it released."""
         cluster = self._clusters.get(("", member))
         if cluster is None or ANNOTATION_SWEEP not in cluster.metadata.annotations:
             return
@@ -269,8 +262,8 @@ class SweepBrake:
 def left_behind(found: ManagedObject, uid: str, hub: str, key: Key | None = None) -> bool:
     """Whether that hub wrote the object for that very Workload.
 
-    An annotation that names a Workload under another's name, or what can be the name of none, is no
-    word of ours.
+    An annotation that gives the Workload another name, or a name that no Workload can have, was not
+    written by Stowage.
     """
     owner = owners(found.metadata).get(uid)
     if owner is None or key not in (None, owner) or not hub or hub_of(found) != hub:

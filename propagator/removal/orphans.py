@@ -1,14 +1,13 @@
-"""What lies on a member for a Workload that is gone: it is taken away, whenever it is seen.
+"""Sweeps objects on a member whose Workload is gone.
 
 Workloads keep their finalizer until every member is clean, but objects can be left all the same: a
-member was removed and comes back, somebody took the finalizer away, what a dead process had sent
-arrives late. Such an object is known by its owner: a UID that the hub does not know. It goes when
-the member is listed for the first time, or when a watch shows it.
+removed member comes back, a person took the finalizer off, a request of a dead process arrives
+late. Such an object names an owner UID that the hub does not know. It goes when the member is
+listed for the first time, or when a watch shows it.
 
-Careful, as this removes what nobody asked to remove: only objects with this hub's own mark, as a
-member may serve two hubs and what carries no mark may be anybody's; only on a fresh view of the
-hub; the hub itself is asked for that very Workload before anything goes; and much at once waits for
-a person (`brake`).
+As no one asked for these removals: only objects with this hub's own mark go, since a member may
+serve two hubs; only on a fresh view of the hub; only after the hub was asked for that very
+Workload; and much at once waits for a person (`brake`).
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ LOG = logs.get(__name__)
 
 
 class Orphans:
-    """Called by the members' own workers, for one name of a Workload at a time."""
+    """Called by the members' own workers, for one Workload's key at a time."""
 
     def __init__(
         self,
@@ -44,10 +43,10 @@ class Orphans:
         self._brake = brake
 
     async def sweep(self, session: Target, key: Key) -> list[Left]:
-        """Take away what Workloads of that name left that are gone; what is left all the same.
+        """Remove what gone Workloads of that key left; return what is left all the same.
 
-        What is held is no part of that: it calls for us when it may go. The view of the hub must be
-        fresh. Raises TransportError.
+        Held objects are not returned: the brake wakes the key when they may go. The view of the hub
+        must be fresh. Raises TransportError.
         """
         strangers = self._strangers(session, key)
         if not strangers:
@@ -72,7 +71,7 @@ class Orphans:
         return [each for each in left if each]
 
     def _strangers(self, session: Target, key: Key) -> dict[str, list[ManagedObject]]:
-        """What lies there under that name, by UIDs of owners that are not known on the hub."""
+        """Return objects under that key, by the UIDs of owners that the hub does not know."""
         found: dict[str, list[ManagedObject]] = {}
         for _, each in session.link.watches.named(key) if session.link else ():
             for uid, of in owners(each.metadata).items():

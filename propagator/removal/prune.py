@@ -1,9 +1,9 @@
-"""What a Workload no longer wants on a member goes, all of it, in order.
+"""Removes what a Workload no longer wants on a member, in order.
 
-The other half of `applier`, and its order the other way round: the workload itself goes first, what
-its pods need goes afterwards. Only what a member's informers show as owned by that Workload is
-touched; whoever calls knows whether that is everything (`inventory`). `remover` takes a single
-object away; one that cannot go stops no other.
+The counterpart of `applier`, in the reverse order: the workload itself goes first, then what its
+pods need. Only objects that the member's informers show as owned by that Workload are touched; the
+caller knows whether these are all (`inventory`). `remover` removes a single object; one that cannot
+go stops no other.
 """
 
 from __future__ import annotations
@@ -39,16 +39,15 @@ Chosen = Callable[[ManagedObject], bool]
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What is still there after all was asked to go, and why."""
+    """The objects that are still there after all were asked to go, and why."""
 
     waiting: Mapping[ObjectPlace, str]
-    """The member knows; why it takes its time."""
+    """Deletions that were sent, or that wait for the hub's Lease there, with the reason."""
     refused: Mapping[ObjectPlace, Refused]
     kept: bool = False
     """Whether something stays that is not to go (`rule`)."""
 
     def __bool__(self) -> bool:
-        """Whether something is left."""
         return bool(self.waiting or self.refused)
 
 
@@ -74,10 +73,10 @@ class Pruner:
         also: Sequence[tuple[Resource, ManagedObject]] = (),
         only: Chosen = lambda _: True,
     ) -> Left:
-        """Remove what a Workload owns on the member beside these; what is left all the same.
+        """Remove what a Workload owns on the member, except `keep`; return what is still there.
 
-        `ended`: it wants nothing anywhere any more. `decided` as `rule.granted` has it. `also` are
-        objects of it that no informer shows. Raises TransportError.
+        `ended`: the Workload wants nothing anywhere any more. `decided` is that of `rule.granted`.
+        `also` are objects of the Workload that no informer shows. Raises TransportError.
         """
         stays = False
         kept = await _places(session, keep)
@@ -105,6 +104,7 @@ class Pruner:
                     waiting[place] = f"{session.name}: {unheld}"
                     continue
             async with self._records.lock(place):
+                # Judged again: a worker may have written the object while the lock was waited for.
                 grant = rule(newest(session, place, found))
                 if grant is Stays.YOUNGER:
                     refused[place] = Refused(
@@ -115,6 +115,7 @@ class Pruner:
                     stays = True
                     continue
                 if not grant.let_go:
+                    # Recorded before the request, so that no watch event can be first.
                     self._records.sent_removal(grant.object_uid)
                 try:
                     why = await self._remover.remove(session, place, found, grant)
@@ -131,9 +132,10 @@ class Pruner:
     async def find(
         self, session: Target, workload: Workload, resource: Resource
     ) -> list[ManagedObject] | None:
-        """What it owns of a kind that cannot be listed, as far as it names it; None: who knows.
+        """Read by name what a Workload owns of a kind that cannot be listed.
 
-        Raises TransportError.
+        None: the Workload names no object of the kind, or the member forbids the read. Raises
+        TransportError.
         """
         found = []
         names = list(workload.names_of(resource.api_version, resource.kind))
@@ -151,12 +153,12 @@ class Pruner:
         return found if names else None
 
     def removed(self, member: str) -> None:
-        """The member was removed: nothing needs to be known of it any more."""
+        """Drop the state of a member that was removed."""
         for name, uid in [which for which in self._left if which[0] == member]:
             self._remember(name, uid, frozenset())
 
     def _remember(self, member: str, uid: str, left: frozenset[ObjectPlace]) -> None:
-        """Nothing needs to be known any more of what was left before and is gone now."""
+        """Record what is left, and drop the state of places that have become free since."""
         for place in self._left.pop((member, uid), frozenset()) - left:
             self._remover.forget(place)
             self._records.removed(place)
@@ -167,9 +169,9 @@ class Pruner:
 def _beside(
     kept: Collection[ObjectPlace], there: Sequence[tuple[ObjectPlace, ManagedObject]]
 ) -> list[tuple[ObjectPlace, ManagedObject]]:
-    """What lies elsewhere than in the kept places, each object once.
+    """Return each object outside of the kept places once, told by its UID.
 
-    An object may be shown more than once, in several versions or groups: its UID tells.
+    A server may show one object more than once, in several versions or groups.
     """
     done = {found.metadata.uid for place, found in there if place in kept}
     leaving = []
@@ -181,7 +183,7 @@ def _beside(
 
 
 async def _places(session: Target, pieces: Sequence[Piece]) -> set[ObjectPlace]:
-    """Where the pieces lie; a kind that the member lacks has nothing there."""
+    """Return the places of the pieces; a kind that the member lacks has none."""
     places = set()
     for piece in pieces:
         with suppress(Refused):

@@ -1,9 +1,9 @@
-"""One object off a member: deleted, or let go where others own it too.
+"""Removes one object from a member: deletes it, or lets go of it where other Workloads own it too.
 
-A deletion is asked for once. Its answer tells whether the object is gone or waits for finalizers,
+A deletion is requested once. Its answer says whether the object is gone or waits for finalizers,
 and is believed without a watch, as there may be none: an account may be allowed to list a kind and
-not to watch it. What waits is looked at now and then; what the member refuses is asked for again.
-Both at growing intervals, however often somebody wakes us in between.
+not to watch it. An object that waits is read now and then; a deletion that the member refuses is
+requested again. Both at growing intervals, whatever wakes the Workload in between.
 """
 
 from __future__ import annotations
@@ -28,15 +28,13 @@ from propagator.members.target import Target
 from propagator.removal.rule import Grant
 
 KEPT = frozenset({"Namespace", "CustomResourceDefinition"})
-"""Kinds that are let go instead of deleted: everything of everybody in them would go as well."""
+"""Kinds that are let go instead of deleted: everything in them would go as well."""
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Leaving:
-    """An object of a Workload as it is known on the member."""
-
     session: Target
     place: ObjectPlace
     found: ManagedObject
@@ -48,23 +46,21 @@ class _Leaving:
 
     @property
     def last(self) -> bool:
-        """Whether nobody else owns it."""
+        """Whether no other Workload owns the object."""
         return not other_owners(self.found, self.grant.owner)
 
     @property
     def parts(self) -> bool:
-        """Whether only our part in it goes.
-
-        Of a kind without namespace only what the member takes from us is ours to delete: the marks
-        of an owner can be set by others, and were once set on what had been taken over.
-        """
+        """Whether only the Workload's marks are taken off."""
         resource = self.place.resource
+        # Outside of namespaces only kinds that the member takes from us are deleted: other writers
+        # can set the marks of an owner, and older releases set them on objects they took over.
         ours = resource.namespaced or takes(self.session, resource)
         return self.grant.let_go or not self.last or self.place.kind in KEPT or not ours
 
 
 class Remover:
-    """Removes single objects, one at a time in each place."""
+    """Removes single objects. The caller holds the lock of each place."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._pauses: Pauses[ObjectPlace] = Pauses(
@@ -74,13 +70,13 @@ class Remover:
     async def remove(
         self, session: Target, place: ObjectPlace, found: ManagedObject, grant: Grant
     ) -> str:
-        """Take that Workload's object, or its part in it, away; why it is still there, if it is.
+        """Delete that Workload's object, or let go of it; return why it is still there, if it is.
 
-        Raises Refused, and TransportError when asking again may help.
+        Raises Refused, and TransportError when a retry may help.
         """
         found = newest(session, place, found)
         if grant.owner not in owners(found.metadata):
-            return ""  # somebody took it over while its place was waited for
+            return ""  # the object changed hands while the lock was waited for
         leaving = _Leaving(session, place, found, grant)
         doing = (found.metadata.uid, found.metadata.deleting, leaving.parts)
         if self._pauses.left(place, doing):
@@ -96,14 +92,14 @@ class Remover:
             self._pauses.hold(place, doing, why=refused)
             raise refused from e
         if why:
-            # What was deleted just now is looked at like what was found so, from here on.
+            # As deleting: the next call then finds the pause of this very state.
             self._pauses.hold(place, (found.metadata.uid, True, leaving.parts), why=why)
         else:
             self._pauses.over(place)
         return why
 
     def forget(self, place: ObjectPlace) -> None:
-        """It is gone, however that came."""
+        """Drop the state of a place whose object is gone."""
         self._pauses.over(place)
 
     def _said(self, place: ObjectPlace) -> str:
@@ -114,14 +110,14 @@ class Remover:
 
 
 def newest(session: Target, place: ObjectPlace, found: ManagedObject) -> ManagedObject:
-    """The object as it is known now, which may be more than when it was decided to remove it."""
+    """Return the object as the informer shows it now, if it is still the same one."""
     live = session.track(place.resource, place.namespace).get(place.key)
     same = live is not None and live.metadata.uid == found.metadata.uid
     return live if live is not None and same else found
 
 
 async def _take(leaving: _Leaving) -> str:
-    """Do what is to be done next; why it is still there afterwards."""
+    """Take the next step of the removal; return why the object is still there afterwards."""
     if leaving.parts:
         return await _part(leaving)
     if leaving.found.metadata.deleting:
@@ -131,15 +127,15 @@ async def _take(leaving: _Leaving) -> str:
         answer = await leaving.client.delete(
             place.resource, place.name, namespace=place.namespace, uid=leaving.grant.object_uid
         )
-    except Conflict:  # most likely the name is another object's by now
+    except Conflict:  # most likely another object has the name by now
         return await _look(leaving)
-    # Some kinds are shown as they were at the end, others are told of by a Status.
+    # A server answers with the object as it was last, or with a Status, depending on the kind.
     ended = answer.get("kind") == "Status" or not shaped(answer, Object).metadata.deleting
     return _gone(leaving) if ended else _learn(leaving, answer)
 
 
 async def _part(leaving: _Leaving) -> str:
-    """Take our part out of an object that stays."""
+    """Take the Workload's marks off an object that stays."""
     place = leaving.place
     answer = await leaving.client.merge_patch(
         place.resource,
@@ -154,14 +150,14 @@ async def _part(leaving: _Leaving) -> str:
 
 
 async def _look(leaving: _Leaving) -> str:
-    """A deletion was asked for. The watch tells its end, where there is one."""
+    """Read an object whose deletion was requested; where there is a watch, that tells its end."""
     place = leaving.place
     found = await leaving.client.get(place.resource, place.name, namespace=place.namespace)
     return _learn(leaving, found)
 
 
 def _learn(leaving: _Leaving, answer: Mapping[str, Any]) -> str:
-    """Draw the conclusion from an object that was to go and is shown all the same."""
+    """Decide from the present object whether the one that was deleted is still there."""
     place = leaving.place
     now = managed(place.resource, answer)
     if now.metadata.uid != leaving.found.metadata.uid:

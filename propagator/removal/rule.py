@@ -1,13 +1,13 @@
-"""What a session may take away from its member: the one rule that every removal goes through. Pure.
+"""What a session may remove from its member: the one rule that every removal goes through. Pure.
 
-Taken away is what was written through this session's MemberCluster, into this very cluster, for no
-younger decision than the one that asks for its removal, and is not kept. What was written through a
-MemberCluster that is gone was left by a registration of before and is taken up by this one; what
-carries no mark was written by a release that had none, and counts as ours. Whether the Workload
-wants it gone is its worker's to know (`execution.reconciler`), and whether much may go at once that
-no Workload stands for is `brake`'s.
+Removed is what was written through this session's MemberCluster, into this very cluster, for no
+younger decision than the one that asks for its removal, and is not kept. An object that was written
+through a MemberCluster that is gone belongs to an earlier registration and is taken up by this one;
+an object without a mark was written by a release that had none, and counts as ours. Whether the
+Workload wants it gone is decided by its worker (`propagator.reconciler`), and whether much may go
+at once that has no Workload by `brake`.
 
-A removal is sent by `remover` alone, which asks for a Grant, and a Grant is made here alone.
+`remover` alone sends removals; it needs a Grant, and only `granted` makes one.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ HOLDING_DATA = frozenset({"PersistentVolumeClaim"})
 
 
 class Stays(Enum):
-    """Why an object that its Workload does not want on a member is not taken away."""
+    """Why an object that its Workload does not want on a member is not removed."""
 
     KEPT = "kept"
-    """It stays the Workload's, which finds it again when it comes back, and takes it along."""
+    """The Workload keeps it, and finds it again when it comes back."""
     ANOTHERS = "another's"
-    """Another registration, or another cluster, is what it was written through."""
+    """The object was written through another registration, or into another cluster."""
     YOUNGER = "younger"
-    """It was written for a younger decision than the hub has: the hub was set back."""
+    """The object was written for a younger decision than the hub has: the hub was set back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """That one object may be taken away for one of its owners. Made by `granted` alone."""
+    """The permission to remove one object for one of its owners. Made by `granted` alone."""
 
     object_uid: str
     owner: str
     """The UID of the Workload."""
     let_go: bool
-    """It stays, and is nobody's any more: our marks are taken off."""
+    """The object stays without an owner: our marks are taken off."""
 
 
 def granted(
@@ -56,14 +56,14 @@ def granted(
     decided: float,
     registered: Callable[[str], bool],
 ) -> Grant | Stays:
-    """What a session with that mark may do to an object of the Workload of that UID.
+    """Return what a session with that mark may do to an object of the Workload `owner`, a UID.
 
-    `ended`: the Workload is gone, or about to go, and wants nothing anywhere. `decided` is the
-    version of the hub that the decision is known to be of, or a younger one. `registered` tells
-    whether the hub has a MemberCluster of a UID.
+    `ended`: the Workload is gone, or about to go, and wants nothing anywhere. `decided` is a
+    resourceVersion of the hub that is no younger than the decision. `registered` says whether the
+    hub has a MemberCluster of a UID.
     """
     if not mark.registration:
-        return Stays.ANOTHERS  # its MemberCluster has not been taken in yet
+        return Stays.ANOTHERS  # the session does not know its MemberCluster's UID yet
     keep = keep_of(found)
     ours = _ours(found, mark, registered)
     if ended:
@@ -78,7 +78,7 @@ def granted(
 
 
 def keep_of(found: ManagedObject) -> str:
-    """When the object stays though it is not wanted: one of KEEPS."""
+    """Return when the object stays though it is not wanted: one of KEEPS."""
     said = found.metadata.annotations.get(ANNOTATION_KEEP, "")
     if said in KEEPS:
         return said
@@ -86,7 +86,7 @@ def keep_of(found: ManagedObject) -> str:
 
 
 def taken_up(found: ManagedObject, mark: Mark) -> bool:
-    """Whether it was written through another registration than the session's."""
+    """Whether the object was written through another registration than the session's."""
     return mark_of(found).registration not in ("", mark.registration)
 
 

@@ -1,1 +1,1 @@
-"""What is seen on the members becomes the status of a Workload."""
+"""Brings what is seen on the members into the status of a Workload."""

@@ -1,8 +1,8 @@
-"""What is said of a Workload on the hub: what its shares make in sum, and its two conditions. Pure.
+"""A Workload's status from its shares: their sums, and the propagator's two conditions. Pure.
 
-From the shares (`sharestatus`) to the fields of the status that the propagator owns;
-`propagator.status.controller` does the writing. A condition names the generation that it speaks of:
-while the present one is on its way, nothing that was true of the one before is said of it.
+From the shares (`cluster_share`) to the fields of the status that the propagator owns;
+`status.controller` writes them. A condition names the generation that it is about: while the
+present one is in flight, nothing that was true of the one before is said of it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from propagator.status.cluster_share import MESSAGE_LIMIT, Share, Word
 from propagator.types.workload import Workload
 
 _SENTENCES = 20
-"""Told in one message; more of them help nobody."""
+"""The most sentences in one message."""
 
 
 def status_of(
@@ -30,7 +30,7 @@ def status_of(
     now: datetime,
     kept: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """The propagator's fields of the status; `kept` as `Survey.kept` has it."""
+    """Return the propagator's fields of the status; `kept` is that of `Survey.kept`."""
     entries = [share.entry for share in shares]
     placed = [entry for entry in entries if entry["state"] != ShareState.LEAVING.value]
     ready = sum(min(entry["ready"], entry["replicas"]) for entry in placed)
@@ -59,14 +59,14 @@ def status_of(
 
 
 def condition(workload: Workload, kind: WorkloadCondition) -> Mapping[str, Any]:
-    """The condition of that type as it stands on the hub, empty when it is not there yet."""
+    """Return the condition of that type on the hub, empty when there is none yet."""
     return conditions.among(workload.status.conditions, kind.value)
 
 
 def propagated(
     placed: Sequence[Mapping[str, Any]], shares: Sequence[Share], before: Mapping[str, Any]
 ) -> tuple[PropagatedReason, str] | None:
-    """The reason of the condition Propagated, and its message: the worst that is known.
+    """Return the reason of the condition Propagated, and its message: the worst that is known.
 
     None where the condition `before` stands: nothing is known that it does not say already.
     """
@@ -87,12 +87,12 @@ def propagated(
 
 
 def _was_held(share: Share, before: Mapping[str, Any]) -> bool:
-    """Whether its group kept it as it is when it was spoken of last, and that stands."""
+    """Whether the share's group held it at the last report, and that stands."""
     return share.word is Word.STANDS and before["reason"] == PropagatedReason.WAITING_FOR_GROUP
 
 
 def _trouble(shares: Sequence[Share]) -> tuple[PropagatedReason, list[str]] | None:
-    """The worst reason that is known, and each sentence about it."""
+    """Return the worst reason that is known, and each message with it."""
     known = [_problem(o) for share in shares if (o := share.outcome) and o.reason is not None]
     held = [each for each in known if each[0] is PropagatedReason.WAITING_FOR_GROUP]
     away = [
@@ -100,7 +100,7 @@ def _trouble(shares: Sequence[Share]) -> tuple[PropagatedReason, list[str]] | No
         for share in shares
         if share.word is Word.AWAY
     ]
-    # A group may wait for the very cluster that is away: that says more.
+    # A group may wait for the very cluster that is away, whose own message says more.
     problems = [each for each in known if each not in held] or away or held
     if not problems:
         return None
@@ -120,7 +120,7 @@ def _joined(sentences: Sequence[str]) -> str:
 
 
 def _overall(placed: Sequence[Mapping[str, Any]], generation: int) -> WorkloadState:
-    """The Workload's state while it has placements: the least of its shares, failures first."""
+    """Return the state of a Workload with placements: the least of its shares, failures first."""
     states = {entry["state"] for entry in placed}
     if ShareState.FAILED.value in states:
         return WorkloadState.FAILED
@@ -132,7 +132,7 @@ def _overall(placed: Sequence[Mapping[str, Any]], generation: int) -> WorkloadSt
 
 
 def _runs(entry: Mapping[str, Any], generation: int) -> bool:
-    """A cluster that does not answer counts by its last numbers, for what was written there."""
+    """Whether a share runs; an unreachable one by its last numbers, if of this generation."""
     if entry["state"] == ShareState.UNREACHABLE.value:
         written = entry.get("observedGeneration") == generation
         return bool(written and entry["ready"] >= entry["replicas"] > 0)
@@ -161,7 +161,7 @@ def _conditions(
     state: WorkloadState,
     now: datetime,
 ) -> list[dict[str, Any]]:
-    """Ours renewed, the controller's as they are."""
+    """Return our conditions renewed, and the controller's as they are."""
     after = {each["type"]: each for each in workload.status.conditions}
     verdict = propagated(placed, shares, condition(workload, WorkloadCondition.PROPAGATED))
     if verdict is not None:
@@ -183,7 +183,7 @@ def _renew(
     message: str,
     now: datetime,
 ) -> None:
-    """Put a condition of ours in its place; its time is that of the last turn."""
+    """Replace a condition of ours; its time is that of the last change of status."""
     after[kind.value] = conditions.renewed(
         after.get(kind.value, {}),
         type_=kind.value,

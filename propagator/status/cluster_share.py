@@ -1,8 +1,8 @@
-"""One entry of a Workload's status.clusters: how one cluster is doing with it. Pure.
+"""One entry of a Workload's status.clusters: the state of one share. Pure.
 
-Three things are kept apart. What is known now is told. What is not known yet, because this process
-or its connection has just begun, was told before and stands as it was told: a restart says nothing.
-And what was asked for since is on its way: numbers of the old are never told as the new.
+Three cases are kept apart. What is known now is reported. What is not known yet, because this
+process or its connection has just begun, stands as it was reported: a restart says nothing. And a
+new wish is on its way: the numbers of the old one are never reported for it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LASTING = frozenset(
         PropagatedReason.REJECTED,
     }
 )
-"""Reasons that make a share, and its Workload, Failed; the others are waited out."""
+"""Reasons that make a share, and its Workload, Failed; the others may pass by themselves."""
 
 _MARK = "capacityVersion"
 _FACTS = (
@@ -49,23 +49,23 @@ _FACTS = (
     "observedGeneration",
     "loadBalancer",
 )
-"""What a cluster said last, kept for as long as it says nothing else."""
+"""The fields that a cluster reported last, kept until it reports others."""
 _COUNTS = ("scheduled", "current", "ready", "unschedulable", "updated", "finished")
 _WAITS = (ShareState.PENDING.value, ShareState.FAILED.value)
 _BEGUN = (ShareState.CREATING.value, ShareState.RUNNING.value)
 
 
 class Word(Enum):
-    """How far what can be said of a share is known."""
+    """How far the state of a share is known."""
 
     KNOWN = "known"
-    """What is asked for now has been worked on, and its outcome is known."""
+    """The present wish has been synced, and its outcome is known."""
     STANDS = "stands"
-    """What was said before; nothing is known yet that would change it."""
+    """The last report; nothing is known yet that would change it."""
     ON_ITS_WAY = "on its way"
-    """What is asked for now has not been worked on yet."""
+    """The present wish has not been synced yet."""
     AWAY = "away"
-    """The cluster cannot be asked."""
+    """The cluster cannot be reached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,11 +79,11 @@ class ObservedShare:
     """Whether the Workload is placed on any cluster."""
     contact: Contact
     trouble: str = ""
-    """The whole sentence about a cluster that is away."""
+    """The message about a cluster that is away."""
     outcome: Outcome | None = None
-    """Of this very wish."""
+    """The outcome of this very wish."""
     main: ManagedObject | None = None
-    """The object that runs the units; None also where there is none, while the cluster serves."""
+    """The object that runs the units; while the cluster serves, None means that none exists."""
     units: UnitCounts | None = None
     load_balancer: Mapping[str, Any] | None = None
     """The Service's status.loadBalancer; empty where it has none."""
@@ -91,7 +91,7 @@ class ObservedShare:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What is said of one cluster: the entry of status.clusters, and how far that is known."""
+    """The entry of status.clusters for one cluster, and how far it is known."""
 
     seen: ObservedShare
     word: Word
@@ -99,18 +99,18 @@ class Share:
 
     @property
     def outcome(self) -> Outcome | None:
-        """What came of the present wish, where that is known and concerns a share that stays."""
+        """The outcome of the present wish, where it is known and concerns a share that stays."""
         return self.seen.outcome if self.word is Word.KNOWN and not self.seen.leaving else None
 
     @property
     def waits(self) -> bool:
-        """Whether something was wrong with it when it was spoken of last, and that stands."""
+        """Whether the last report of the share was bad, and stands."""
         bad = (*_WAITS, ShareState.UNREACHABLE.value)
         return self.word is Word.STANDS and self.entry["state"] in bad
 
     @property
     def under_way(self) -> bool:
-        """Whether its objects are not all there yet, and nothing is known to be wrong."""
+        """Whether its objects are not all written yet, and nothing is known to be wrong."""
         if self.word is Word.ON_ITS_WAY:
             return True
         return self.outcome is not None and self.outcome.reason is None and self.seen.main is None
@@ -124,9 +124,10 @@ def share_of(
     said: int,
     completions: int | None = None,
 ) -> Share:
-    """`before`: the entry as it stands. `said`: the generation that Propagated speaks of.
+    """Return the share as seen; `before` is its present entry.
 
-    `completions`: how many pods of a Job have to end well, where its template says so.
+    `said`: the generation that Propagated is about. `completions`: how many pods of a Job have to
+    succeed, where its template says so.
     """
     word = _word(seen, before, said)
     readiness = None
@@ -138,7 +139,7 @@ def share_of(
     entry = {
         "name": seen.name,
         "replicas": seen.wish.units,
-        # As the schema's defaults: what the hub would add counts as news each time otherwise.
+        # The schema's defaults, which the hub adds: without them each report would differ from it.
         **dict.fromkeys(_COUNTS, 0),
         **{fact: before[fact] for fact in _FACTS if fact in before},
         **facts,
@@ -152,9 +153,9 @@ def share_of(
 
 
 def _unless_marked_anew(entry: dict[str, Any], before: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The entry as it stands where nothing but its mark would change: that is worth no write.
+    """Return `before` where only the mark would change: that is worth no write.
 
-    The units that it tells of were counted before, and a restart marks all of them anew.
+    The units of the entry were counted before, and a restart marks all of them again.
     """
     if entry.get(_MARK) == before.get(_MARK):
         return entry
@@ -181,7 +182,7 @@ def _word(seen: ObservedShare, before: Mapping[str, Any], said: int) -> Word:
 
 
 def _facts(seen: ObservedShare, word: Word, readiness: Readiness) -> dict[str, Any]:
-    """What is known of a cluster that serves; None takes a fact away."""
+    """Return the facts of a cluster that serves; None removes a fact."""
     facts: dict[str, Any] = {"ready": readiness.ready, "updated": readiness.updated}
     facts["finished"] = readiness.finished
     # Unset instead of 0: most kinds never end, and a status has thousands of shares.
@@ -203,7 +204,7 @@ def _facts(seen: ObservedShare, word: Word, readiness: Readiness) -> dict[str, A
 
 
 def _current(units: UnitCounts, entry: Mapping[str, Any]) -> int:
-    """Nothing where it is what the other counts say, as most of the time: entries are many."""
+    """Return 0 where the other counts say it, as mostly: a status has thousands of entries."""
     told = entry["scheduled"] + entry["unschedulable"]
     return 0 if units.current <= told else units.current
 
@@ -234,7 +235,7 @@ def _state(
 
 
 def _why_there(seen: ObservedShare) -> str:
-    """Why something of a share that left is there; a removal that is under way needs no reason."""
+    """Return why objects of a share that left remain; a removal in flight needs no reason."""
     outcome = seen.outcome
     if outcome is not None and outcome.reason not in (None, PropagatedReason.PROPAGATING):
         return outcome.message
@@ -242,13 +243,12 @@ def _why_there(seen: ObservedShare) -> str:
 
 
 def _held(seen: ObservedShare) -> bool:
-    """Whether its group keeps the member as it is."""
     outcome = seen.outcome
     return outcome is not None and outcome.reason is PropagatedReason.WAITING_FOR_GROUP
 
 
 def _standing(seen: ObservedShare, readiness: Readiness, before: Mapping[str, Any]) -> ShareState:
-    """How what was written earlier fares: it runs if that is what is asked for now."""
+    """Return the state of objects of an earlier write: RUNNING only if they are of this wish."""
     written = before.get("observedGeneration") == seen.wish.generation
     runs = written and readiness.observed and readiness.ready >= seen.wish.units
     return ShareState.RUNNING if runs else ShareState.CREATING

@@ -1,9 +1,9 @@
-"""Brings together what is known of a Workload, writes it to the hub, and lets go of deleted ones.
+"""Reports a Workload's state to the hub, and removes the finalizer of deleted ones.
 
-At once when the Workload was quiet, at most once a second while it changes; what says no more than
-that work has begun is not worth a write when it passes within that second. In a rush, what goes
-well stands behind the applies. `observation` sees, `aggregation` puts it into words; this module
-decides when it is told.
+A change is written at once when the Workload was quiet, and at most once a second while it changes;
+a report that only says that work has begun is not written when it is outdated within that second.
+In a rush, good news waits for the applies. `observation` looks, `aggregation` makes the status;
+this module decides when it is written.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ from propagator.types.workload import Workload
 
 LOG = logs.get(__name__)
 SPACING_SECONDS = 1.0
-"""Between two status writes of one Workload."""
+"""Seconds between two status writes of one Workload."""
 GATHER_SECONDS = 0.3
-"""For so long a rollout that goes well is followed before it is told how far it has come."""
+"""The least time for which the progress of a good rollout is collected into one write."""
 GATHERED_PER_SECOND = 250
 """Shares: a status of a thousand costs the hub's API server a quarter of a second, so its progress
-is told every four."""
+is written every four."""
 TIMES_A_WRITE = 10
-"""A hub that is slow is told less: progress is followed for so many times what a write takes."""
+"""A slow hub gets fewer writes: progress is collected for this many times what a write takes."""
 MOST_GATHER_SECONDS = 5.0
 LONGEST_PAUSE = 60.0
-"""Between two that the hub does not take."""
+"""The longest pause between two writes that the hub refuses."""
 STALE_SECONDS = 1.0
-"""Until the view of the hub is looked at again that is too old to be acted on."""
+"""Seconds between two checks of a view of the hub that is too old to act on."""
 SHARES_PER_SECOND = 2000
-"""One with many shares is put together less often: each outcome of one of them asks for it."""
+"""The rate at which shares are summed up: each outcome of a large Workload asks for all."""
 _WRITERS = 16
-"""Of which one namespace gets half at the most, and there is always one for the next."""
+"""One namespace gets half of them at the most, so that there is always one for the next."""
 _MOST_NAMED = 20
-"""Of the members that a line of the log names."""
+"""The most members that a line of the log names."""
 
 
 class Reporter:
@@ -88,17 +88,13 @@ class Reporter:
         )
 
     async def run(self) -> None:
-        """Report and release, until cancelled."""
         await work(self.queue, self._report, workers=_WRITERS, log=LOG)
 
     def note(self, key: Key, member: str, outcome: Outcome | None) -> None:
-        """What came of a sync on that member; None: it was taken away there.
-
-        Only news is reported, as a sync that waits for something comes to the same time and again.
-        """
+        """Take in the outcome of a sync on that member; None: the share was removed there."""
         notes = self._outcomes.get(key, {})
         if outcome is not None and notes.get(member) == outcome:
-            return
+            return  # a sync that waits comes to the same outcome again and again
         if outcome is None:
             notes.pop(member, None)
         else:
@@ -107,23 +103,23 @@ class Reporter:
         self.queue.add(key)
 
     async def runs(self, workload: Workload) -> bool:
-        """Whether all its present shares are seen to run, and not only said to on the hub."""
+        """Whether all present shares are seen to run, and not only reported so on the hub."""
         return await self._survey.runs(workload, self._outcomes.get(workload.metadata.key, {}))
 
     def clear(self) -> None:
-        """Another process has worked since: what came of our own syncs says nothing any more."""
+        """Drop the outcomes of this process's own syncs, as another one has worked since."""
         self._outcomes.clear()
         for notes in (self._due, self._begun, self._released):
             notes.clear()
 
     def forget(self, key: Key) -> None:
-        """There is no such Workload any more."""
+        """Drop the state of a Workload that is gone."""
         for notes in (self._outcomes, self._due, self._begun, self._released):
             notes.pop(key, None)
         self._pauses.over(key)
 
     def removed(self, member: str) -> None:
-        """The member was removed: what came of work there is of no interest any more."""
+        """Drop the outcomes on a member that was removed."""
         for notes in self._outcomes.values():
             notes.pop(member, None)
 
@@ -137,7 +133,7 @@ class Reporter:
         try:
             again = await self._say(workload)
         except Conflict:
-            raise  # it was changed meanwhile, and is looked at again at once
+            raise  # no fault: the Workload changed meanwhile, and the queue retries its key
         except TransportError as fault:
             LOG.warning("the hub took no report: %s", fault, extra={"object": workload.owner})
             return self._pauses.hold(key)
@@ -146,17 +142,19 @@ class Reporter:
         return again
 
     async def _say(self, workload: Workload) -> float | None:
-        """Let go of a Workload that has ended, report any other. Raises TransportError."""
+        """Release a Workload that has ended, report any other. Raises TransportError."""
         if workload.metadata.deleting and not self._finalizer.awaited(workload):
             if not self._fresh():
                 return STALE_SECONDS
             key, version = workload.metadata.key, workload.metadata.resource_version
             if self._released.get(key) == version:
-                return None  # the news of it is under way
+                return None  # the event of its end is in flight
             self.forget(key)
-            witnesses = self._finalizer.witnesses(workload)  # its end is seen before our answer is
+            # Before the request: the watch may bring the end, and drop these, before the answer.
+            witnesses = self._finalizer.witnesses(workload)
             await self._workloads.release(workload)
-            if self._workloads.informer.get(key) is workload:  # else nobody looks at it any more
+            # A Workload that is gone by now is not looked at again, and would never be forgotten.
+            if self._workloads.informer.get(key) is workload:
                 self._released[key] = version
             if is_ours(workload):
                 _log_end(workload, witnesses)
@@ -166,7 +164,7 @@ class Reporter:
         return await self._bring_up_to_date(workload)
 
     async def _bring_up_to_date(self, workload: Workload) -> float | None:
-        """Write what is known of a Workload, if that is news and the time has come."""
+        """Write the state of a Workload, if it is new and the time has come."""
         key, now = workload.metadata.key, self._clock.monotonic()
         if self._due.get(key, now) > now:
             return self._due[key] - now
@@ -185,7 +183,7 @@ class Reporter:
             return waits
         self._due[key] = now + SPACING_SECONDS
         told = await self._workloads.tell(workload, status)
-        # Only now: what the hub did not take waits for no further news before it is tried again.
+        # Only after the write: a retry of a refused one must not wait for `_patience` again.
         self._begun.pop(key, None)
         if told:
             self._announce(workload, status)
@@ -193,7 +191,7 @@ class Reporter:
         return None
 
     def _patience(self, workload: Workload, status: Mapping[str, Any]) -> float:
-        """Seconds from the first news on until it is told, as more of it may follow."""
+        """Return seconds from the first news until the write, as more may follow."""
         least = min(TIMES_A_WRITE * self._write_seconds, MOST_GATHER_SECONDS)
         if _worse(workload, status):
             return 0.0
@@ -204,7 +202,7 @@ class Reporter:
         return max(GATHER_SECONDS, len(status["clusters"]) / GATHERED_PER_SECOND, least)
 
     def _can_wait(self, workload: Workload) -> bool:
-        """Whether nothing is known to be wrong with one that is not said to be ready."""
+        """Whether the Workload is not ready on the hub, and no outcome is known to be bad."""
         outcomes = self._outcomes.get(workload.metadata.key, {}).values()
         if workload.metadata.deleting or any(each.reason is not None for each in outcomes):
             return False
@@ -222,7 +220,7 @@ class Reporter:
         return status_of(workload, shares, self._clock.now(), self._survey.kept(workload))
 
     def _announce(self, workload: Workload, status: Mapping[str, Any]) -> None:
-        """An event where Propagated changed."""
+        """Record an event where Propagated changed."""
         was = condition(workload, WorkloadCondition.PROPAGATED)
         is_ = find(status, WorkloadCondition.PROPAGATED)
         unchanged = (was.get("status"), was.get("reason")) == (is_["status"], is_["reason"])
@@ -249,14 +247,14 @@ _BEGINNINGS = (
 
 
 def _log_end(workload: Workload, members: Sequence[str]) -> None:
-    """One line for each Workload that ends: it is all that is left to ask when one is missed."""
+    """Log one line for each Workload that ends, as the only trace that is left of it."""
     named = ", ".join(members[:_MOST_NAMED]) or "no member"
     more = f" and {len(members) - _MOST_NAMED} more" if len(members) > _MOST_NAMED else ""
     LOG.info("ended: seen to be gone by %s%s", named, more, extra={"object": workload.owner})
 
 
 def _concerned(workload: Workload) -> bool:
-    """Whether there is anything to say: it is or was placed somewhere, or was spoken of."""
+    """Whether there is anything to report: the Workload is or was placed, or was reported on."""
     somewhere = workload.placements or workload.status.clusters or record_of(workload).entries
     return bool(somewhere or condition(workload, WorkloadCondition.PROPAGATED))
 
@@ -273,7 +271,7 @@ def _urgent(workload: Workload, status: Mapping[str, Any]) -> bool:
 
 
 def _worse(workload: Workload, status: Mapping[str, Any]) -> bool:
-    """Whether a share failed or was lost of which that was not said before."""
+    """Whether a share failed or was lost that was not reported so before."""
     return bool(_lost(status["clusters"]) - _lost(workload.status.clusters))
 
 
@@ -286,7 +284,7 @@ def _waiting(clusters: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _under_way(status: Mapping[str, Any]) -> bool:
-    """Whether it says no more than that work on the members has begun, or is about to."""
+    """Whether the status only says that work on the members has begun, or is about to."""
     reason: str = find(status, WorkloadCondition.PROPAGATED)["reason"]
     return reason in _BEGINNINGS
 

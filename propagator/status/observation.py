@@ -1,10 +1,10 @@
-"""What is seen of a Workload now: on which clusters, how it fares there, what the syncs brought.
+"""What is seen of a Workload now: its clusters, its state there, and the outcomes of the syncs.
 
-Reads sessions and nothing else: it waits for nobody, and asks no server. Spoken of are the clusters
-that the Workload is placed on, those that still hold something, and those that may, as they were
-sent something and have not shown since that nothing is left. That one was spoken of before is no
-reason: it would be spoken of for ever. A Workload may name ten thousand clusters, so it goes in
-slices: others run in between.
+Reads sessions and nothing else: it waits for no answer. Reported are the clusters that the Workload
+is placed on, those that still hold objects of it, and those that may, as they were sent some and
+have not shown since that nothing is left. That a cluster was reported before is no reason: it would
+be reported for ever. A Workload may name ten thousand clusters, so the survey goes in slices, and
+other tasks run in between.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from propagator.types.workload import Workload
 Owned = Sequence[tuple[Resource, ManagedObject]]
 """The objects that a Workload owns on one member."""
 STRANGERS = 8
-"""Clusters that do not exist, of which each is told by itself; more are told in one entry."""
+"""The most clusters without a MemberCluster with an entry each; the last stands for the others."""
 
 
 class Survey:
@@ -46,7 +46,7 @@ class Survey:
     async def seen(
         self, workload: Workload, outcomes: Mapping[str, Outcome]
     ) -> AsyncIterator[ObservedShare]:
-        """Every cluster to speak of, by name. `outcomes`: of the last syncs, by cluster."""
+        """Yield every cluster to report, by name. `outcomes`: of the last syncs, by cluster."""
         strangers = []
         holders = self._inventory.holders(workload.uid)
         sent = record_of(workload).names(self._fleet.names)
@@ -64,10 +64,8 @@ class Survey:
             yield self._away(workload, name, trouble)
 
     async def runs(self, workload: Workload, outcomes: Mapping[str, Outcome]) -> bool:
-        """Whether this process has written each present share, and sees it run now.
-
-        What the hub's status says may be of another time: of a process before, or of a backup.
-        """
+        """Whether this process has written each present share, and sees it run now."""
+        # The hub's status does not count: it may be of an earlier process, or of a backup.
         kind, completions = workload.template_kind, completions_of(workload)
         async for name in in_slices(sorted(workload.placements)):
             seen = self._look(workload, name, outcomes.get(name))
@@ -79,9 +77,9 @@ class Survey:
         return True
 
     def kept(self, workload: Workload) -> list[dict[str, Any]]:
-        """What stays on members that serve, though it is not wanted there; no more than is told.
+        """Return the objects that stay though they are not wanted, at most MOST_KEPT.
 
-        Of a member that does not answer, or has not been listed yet, what was told before.
+        For a member that does not answer, or has not been listed yet, the last report stands.
         """
         found = []
         told = workload.status.kept
@@ -104,7 +102,7 @@ class Survey:
         return sorted(kept, key=lambda each: tuple(map(str, each.values())))[:MOST_KEPT]
 
     def _shown(self, workload: Workload, name: str) -> bool:
-        """Whether all that the member has of the Workload is seen, as far as it may be."""
+        """Whether all that the member has of the Workload is seen, as far as it may be listed."""
         session = self._fleet.get(name)
         return session is not None and self._inventory.asked(session, workload)
 
@@ -113,7 +111,7 @@ class Survey:
         return session is not None and session.contact is Contact.SERVING
 
     def _only_kept(self, workload: Workload, name: str) -> bool:
-        """Whether it is known that nothing but what is kept is left there."""
+        """Whether only kept objects are known to be left there."""
         session = self._fleet.get(name)
         if session is None or not self._serves(name) or name in workload.placements:
             return False
@@ -121,7 +119,6 @@ class Survey:
         return bool(there) and all(keep_of(each) != NEVER for _, each in there)
 
     def _is_stranger(self, name: str) -> bool:
-        """Whether it is known that there is no such cluster."""
         if self._fleet.get(name) is not None or not self._clusters.synced:
             return False
         return self._clusters.get(("", name)) is None
@@ -162,7 +159,7 @@ class Survey:
 
 
 def _strangers(names: Sequence[str]) -> list[tuple[str, str]]:
-    """The clusters that do not exist, with a sentence; the last one speaks for all the others."""
+    """Return the clusters without a MemberCluster, with messages; the last may speak for more."""
     told = [(name, f"{name}: there is no MemberCluster of this name") for name in names]
     more = len(names) - STRANGERS
     if more <= 0:
@@ -176,7 +173,7 @@ def _strangers(names: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _listed(session: MemberSession, workload: Workload, api_version: str, kind: str) -> bool:
-    """Whether everything of that kind which the Workload may have on the member is shown."""
+    """Whether all objects of that kind which the Workload may have on the member are shown."""
     if session.link is None:
         return False
     namespaces = workload.namespaces()
@@ -185,7 +182,7 @@ def _listed(session: MemberSession, workload: Workload, api_version: str, kind: 
 
 
 def _found(where: Main, objects: Owned) -> ManagedObject | None:
-    """The object that runs the units, among those that the Workload owns on a member."""
+    """Return the object that runs the units, among those that the Workload owns on a member."""
     for resource, found in objects:
         if (resource.group, resource.kind) != (where.group, where.kind):
             continue
@@ -195,8 +192,8 @@ def _found(where: Main, objects: Owned) -> ManagedObject | None:
 
 
 def balancer(workload: Workload, objects: Owned) -> Mapping[str, Any]:
-    """The addresses of a Service that the Workload renders: another one may only say it is ours."""
-    rendered = set(_services(workload))
+    """Return the addresses of a Service that the Workload renders."""
+    rendered = set(_services(workload))  # any other Service may only claim to be the Workload's
     for resource, found in objects:
         ours = resource.kind == "Service" and found.metadata.key in rendered
         if ours and found.status.get("loadBalancer"):
@@ -205,7 +202,6 @@ def balancer(workload: Workload, objects: Owned) -> Mapping[str, Any]:
 
 
 def _renders(workload: Workload | None, resource: Resource, found: ManagedObject) -> bool:
-    """Whether the Workload wants that object where it is."""
     if workload is None:
         return False
     return found.metadata.key in workload.names_of(resource.api_version, resource.kind)

@@ -1,8 +1,8 @@
-"""How the units of a share fare, from the object that runs them: ready, ended well, failed. Pure.
+"""How many units of a share are ready, succeeded or failed, from the object that runs them. Pure.
 
-Each kind tells it in its own way, and a custom kind as it likes: by the counts of a Deployment, by
-a condition or a phase that says how it ended, or not at all. What ended is told apart from what
-waits to be tried again: a Job makes new pods for those that failed until it gives up as a whole.
+Each kind reports that in its own way, and a custom kind as it likes: by the counts of a Deployment,
+by a condition or a phase at its end, or not at all. Units that ended are kept apart from units that
+wait to be tried again: a Job makes new pods for failed ones until it fails as a whole.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _WELL = ("Complete", "Completed", "Succeeded")
 _BADLY = ("Failed",)
 """Conditions, or phases, of kinds that come to an end."""
 _MOST = 2**31 - 1
-"""The hub takes no larger count."""
+"""The largest count that the hub accepts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Ready units, units of the newest template, and how many ended, well or not.
+    """Ready units, units of the newest template, and how many succeeded or failed.
 
-    Those that ended well count as ready. `observed`: the numbers are of what is asked.
+    Those that succeeded count as ready. `observed`: the numbers are of the present generation.
     """
 
     ready: int
@@ -38,16 +38,15 @@ class Readiness:
 
     @property
     def finished(self) -> int:
-        """Units that ended, however that was."""
         return self.succeeded + self.failed
 
 
 def readiness_of(
     kind: str, main: ManagedObject | None, asked: int, completions: int | None = None
 ) -> Readiness:
-    """What the object that runs the units tells. What a kind without numbers counts is one.
+    """Return the counts of the object that runs the units; a kind without numbers counts as one.
 
-    `completions`: how many pods of a Job have to end well, where its template says so.
+    `completions`: how many pods of a Job have to succeed, where its template says so.
     """
     if main is None:
         return Readiness(0, 0)
@@ -69,7 +68,7 @@ def readiness_of(
 
 
 def completions_of(workload: Workload) -> int | None:
-    """How many pods of its Job have to end well, where its template says so."""
+    """Return how many pods of a Job have to succeed, where its template says so."""
     if workload.template_kind != "Job":
         return None
     spec = workload.template.get("spec")
@@ -83,7 +82,7 @@ def _counted(status: Mapping[str, Any]) -> Readiness:
 
 
 def _of_a_job(status: Mapping[str, Any], asked: int, completions: int | None) -> Readiness:
-    """Where more pods have to end well than run at once, each that does makes room for the next."""
+    # With more completions than pods at once, each pod that succeeds makes room for the next.
     done = _number(status, "succeeded")
     if conditions.holds(status, "Complete"):
         return Readiness(asked, asked, succeeded=asked)
@@ -97,7 +96,7 @@ def _of_a_job(status: Mapping[str, Any], asked: int, completions: int | None) ->
 
 
 def _of_a_custom_kind(status: Mapping[str, Any], asked: int) -> Readiness:
-    """One that tells nothing is there, and that is all that can be known of it."""
+    """Return the counts of a custom kind; one without any counts as ready, as it exists."""
     if _ended(status, _WELL):
         return Readiness(asked, asked, succeeded=asked)
     succeeded = min(_number(status, "succeeded"), asked)
@@ -115,6 +114,6 @@ def _ended(status: Mapping[str, Any], names: tuple[str, ...]) -> bool:
 
 
 def _number(status: Mapping[str, Any], field: str, otherwise: int = 0) -> int:
-    """A count of a member's status; a custom kind may write anything there."""
+    """Return a count of a member's status; a custom kind may have any value there."""
     value = status.get(field)
     return min(max(value, 0), _MOST) if type(value) is int else otherwise

@@ -15,14 +15,13 @@ from machinery.types.metadata import Key, Object
 
 
 class SecretReference(msgspec.Struct, frozen=True):
-    """Where the way into a member lies."""
+    """The Secret with the kubeconfig of a member."""
 
     name: str
     namespace: str = SYSTEM_NAMESPACE
 
     @property
     def key(self) -> Key:
-        """(namespace, name)."""
         return (self.namespace, self.name)
 
 
@@ -33,7 +32,7 @@ class NamespaceRule(msgspec.Struct, frozen=True):
 
 
 class MemberClusterSpec(msgspec.Struct, rename="camel", frozen=True):
-    """What the propagator reads of the spec; taints and cordon are the controller's."""
+    """The fields of the spec that the propagator reads; taints and cordon are the controller's."""
 
     secret_ref: SecretReference | None = None
     namespaces: NamespaceRule = NamespaceRule()
@@ -44,19 +43,16 @@ class MemberClusterSpec(msgspec.Struct, rename="camel", frozen=True):
 
 
 class MemberCluster(Object, frozen=True):
-    """A cluster of the fleet."""
-
     spec: MemberClusterSpec = MemberClusterSpec()
     status: dict[str, Any] = msgspec.field(default_factory=dict)
 
     @property
     def name(self) -> str:
-        """Its name, which is also its session's."""
         return self.metadata.name
 
     @property
     def cluster_id(self) -> str:
-        """The cluster that is noted on it; empty where none is."""
+        """The cluster ID that is noted in the status; empty without one."""
         return str(self.status.get("clusterID") or "")
 
 
@@ -65,7 +61,7 @@ class Secret(Object, frozen=True):
 
     data: dict[str, bytes] = msgspec.field(default_factory=dict)
     excess: int = 0
-    """The size of its data where that is more than is looked at; the data is not kept then."""
+    """The size of the data where it exceeds the limit; the data is not kept then."""
 
     def __repr__(self) -> str:
         return f"Secret({self.metadata.namespace}/{self.metadata.name})"
@@ -75,7 +71,7 @@ class Secret(Object, frozen=True):
 
 
 def bounded(secret: Secret) -> Secret:
-    """As it is kept: a thousand Secrets of a megabyte are not. For informers of Secrets."""
+    """Drop the data of a Secret that exceeds the limit. The transform of informers of Secrets."""
     size = sum(map(len, secret.data.values()))
     if size <= SECRET_BYTES:
         return secret

@@ -1,7 +1,7 @@
 """WorkloadGroups as the propagator reads them: the gate, and nothing else of the object.
 
-What stands there was written by the controller, or by anybody who may write the status: a gate
-of another word is none, and of two entries for one Workload the last counts.
+The status was written by the controller, or by any user who may write it: an unknown gate counts as
+none, and of two entries for one Workload the last counts.
 """
 
 from __future__ import annotations
@@ -15,15 +15,13 @@ from machinery.types.metadata import Object
 
 
 class Released(msgspec.Struct, frozen=True, gc=False):
-    """A Workload that may stand on members, at one decision, as an earlier release wrote it."""
+    """A Workload that may be on members, at one decision, in the form of an earlier release."""
 
     uid: str = ""
     decision: str = ""
 
 
 class GroupStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """What the controller has decided about the whole of it."""
-
     gate: str | None = None
     decisions: dict[str, str] = {}
     retained: dict[str, dict[str, int]] = {}
@@ -43,27 +41,25 @@ class WorkloadGroup(Object, frozen=True, dict=True):
 
     @property
     def closed(self) -> bool:
-        """Whether everything of it has to leave them."""
+        """Whether everything that was released has to leave them."""
         return self.status.gate == GateState.CLOSED
 
     @property
     def ran(self) -> bool:
-        """Whether its quorum has run once: from then on each Workload goes its own way."""
+        """Whether the quorum has run once: from then on each Workload is synced by itself."""
         return self.status.quorum_time is not None
 
     @cached_property
     def released(self) -> dict[str, str]:
-        """The released decisions, by the Workloads' UIDs. Made once: there may be thousands."""
+        """The released decisions, by the Workloads' UIDs. Cached: there may be thousands."""
         listed = self.status.decisions
         return listed or {each.uid: each.decision for each in self.status.released}
 
     def retained(self, uid: str) -> dict[str, int]:
-        """The units of a Workload, by cluster, that ran before it was released."""
+        """Return the units of a Workload, by cluster, that ran before it was released."""
         return self.status.retained.get(uid, {})
 
     def takes_back(self, uid: str) -> bool:
-        """Whether a Workload leaves while the gate is closed: one that it has released.
-
-        An earlier release kept no list of these while it was closed, and took back all.
-        """
+        """Whether a Workload leaves while the gate is closed: one that was released."""
+        # An earlier release kept no such list while the gate was closed, and took back all.
         return not self.released or uid in self.released

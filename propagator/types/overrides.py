@@ -1,9 +1,8 @@
-"""What a Workload's status.overrides say of each cluster: a patch, and what its pods are worth.
+"""A Workload's status.overrides by cluster: a patch of the template, and deletion costs of pods.
 
-Who places a Workload writes them beside the placements: for each subset the patch of its pod
-template, and for each cluster how many of its units have which deletion cost. They are read as they
-lie there, whoever wrote them: what cannot be read is a fault with a sentence, and stops no other
-Workload.
+They are written beside the placements: for each subset the patch of its pod template, and for each
+cluster how many of its units have which deletion cost. They are read whatever wrote them: a fault
+in them is reported in a sentence, and stops no other Workload.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ MOST_COST = 2**31 - 1
 
 
 Costs: TypeAlias = tuple[tuple[int, int], ...]
-"""(deletion cost, units), the highest cost first; empty where the pods' are left alone."""
+"""(deletion cost, units), the highest cost first; empty where pods get none."""
 
 
 class _Cost(msgspec.Struct, frozen=True, gc=False):
@@ -45,7 +44,7 @@ class _Entry(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """What one cluster's share differs in."""
+    """The difference of one cluster's share."""
 
     subset: str = ""
     patch: bytes = b""
@@ -58,7 +57,7 @@ class Override:
         return hashlib.blake2b(self.patch, digest_size=8).hexdigest() if self.patch else ""
 
     def merge_patch(self) -> Mapping[str, Any]:
-        """The patch, made anew at each call. Raises ValueError where it is none."""
+        """Return the patch, decoded at each call. Raises ValueError where it is malformed."""
         patch: Mapping[str, Any] = msgspec.json.decode(self.patch) if self.patch else {}
         return patch
 
@@ -67,7 +66,7 @@ NOTHING = Override()
 
 
 class Overrides:
-    """Those of one Workload, by cluster; the first entry that names a cluster counts.
+    """The overrides of one Workload, by cluster; the first entry that names a cluster counts.
 
     `fault` says why they cannot be read; they are empty then.
     """
@@ -85,17 +84,17 @@ class Overrides:
             self.fault = clean(f"status.overrides cannot be read: {e}", MESSAGE)
 
     def of(self, cluster: str) -> Override:
-        """What that cluster's share differs in; NOTHING where it does not."""
+        """Return the difference of that cluster's share; NOTHING without one."""
         return self._by_cluster.get(cluster, NOTHING)
 
     def differing(self, other: Overrides) -> set[str]:
-        """The clusters of which the other ones say something else."""
+        """Return the clusters for which the other overrides differ."""
         named = {*self._by_cluster, *other._by_cluster}
         differ = {name for name in named if self.of(name) != other.of(name)}
         return named if self.fault != other.fault else differ
 
     def with_costs(self) -> list[str]:
-        """The clusters on which pods are to have a deletion cost."""
+        """Return the clusters whose pods get deletion costs."""
         return [name for name, override in self._by_cluster.items() if override.costs]
 
     def _take(self, entry: _Entry) -> None:
@@ -107,15 +106,15 @@ class Overrides:
 
 @lru_cache(maxsize=256)
 def overrides_of(raw: bytes) -> Overrides:
-    """Those that are written so. Each report of ours makes a Workload anew, with the same ones."""
+    """Return the overrides of these bytes. Cached, as each report makes its Workload again."""
     return Overrides(raw)
 
 
 def _one_spelling(raw: msgspec.Raw) -> bytes:
-    """A patch may be its own JSON as text: a merge patch of a status would lose each null in it."""
+    # A patch may be JSON within a string: a merge patch of a status would lose each null in it.
     patch = msgspec.json.decode(raw) if memoryview(raw) else None
     if isinstance(patch, str):
-        with suppress(ValueError, RecursionError):  # then it is no patch, and told as that
+        with suppress(ValueError, RecursionError):  # a malformed patch is reported when it is used
             patch = msgspec.json.decode(patch)
     return msgspec.json.encode(patch, order="deterministic") if patch else b""
 

@@ -1,8 +1,8 @@
-"""Workloads and the hub's Secrets as the apply side reads them.
+"""Workloads and the hub's Secrets as the propagator reads them.
 
-Templates pass through whole: what we do not know must reach the member. They are kept as the bytes
-that came, a fourth of what they are taken apart, and taken apart when they are rendered. Whoever
-needs no more than their kinds and names asks for outlines.
+Templates pass through whole: fields that Stowage does not know must reach the member. They are kept
+as the bytes that came, a fourth of their decoded size, and decoded when they are rendered. A reader
+that needs only kinds and names uses outlines.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from propagator.types.membership import groups_of
 from propagator.types.overrides import Overrides, overrides_of
 
 MOST_KINDS = 256
-"""Kinds of one Workload: what claims to be more was not written by us, and tells nothing."""
+"""The most kinds of one Workload: a note with more was not written by us, and is not used."""
 
 
 class ResourceRef(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -36,13 +36,11 @@ class ResourceRef(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
     @property
     def secret(self) -> str:
-        """The name of the Secret that is meant."""
+        """The name of the Secret."""
         return self.secret_name or self.name
 
 
 class Placement(msgspec.Struct, frozen=True, gc=False):
-    """A share."""
-
     cluster: str
     replicas: int
 
@@ -53,7 +51,7 @@ class _OutlineMeta(msgspec.Struct, frozen=True, gc=False):
 
 
 class Outline(msgspec.Struct, frozen=True, rename="camel"):
-    """Which object a template is of."""
+    """The kind and name of the object of a template."""
 
     api_version: str = ""
     kind: str = ""
@@ -61,22 +59,19 @@ class Outline(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def pair(self) -> tuple[str, str]:
-        """(apiVersion, kind)."""
         return self.api_version, self.kind
 
     @property
     def name(self) -> str:
-        """metadata.name, empty where there is none."""
         return (self.metadata and self.metadata.name) or ""
 
     @property
     def namespace(self) -> str:
-        """metadata.namespace, empty where there is none."""
         return (self.metadata and self.metadata.namespace) or ""
 
 
 class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """What is to be pushed. Empty bytes, or `null`, stand for no object."""
+    """The fields that are rendered. Empty bytes, or `null`, stand for no object."""
 
     replicas: int | None = None
     scheduler_name: str = ""
@@ -91,27 +86,27 @@ class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Review(msgspec.Struct, frozen=True, gc=False):
-    """What the controller says of an edit, where the hub itself judges none."""
+    """The controller's review of an edit, where the hub itself judges none."""
 
     generation: int = 0
     refusal: str = ""
 
 
 class Footprint(msgspec.Struct, frozen=True, gc=False):
-    """Where members may hold something, as far as it is noted in the status."""
+    """The members that may hold objects, and their kinds, as noted in the status."""
 
     clusters: str = ""
     kinds: str = ""
 
 
 class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """What the scheduler decided, and what we said last."""
+    """The controller's decision, and the propagator's last report."""
 
     state: str = ""
     desired: int | None = None
     placements: list[Placement] = []
     overrides: msgspec.Raw = msgspec.Raw()
-    """Taken apart by `Workload.overrides`: what is wrong in them spoils nothing else."""
+    """Decoded by `Workload.overrides`: a fault in them spoils no other field."""
     clusters: list[dict[str, Any]] = []
     kept: list[dict[str, Any]] = []
     ready: int | None = None
@@ -124,14 +119,11 @@ class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Workload(Object, frozen=True, dict=True):
-    """Something to run on the clusters that status.placements names."""
-
     spec: WorkloadSpec = WorkloadSpec()
     status: WorkloadStatus = WorkloadStatus()
 
     @property
     def uid(self) -> str:
-        """Its UID, which marks everything that it owns on members."""
         return self.metadata.uid
 
     @property
@@ -141,17 +133,17 @@ class Workload(Object, frozen=True, dict=True):
 
     @property
     def keeps_room(self) -> bool:
-        """Whether its pods only keep the room of a Reservation."""
+        """Whether the pods only keep the room of a Reservation."""
         return keeps_room(self.spec.scheduler_name, self.metadata.owner_references)
 
     @property
     def namespace(self) -> str:
-        """The namespace on the members."""
+        """The target namespace on the members."""
         return self.spec.target_namespace or self.metadata.namespace
 
     @property
     def template(self) -> dict[str, Any]:
-        """The object to run, of whatever kind; made anew at each call, as those below."""
+        """The object to run, of whatever kind; decoded at each call, as those below."""
         return _whole(self._main)
 
     @property
@@ -161,17 +153,16 @@ class Workload(Object, frozen=True, dict=True):
 
     @property
     def manifests(self) -> list[dict[str, Any]]:
-        """What goes along besides."""
+        """The other objects that go along."""
         return [_whole(raw) for raw in self.spec.manifests]
 
     @property
     def outline(self) -> Outline:
-        """Which object runs."""
+        """The kind and name of the object to run."""
         return outline_of(self._main) or Outline()
 
     @property
     def template_kind(self) -> str:
-        """The kind of the object to run."""
         return self.outline.kind
 
     @property
@@ -181,12 +172,12 @@ class Workload(Object, frozen=True, dict=True):
 
     @cached_property
     def placements(self) -> dict[str, int]:
-        """Units by cluster. Made once: there may be ten thousand, and everybody asks."""
+        """Units by cluster. Cached: there may be ten thousand."""
         return {share.cluster: share.replicas for share in self.status.placements}
 
     @property
     def wants_units(self) -> bool:
-        """Whether it is to run anywhere. What cannot be read for a number wants some."""
+        """Whether the Workload is to run anywhere; true where the number cannot be read."""
         wanted = self.spec.replicas
         path = self.spec.replicas_path or REPLICAS_PATHS.get(self.template_kind, "")
         if wanted is None and not self.placements and path:
@@ -198,22 +189,21 @@ class Workload(Object, frozen=True, dict=True):
 
     @cached_property
     def overrides(self) -> Overrides:
-        """What shares differ in, by cluster."""
         return overrides_of(bytes(self.status.overrides))
 
     @cached_property
     def clusters(self) -> set[str]:
-        """The clusters that it is placed on, and those that it was said to be on."""
+        """The clusters that the Workload is placed on, and those that it was reported on."""
         return {*self.placements, *(share["name"] for share in self.status.clusters)}
 
     @cached_property
     def groups(self) -> tuple[str, ...]:
-        """The WorkloadGroups that it names: none, one, or several by mistake."""
+        """The WorkloadGroups that the Workload names: none, one, or several by mistake."""
         return groups_of(self.metadata.labels, self._main)
 
     @cached_property
     def decision(self) -> str:
-        """The name of its placements in the gate of its group."""
+        """The name of the placements in the gate of the group."""
         return decision_of(self.placements)
 
     @property
@@ -222,19 +212,19 @@ class Workload(Object, frozen=True, dict=True):
         return [resource.secret for resource in self.spec.resources]
 
     def outlines(self) -> Iterator[Outline]:
-        """The objects that it names: the template, its Service, what goes along."""
+        """Yield the outlines of all objects: the template, its Service, and the manifests."""
         for raw in (self._main, self.spec.target_service, *self.spec.manifests):
             if outline := outline_of(raw):
                 yield outline
 
     def kinds(self) -> Iterator[tuple[str, str]]:
-        """(apiVersion, kind) of everything that it renders."""
+        """Yield (apiVersion, kind) of everything that is rendered."""
         yield from (each.pair for each in self.outlines())
         if self.spec.resources:
             yield "v1", "Secret"
 
     def names_of(self, api_version: str, kind: str) -> Iterator[Key]:
-        """The names on a member of what it renders of that kind."""
+        """Yield the keys on a member of the rendered objects of that kind."""
         for each in self.outlines():
             if each.pair == (api_version, kind):
                 yield each.namespace or self.namespace, each.name or self.metadata.name
@@ -242,17 +232,17 @@ class Workload(Object, frozen=True, dict=True):
             yield from ((self.namespace, name) for name in self.secrets)
 
     def namespaces(self) -> set[str]:
-        """Those that it writes to, on the members."""
+        """Return the namespaces on the members that are written to."""
         named = {each.namespace for each in map(outline_of, self.spec.manifests) if each}
         return {self.namespace, *named} - {""}
 
     def remembered(self) -> frozenset[tuple[str, str]]:
-        """The kinds that its notes name, but for a note that somebody spoilt."""
+        """Return the kinds in the notes; a note with too many counts as empty."""
         return frozenset().union(*(_kinds_in(text) or () for text in self._notes))
 
     @property
     def spoilt(self) -> bool:
-        """Whether a note of its kinds claims more than we ever write."""
+        """Whether a note of kinds claims more than we ever write."""
         return any(_kinds_in(text) is None for text in self._notes)
 
     @property
@@ -260,7 +250,7 @@ class Workload(Object, frozen=True, dict=True):
         return self.metadata.annotations.get(ANNOTATION_KINDS, ""), self.status.footprint.kinds
 
     def ordinals(self) -> dict[str, int]:
-        """First ordinals by cluster; nothing where somebody spoilt the annotation."""
+        """Return first ordinals by cluster; nothing where the annotation is malformed."""
         try:
             noted = json.loads(self.metadata.annotations.get(ANNOTATION_ORDINALS, "{}"))
             return {str(name): int(first) for name, first in noted.items()}
@@ -270,7 +260,7 @@ class Workload(Object, frozen=True, dict=True):
 
 @lru_cache(maxsize=1024)
 def _kinds_in(text: str) -> frozenset[tuple[str, str]] | None:
-    """What a note names, None where that is too much. Many Workloads note the same kinds."""
+    """Return the kinds in a note, None where it has too many. Cached: many notes are alike."""
     noted = text.split(",", MOST_KINDS)
     if len(noted) > MOST_KINDS:
         return None
@@ -279,10 +269,10 @@ def _kinds_in(text: str) -> frozenset[tuple[str, str]] | None:
 
 
 def kept(workload: Workload) -> Workload:
-    """The Workload without the answer that it came in: what was decoded of it points into that.
+    """Copy the Workload out of the answer that it came in, which its Raw fields point into.
 
-    Nearly all Workloads say the same words of their clusters and in their conditions, and these are
-    the larger part of one: each word is kept once.
+    The words in the statuses of clusters and in conditions are the larger part of a Workload, and
+    nearly all Workloads have the same ones: each is kept once.
     """
     spec, status = workload.spec, workload.status
     own = structs.replace(
@@ -312,15 +302,15 @@ def _sharing(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Departing(Object, frozen=True):
-    """All that its end needs of a Workload whose spec cannot be read."""
+    """The fields that the end of a Workload with an unreadable spec needs."""
 
     status: WorkloadStatus = WorkloadStatus()
 
 
 def departing(raw: msgspec.Raw, last: Workload | None) -> Workload:
-    """A deleted Workload whose spec cannot be read, with the last spec that could.
+    """Return a deleted Workload whose spec cannot be read, with the last spec that could.
 
-    Its finalizer is there from the beginning, so somebody has to end it whatever it holds. Raises
+    A Workload has the finalizer from the beginning, and has to be ended whatever it holds. Raises
     ValueError where its status cannot be read either.
     """
     now = _departing.decode(raw)
@@ -329,7 +319,7 @@ def departing(raw: msgspec.Raw, last: Workload | None) -> Workload:
 
 
 def workload_of(value: Mapping[str, Any]) -> Workload:
-    """A Workload of plain values, as an answer to a write brings it. Raises ValueError."""
+    """Return the Workload in the answer to a write. Raises ValueError."""
     return _workload.decode(msgspec.json.encode(value))
 
 
@@ -343,7 +333,7 @@ def _whole(raw: msgspec.Raw) -> dict[str, Any]:
 
 
 def outline_of(raw: msgspec.Raw) -> Outline | None:
-    """Which object it is of, if of any; no kind for what was stored before the schema held."""
+    """Return the outline of a template, None without one; empty for one that the schema refuses."""
     try:
         return _outlines.decode(raw) if _some(raw) else None
     except msgspec.ValidationError:
@@ -351,7 +341,7 @@ def outline_of(raw: msgspec.Raw) -> Outline | None:
 
 
 class HubSecret(Object, frozen=True):
-    """A Secret of the hub, its values as they lie there (base64); never shown."""
+    """A Secret of the hub, its values in base64 as they came; never shown."""
 
     type: str = "Opaque"
     data: dict[str, str] = msgspec.field(default_factory=dict)

@@ -1,1 +1,1 @@
-"""What is written on the pods themselves that run a Workload's units: what it costs to lose one."""
+"""Writes to the pods themselves that run a Workload's units: their deletion costs."""

@@ -1,14 +1,14 @@
-"""Writes deletion costs onto the pods of members: calmly, each member by itself, and only changes.
+"""Writes deletion costs to the pods of members: at a low rate, each member by itself, only changes.
 
 The controller says in status.overrides how many units of a cluster have which cost; here they are
 given to pods (`deletion_costs`), by a patch of each pod itself, as a change of its template would
-restart it. That a pod has no cost yet, or the wrong one, is no fault of the share: what goes wrong
-here is told in the log and by a metric, and tried again later. Where a member does not let us patch
-pods it is told so once, and asked again after a while, by a single pod.
+restart it. A pod without its cost is no fault of the share: what fails here is reported in the log
+and by a metric, and tried again later. A member that forbids to patch pods is reported once, and
+tried again after a while, with a single pod.
 
 Each member has a worker of its own, made with the first costs that are wanted there, so that a slow
-one delays nobody. An override that goes takes the costs with it that were written for it, also
-those of an earlier process: each pod of ours says so itself.
+one delays no other. An override that goes takes its costs along, also those of an earlier process:
+the mark on each pod says that we set one.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ from propagator.units.followed_pods import FollowedPods
 
 LOG = logs.get(__name__)
 GATHER_SECONDS = 1.0
-"""Pods come and become ready in crowds: for so long a change of them is waited for the next."""
+"""How long further changes of pods are collected: pods come and become ready in crowds."""
 PER_SECOND = 25
-"""Pods that are written on one member."""
+"""The rate of patches on one member, in pods."""
 STALE_SECONDS = 1.0
-"""Until the view of the hub is looked at again that is too old to be acted on."""
+"""Seconds between two checks of a view of the hub that is too old to act on."""
 FIRST_PAUSE, LONGEST_PAUSE = 60.0, 900.0
-"""Between two requests into a namespace of a member that does not let us patch pods."""
+"""Pauses between two patches in a namespace of a member that forbids to patch pods."""
 FIRST_POD_PAUSE, LONGEST_POD_PAUSE = 5.0, 300.0
-"""Between two of one pod that was refused, or that somebody gave another cost than ours."""
+"""Pauses between two patches of a pod that refused one, or whose cost was changed since."""
 _BASE_DELAY = 1.0
 _ENDED = ("Succeeded", "Failed")
 
@@ -67,7 +67,7 @@ WRITES = metrics.counter(
 
 
 class _Which(NamedTuple):
-    """A pod: its member's name, its Workload's UID, and its own."""
+    """A pod: its member's name, its Workload's UID, and its own UID."""
 
     member: str
     workload: str
@@ -75,7 +75,7 @@ class _Which(NamedTuple):
 
 
 class CostWriter:
-    """See the module. It listens from when it is made, and `run` works."""
+    """Listens from its construction on; `run` writes."""
 
     def __init__(self, ground: ControllerContext, *, workloads: HubWorkloads, gates: Gates) -> None:
         self._fleet = ground.fleet
@@ -90,7 +90,7 @@ class CostWriter:
         self._shut: Pauses[tuple[str, str]] = Pauses(
             clock=ground.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
         )
-        self._told: set[tuple[str, str]] = set()  # where it is known that we may not
+        self._told: set[tuple[str, str]] = set()  # where a refusal was logged and still holds
         self._pods: Pauses[_Which] = Pauses(
             clock=ground.clock, base=FIRST_POD_PAUSE, cap=LONGEST_POD_PAUSE
         )
@@ -98,7 +98,6 @@ class CostWriter:
         ground.fleet.on_change(self._member_changed)
 
     async def run(self) -> None:
-        """Write, until cancelled."""
         served: WeakSet[WorkQueue[Key]] = WeakSet()
         async with asyncio.TaskGroup() as tasks:
             while True:
@@ -111,7 +110,7 @@ class CostWriter:
                 await self._begun.wait()
 
     def look_at(self, workload: Workload) -> None:
-        """Its group's gate says something else of it now."""
+        """Queue a Workload whose gate has another answer now."""
         marked = self._marks.get(workload.uid, set())
         for member in {*workload.overrides.with_costs(), *marked}:
             self._wake(member, workload)
@@ -136,7 +135,7 @@ class CostWriter:
         self._pods.drop(lambda of: of.workload == workload.uid)
 
     def _wake(self, member: str, workload: Workload, after: float = 0.0) -> None:
-        """Have a share looked at, where the member's pods are known; else that comes with them."""
+        """Queue a share where the member's pods are known; else `_attend` does once they are."""
         pods = self._pods_on(member)
         if pods is None:
             return
@@ -150,7 +149,7 @@ class CostWriter:
         queue.add_after(workload.metadata.key, after)
 
     def _member_changed(self, member: str, key: Key | None) -> None:
-        """A member became ready, or is no more: on its pods of a Workload `_pods_changed` hears."""
+        """Attend to a member that became ready; changes of pods come through `_pods_changed`."""
         if key is not None:
             return
         session = self._fleet.get(member)
@@ -172,7 +171,7 @@ class CostWriter:
         self._pods.drop(lambda of: of.member == member)
 
     def _attend(self, member: str, link: Link) -> None:
-        """Its pods are known from now on."""
+        """Follow the pods of a member, which are known from now on."""
         if link not in self._followed:
             self._forget(member)  # other credentials may be allowed more
             changed = functools.partial(self._pods_changed, member)
@@ -184,7 +183,7 @@ class CostWriter:
             self._pods_changed(member, uid)
 
     def _pods_changed(self, member: str, uid: str) -> None:
-        """Pods of a Workload that has, or had, deletion costs there."""
+        """Queue the Workload of pods that have, or had, deletion costs there."""
         pods = self._pods_on(member)
         if pods is None or pods.marked(uid):
             self._marks.setdefault(uid, set()).add(member)
@@ -199,7 +198,7 @@ class CostWriter:
     # --- one share --------------------------------------------------------------------------------
 
     async def _tend(self, member: str, key: Key) -> float | None:
-        """Bring the pods of one share to their costs, a few at a time; as `work` has it."""
+        """Bring the pods of one share to their costs, a few at a time; the reconcile of `work`."""
         workload, session = self._hub.informer.get(key), self._fleet.get(member)
         pods = self._pods_on(member)
         if workload is None or session is None or pods is None or not session.ready:
@@ -240,7 +239,7 @@ class CostWriter:
     async def _put_all(
         self, session: MemberSession, workload: Workload, few: Sequence[CostChange]
     ) -> None:
-        """Raises the first fault that is about the member, and not about a pod."""
+        """Patch these pods. Raises the first fault that is about the member, not about a pod."""
         put = (self._put(session, workload.namespace, change) for change in few)
         ended = await asyncio.gather(*put, return_exceptions=True)
         for change, result in zip(few, ended, strict=True):
@@ -252,7 +251,7 @@ class CostWriter:
     def _learn(
         self, session: MemberSession, workload: Workload, change: CostChange, result: object
     ) -> None:
-        """What is not as it was written is left alone for a while: others may want it otherwise."""
+        """Take in a result; a pod that refused, or was changed by others, is left alone a while."""
         pod = _Which(session.name, workload.uid, change.pod.metadata.uid)
         spoilt = change.pod.marked and change.pod.cost is None
         if result is True and not spoilt:
@@ -284,9 +283,9 @@ class CostWriter:
         )
 
     async def _put(self, session: MemberSession, namespace: str, change: CostChange) -> bool:
-        """One pod, by its UID, so that a later one of its name is left alone; whether that shows.
+        """Patch one pod; return whether the informer shows the cost now. Raises TransportError.
 
-        Raises TransportError.
+        The patch names the UID, so that a later pod of that name is left alone.
         """
         pod, link = change.pod, session.link
         answer = await session.client_for(namespace).merge_patch(
@@ -296,23 +295,22 @@ class CostWriter:
         ended = isinstance(status, dict) and status.get("phase") in _ENDED
         if link is None or link is not session.link or ended:
             return False
-        with suppress(ValueError, TransportError):  # then the watch shall show it
+        with suppress(ValueError, TransportError):  # else only the watch shows it
             link.pods.upsert(shaped(answer, WirePod))
         shown = link.pods.get(pod.metadata.key)
         return isinstance(shown, Pod) and shown.cost == change.cost
 
 
 def _patch(change: CostChange) -> dict[str, Any]:
-    """A cost that somebody else wrote over ours stays when ours goes."""
     pod, text = change.pod, None if change.cost is None else str(change.cost)
     annotations = {ANNOTATION_DELETION_COST: text, POD_DELETION_COST: text}
     if text is None and pod.cost is None:
-        del annotations[POD_DELETION_COST]
+        del annotations[POD_DELETION_COST]  # another manager's cost stays when ours goes
     return {"metadata": {"uid": pod.metadata.uid, "annotations": annotations}}
 
 
 def _wanted(workload: Workload, member: str) -> Costs | None:
-    """None where there is no share, or one that goes: its pods go with it."""
+    """Return the costs of a share; None for one that goes, or is gone: its pods go with it."""
     if workload.metadata.deleting or member not in workload.placements:
         return None
     return workload.overrides.of(member).costs
@@ -324,7 +322,6 @@ def _same(old: Workload, new: Workload) -> bool:
 
 
 def _about_the_pod(fault: BaseException) -> bool:
-    """It went, is another one by now, or may not be patched."""
     if isinstance(fault, NotFound | Conflict):
         return True
     return isinstance(fault, ApiError) and says_no(fault)

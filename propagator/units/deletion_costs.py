@@ -1,10 +1,10 @@
-"""Which pods of a share get which deletion cost. Pure.
+"""Assigns deletion costs to the pods of a share. Pure.
 
 The controller says how many units of a cluster have which cost; which pods these are is decided
-here: the highest costs go to the pods that are ready, the lowest to those that still wait for a
-node. Among pods that fare alike those that have the higher cost already come first, then the older
-ones. So nothing is written while nothing happens, and a pod that was unready for a while does not
-take its cost back from the one that got it.
+here: the highest costs go to pods that are ready, the lowest to pods that still wait for a node.
+Among pods alike those with the higher cost already come first, then the older ones. So nothing is
+written while nothing happens, and a pod that was unready for a while does not take its cost back
+from the one that got it.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from propagator.types.overrides import MOST_COST, Costs
 
 
 class CostChange(NamedTuple):
-    """A pod that is to have another deletion cost; None: none of ours."""
+    """A pod and its new deletion cost; None: without one of ours."""
 
     pod: Pod
     cost: int | None
 
 
 def changes(pods: Collection[Pod], costs: Costs) -> list[CostChange]:
-    """What is to be written, the lowest cost first: those are the pods that go next.
+    """Return the changes to write, the lowest cost first: those pods are the next to go.
 
-    `pods` are those of the share, `costs` are (cost, units), the highest first. Without any, what
-    we wrote before goes.
+    `pods` are those of the share, `costs` are (cost, units), the highest first. Without any, costs
+    that we wrote before are removed.
     """
     there = [pod for pod in pods if not pod.metadata.deleting]
     if not costs:
@@ -40,14 +40,14 @@ def changes(pods: Collection[Pod], costs: Costs) -> list[CostChange]:
 
 
 def _order(pod: Pod) -> tuple[int, int, str, str]:
-    """The pods to keep come first."""
+    """Sort the pods to keep first."""
     fares = 0 if pod.ready else 1 if pod.node else 2
     before = -MOST_COST if pod.cost is None else pod.cost
     return fares, -before, pod.metadata.creation_timestamp, pod.metadata.name
 
 
 def _each(costs: Costs, pods: int) -> Iterator[int | None]:
-    """One cost for each pod; None for those beyond the units, which are about to go."""
+    """Yield one cost for each pod; None for pods beyond the units, which are about to go."""
     for cost, units in costs:
         taken = min(units, pods)
         pods -= taken
@@ -56,5 +56,5 @@ def _each(costs: Costs, pods: int) -> Iterator[int | None]:
 
 
 def _leaving(pod: Pod, lowest: int) -> int:
-    """A share that shrinks lets go of the pods that were the cheapest when it did."""
+    # A share that shrinks loses the pods that were the cheapest when it began to.
     return lowest if pod.cost is None else min(pod.cost, lowest)

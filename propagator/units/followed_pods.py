@@ -1,7 +1,8 @@
-"""The pods of some Workloads on one member, kept beside the informer that shows all of them.
+"""The pods of some Workloads on one member, kept beside the informer of all pods.
 
-A member has many more pods than anything else, and few are asked for by their Workload. So they are
-not indexed: who is followed is found by one walk over all pods, and kept up to date from then on.
+A member has many more pods than anything else, and few are needed by their Workload. So they are
+not indexed: the pods of a followed Workload are found by one walk over all, and kept up to date
+from then on.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from propagator.members.capacity.kept import Pod
 
 
 class FollowedPods:
-    """Of one link. `changed(uid)` hears when a pod of a followed Workload, or a marked one, did."""
+    """Followed pods of one link.
+
+    `changed(uid)` is called when a pod of a followed Workload, or a marked pod, changed.
+    """
 
     def __init__(self, pods: Cache[Object], changed: Callable[[str], None]) -> None:
         self._all = pods
@@ -27,28 +31,28 @@ class FollowedPods:
         pods.add_handler(self._hear)
 
     def follow(self, uids: Iterable[str]) -> None:
-        """Keep the pods of these Workloads; of many at once they are found by a single walk."""
+        """Keep the pods of these Workloads; for many at once a single walk finds them."""
         new = set(uids) - self._followed.keys()
         self._unread |= new
         self._followed |= {uid: {} for uid in new}
 
     def of(self, uid: str) -> Collection[Pod]:
-        """The pods that claim to be of a Workload, which is followed from now on."""
+        """Return the pods that claim to be of a Workload, which is followed from now on."""
         self.follow([uid])
         if self._unread:
             self._read()
         return list(self._followed[uid].values())
 
     def marked(self, uid: str) -> bool:
-        """Whether one of its pods has a deletion cost of ours."""
+        """Whether a pod of the Workload has a deletion cost of ours."""
         return self._marked[uid] > 0
 
     def all_marked(self) -> list[str]:
-        """The Workloads, by UID, of which that is true."""
+        """Return the UIDs of all Workloads with such a pod."""
         return list(self._marked)
 
     def leave(self, uid: str) -> None:
-        """Nobody asks for the pods of that Workload any more."""
+        """Follow that Workload no more."""
         self._followed.pop(uid, None)
         self._unread.discard(uid)
 
@@ -68,7 +72,7 @@ class FollowedPods:
                 self._changed(uid)
 
     def _forget(self, pod: Pod | None) -> str:
-        """The UID of its Workload, empty where it has none."""
+        """Drop the pod; return the UID of its Workload, empty where it has none."""
         if pod is None or pod.claim is None:
             return ""
         uid = pod.claim.uid
@@ -91,7 +95,6 @@ class FollowedPods:
 
 
 def _alike(one: Pod, other: Pod) -> bool:
-    """Whether they are worth the same, and have what they are worth."""
     mine, theirs = (
         (pod.ready, bool(pod.node), pod.cost, pod.marked, pod.metadata.deleting, pod.claim)
         for pod in (one, other)

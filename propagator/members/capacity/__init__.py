@@ -1,1 +1,1 @@
-"""From the pods and nodes of a member to the room that its cluster publishes."""
+"""Computes the room that a cluster publishes from the pods and nodes of the member."""

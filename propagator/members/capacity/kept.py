@@ -1,7 +1,7 @@
-"""What is kept of a Pod and of a Node: a handful of fields, shared where pods are alike.
+"""The kept form of a Pod and of a Node: a handful of fields, shared where pods are alike.
 
-A member has many more pods than anything else, and all of them are looked at: nothing that nobody
-counts is decoded, and what is decoded becomes a `Pod` or a `Node` at once.
+A member has many more pods than anything else, and all of them are watched: only fields that count
+are decoded, and what is decoded becomes a `Pod` or a `Node` at once.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ LABELS_THAT_MATTER = (
     "topology.kubernetes.io/region",
     "topology.kubernetes.io/zone",
 )
-"""The node labels that a group tells. A fixed list: with host names no two nodes were alike."""
+"""The node labels of a node group. A fixed list: with host names no two nodes were alike."""
 
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
-"""Field selector of the pods watch: a pod that ended holds no room and stays on its server."""
+"""The field selector of the pods watch: a pod that ended holds no room."""
 
 POD_BYTES, NODE_BYTES = 800, 4000
-"""What is left in memory of one, about."""
+"""About what one takes in memory."""
 
 Amounts: TypeAlias = tuple[tuple[str, int], ...]
 """(resource, amount) in order of the resource; cpu in thousandths, anything else in units."""
@@ -53,10 +53,10 @@ _NOBODY: list[Any] = []
 
 
 class Pod(Object, frozen=True):
-    """What is kept of a pod.
+    """The kept form of a pod.
 
-    `requests` and `ports`, of its node as codes of `machinery.types.hostports`, are empty until it
-    is bound: only then it holds room. One that `gives_way` to every other pod holds none at all.
+    `requests` and `ports`, of its node as codes of `machinery.types.hostports`, are empty until the
+    pod is bound: only then it holds room. A pod that `gives_way` to every other pod holds none.
     """
 
     node: str = ""
@@ -67,19 +67,19 @@ class Pod(Object, frozen=True):
     ready: bool = False
     unschedulable: datetime | None = None
     cost: int | None = None
-    """The deletion cost that we gave it; None also where somebody changed it since."""
+    """The deletion cost that we set; None also where another manager changed it since."""
     marked: bool = False
-    """Whether we gave it one."""
+    """Whether we set one."""
 
     @property
     def facts(self) -> tuple[Any, ...]:
-        """All that counts anywhere, to see whether a change is one."""
+        """All that counts anywhere, to tell a change that matters."""
         held = (self.requests, self.ports, self.gives_way)
         return (self.node, self.claim, held, self.ready, self.unschedulable)
 
 
 class Node(Object, frozen=True):
-    """What is kept of a node. `taints` are (key, value, effect), without PreferNoSchedule."""
+    """The kept form of a node. `taints` are (key, value, effect), without PreferNoSchedule."""
 
     provider_id: str = ""
     labels: tuple[tuple[str, str], ...] = ()
@@ -130,7 +130,7 @@ class _PodStatus(msgspec.Struct, rename="camel"):
 
 
 class WirePod(Object, frozen=True):
-    """A Pod as it is decoded, only to become a `Pod` at once."""
+    """A Pod as it is decoded; `slim_pod` makes a `Pod` of it at once."""
 
     spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
     status: _PodStatus = msgspec.field(default_factory=_PodStatus)
@@ -154,16 +154,16 @@ class _NodeStatus(msgspec.Struct, rename="camel"):
 
 
 class WireNode(Object, frozen=True):
-    """A Node as it is decoded, only to become a `Node` at once."""
+    """A Node as it is decoded; `slim_node` makes a `Node` of it at once."""
 
     spec: _NodeSpec = msgspec.field(default_factory=_NodeSpec)
     status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
 
 
 def slim_pod(pod: Object) -> Object:
-    """A `WirePod` reduced to a `Pod`.
+    """Return the `Pod` of a `WirePod`.
 
-    Raises ValueError for a quantity that is none, TooMuch for names that are none.
+    Raises ValueError for a malformed quantity, TooMuch for a name that is too long.
     """
     assert isinstance(pod, WirePod)  # noqa: S101 - the informer decodes nothing else
     claim = claim_of(pod.metadata)
@@ -186,9 +186,9 @@ def slim_pod(pod: Object) -> Object:
 
 
 def slim_node(node: Object) -> Object:
-    """A `WireNode` reduced to a `Node`; one that says what no node says is of no use.
+    """Return the `Node` of a `WireNode`; a node with taints that no node can have is not usable.
 
-    Raises ValueError for a quantity that is none.
+    Raises ValueError for a malformed quantity.
     """
     assert isinstance(node, WireNode)  # noqa: S101 - the informer decodes nothing else
     labels = node.metadata.labels
@@ -207,11 +207,11 @@ def slim_node(node: Object) -> Object:
 
 
 def _requests(pod: WirePod) -> Amounts:
-    """What the member's scheduler counts for a pod.
+    """Return the requests that the member's scheduler counts for a pod.
 
-    All containers and restartable init containers together, or, if more, an init container with the
-    restartable ones started before it; pod-level requests instead where given; plus overhead. While
-    a container is being resized, what it still holds counts.
+    These are all containers and restartable init containers together, or, if more, an init
+    container with the restartable ones started before it; pod-level requests instead where given;
+    plus overhead. While a container is being resized, what it still holds counts.
     """
     total: Counter[str] = Counter()
     for container in pod.spec.containers:
@@ -235,10 +235,8 @@ def _requests(pod: WirePod) -> Amounts:
 
 
 def _ports(pod: WirePod) -> tuple[int, ...]:
-    """The host ports of what runs as long as the pod does, the first ones; others are made none.
-
-    Where a pod shares the network of its node, its API server has named them.
-    """
+    """Return the first host ports of containers that run as long as the pod; others become none."""
+    # Where a pod has its node's network, the API server has set its ports as host ports.
     beside = [each for each in pod.spec.init_containers if each.restart_policy == "Always"]
     told = {
         (port.protocol, port.host_port)
@@ -250,10 +248,8 @@ def _ports(pod: WirePod) -> tuple[int, ...]:
 
 
 def _gives_way(pod: WirePod, claim: PodClaim | None) -> bool:
-    """Whether its server evicts it for any other pod, and we made it to keep a Reservation's room.
-
-    A class of that name may be anything, and whoever uses the member directly may name it.
-    """
+    """Whether the pod keeps a Reservation's room, and its server evicts it for any other pod."""
+    # A class of that name may be anything, and any user of the member may name it.
     return (
         claim is not None
         and PLACEHOLDER_PODS_LABEL in pod.metadata.labels
@@ -271,7 +267,7 @@ def _allocated(pod: WirePod) -> Counter[str]:
 
 
 def _waiting_since(pod: WirePod, scheduled: _Condition | None) -> datetime | None:
-    """Since when the scheduler has known no room for it; None for a pod that does not wait."""
+    """Return since when the scheduler has found no room; None for a pod that does not wait."""
     if pod.spec.node_name or pod.metadata.deleting or scheduled is None:
         return None
     if scheduled.status != "False" or scheduled.reason != "Unschedulable":
@@ -284,7 +280,6 @@ def _true(condition: _Condition | None) -> bool:
 
 
 def _possible(taint: tuple[str, str, str]) -> bool:
-    """Whether Kubernetes takes such a taint."""
     key, value, effect = taint
     return is_label_key(key) and is_label_value(value) and effect in _EFFECTS
 
@@ -294,11 +289,12 @@ def _amounts(said: Mapping[str, str | int | float]) -> Amounts:
 
 
 def _slim_meta(meta: Meta, *, moments: bool = False) -> Meta:
-    """What an informer needs; the empty rest is one object for all.
+    """Return the metadata that an informer needs; the empty rest is shared by all.
 
-    With `moments`, also when it was made, and whether it ends: many were made in one second.
+    With `moments`, the creation time and whether the pod ends are kept as well.
     """
     return Meta(
+        # Interned: many pods are created in one second.
         creation_timestamp=sys.intern(meta.creation_timestamp[:WORD]) if moments else "",
         deletion_timestamp="ends" if moments and meta.deleting else None,
         name=meta.name,
@@ -314,5 +310,5 @@ def _slim_meta(meta: Meta, *, moments: bool = False) -> Meta:
 
 @lru_cache(maxsize=4096)
 def _shared(requests: Amounts) -> Amounts:
-    """The first equal tuple: most pods of a cluster ask for the same few amounts."""
+    """Return the first equal tuple: most pods of a cluster ask for the same few amounts."""
     return requests

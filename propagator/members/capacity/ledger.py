@@ -1,11 +1,10 @@
-"""Nodes and Pods of a member become the node groups that the controller decides on.
+"""Nodes and pods of a member become the node groups that the controller decides on.
 
 Two rules: free room is never overstated, and there are never more than `MAX_GROUPS` groups. Nodes
-are alike when the labels in `LABELS_THAT_MATTER`, their taints, their free room and the host ports
-that are told to be in use agree. While that makes few groups, room is told exactly; in a larger
-cluster it is rounded down to fewer and fewer leading binary digits, the same for all nodes, so that
-one pod more or less mostly changes nothing that is published. As a last resort the smallest groups
-are left out.
+are alike when the labels in `LABELS_THAT_MATTER`, their taints, their free room and the published
+host ports in use agree. While that makes few groups, room is exact; in a larger cluster it is
+rounded down to fewer and fewer leading binary digits, the same for all nodes, so that one pod more
+or less mostly changes nothing that is published. As a last resort the smallest groups are left out.
 
 A node that is cordoned, being deleted or not Ready offers no room and counts nowhere, and a pod
 that gives way to every other one holds none. Sums are kept up to date pod by pod.
@@ -50,18 +49,16 @@ class CapacityLedger:
 
     @property
     def nodes(self) -> Iterable[Node]:
-        """Every node."""
         return self._nodes.values()
 
     def replace_node(self, old: Node | None, new: Node | None) -> None:
-        """A node came, changed or went."""
         if new is not None:
             self._nodes[new.metadata.name] = new
         elif old is not None:
             self._nodes.pop(old.metadata.name, None)
 
     def replace_pod(self, old: Pod | None, new: Pod | None) -> None:
-        """A pod came, changed or went. Its node may come later, or be gone already."""
+        """Take in a pod that came, changed or went. Its node may come later, or be gone already."""
         for pod, sign in ((old, -1), (new, 1)):
             if pod is None or not pod.node or pod.gives_way:
                 continue
@@ -74,7 +71,7 @@ class CapacityLedger:
                 del self._requested[pod.node]
 
     def capacity(self) -> dict[str, Any]:
-        """`{nodes, allocatable, requested, summary}` of usable nodes, as the status has it."""
+        """Return `{nodes, allocatable, requested, summary}` of usable nodes, for the status."""
         allocatable: Counter[str] = Counter()
         requested: Counter[str] = Counter()
         usable = {name: node for name, node in self._nodes.items() if node.usable}
@@ -91,7 +88,7 @@ class CapacityLedger:
         }
 
     def groups(self) -> list[dict[str, Any]]:
-        """MemberCluster.status.nodeGroups: at most MAX_GROUPS, largest first, none overstated."""
+        """Return MemberCluster.status.nodeGroups: at most MAX_GROUPS, largest first."""
         usable = {name: node for name, node in self._nodes.items() if node.usable}
         kinds = {name: (node.labels, node.taints) for name, node in usable.items()}
         ports = self._ports.told(kinds)
@@ -117,7 +114,7 @@ class CapacityLedger:
 _Group: TypeAlias = tuple[
     tuple[tuple[str, str], ...], tuple[tuple[str, str, str], ...], Amounts, tuple[int, ...]
 ]
-"""Labels, taints, what is free, and the host ports that are not."""
+"""Labels, taints, free amounts, and the host ports in use."""
 
 
 def _size(group: tuple[_Group, int]) -> tuple[int, _Group]:
@@ -138,7 +135,6 @@ def _group(group: _Group, count: int) -> dict[str, Any]:
 
 
 def _coarse(free: Amounts, digits: tuple[int, int, int]) -> Amounts:
-    """Every amount rounded down to its leading binary digits."""
     cpu, memory, other = digits
     kept = {"cpu": cpu, "memory": memory}
     return tuple((res, _floor(amount, kept.get(res, other))) for res, amount in free)
@@ -150,7 +146,7 @@ def _floor(amount: int, digits: int) -> int:
 
 
 def _rendered(amounts: Mapping[str, int]) -> dict[str, str]:
-    """Quantities as text, sums cut to what counts; zeros only of what everybody asks for."""
+    """Return quantities as text, capped; zeros only of the resources in _ALWAYS_TOLD."""
     told = set(_ALWAYS_TOLD) | {res for res, amount in amounts.items() if amount}
     cut = {res: min(amounts.get(res, 0), MOST_AMOUNT) for res in resources(told)}
     return {res: quantities.render(res, amount) for res, amount in cut.items()}

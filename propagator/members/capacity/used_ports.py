@@ -1,10 +1,11 @@
-"""Which host ports are in use on which nodes, and which of them a cluster tells.
+"""Which host ports are in use on which nodes, and which of them a cluster publishes.
 
-A port that is told splits groups of nodes that were alike, and a cluster publishes few groups. So
-not every port is: those of pods outside of kube-system come first, as their like is what Workloads
-ask for, and of these the ports on the most nodes, which shut out the most. One that would make more
-than `MOST_KINDS` kinds of nodes is left out: their room, told coarser and coarser, is worth more. A
-unit that is sent to a node whose port was not told waits there, and its cluster teaches a limit.
+A published port splits groups of nodes that were alike, and a cluster publishes few groups. So not
+every port is: those of pods outside of kube-system come first, as Workloads ask for their like, and
+of these the ports on the most nodes, which shut out the most. A port that would make more than
+`MOST_KINDS` kinds of nodes is left out: the room of these nodes, given coarser and coarser, is
+worth more. A unit that is sent to a node whose port was not published waits there, and its cluster
+teaches a limit.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from collections.abc import Hashable, Iterable, Mapping
 from machinery.types import hostports
 
 MOST_TOLD = 64
-"""Ports that one cluster tells."""
+"""The most ports that one cluster publishes."""
 MOST_KINDS = 32
-"""Kinds of nodes that ports may make: half of the groups, so that room is told in steps still."""
+"""The most kinds of nodes that ports may make: half of the groups, so that room keeps its steps."""
 MOST_LOOKED_AT = 512
-"""Ports that are considered; who hands out ports at random has thousands."""
+"""The most ports that are considered; a cluster with random ports has thousands."""
 MOST_KEPT = 100_000
-"""Ports in use on all nodes together that are kept: twenty on each of five thousand."""
+"""The most ports in use that are kept, over all nodes: twenty on each of five thousand."""
 SYSTEM = "kube-system"
 
 
@@ -34,7 +35,7 @@ class UsedPorts:
         self._kept = 0
 
     def take(self, node: str, namespace: str, ports: Iterable[int]) -> None:
-        """A pod came."""
+        """Add the ports of a pod."""
         for port in ports:
             users = self._users.setdefault(node, Counter())
             if port not in users:
@@ -46,7 +47,7 @@ class UsedPorts:
                 self._of_tenants[port] += 1
 
     def release(self, node: str, namespace: str, ports: Iterable[int]) -> None:
-        """The same pod went; a port that was too many is not kept, and its end is none."""
+        """Remove the ports of a pod; a port that was not kept, for want of room, is skipped."""
         for port in ports:
             users = self._users.get(node)
             if users is None or port not in users:
@@ -60,10 +61,10 @@ class UsedPorts:
                 _less(self._of_tenants, port)
 
     def told(self, kinds: Mapping[str, Hashable]) -> Mapping[str, tuple[int, ...]]:
-        """The ports in use that are told, in order, by node; nothing of a node without any.
+        """Return the published ports by node, in order; a node without any is left out.
 
         Args:
-            kinds: what tells nodes apart beside ports, of each node that counts.
+            kinds: the kind of each node that counts, by which nodes differ beside their ports.
         """
         users: defaultdict[int, list[str]] = defaultdict(list)
         for node, ports in self._users.items():
@@ -86,7 +87,7 @@ class UsedPorts:
 
 
 class _Partition:
-    """Nodes by kind, split again and again while there are few kinds."""
+    """The nodes by kind, split again and again while there are few kinds."""
 
     def __init__(self, kinds: Mapping[str, Hashable]) -> None:
         codes: dict[Hashable, int] = {}
@@ -94,7 +95,7 @@ class _Partition:
         self._sizes = Counter(self._kind.values())
 
     def split(self, nodes: Iterable[str]) -> bool:
-        """Tell these nodes from the others of their kinds; False, and nothing, for too many."""
+        """Separate these nodes from others of their kinds; False, unchanged, if too many result."""
         found: defaultdict[int, list[str]] = defaultdict(list)
         for node in nodes:
             found[self._kind[node]].append(node)
