@@ -57,7 +57,6 @@ class ClaimBooks:
             self.haunt(key)
 
     def forget(self, key: Key) -> None:
-        """Drop a deleted object and all claims on it."""
         there = self._ledgers.get(key[0], {})
         there.pop(key, None)
         if not there:

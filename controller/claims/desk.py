@@ -121,7 +121,6 @@ class Desk(Generic[T]):
                 _answer(wishes, False)
 
     def look(self, key: Key) -> None:
-        """Queue an object that came or changed."""
         self._writer.add(key)
 
     def forget(self, key: Key) -> None:
@@ -210,7 +209,7 @@ class Desk(Generic[T]):
     def shorter(self, key: Key, error: TransportError) -> bool:
         """Write wishes one by one after a refusal, to find the one that the hub does not take.
 
-        That one gets the error; see `StatusBook` for the result.
+        The wish that is refused alone gets the error; see `StatusBook` for the result.
         """
         wishes = self._drafted.pop(key, {})
         self._writer.add(key, after=CALM_SECONDS)

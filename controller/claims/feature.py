@@ -61,7 +61,6 @@ class ClaimedKind:
         return await self.quotas.claim(unit, placements, epoch)
 
     def withdraw(self, unit: WorkloadInfo) -> None:
-        """Withdraw as `Desk.withdraw` does."""
         if self.quotas is not None:
             self.quotas.withdraw(unit)
 

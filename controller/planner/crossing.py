@@ -40,7 +40,6 @@ class Case:
     used: tuple[Mask, ...]
 
     def with_one(self, level: int, domain: int) -> Case:
-        """Return the case with one more domain used."""
         more = self.used[level].copy()
         more[domain] = True
         return replace(self, used=(*self.used[:level], more, *self.used[level + 1 :]))
@@ -216,8 +215,8 @@ class Crossing:
     def _closed(self, case: Case, wide: Sequence[Level], closing: Closing) -> bool:
         """Return whether the best choice of the levels with too many ends the case.
 
-        That choice ends the case if it is no better than the best so far, or keeps to the bounds of
-        the other levels too.
+        The best choice ends the case if it is no better than the best so far, or keeps to the
+        bounds of the other levels too.
         """
         if len(wide) > 2:
             return False

@@ -82,15 +82,12 @@ class Level:
     most: int
 
     def of(self, rows: Ints | Mask) -> Level:
-        """Return the level for some of the clusters."""
         return replace(self, domain=self.domain[rows])
 
     def count(self, rows: Mask) -> int:
-        """Return how many domains these clusters are in."""
         return int(np.count_nonzero(np.bincount(self.domain[rows])))
 
     def among(self, rows: Mask) -> Mask:
-        """Return the domains that these clusters are in."""
         mask: Mask = np.bincount(self.domain[rows], minlength=self.size) > 0
         return mask
 

@@ -139,7 +139,6 @@ class Apportionment:
 
     @property
     def subsets_full(self) -> tuple[str, ...]:
-        """Return the names of the subsets that are at their cap."""
         subsets = self.asked.subsets
         if subsets is None:
             return ()

@@ -23,7 +23,7 @@ UNBOUNDED = MAX_UNITS
 
 
 class BoundKind(Enum):
-    """What a bound on a group of clusters stands for."""
+    """The meaning of a bound on a group of clusters."""
 
     DOMAIN_QUOTA = "domain quota"
     SUBSET_CAP = "subset cap"
@@ -51,7 +51,6 @@ class GroupBound:
     number: Ints | None = None
 
     def told(self, group: int) -> int:
-        """Return the upper bound to show to users."""
         return int((self.upper if self.number is None else self.number)[group])
 
 

@@ -157,7 +157,6 @@ class Divided:
         return unit.distribution == "Divided" and bool(unit.weights)
 
     def _at_upper(self, shortage: Shortage) -> Mask:
-        """Return the clusters whose share the bound of a rule made."""
         upper = _Rules.of(shortage.unit, shortage.fleet).upper
         mask: Mask = shortage.made_by(RuleKind.UPPER) & (shortage.held >= upper)
         return mask
@@ -215,7 +214,7 @@ def _static(unit: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
 
 
 def _takes(field: Candidates, problem: Problem) -> Mask:
-    """Return the clusters that may take new replicas, past their room for subsets."""
+    """Return the clusters that may take new replicas; with subsets also those without room."""
     return field.able if problem.subsets is None else field.able | problem.subsets.crowded
 
 

@@ -41,7 +41,6 @@ class Single:
         )
 
     def serves(self, unit: WorkloadInfo) -> bool:
-        """Return whether the Workload is neither divided nor duplicated."""
         return unit.distribution == "Single" and not unit.everywhere
 
     def assign(self, unit: WorkloadInfo, field: Candidates) -> Assignment:
@@ -139,7 +138,6 @@ def _is_home(unit: WorkloadInfo, old: MemberCluster, _new: MemberCluster | None)
 
 
 def is_spread(unit: WorkloadInfo, _old: MemberCluster, _new: MemberCluster | None) -> bool:
-    """Return whether the Workload has spreadConstraints."""
     return bool(unit.spread)
 
 

@@ -131,7 +131,6 @@ class ReservationController:
             tasks.create_task(self._placeholders.run())
 
     def look(self, key: Key) -> None:
-        """Queue a reservation for its status and its placeholder."""
         self._look(key)
         self._placeholders.look(key)
 
@@ -177,7 +176,6 @@ class ReservationController:
             await self._clock.sleep(CALM_SECONDS)
 
     def _short(self, cluster: str) -> str:
-        """Describe a cluster that has less free than is held there; empty where it has enough."""
         amounts = amounts_of(self._handle.fleet(), cluster)
         if amounts is None:
             return ""
@@ -268,6 +266,5 @@ class ReservationController:
         return [name for name, row in rows if row is None or fleet.deleting[row]]
 
     def _shorts(self, stored: Reservation) -> list[str]:
-        """Describe the reservation's clusters that have less free than is held there."""
         told = self._shortages.told
         return [told[name] for name in sorted(status.held(stored)) if name in told]

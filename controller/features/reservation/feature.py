@@ -59,7 +59,6 @@ class Reservations:
         self._handle = handle
 
     def lead(self, term: Term) -> Running:
-        """Start the controller of a term."""
         self._looking.clear()  # iterations under way ended with the last term
         assert self._handle is not None  # noqa: S101 - `attach` comes first
         self.books = ReservationController(term, ledger=self.ledger, handle=self._handle)

@@ -321,7 +321,6 @@ def _placeholder(key: Key) -> Key:
 
 
 def _reservation_of(workload: Workload) -> Key | None:
-    """Return the reservation whose placeholder would have that name."""
     namespace, name = workload.metadata.key
     of = name.removesuffix(PLACEHOLDER_SUFFIX)
     return (namespace, of) if of != name else None

@@ -42,7 +42,6 @@ class OwnedUnits:
     taken: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def copy(self) -> OwnedUnits:
-        """Return a copy that can be changed by itself."""
         return OwnedUnits(dict(self.users), {c: dict(amounts) for c, amounts in self.taken.items()})
 
     def add(self, key: Key, request: Amounts, units: dict[str, int]) -> None:
@@ -78,7 +77,6 @@ class Inside:
     tight: bool
 
     def like(self, other: Inside) -> bool:
-        """Return whether both count alike."""
         mine, its = ((i.claims, i.shares, i.tight, i.unit.request) for i in (self, other))
         return mine == its
 
@@ -156,8 +154,7 @@ class ReservationOwners:
     def says_too_much(self, unit: WorkloadInfo) -> bool:
         """Return whether the status has more replicas inside than an open reservation has room for.
 
-        That happens when a decision of the reservation was lost after an owner's decision relied on
-        it.
+        A status does so when a decision of the reservation was lost after an owner relied on it.
         """
         known = [each for each in split.claimed(unit.reservations) if self._is_there(each, unit)]
         return self._reached(unit, known) != tuple(known)
@@ -217,7 +214,6 @@ class ReservationOwners:
     def _counting(
         self, unit: WorkloadInfo, placements: Units, claims: Iterable[ReservedShare]
     ) -> tuple[ReservedShare, ...]:
-        """Return the part of these claims that counts."""
         true = [share for share in claims if self._is_there(share, unit)]
         return split.within(true, placements) if true else ()
 
@@ -369,7 +365,6 @@ class ReservationOwners:
         return self._tables.setdefault(name, OwnedUnits())
 
     def _tidy(self, name: Name) -> None:
-        """Drop a table without users."""
         if not self._tables[name].users:
             del self._tables[name]
 

@@ -253,7 +253,6 @@ def _held_for_others(
 
 
 def _rules(unit: WorkloadInfo) -> bool:
-    """Return whether the Workload has rules about other Workloads, or a spread over domains."""
     sides = (unit.affinity, unit.anti_affinity)
     return bool(unit.spread) or any(side.required or side.preferred for side in sides)
 

@@ -47,8 +47,8 @@ def using_up(unused: Amounts, request: Amounts) -> int:
 def most_inside(reserved: Amounts, request: Amounts) -> int:
     """Return the most replicas of an owner for which so much can be held.
 
-    They leave none of the resources that they ask for. Places for pods count, so that an owner that
-    is cut down to this number leaves as little as before.
+    These replicas leave none of the resources that they ask for. Places for pods count, so that an
+    owner that is cut down to this number leaves as little as before.
     """
     return max((-(-n // request[r]) for r, n in reserved.items() if request.get(r)), default=0)
 

@@ -92,7 +92,6 @@ class CompiledGroup:
         return not self.released or uid in self.released
 
     def too_few(self, units: int) -> str:
-        """Say that its Workloads want `units` replicas together, which are not enough."""
         return f"{self} has {units} units{TOO_FEW}{self.min_member}"
 
     def __str__(self) -> str:

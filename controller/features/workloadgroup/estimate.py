@@ -1,13 +1,13 @@
-"""What a gang lacks: before any attempt, by columns over all clusters, and after an attempt.
+"""The shortage of a gang: before any attempt, by columns over all clusters, and after an attempt.
 
-Cures stand beside it, as `stowage explain` and the diagnosis print them; how much is lacking is
-told by `stowage explain wg/NAME`, which looks at all members.
+Cures stand beside it, as `stowage explain` and the diagnosis print them; `stowage explain wg/NAME`,
+which looks at all members, prints the missing amounts.
 
 The resource gap is a lower bound: where it reports a shortage, no pass could place the quorum, nor
-so much of it that it were held for the rest. It compares the best that a pass could find (`reach`),
-so a gang without a gap may still fail. With spec.minResources the amounts named there count,
-whatever replicas ask for. Patches of a WorkloadSpread are unknown here: the caller leaves such
-gangs out.
+so much of it that it were held for the rest. The gap compares the best that a pass could find
+(`reach`), so a gang without a gap may still fail. With spec.minResources the amounts named there
+count, whatever replicas ask for. Patches of a WorkloadSpread are unknown here: the caller leaves
+such gangs out.
 
 Attempts with the same result get the same message, so that no status is written twice.
 """
@@ -202,7 +202,6 @@ def waits(group: CompiledGroup, found: int, until: datetime) -> str:
 
 
 def timed_out(group: CompiledGroup) -> str:
-    """Return the message of a gang that was held for too long."""
     return (
         f"{group} was held for {group.timeout} s (scheduleTimeoutSeconds) and its quorum did not "
         "come together: what was held is given back"

@@ -33,7 +33,6 @@ class Member:
 
     @staticmethod
     def of(unit: WorkloadInfo, placements: Mapping[str, int]) -> Member:
-        """Return the member with these shares."""
         share = {name: n for name, n in placements.items() if n > 0}
         return Member(unit, share, bool(placements and unit.present))
 

@@ -1,4 +1,4 @@
-"""What one term of leadership remembers of each group, beside the stored objects.
+"""The memory of one term of leadership about each group, beside the stored objects.
 
 A restart loses nothing of value: a refusal is found again, and held replicas are given back with
 the term. The group's own status keeps the facts that must outlive it (the last failure, the time of
@@ -108,8 +108,8 @@ class GroupMemory:
     def due(self, key: Key, until: datetime, who: Key) -> bool:
         """Return whether `who` must come back at `until`, for all members.
 
-        That is so if a member was refused and no other member is due by then. A member that came
-        back early, woken by another event, is told again: its one turn is used up.
+        True if a member was refused and no other member is due by then. A member that came back
+        early, woken by another event, is told again: its one turn is used up.
         """
         group = self._groups.get(key)
         if group is None or not group.asked:
@@ -206,7 +206,6 @@ class GroupMemory:
         self.turns.over(key)
 
     def rest(self) -> None:
-        """Forget everything at the end of a term."""
         self._groups.clear()
         self.turns.rest()
 

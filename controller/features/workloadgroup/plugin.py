@@ -221,14 +221,13 @@ class Coscheduling(Together):
         return ChangeCause.GROUP_WITHDRAWN, told.key[1]
 
     def settled(self, unit: WorkloadInfo, _now: datetime, _bound: PlacementIndex) -> WorkloadInfo:
-        """Return the Workload unchanged."""
         return unit
 
     def next_look(self, unit: WorkloadInfo, now: datetime) -> float | None:
         """Return the seconds until this member comes back for all members of its gang.
 
-        That is at the end of a denial or a back-off, or of another gang's turn; None where another
-        member comes, or none needs to.
+        The member comes back at the end of a denial or a back-off, or of another gang's turn; None
+        where another member comes, or none needs to.
         """
         if (key := Groups.group_of(unit)) is None:
             return None

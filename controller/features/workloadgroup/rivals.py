@@ -137,7 +137,6 @@ class GroupUnderDecision:
         return (-max(unit.priority for unit in self.units), since, self.key)
 
     def other(self, group: CompiledGroup) -> GroupUnderDecision:
-        """Return another group in the same state."""
         units = [member.unit for member in self.ledger.members(group.key).values()]
         return replace(self, group=group, units=units, order=(), behind=None)
 
@@ -221,7 +220,6 @@ class GangHold:
         )
 
     def kept(self, held: Callable[[Key], bool]) -> GangHold:
-        """Return the part of the Workloads for which `held` is true."""
         parts = {key: part for key, part in self.parts.items() if held(key)}
         return replace(self, parts=parts, taken=added(parts.values()))
 
@@ -380,7 +378,6 @@ def _seen_from(namespace: str, key: Key) -> str:
 
 
 def _where(lacking: Sequence[Trial], fleet: Snapshot) -> frozenset[str]:
-    """Return the clusters where more room could give them more replicas."""
     able = [each.feasible | each.crowded for each in lacking]
     mask: Mask = np.any([np.zeros(len(fleet), dtype=np.bool_), *able], axis=0)
     return frozenset(fleet.names[row] for row in np.flatnonzero(mask).tolist())

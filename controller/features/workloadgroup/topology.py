@@ -58,7 +58,6 @@ class Within:
     homeless: tuple[str, ...] = ()
 
     def inside(self, fleet: Snapshot) -> Mask:
-        """Return the clusters of these domains, shape (n,)."""
         column = fleet.column(self.topology_key)
         codes = [column.vocabulary.codes.get(value, -1) for value in self.values]
         mask: Mask = np.isin(column.codes, codes)
@@ -250,7 +249,6 @@ class _Domains:
         return replace(self._in_order([*first, *rest]), first=len(first))
 
     def _places(self, able: Ints, any_units: Ints) -> Ints:
-        """Return the most replicas of the gang that may fit."""
         each: Ints = np.minimum(able, self.wanted[:, np.newaxis]).sum(axis=0)
         return np.minimum(each, any_units)
 
@@ -259,11 +257,9 @@ class _Domains:
         return int((self._places(self.able, self.any_units) >= self.need).sum())
 
     def alone(self) -> Iterator[tuple[str, ...]]:
-        """Yield each domain that could take the quorum."""
         return ((value,) for value in self.values[: self._hopeful()])
 
     def hopeless(self) -> Iterator[tuple[str, ...]]:
-        """Yield the best of the other domains."""
         start = self._hopeful()
         return ((value,) for value in self.values[start : start + _HOPELESS])
 

@@ -307,5 +307,4 @@ class Turns:
 
 
 def _lacks_room(tried: Trial) -> bool:
-    """Return whether more room could give the Workload more replicas."""
     return tried.assigned < tried.desired and bool((tried.feasible | tried.crowded).any())

@@ -123,7 +123,6 @@ class Tally:
         return found
 
     def members(self, key: Key) -> int:
-        """Return how many Workloads a policy counts."""
         table = self._table(key)
         return len(table.members) if table else 0
 

@@ -104,7 +104,6 @@ class PolicyState:
         return domains
 
     def held(self, fleet: Snapshot) -> Ints:
-        """Return the counted replicas of each cluster."""
         held = np.zeros(len(fleet), dtype=np.int64)
         for cluster, units in self.units.items():
             row = fleet.row.get(cluster)
@@ -243,7 +242,6 @@ class WorkloadPolicyPlugin(ClaimsQuota):
         _bound: PlacementIndex,
         _feasible: Mask,
     ) -> Status:
-        """Skip Workloads without a policy."""
         return SUCCESS if NAME in state.data else SKIP
 
     def score(
@@ -330,7 +328,6 @@ def _view(
 def _excluded(
     state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
 ) -> Mask:
-    """Return the clusters that the Workload's own rules exclude."""
     out = np.zeros(len(fleet), dtype=np.bool_)
     for rule in _OWN_RULES:
         for mask, _ in rule.filter(state, unit, fleet, bound).reasons:

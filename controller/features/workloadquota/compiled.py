@@ -36,7 +36,6 @@ class CompiledQuota:
 
     @property
     def named(self) -> str:
-        """Return the name of the quota in messages."""
         return f"WorkloadQuota {self.key[1]}" if self.key[1] else "defaultQuota"
 
     @property

@@ -39,7 +39,6 @@ class QuotaController(Desk[WorkloadQuota]):
         super().__init__(term, WORKLOAD_QUOTAS, WorkloadQuota, books=books)
 
     def quota_of(self, unit: WorkloadInfo) -> Key | None:
-        """Return the oldest quota of the Workload's namespace."""
         first = next(iter(self._usage.quotas(unit.namespace)), None)
         return None if first is None else first.key
 

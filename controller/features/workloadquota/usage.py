@@ -89,7 +89,6 @@ class Usage:
         self._namespaces: dict[str, _Namespace] = {}
 
     def put_quota(self, quota: CompiledQuota) -> None:
-        """Add or replace a quota."""
         self._own(quota.key[0]).quotas[quota.key] = quota
         self.version += 1
         self._told(quota.key[0], True)

@@ -138,7 +138,6 @@ class SpreadController:
                 commit.answer(False)
 
     def look(self, key: Key) -> None:
-        """Queue a spread that came or changed."""
         self._writer.add(key)
 
     def look_at_all(self) -> None:
@@ -323,7 +322,6 @@ class SpreadController:
         return now is not None and _same(now, spread)
 
     def _end(self, key: Key) -> None:
-        """Refuse the present commit, if any."""
         if (commit := self._commits.pop(key, None)) is not None:
             commit.answer(False)
             self._withdrawn.add(key)
@@ -378,7 +376,6 @@ def _moment(text: str) -> datetime | None:
 
 
 def _over(commit: _Commit, workload: Workload) -> bool:
-    """Return whether the Workload shows the outcome of the decision."""
     if workload.metadata.uid != commit.workload:
         return True
     return commit.written and workload.placements != commit.before

@@ -81,7 +81,6 @@ class WorkloadSpreads:
         return self.books is not None and await self.books.commit(spread, unit, placements)
 
     def withdraw(self, spread: CompiledSpread, unit: WorkloadInfo) -> None:
-        """Withdraw as `SpreadController.withdraw` does."""
         if self.books is not None:
             self.books.withdraw(spread, unit)
 

@@ -76,7 +76,6 @@ def variants(
 def _asked(
     unit: WorkloadInfo, patch: Mapping[str, Any] | None
 ) -> tuple[Mapping[str, int], Mapping[str, str], tuple[Toleration, ...]]:
-    """Return request, node selector and tolerations of the pods."""
     if patch is None:
         return unit.request, unit.node_selector, unit.pod_tolerations
     pod = patched(unit, patch)

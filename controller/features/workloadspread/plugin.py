@@ -319,7 +319,6 @@ def _running(unit: WorkloadInfo, field: Candidates, subsets: Subsets, problem: P
 
 
 def _open(state: CycleState) -> list[str]:
-    """Return the subsets that take more replicas."""
     spread, plan = _spread(state), state.plan
     shut = {each.name for each in plan.subsets_shut} if plan is not None else set()
     return [each.name for each in (spread.subsets if spread else ()) if each.name not in shut]

@@ -27,7 +27,6 @@ class SubsetMemo:
         self._last: tuple[CompiledSpread, Snapshot, int, Subsets] | None = None
 
     def of(self, spread: CompiledSpread, fleet: Snapshot, total: int) -> Subsets:
-        """Return the subsets for so many replicas in all."""
         last = self._last
         if last is None or last[0] is not spread or last[1] is not fleet or last[2] != total:
             last = self._last = (spread, fleet, total, subsets_of(spread, fleet, total))
@@ -81,5 +80,4 @@ T = TypeVar("T", bound=np.generic)
 
 
 def _stacked(columns: Sequence[NDArray[T]], fleet: Snapshot, kind: type[T]) -> NDArray[T]:
-    """Stack the columns of the subsets, shape (subsets, n)."""
     return np.array(columns, dtype=kind).reshape(len(columns), len(fleet))

@@ -338,7 +338,6 @@ class GroupController:
         )
 
     def _members(self, stored: WorkloadGroup) -> Iterator[_Known]:
-        """Yield the members that count, as they are stored."""
         for key in self._chosen(stored):
             found = self._read(key)
             if found is not None:

@@ -74,7 +74,6 @@ class GroupFacts:
 
     @property
     def scheduled(self) -> int:
-        """Return the replicas that have a cluster, as it is stored."""
         return sum(each.units for each in self.members)
 
     @property
@@ -235,7 +234,6 @@ def _said(
 
 
 def _in_vain(member: Standing) -> bool:
-    """Return whether the member reports a failed try."""
     return member.reason in _IN_VAIN and not any(text in member.message for text in _NO_TRY)
 
 
