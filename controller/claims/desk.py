@@ -189,7 +189,7 @@ class Desk(Generic[T]):
         """Grant the drafted wishes, whose claims are stored now."""
         wishes = self._drafted.pop(key, {})
         for wish in wishes.values():
-            # The decision was withdrawn during the write: the next write drops its claim.
+            # A decision may be withdrawn during the write: the next write drops its claim.
             if wish.done.done():
                 self._writer.add(key, after=CALM_SECONDS)
             else:
@@ -223,7 +223,7 @@ class Desk(Generic[T]):
     def given_up(self, key: Key, error: TransportError | None) -> None:
         """Answer every wish that waits for this turn, so that no decision waits for ever."""
         wishes = self._drafted.pop(key, None)
-        # The turn failed before there was a draft, so the wishes are still in the queue.
+        # Without a draft the wishes of a failed turn are still in the queue.
         if wishes is None and error is not None:
             wishes = self._wishes.pop(key, {})
         _answer(wishes or {}, False if error is None else error)

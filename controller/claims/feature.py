@@ -33,7 +33,7 @@ class ClaimedKind:
         self._books = ClaimBooks(haunt, holder="", clock=SystemClock())
 
     def attach(self, handle: Handle) -> None:
-        """Start books with the name of this process as the holder."""
+        """Start `ClaimBooks` with the name of this process as the holder."""
         self._handle = handle
         self._books = ClaimBooks(
             self._haunt, holder=handle.holder[:HOLDER_LIMIT], clock=handle.clock

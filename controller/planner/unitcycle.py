@@ -34,7 +34,7 @@ _FAR = 60
 _FARTHEST = 2.0**60
 """More units than there can be, and still an int64."""
 TURNS = 64
-"""The number of units whose order is told."""
+"""The number of units whose order is listed."""
 _PLACES = 31
 """Binary places of a fraction that are computed at once."""
 

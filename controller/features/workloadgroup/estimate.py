@@ -211,7 +211,7 @@ def timed_out(group: CompiledGroup) -> str:
 def rejected(
     group: CompiledGroup, found: int, tried: Sequence[Trial], left_out: Sequence[Key], denial: str
 ) -> str:
-    """Return the message of a failed attempt: who failed, how much has clusters, and why.
+    """Return the message of a failed attempt: the member that failed, the numbers, and why.
 
     `left_out` are members that took no part, as they are refused themselves; `denial` says for how
     long the gang is not tried again.

@@ -109,7 +109,7 @@ class GroupMemory:
         """Return whether `who` must come back at `until`, for all members.
 
         True if a member was refused and no other member is due by then. A member that came back
-        early, woken by another event, is told again: its one turn is used up.
+        early, woken by another event, must come back again: its one turn is used up.
         """
         group = self._groups.get(key)
         if group is None or not group.asked:

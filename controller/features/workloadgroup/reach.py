@@ -110,7 +110,7 @@ class Reach:
 
         Args:
             units: the members.
-            fleet: the clusters.
+            fleet: the snapshot.
             kept: clusters where none of them may go, shape (n,).
             given: amounts that others would give back, by resource, shape (n,) each. Their nodes
                 are not known, so the result is an upper bound.

@@ -93,7 +93,7 @@ class GroupUnderDecision:
         group: the group.
         units: all of its members.
         order: its place in the order of the queue.
-        fleet: the clusters, without the gang's own room if that is decided again.
+        fleet: the snapshot, without the gang's own room if that is decided again.
         ledger: the placements of all groups.
         now: the time of the decision.
         patience: seconds after which a gang gets its turn; 0 for never.

@@ -92,7 +92,7 @@ def attempts_of(
     Args:
         group: the gang.
         units: the members to decide, in their order.
-        fleet: the clusters.
+        fleet: the snapshot.
         ledger: the present placements of members.
         kept: clusters that are kept for another gang, shape (n,).
     """
