@@ -1,8 +1,8 @@
-"""The claims on every object of a kind beside what Workloads show as written.
+"""The claims on every object of a kind, beside the shares that Workloads show as written.
 
-Kept by every instance, leading or not. A claim counts until its Workload shows the units. Shown is
-what the hub has stored, and never what was decided only: a write may be slow, or come to nothing,
-and as long as it has not landed other schedulers know of its units by the claim alone.
+Every instance keeps them, leading or not. A claim counts until its Workload shows the replicas. A
+Workload shows what the hub has stored, never what was only decided: a write may be slow, or come to
+nothing, and until it has landed other schedulers know of its replicas by the claim alone.
 """
 
 from __future__ import annotations
@@ -17,16 +17,22 @@ from machinery.clock import Clock
 from machinery.types.metadata import Key
 
 REMEMBERED = 4096
-"""Workloads that went and whose claims on quota may still be read."""
+"""Deleted Workloads whose claims on quota may still be read."""
 HOLDER_LIMIT = 512
-"""Characters of a holder's name, as the schema has it."""
+"""The longest holder's name that the schema allows, in characters."""
 
 Haunt: TypeAlias = Callable[[Key, Mapping[Key, Shares]], object]
-"""Counts of an object from now on what others have claimed of it, by Workload and cluster."""
+"""Called with the replicas that others have claimed of an object, by Workload and cluster.
+
+The replicas replace those of the call before, and count from the next decision on.
+"""
 
 
 class ClaimBooks:
-    """Claims by object; what others have claimed haunts the counts. `holder` is this process."""
+    """Claims by object; claims of other holders reach the counts through `haunt`.
+
+    `holder` is the name of this process.
+    """
 
     def __init__(self, haunt: Haunt, *, holder: str, clock: Clock) -> None:
         self._haunt = haunt
@@ -38,27 +44,26 @@ class ClaimBooks:
         self._gone: dict[str, None] = {}
 
     def ledger(self, key: Key) -> ClaimLedger:
-        """The claims on an object."""
+        """Return the claims on an object, an empty ledger for an unknown one."""
         there = self._ledgers.setdefault(key[0], {})
         if key not in there:
             there[key] = ClaimLedger(self.holder, self._epochs)
         return there[key]
 
     def learn(self, stored: Claimed) -> None:
-        """Take what an object says."""
+        """Read the claims and the generation of a stored object."""
         key = stored.metadata.key
         if self.ledger(key).learn(stored, self._clock.monotonic()):
             self.haunt(key)
 
     def forget(self, key: Key) -> None:
-        """An object is gone, and with it whatever was claimed of it."""
         there = self._ledgers.get(key[0], {})
         there.pop(key, None)
         if not there:
             self._ledgers.pop(key[0], None)
 
     def show(self, old: Workload | None, new: Workload | None) -> list[Key]:
-        """Take what a Workload shows; the objects on which it has a claim."""
+        """Record the shares that a Workload shows; return the objects on which it has a claim."""
         known = new or old
         assert known is not None  # noqa: S101 - the informer's promise
         meta = known.metadata
@@ -73,33 +78,30 @@ class ClaimBooks:
         return claimed
 
     def haunt(self, *keys: Key) -> None:
-        """Count what others have claimed of these from the next decision on."""
+        """Count the claims of others on these objects from the next decision on."""
         for key in keys:
             ghosts = self.ledger(key).ghosts(self.seen, self._clock.monotonic())
             self._haunt(key, ghosts)
 
     def told(self, key: Key) -> list[HeldClaim]:
-        """The claims that still have to be told."""
+        """Return the claims that still belong in the object's status."""
         return self.ledger(key).told(self.seen, self._clock.monotonic())
 
     def seen(self, key: Key, uid: str) -> Shares | None:
-        """The shares that a Workload shows; None for one that is known to be gone.
-
-        One that nobody here has heard of may be on its way: it shows nothing yet.
-        """
+        """Return the shares that a Workload shows; None for one that is known to be gone."""
         shown = self._shown.get(key)
         if uid in self._gone or (shown is not None and shown[0] != uid):
             return None
+        # An unknown Workload may be on its way through the watch: it shows nothing yet.
         return shown[1] if shown is not None else {}
 
     def claimed(self, keys: Iterable[Key]) -> list[Key]:
-        """Those of these objects on which others have claims."""
+        """Return those of these objects on which others have claims."""
         return [
             key for key in keys if (each := self._ledgers.get(key[0], {}).get(key)) and each.others
         ]
 
     def _bury(self, uid: str) -> None:
-        """Remember for a while that a Workload is gone."""
         self._gone[uid] = None
         if len(self._gone) > REMEMBERED:
             self._gone.pop(next(iter(self._gone)))

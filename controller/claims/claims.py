@@ -1,16 +1,16 @@
-"""Claims on a quota: what schedulers in other processes have taken and nobody can see yet.
+"""Claims on a quota: replicas that schedulers in other processes took but have not placed.
 
-Inside one process a decision counts for the next one in the same breath. A scheduler of another
-name, in a process of its own, learns of it only when the placements have been written and read. So
-quota is taken first: a claim goes into the status of the object that bounds (a WorkloadPolicy, a
-WorkloadQuota), and only then are the placements written. A claim of somebody else counts as far as
-its Workload does not show those units yet, and for `CLAIM_SECONDS` at most, so that nothing is lost
-for ever to a scheduler that died between the two writes. That time runs from when we first saw it:
-no two clocks are compared.
+Inside one process a decision counts for the next one at once. A scheduler of another name, in a
+process of its own, learns of it only when the placements have been written and read. So quota is
+taken first: a claim goes into the status of the object that bounds (a WorkloadPolicy, a
+WorkloadQuota), and only then are the placements written. A claim of another holder counts as far as
+its Workload does not show those replicas yet, and for `CLAIM_SECONDS` at most, so that a scheduler
+that dies between the two writes loses no quota for ever. That time runs from when this process
+first saw the claim: no two clocks are compared.
 
-A decision stands on the claims that were known when it was made. `epoch` changes with whatever
-makes it stand no longer: a claim of somebody else, or another spec. No two ledgers ever say the
-same one, so that an object made anew under the name of another does not pass for it.
+A decision stands on the claims that were known when it was made. A new `epoch` invalidates it: a
+claim of another holder, or another spec, begins one. No two ledgers share an epoch, so an object
+that was deleted and created again under the same name does not pass for the old one.
 """
 
 from __future__ import annotations
@@ -28,17 +28,19 @@ from machinery.types.bounds import MOST_UNITS, between
 from machinery.types.metadata import Key, Meta
 
 CLAIM_SECONDS = 60.0
-"""A claim whose units do not show up for so long is void."""
+"""A claim whose replicas do not show up for so long is void."""
 LANDED_SECONDS = 15.0
-"""A claim whose units have shown up to us stays that much longer, until others have seen them."""
+"""A claim whose replicas this process has seen stays that much longer, until others have seen them.
+"""
 WRITE_SECONDS = 20.0
 """Placements are written so soon after their claim, or not at all: well before it may be void."""
 CLAIM_BYTES = 2**20
-"""What the claims on one object may take: etcd keeps objects of 1.5 MiB, rules and history too."""
+"""The most bytes of the claims on one object: etcd keeps 1.5 MiB, with the rules and the history.
+"""
 
 Shares: TypeAlias = Mapping[str, int]
 Seen: TypeAlias = Callable[[Key, str], Shares | None]
-"""The placements of the Workload of that key and uid; None where it is known to be gone."""
+"""Returns the placements of the Workload of that key and uid; None where it is known to be gone."""
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -56,7 +58,7 @@ class ClaimedStatus(Protocol):
 
     @property
     def claims(self) -> list[Claim]:
-        """They."""
+        """Return the claims."""
 
 
 class Claimed(Protocol):
@@ -64,18 +66,19 @@ class Claimed(Protocol):
 
     @property
     def metadata(self) -> Meta:
-        """Its metadata."""
+        """Return the metadata."""
 
     @property
     def status(self) -> ClaimedStatus:
-        """Its status."""
+        """Return the status."""
 
 
 @dataclass(slots=True)
 class HeldClaim:
-    """A claim, the moment since which we know it, and the one since which its units show.
+    """A claim that this process knows since `since`, and whose replicas show since `landed`.
 
-    `size` are the bytes that it takes in the status.
+    Both are monotonic seconds; `landed` is None while replicas are missing. `size` is the number of
+    bytes that the claim takes in the status.
     """
 
     key: Key
@@ -88,15 +91,14 @@ class HeldClaim:
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """Weigh it once."""
         self.size = len(msgspec.json.encode(self.to_dict()))
 
     def missing(self, seen: Shares) -> dict[str, int]:
-        """The units by cluster that the Workload does not show."""
+        """Return the replicas by cluster that the Workload does not show."""
         return {c: n - seen.get(c, 0) for c, n in self.placements.items() if n > seen.get(c, 0)}
 
     def open(self, seen: Seen, now: float) -> bool:
-        """Whether it still has to be told; notes when its units have shown up."""
+        """Return whether the claim still belongs in the status; note when its replicas show."""
         shows = seen(self.key, self.uid)
         if shows is None or now - self.since >= CLAIM_SECONDS:
             return False
@@ -107,7 +109,7 @@ class HeldClaim:
         return now - self.landed < LANDED_SECONDS
 
     def to_dict(self) -> dict[str, Any]:
-        """As it stands in the status."""
+        """Return the claim as the status stores it."""
         shares = [{"cluster": c, "replicas": n} for c, n in self.placements.items()]
         workload = "/".join(self.key)
         return {
@@ -123,7 +125,7 @@ class HeldClaim:
 class ClaimLedger:
     """The claims on one object, those of others and our own, by the Workload's uid.
 
-    `epochs` are shared with the ledgers of all other objects, those that went included.
+    `epochs` are shared with the ledgers of all other objects, also of deleted ones.
     """
 
     holder: str
@@ -134,11 +136,10 @@ class ClaimLedger:
     own: dict[str, HeldClaim] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Begin apart from all others."""
         self.epoch = next(self.epochs)
 
     def learn(self, stored: Claimed, now: float) -> bool:
-        """Take what the object says now; whether a decision made before stands no longer."""
+        """Read the stored object; return whether decisions made before are invalid now."""
         told = {c.uid: c for c in stored.status.claims if c.holder != self.holder}
         fresh = {uid for uid, claim in told.items() if not self._knows(claim)}
         edited = stored.metadata.generation != self.generation
@@ -152,15 +153,13 @@ class ClaimLedger:
         return bool(fresh or edited)
 
     def knows(self, uid: str) -> bool:
-        """Whether that Workload has a claim here."""
         return uid in self.others or uid in self.own
 
     def add(self, taken: HeldClaim) -> None:
-        """A claim of our own that has been written."""
         self.own[taken.uid] = taken
 
     def ghosts(self, seen: Seen, now: float) -> dict[Key, dict[str, int]]:
-        """The units, by Workload and cluster, that others have taken and nobody shows."""
+        """Return the replicas that others have claimed and no Workload shows, by cluster."""
         found = {}
         for each in self.others.values():
             shows = seen(each.key, each.uid)
@@ -169,7 +168,7 @@ class ClaimLedger:
         return found
 
     def told(self, seen: Seen, now: float) -> list[HeldClaim]:
-        """Everybody's that still have to be told, the oldest first; our others are forgotten."""
+        """Return all open claims, the oldest first; drop our own claims that are not open."""
         self.own = {uid: each for uid, each in self.own.items() if each.open(seen, now)}
         theirs = [each for each in self.others.values() if each.open(seen, now)]
         return sorted((*theirs, *self.own.values()), key=lambda each: (each.since, each.uid))
@@ -180,10 +179,10 @@ class ClaimLedger:
 
 
 def admitted(known: Iterable[HeldClaim], wanted: Iterable[HeldClaim]) -> set[str]:
-    """The uids of those wanted that a status has room for, beside the claims that are known.
+    """Return the uids of the wanted claims that fit into a status beside the known claims.
 
-    The others wait until some of these have landed; a small one does not wait for a large one. One
-    that is too large for any room goes alone, and nobody overtakes it.
+    The others wait until some of these have landed; a small one does not wait for a large one. A
+    claim that is too large for any status goes alone, and none after it is admitted meanwhile.
     """
     sizes, chosen = {each.uid: each.size for each in known}, set[str]()
     total = sum(sizes.values())

@@ -1,10 +1,10 @@
-"""The desk at which decisions take their quota: it writes a kind's statuses, claims among them.
+"""Writes the statuses of a claimed kind, and in them the claims of decisions.
 
-A burst of decisions costs a handful of writes (`controller.framework.statuswriter`). A write that
-is refused means that somebody else was faster, and all decisions in it are made anew on what he
-took. What an object has no room for waits until claims before it have landed.
+A burst of decisions costs a handful of writes (`controller.framework.statuswriter`). A conflict
+means that another writer was faster, and all decisions in that write are checked against the claims
+of that writer. Claims without room in a status wait until claims before them have landed.
 
-What a status shows is the sum over all placements, recomputed each time, so a lost write or a dead
+A status shows the sum over all placements, recomputed each time, so a lost write or a dead
 scheduler leaves nothing wrong for long.
 """
 
@@ -34,13 +34,14 @@ from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key, Object
 
 CALM_SECONDS = 1.0
-"""So long a status may lag behind placements when nobody claims."""
+"""How long a status may lag behind placements when no decision claims."""
 ROOM_SECONDS = 1.0
-"""So often it is asked whether there is room for those that wait."""
+"""The interval at which claims that wait for room are tried again."""
 MOST_CLAIMING = 16
-"""Decisions that wait for one object's write: each holds a worker, and others need some too."""
+"""Decisions that wait for one object's write: each holds a worker, and other objects need some too.
+"""
 MOST_WAITING = 8
-"""Decisions that wait for room: each holds a worker. More of them are made anew later."""
+"""Decisions that wait for room: each holds a worker. Further ones are made again later."""
 
 CLAIMS = metrics.counter(
     "stowage_quota_claims",
@@ -60,7 +61,6 @@ class _Wish:
     done: asyncio.Future[bool]
 
     def answer(self, granted: bool | TransportError) -> None:
-        """Say so to whoever still waits."""
         if self.done.done():
             return
         if isinstance(granted, bool):
@@ -72,8 +72,8 @@ class _Wish:
 class Desk(Generic[T]):
     """The objects of a kind, for one term of leadership: the book of their status writer.
 
-    Whoever has one says which object a Workload takes quota of (`quota_of`), and what stands in its
-    status (`fields`).
+    A subclass says which object a Workload takes quota of (`quota_of`), and which fields go into
+    its status (`fields`).
     """
 
     def __init__(
@@ -100,17 +100,20 @@ class Desk(Generic[T]):
             self.look(each.metadata.key)
 
     def quota_of(self, unit: WorkloadInfo) -> Key | None:
-        """The object whose quota the unit's decisions take; None where they take none."""
+        """Return the object whose quota the Workload takes; None where it takes none."""
         raise NotImplementedError
 
     def fields(
         self, stored: T, claims: Sequence[HeldClaim], *, anyway: bool
     ) -> Mapping[str, Any] | None:
-        """The status with these claims; None where the object says all of it, but for `anyway`."""
+        """Return the status with these claims.
+
+        None where the object has all of it already, unless `anyway`.
+        """
         raise NotImplementedError
 
     async def run(self) -> None:
-        """Write, until cancelled."""
+        """Write until cancelled, then refuse every wish that is left."""
         try:
             await self._writer.run()
         finally:
@@ -118,27 +121,27 @@ class Desk(Generic[T]):
                 _answer(wishes, False)
 
     def look(self, key: Key) -> None:
-        """An object came or changed."""
         self._writer.add(key)
 
     def forget(self, key: Key) -> None:
-        """An object is gone."""
+        """Refuse the wishes of a deleted object."""
         _answer(self._wishes.pop(key, {}), False)
 
     def touched(self, keys: Collection[Key]) -> None:
-        """What these objects count has changed: tell it soon, and see which claims it answers."""
+        """Queue objects with changed counts, to show them soon and to drop landed claims."""
         for key in keys:
             self._writer.add(key, after=CALM_SECONDS)
 
     def epoch(self, unit: WorkloadInfo) -> int | None:
-        """The claims that a decision of this moment stands on; None where it takes no quota."""
+        """Return the epoch of a decision made now; None where the Workload takes no quota."""
         key = self.quota_of(unit)
         return None if key is None else self._books.ledger(key).epoch
 
     async def claim(self, unit: WorkloadInfo, placements: Shares, epoch: int | None) -> bool:
-        """Take the quota of a decision of that epoch; False when it must be decided anew.
+        """Take the quota of a decision of that epoch; False means to decide again.
 
-        Raises TransportError when the hub cannot be asked.
+        Raises:
+            TransportError: the hub refused or could not be reached.
         """
         key = self.quota_of(unit)
         if key is None or not _grows(unit.present, placements):
@@ -155,12 +158,14 @@ class Desk(Generic[T]):
         done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._wishes.setdefault(key, {})[unit.key] = _Wish(taken, epoch, done)
         self._writer.add(key)
+        # The placements are written after this, and must land before other processes drop the
+        # claim.
         granted = await done and self._clock.monotonic() - now < WRITE_SECONDS
         CLAIMS.labels("written" if granted else "stale").inc()
         return granted
 
     def withdraw(self, unit: WorkloadInfo) -> None:
-        """The decision was not written: its quota is free again."""
+        """Release the quota of a decision that was not written."""
         key = self.quota_of(unit)
         if key is None:
             return
@@ -170,21 +175,21 @@ class Desk(Generic[T]):
             self._writer.add(key, after=CALM_SECONDS)
 
     async def prepare(self, stored: T) -> None:
-        """See `StatusBook`: nothing."""
+        """Write nothing ahead of the status, see `StatusBook`."""
 
     def draft(self, stored: T) -> Mapping[str, Any] | None:
-        """The status with the claims that it has room for."""
         key = stored.metadata.key
-        self._books.haunt(key)  # what nobody shows is void after a while
+        self._books.haunt(key)  # claims whose replicas never show expire with time
         wishes = self._fresh(key)
         self._drafted[key] = wishes = self._admit(key, wishes)
         claims = [*self._books.told(key), *(wish.taken for wish in wishes.values())]
         return self.fields(stored, claims, anyway=bool(wishes))
 
     def landed(self, key: Key) -> float | None:
-        """The claims are ours; those that were withdrawn meanwhile go with the next write."""
+        """Grant the drafted wishes, whose claims are stored now."""
         wishes = self._drafted.pop(key, {})
         for wish in wishes.values():
+            # A decision may be withdrawn during the write: the next write drops its claim.
             if wish.done.done():
                 self._writer.add(key, after=CALM_SECONDS)
             else:
@@ -195,14 +200,17 @@ class Desk(Generic[T]):
         return LANDED_SECONDS + CALM_SECONDS if self._books.told(key) else None
 
     def missed(self, key: Key) -> None:
-        """Who is not up to date by now is told so; the others may try the new version at once."""
+        """Return the drafted wishes to the queue; the next draft refuses those of an old epoch."""
         again = self._wishes.setdefault(key, {})
         for workload, wish in self._drafted.pop(key, {}).items():
             if not wish.done.done():
                 again.setdefault(workload, wish)
 
     def shorter(self, key: Key, error: TransportError) -> bool:
-        """Find out whose claim the hub does not take, one by one, and tell him why."""
+        """Write wishes one by one after a refusal, to find the one that the hub does not take.
+
+        The wish that is refused alone gets the error; see `StatusBook` for the result.
+        """
         wishes = self._drafted.pop(key, {})
         self._writer.add(key, after=CALM_SECONDS)
         if len(wishes) > 1:
@@ -213,19 +221,21 @@ class Desk(Generic[T]):
         return bool(self._wishes.get(key))
 
     def given_up(self, key: Key, error: TransportError | None) -> None:
-        """Nobody may wait for ever, whatever went wrong, be it before there was a draft."""
+        """Answer every wish that waits for this turn, so that no decision waits for ever."""
         wishes = self._drafted.pop(key, None)
+        # Without a draft the wishes of a failed turn are still in the queue.
         if wishes is None and error is not None:
             wishes = self._wishes.pop(key, {})
         _answer(wishes or {}, False if error is None else error)
 
     def _fresh(self, key: Key) -> dict[Key, _Wish]:
-        """Those who wait and stand on the claims of now; the others are told to decide anew."""
+        """Return the waiting wishes of the current epoch, and refuse the others."""
         wishes, epoch = self._wishes.pop(key, {}), self._books.ledger(key).epoch
         _answer({k: wish for k, wish in wishes.items() if wish.epoch != epoch}, False)
         fresh = {k: wish for k, wish in wishes.items() if not wish.done.done()}
         if key not in self._singly:
             return fresh
+        # After a refusal by the hub each wish is written by itself, see `shorter`.
         first = dict(list(fresh.items())[:1])
         rest = {k: wish for k, wish in fresh.items() if k not in first}
         if rest:
@@ -236,9 +246,9 @@ class Desk(Generic[T]):
         return first
 
     def _admit(self, key: Key, wishes: Mapping[Key, _Wish]) -> dict[Key, _Wish]:
-        """Those that the status has room for; the others wait, a few of them, and not for long.
+        """Return the wishes that the status has room for.
 
-        Who may not wait any longer is told to decide anew.
+        A few others wait, and not for long; the rest must be decided again.
         """
         now = self._clock.monotonic()
         known = self._books.told(key)

@@ -1,7 +1,7 @@
-"""What the features have in common whose kinds are claimed: who claims, and under which name.
+"""The common base of features whose kinds are claimed: the holder's name and the term's desk.
 
-Every instance counts, so that a standby decides at once when its turn comes. Only the leader writes
-the objects' statuses and claims.
+Every instance counts claims, so that a standby decides at once when its turn comes. Only the leader
+writes the objects' statuses and claims.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from machinery.types.metadata import Key
 
 
 class ClaimedKind:
-    """The base of such a feature; `quotas` is what this term runs, if we lead.
+    """The base of such a feature; `quotas` is this term's desk, None unless we lead.
 
-    `plugin` is the name by which `--controller-plugins` knows it.
+    `plugin` is the name by which `--controller-plugins` knows the feature.
     """
 
     def __init__(self, plugin: str, haunt: Haunt) -> None:
@@ -33,52 +33,49 @@ class ClaimedKind:
         self._books = ClaimBooks(haunt, holder="", clock=SystemClock())
 
     def attach(self, handle: Handle) -> None:
-        """Claim under the name of the process."""
+        """Start `ClaimBooks` with the name of this process as the holder."""
         self._handle = handle
         self._books = ClaimBooks(
             self._haunt, holder=handle.holder[:HOLDER_LIMIT], clock=handle.clock
         )
 
     def rest(self) -> None:
-        """Write and claim no more."""
+        """Stop writing and claiming at the end of the term."""
         self.quotas = None
 
     def closed(self) -> str:
-        """Why no quota can be had here at all."""
+        """Return why this process grants no quota at all; empty where it does."""
         running = self._handle is None or self._handle.controls(self._plugin)
         return "" if running else switched_off(self._plugin)
 
     def epoch(self, unit: WorkloadInfo) -> int | None:
-        """See `Desk.epoch`."""
+        """Return the epoch, see `Desk.epoch`; None where this process does not lead."""
         return self.quotas.epoch(unit) if self.quotas is not None else None
 
     async def claim(
         self, unit: WorkloadInfo, placements: Mapping[str, int], epoch: int | None
     ) -> bool:
-        """See `Desk.claim`; nothing is granted where this instance does not lead."""
+        """Claim as `Desk.claim` does; grant nothing where this process does not lead."""
         if self.quotas is None:
-            return bool(self.closed())  # PreFilter has let in no Workload that would take quota
+            return bool(self.closed())  # PreFilter has refused every Workload that takes quota
         return await self.quotas.claim(unit, placements, epoch)
 
     def withdraw(self, unit: WorkloadInfo) -> None:
-        """See `Desk.withdraw`."""
         if self.quotas is not None:
             self.quotas.withdraw(unit)
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
-        """An informer's handler: what a Workload shows answers its claims."""
+        """Handle an informer's event: the shares that a Workload shows end its claims."""
         claimed = self._books.show(old, new)
         if self.quotas is not None:
             self.quotas.touched(claimed)
 
     def _look(self, stored: Claimed) -> None:
-        """An object came or changed."""
         self._books.learn(stored)
         if self.quotas is not None:
             self.quotas.look(stored.metadata.key)
 
     def _forget(self, key: Key) -> None:
-        """An object is gone."""
         self._books.forget(key)
         if self.quotas is not None:
             self.quotas.forget(key)

@@ -14,24 +14,24 @@ class Claims(Protocol):
     """Takes quota for decisions before they are written."""
 
     def closed(self) -> str:
-        """Why no quota can be had here at all, in words; empty where it can."""
+        """Return why no quota can be claimed at all, in words; empty where it can."""
 
     def epoch(self, unit: WorkloadInfo) -> int | None:
-        """The claims that a decision of this moment stands on; None where it takes no quota."""
+        """Return the epoch of a decision made now; None where the Workload takes no quota."""
 
     async def claim(
         self, unit: WorkloadInfo, placements: Mapping[str, int], epoch: int | None
     ) -> bool:
-        """Take the quota of a decision of that epoch; False when it must be decided anew."""
+        """Take the quota of a decision of that epoch; False means to decide again."""
 
     def withdraw(self, unit: WorkloadInfo) -> None:
-        """The decision was not written: its quota is free again."""
+        """Release the quota of a decision that was not written."""
 
 
 class ClaimsQuota:
     """Reserve and PreBind of a plugin whose kind is claimed.
 
-    Nothing is claimed without `claims`: in a plan, and by whoever only explains.
+    Without `claims` the plugin claims nothing: in a plan or an explanation.
     """
 
     name: str
@@ -46,14 +46,14 @@ class ClaimsQuota:
     def reserve(
         self, state: CycleState, unit: WorkloadInfo, _placements: Mapping[str, int]
     ) -> Status:
-        """Note on which claims the decision stands: with newer ones it is made anew."""
+        """Record the epoch of the decision: newer claims invalidate it."""
         state.data[self._epoch] = self.claims.epoch(unit) if self.claims is not None else None
         return SUCCESS
 
     async def pre_bind(
         self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
     ) -> Status:
-        """Take the quota; where another scheduler was faster the Workload is decided anew."""
+        """Take the quota; where another scheduler was faster the Workload is decided again."""
         epoch = state.data.get(self._epoch)
         if self.claims is None or await self.claims.claim(unit, placements, epoch):
             return SUCCESS
@@ -62,6 +62,5 @@ class ClaimsQuota:
     def unreserve(
         self, _state: CycleState, unit: WorkloadInfo, _placements: Mapping[str, int]
     ) -> None:
-        """Give the quota back."""
         if self.claims is not None:
             self.claims.withdraw(unit)

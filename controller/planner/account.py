@@ -2,8 +2,8 @@
 
 Every reason is a statement about the problem and the shares that can be checked without knowing how
 they were found: a bound that a share stands at, a group that is full, a share that lies over its
-exact part. So the planner carries nothing for it, and whoever wants the reasons pays for them: a
-few passes over the columns once, then each row by itself.
+exact part. So the planner carries nothing for the reasons, and only a caller that reads them pays
+for them: a few passes over the columns once, then each row by itself.
 
 Clusters that draw on the same units form a block: those whose innermost full group is the same, or
 that are in no full group. Within a block, the units of the clusters that nothing else stopped are
@@ -35,13 +35,13 @@ class PlanColumns:
 
     Args:
         full: for each level of groups, each cluster's group and whether that is full; empty where
-            what stands over bounds was being cut, and groups no longer counted. Last the domains,
-            where they have an order: none draws on another's units.
+            units over bounds were being cut, and groups no longer counted. The last entry are the
+            domains, where they have an order: none draws on another's units.
         block: the block of each cluster, 0 for those in no full group.
         open: takes the next unit of its block when the weights say so.
         free: open, and nothing but the weights made its share.
-        following: for each block with open clusters, the highest priority of a next unit. Whoever
-            stood level with the last unit of another is the highest of its block, so that most
+        following: for each block with open clusters, the highest priority of a next unit. A cluster
+            that stood level with the last unit of another is the highest of its block, so most
             clusters need no closer look.
         units: for each block, the units of its free clusters.
         weights: for each block, the weights of its free clusters.
@@ -62,7 +62,6 @@ class PlanColumns:
 
     @classmethod
     def of(cls, problem: Problem, shares: Ints, last: LastStep) -> PlanColumns:
-        """The account of a finished plan."""
         full = tuple(_full(problem, shares)) if last.bounded else ()
         every = np.ones(len(shares), dtype=np.bool_)
         drawing = _drawing(problem)
@@ -74,7 +73,7 @@ class PlanColumns:
             blocks += int(group.max(initial=0)) + 1
         open_ = (shares < last.top) & (last.weight > 0)
         if problem.subsets is not None and problem.subsets.overlaps:
-            open_ = ~every  # what such clusters hold came in several turns
+            open_ = ~every  # clusters of several subsets got their units in several turns
         free = open_ & ((shares > last.base) | (last.base == 0))
         units = sums(block, np.where(free, shares, 0), blocks)
         weights = sums(block, np.where(free, last.weight, 0), blocks)
@@ -85,21 +84,22 @@ class PlanColumns:
         return cls(problem, shares, last, full, block, open_, free, ahead, units, weights, counted)
 
     def rounded(self) -> Mask:
-        """Shape (n,): the share lies over the exact part, which no product of three could hold."""
+        """Return the clusters whose share lies over the exact part, shape (n,)."""
+        # The division comes first: a product of three does not fit into 63 bits.
         weights = np.maximum(self.weights, 1)[self.block]
         return self.free & (self.shares > self.units[self.block] * self.last.weight // weights)
 
     def reasons(self, row: int) -> tuple[Reason, ...]:
-        """What made one cluster's share: what was there, what the weights gave, the bounds."""
+        """Return the reasons of one cluster's share: present units, weights, then bounds."""
         by_rule = self._by_weight if self.problem.inside is WithinDomain.WEIGHT else self._by_order
         own = (*self._of_domain(row), *self._of_subsets(row))
         return (*self._before(row), *by_rule(row), *own, *self._stops(row))
 
     def obstacles(self, placed: Callable[[Problem], int]) -> tuple[Obstacle, ...]:
-        """What keeps units out: bounds of clusters by kind, then full groups from the outermost.
+        """Return the obstacles: bounds of clusters by kind, then full groups from the outermost.
 
-        Last the domains that hold their number, and the subsets at their cap. `placed` tells how
-        many units a plan places.
+        Domains at their quota and subsets at their cap come last. `placed` returns how many units a
+        plan for a problem places.
         """
         of = self.problem
         alone = of.domains is None and of.inside is WithinDomain.WEIGHT and of.nests()
@@ -151,7 +151,7 @@ class PlanColumns:
             yield Reason(RuleKind.PACKED, share - kept)
 
     def _of_domain(self, row: int) -> Iterator[Reason]:
-        """What its domain counts, where it takes units in an order."""
+        """Yield the count of the cluster's domain, where domains take units in an order."""
         order = self.problem.domains
         if order is None or not self.shares[row] or order.domain[row] == OUTSIDE:
             return
@@ -162,7 +162,7 @@ class PlanColumns:
         yield Reason(kind, held, name=order.names[at], of=desired)
 
     def _of_subsets(self, row: int) -> Iterator[Reason]:
-        """Which subsets its units count to, and what waits here."""
+        """Yield the subsets that the cluster's units count to, and the units that wait here."""
         of, subsets, share = self.problem, self.problem.subsets, int(self.shares[row])
         if subsets is None or self.sorted is None:
             return
@@ -180,10 +180,7 @@ class PlanColumns:
             yield Reason(RuleKind.OVERFLOW, beyond, subsets.names[int(over[-1])])
 
     def _level(self, row: int) -> int:
-        """How many clusters could have taken this one's last unit and stood as high in line.
-
-        A full group stops them from that only if this one is not in it.
-        """
+        """Count the clusters that stood as high in line for this one's last unit."""
         share, weight = int(self.shares[row]), int(self.last.weight[row])
         if not weight or share <= self.last.base[row]:
             return 0
@@ -191,6 +188,7 @@ class PlanColumns:
             return 0
         rivals = self.open
         for group, full in self.full:
+            # A full group stops a rival only if this cluster is not in the group.
             rivals = rivals & (~full | (group == group[row]))
         level = self.last.weight * (2 * share - 1) == weight * (2 * self.shares + 1)
         return int((rivals & level).sum())
@@ -220,7 +218,7 @@ class PlanColumns:
             if at.any():
                 yield Reason(kind, int(bound[at].sum())), _without(problem, kind)
         if subsets is not None and problem.inside is WithinDomain.RANK:
-            return  # what has no weight is refused by a filter, which says so
+            return  # a filter refuses clusters without weight, and says so
         idle = problem.weight == 0
         stopped = idle if idle.all() else idle & (self.shares < problem.cap())
         if stopped.any():
@@ -239,7 +237,7 @@ class PlanColumns:
                 yield reason, replace(problem, groups=tuple(groups))
 
     def _quota_obstacles(self) -> Iterator[tuple[Reason, Problem | int]]:
-        """Full domains, and the room in each; where groups bind too, the problem without it."""
+        """Yield full domains and their room; where groups bind too, the problem without it."""
         of, order = self.problem, self.problem.domains
         if order is None or not order.quota.required:
             return
@@ -258,7 +256,7 @@ class PlanColumns:
         return found
 
     def _subset_obstacles(self) -> Iterator[tuple[Reason, Problem | int]]:
-        """Subsets at their cap, and those that take nothing new."""
+        """Yield subsets at their cap, and those that take nothing new."""
         of, subsets = self.problem, self.problem.subsets
         if subsets is None:
             return
@@ -273,17 +271,15 @@ class PlanColumns:
 
 
 def capped(subsets: Subsets, at: int) -> Reason:
-    """A subset is at its cap."""
     return Reason(RuleKind.SUBSET_CAP, int(subsets.cap[at]), subsets.names[at])
 
 
 def shut(subsets: Subsets, at: int) -> Reason:
-    """A subset takes nothing new."""
     return Reason(RuleKind.SUBSET_CLOSED, 0, subsets.names[at])
 
 
 def _drawing(problem: Problem) -> Ints | None:
-    """Numbers of the clusters that draw on the same units: of one subset, and of one domain."""
+    """Number the clusters that draw on the same units: of one subset and of one domain."""
     order, subsets = problem.domains, problem.subsets
     if subsets is None:
         return None if order is None else order.place
@@ -301,7 +297,7 @@ def _own_bounds(problem: Problem) -> tuple[tuple[RuleKind, Ints], ...]:
 
 
 def _without(problem: Problem, kind: RuleKind) -> Problem:
-    """The problem with one of the three bounds on single clusters lifted everywhere."""
+    """Lift one of the three bounds on single clusters everywhere."""
     free = np.full_like(problem.upper, UNBOUNDED)
     if kind is RuleKind.UPPER:
         return replace(problem, upper=free)
@@ -319,19 +315,19 @@ def _held_by_groups(problem: Problem, shares: Ints) -> Iterator[tuple[GroupBound
 
 
 def _full(problem: Problem, shares: Ints) -> Iterator[tuple[Ints, Mask]]:
-    """For each level, each cluster's group, and whether that holds as much as it may."""
+    """Yield for each level each cluster's group, and whether that group is full."""
     for bound, held in _held_by_groups(problem, shares):
         yield bound.group, (held >= bound.upper)[bound.group]
 
 
 def _reach(problem: Problem) -> Ints:
-    """Shape (n,): the most that each cluster may hold; without weight its lower bound."""
+    """Return the most that each cluster may hold, shape (n,); without weight its lower bound."""
     cap = problem.cap()
     return np.where(problem.weight > 0, cap, np.minimum(cap, problem.lower))
 
 
 def _most(problem: Problem) -> int:
-    """The most units that the bounds let in, what is held included; the total left aside."""
+    """Return the most units that the bounds let in, present ones included, whatever the total."""
     held = problem.settled()
     reach, start = np.maximum(_reach(problem), held), held
     place = np.arange(len(held))

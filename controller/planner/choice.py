@@ -6,17 +6,17 @@ earlier count keeps a cluster through the later ones. Where the best ones have t
 all units, or cannot keep to a later count, all counts are looked at together: as few of the best
 ones give way to roomier ones as must (`controller.planner.domains`). So units are pending only
 where no choice of domains could hold them, or where counts cross in more ways than one decision may
-take the time to try: then the best that was found counts, and `Choice.untried` says so.
+take the time to try: then the best choice that was found counts, and `Choice.untried` says so.
 
-- Room is what a cluster may really take within all other bounds; nothing where its weight is 0. Of
-  clusters that share a quota, or the cap of a subset, the roomiest are thought to take it; those
-  of an earlier subset are the better ones. A cluster that can take nothing,
-  and holds nothing, does not count as one of its domain.
-- What holds units stays, and may take more, also where that is more domains than `most`: nothing
-  that runs is moved because a rule was tightened, but no further domain is used.
+- Room is the number of units that a cluster can take within all other bounds; 0 where its weight is
+  0. Of clusters that share a quota, or the cap of a subset, the roomiest are assumed to take it;
+  those of an earlier subset are the better ones. A cluster that can take no unit, and holds none,
+  does not count as one of its domain.
+- A cluster that holds units keeps them, and may take more, also where that is more domains than
+  `most`: a rule that was tightened moves nothing that runs, but no further domain is used.
 - Where there are fewer domains than `least`, or no choice keeps to all counts, nothing new is
   placed. Where there are fewer units than `least`, each has a domain of its own.
-- A cluster in no domain keeps what it holds and gets nothing.
+- A cluster without a domain keeps its units and gets no more.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The clusters that may take units, and those that shall have one before weights count.
+    """The clusters that may take units, and those that get one before weights count.
 
-    `lacks` says which count cannot be met; then nothing is open. `untried` says that there may
-    be a choice with more room, as not all were looked at.
+    `lacks` says which count cannot be met; then `open` is empty. `untried` says that a choice with
+    more room may exist, because not all were tried.
     """
 
     open: Mask
@@ -58,7 +58,7 @@ class Choice:
     untried: tuple[str, ...] = ()
 
     def within(self, problem: Problem) -> Problem:
-        """The problem for the chosen clusters."""
+        """Return the problem for the chosen clusters."""
         weight = np.where(self.open, problem.weight, 0)
         room = np.where(self.open, problem.room, problem.present)
         subsets = problem.subsets
@@ -74,10 +74,10 @@ class Field:
     Args:
         able: may take units.
         held: in use.
-        most: units that each may hold; None where every cluster runs all units and nobody counts.
+        most: units that each may hold; None where every cluster runs all units.
         stays: units that each keeps.
         score: the greater the better.
-        order: distinct, by which equals are taken.
+        order: distinct, breaks ties.
     """
 
     able: Mask
@@ -89,13 +89,13 @@ class Field:
 
 
 def chosen(problem: Problem) -> Choice:
-    """The choice for a problem: of all clusters where it counts no domains."""
+    """Return the choice for a problem; all clusters where the problem counts no domains."""
     stays, most = problem.settled(), np.where(problem.weight > 0, problem.cap(), 0)
     for bound in problem.caps():
         most = _shared(most, stays, bound)
     score, held = problem.scored(), stays > 0
     if problem.subsets is not None:
-        held = problem.present > 0  # what finds no place elsewhere stays
+        held = problem.present > 0  # units without a place elsewhere stay
         score = problem.subsets.best_first(score)
         most = _in_subsets(problem, problem.subsets, most, stays)
     field = Field(most > 0, held, most, stays, score, problem.order)
@@ -103,9 +103,9 @@ def chosen(problem: Problem) -> Choice:
 
 
 def _in_subsets(problem: Problem, subsets: Subsets, most: Ints, stays: Ints) -> Ints:
-    """What each may hold by its subset: beyond its room where that overflows, within its cap.
+    """Return the units that each may hold by its subset: up to its cap, past room in overflow.
 
-    What several subsets match is thought to take what its room allows.
+    A cluster of several subsets is assumed to take what its room allows.
     """
     able = (problem.weight > 0) & (problem.room > problem.present)
     most = np.where(subsets.passing(able), np.maximum(problem.without_room(), most), most)
@@ -121,13 +121,11 @@ def _in_subsets(problem: Problem, subsets: Subsets, most: Ints, stays: Ints) -> 
 
 
 def _shared(most: Ints, stays: Ints, bound: GroupBound) -> Ints:
-    """What each may hold when the roomiest of each group take what the group has left.
-
-    One that finds nothing left may still take a unit in place of another.
-    """
+    """Return the units that each may hold when the roomiest take the rest of a group's bound."""
     gap = np.maximum(bound.upper - sums(bound.group, stays, len(bound.upper)), 0)
     open_ = np.maximum(most - stays, 0)
     taken = in_line(np.lexsort((-open_, bound.group)), bound.group, open_, gap)
+    # A cluster that found nothing left may still take one unit in place of another cluster.
     able = (open_ > 0) & (gap[bound.group] > 0)
     return np.where(open_ > 0, stays + np.maximum(taken, able), most)
 
@@ -135,7 +133,7 @@ def _shared(most: Ints, stays: Ints, bound: GroupBound) -> Ints:
 def contradictions(
     asked: Problem, choice: Choice | None, shares: Ints
 ) -> tuple[Contradiction, ...]:
-    """The pairs of bounds that cannot both be kept to; of each kind the first few."""
+    """Return the pairs of bounds that cannot both be kept to; the first `NAMED` of each kind."""
     return (
         *islice(_of_lower_bounds(asked, choice, shares), NAMED),
         *islice(_of_counts(asked, choice, shares), NAMED),
@@ -145,7 +143,7 @@ def contradictions(
 def _of_lower_bounds(
     asked: Problem, choice: Choice | None, shares: Ints
 ) -> Iterator[Contradiction]:
-    """Lower bounds that another bound left unserved."""
+    """Yield lower bounds that another bound left unserved."""
     left_out = np.zeros(len(shares), dtype=np.bool_) if choice is None else ~choice.open
     full = _full(asked, shares)
     for row in np.flatnonzero(shares < asked.lower).tolist():
@@ -162,7 +160,7 @@ def _of_lower_bounds(
 
 
 def _of_counts(asked: Problem, choice: Choice | None, shares: Ints) -> Iterator[Contradiction]:
-    """Domains that must be used and are full; quotas that only clusters left out could help."""
+    """Yield required domains that are full, and quotas that only excluded clusters could ease."""
     if choice is None:
         return
     free, full = (asked.weight > 0) & (shares < asked.cap()), _full(asked, shares)
@@ -183,7 +181,7 @@ def _of_counts(asked: Problem, choice: Choice | None, shares: Ints) -> Iterator[
 
 
 def _full(asked: Problem, shares: Ints) -> dict[int, Reason]:
-    """The clusters of groups that are full, with the bound: the innermost of several."""
+    """Return the bound of each cluster whose group is full: the innermost of several."""
     found: dict[int, Reason] = {}
     for bound in asked.caps():
         full = sums(bound.group, shares, len(bound.upper)) >= bound.upper
@@ -202,7 +200,7 @@ def _full(asked: Problem, shares: Ints) -> dict[int, Reason]:
 
 
 def _capped(subsets: Subsets, shares: Ints) -> Iterator[tuple[int, Reason]]:
-    """The clusters that only full subsets match, with the cap of the first one."""
+    """Yield the clusters whose subsets are all full, with the cap of the first one."""
     counted = subsets.counted(shares)
     for row in np.flatnonzero(subsets.shut(counted)).tolist():
         home = int(subsets.home[row])
@@ -211,7 +209,7 @@ def _capped(subsets: Subsets, shares: Ints) -> Iterator[tuple[int, Reason]]:
 
 
 def _most(asked: Problem) -> Reason | None:
-    """The first count that leaves domains out."""
+    """Return the first count with an upper bound."""
     return next(
         (Reason(RuleKind.MAX_DOMAINS, each.most, each.key) for each in asked.counts if each.most),
         None,
@@ -219,7 +217,7 @@ def _most(asked: Problem) -> Reason | None:
 
 
 def choose(counts: Sequence[DomainCount], field: Field, units: int) -> Choice:
-    """What the counts leave of the clusters that may take units, and of those that hold some."""
+    """Apply the counts to the clusters that may take units, and to those that hold some."""
     left = field.able | field.held
     if not counts or not left.any():
         return Choice(left, np.zeros_like(left))
@@ -236,7 +234,7 @@ def choose(counts: Sequence[DomainCount], field: Field, units: int) -> Choice:
 
 
 def _wanted(field: Field, rows: Ints, units: int) -> tuple[Ints, int]:
-    """The units that each of these clusters may hold, and how many they shall hold together."""
+    """Return the units that each of these clusters may hold, and the units needed together."""
     if field.most is None:
         return np.ones(len(rows), dtype=np.int64), 0
     stays = field.stays
@@ -245,10 +243,11 @@ def _wanted(field: Field, rows: Ints, units: int) -> tuple[Ints, int]:
 
 
 def _best_first(field: Field, rows: Mask, domain: Ints) -> Ints:
-    """These clusters: what holds units, then by score; of equals those whose domain is the best.
+    """Sort the clusters: those in use, then by score, then by the best domain.
 
-    That is the one that can take more, then the one with the greater scores in sum. Where every
-    cluster runs all units, a domain can take as many copies as it has clusters.
+    Of equal clusters the best domain is the one that can take more, then the one with the greater
+    scores in sum. Where every cluster runs all units, a domain can take as many copies as it has
+    clusters.
     """
     found = np.flatnonzero(rows)
     better = field.score[found] + np.where(field.held[found], int(field.score.max()) + 1, 0)
@@ -262,7 +261,7 @@ def _best_first(field: Field, rows: Mask, domain: Ints) -> Ints:
 def _used(
     levels: Sequence[Level], held: Mask, room: Ints, need: int, effort: Effort
 ) -> Mask | None:
-    """The best clusters if they hold what is needed, or else what all counts together say."""
+    """Return the best clusters if they have the room; otherwise choose for all counts together."""
     best = in_turn(levels, held)
     if met(levels, best) and int(room[best].sum()) >= need:
         return best
@@ -270,19 +269,17 @@ def _used(
 
 
 def _first(levels: Sequence[Level], held: Mask, used: Mask, units: int) -> Ints:
-    """The best cluster of as many domains as must be used, those that hold units before others.
-
-    The coarsest level comes first, so that its clusters count for the others too; no more new ones
-    are named than there are `units` to place.
-    """
+    """Return the best cluster of as many domains as must be used, those in use before others."""
     first = np.zeros(0, dtype=np.int64)
     candidates = np.flatnonzero(used | held)
     lines = [(candidates[first_of_each(each.domain[candidates])], each) for each in levels]
+    # The coarsest level comes first, so that its clusters count for the finer ones too.
     for line, level in sorted(lines, key=lambda pair: len(pair[0])):
         covered = np.zeros(int(level.domain.max(initial=0)) + 1, dtype=np.bool_)
         covered[level.domain[first]] = True
         lacking = max(level.least - int(np.count_nonzero(covered)), 0)
         added = line[~covered[level.domain[line]]][:lacking]
+        # No more unused clusters are named than there are units to place.
         new = ~held[added]
         added = added[~new | (np.cumsum(new) <= units)]
         units -= int(np.count_nonzero(~held[added]))
@@ -297,7 +294,7 @@ def _mask(like: Mask, rows: Ints) -> Mask:
 
 
 def _lacks(counts: Sequence[DomainCount], levels: Sequence[Level], effort: Effort) -> str:
-    """The count that has too few domains, or that no choice was found which meets them all."""
+    """Say which count has too few domains, or that no choice was found which meets them all."""
     for count, level in zip(counts, levels, strict=True):
         found = len(first_of_each(level.domain))
         if found < level.least:

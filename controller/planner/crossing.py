@@ -1,18 +1,19 @@
-"""Several levels of domains, such as regions and providers: good choices at once, then the best.
+"""Several levels of domains, such as regions and providers: good choices first, then the best.
 
 To find the best choice is as hard as any covering problem, so this is done in two parts, both
 within one budget of steps (`controller.planner.levels`).
 
 - Choices that look good: level by level the domains that stand first, or the roomiest, in several
   orders of the levels, each with care that those after it can still have as many as they need; and
-  from the best of these on, one level after the other chosen anew.
-- A search through all that may be better: a domain of a level that has too many is used, or it is
-  not. What can no longer keep to the bounds, or cannot have more room than what is found, is left
-  out; where one level has too many, or two that nest, their best choice closes the case.
+  from the best of these on, one level after the other chosen again.
+- A search through all choices that may be better: a domain of a level that has too many is used, or
+  it is not. A case that can no longer keep to the bounds, or cannot have more room than the best
+  choice so far, is left out; where one level has too many, or two that nest, their best choice
+  closes the case.
 
-The first choice with the room that is needed ends it. Where the search comes to its end, the answer
-is the best there is, and none means that there is none; where the steps do not suffice,
-`Effort.short` says so, and the answer is the best that was found.
+The first choice with the room that is needed ends the search. A search that comes to its end
+answers with the best choice there is, and with None where there is none; where the steps do not
+suffice, `Effort.short` says so, and the answer is the best choice that was found.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from controller.planner.levels import Effort, Level, distinct, nested
 from controller.planner.webster import Ints, Mask, sums
 
 Closing = Callable[[Sequence[Level], Mask, Ints], Mask | None]
-"""The best choice of one or two nested levels, given what is held and each row's room, or None."""
+"""Returns the best choice of one or two nested levels, given the held rows and each row's room, or
+None.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,6 @@ class Case:
     used: tuple[Mask, ...]
 
     def with_one(self, level: int, domain: int) -> Case:
-        """The same with one more domain used."""
         more = self.used[level].copy()
         more[domain] = True
         return replace(self, used=(*self.used[:level], more, *self.used[level + 1 :]))
@@ -45,7 +47,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class LevelSearch:
-    """One level in a case: its domains, the most room that it leaves, and which to try next."""
+    """One level in a case: how many domains, the most room that it leaves, and the one to try."""
 
     number: int
     room: int
@@ -53,7 +55,7 @@ class LevelSearch:
 
 
 class Crossing:
-    """One choice: the levels, with the bounds that what is held allows, and the best found so far.
+    """One choice: the levels, with the bounds that the held rows allow, and the best choice so far.
 
     Args:
         levels: in the order in which they narrow the choice, each another sorting of the clusters.
@@ -70,13 +72,13 @@ class Crossing:
         self.value = -1
 
     def chosen(self, closing: Closing) -> Mask | None:
-        """The clusters to use; None where no choice was found."""
+        """Return the clusters to use; None where no choice was found."""
         if not (self._start() or self._improve()):
             self._search(closing)
         return self.best
 
     def _offer(self, rows: Mask) -> bool:
-        """Keeps a choice that is better; whether it has what is needed."""
+        """Keep the choice if it is better; return whether it has the room that is needed."""
         for level in self.levels:
             if not level.least <= level.count(rows) <= level.most:
                 return False
@@ -86,7 +88,7 @@ class Crossing:
         return value == self.need
 
     def _start(self) -> bool:
-        """Choices level by level: by rank as far as that will do, then by room in other orders."""
+        """Try choices level by level: by rank as far as that will do, then by room."""
         number = len(self.levels)
         turns: list[tuple[Sequence[int], int]]
         turns = [(range(number), roomy) for roomy in range(number + 1)]
@@ -104,7 +106,7 @@ class Crossing:
         return False
 
     def _improve(self) -> bool:
-        """One level after the other chosen anew by room, until that changes nothing."""
+        """Choose one level after the other again by room, until that changes nothing."""
         value = None
         while self.best is not None and self.value != value:
             value = self.value
@@ -121,7 +123,7 @@ class Crossing:
         return False
 
     def _picked(self, at: int, rows: Mask, *, by_room: bool) -> Mask | None:
-        """As many domains as the level may use; None where the steps do not suffice."""
+        """Return as many domains as the level may use; None where the steps do not suffice."""
         level, kept = self.levels[at], self.kept[at]
         if not self.effort.columns(4 + len(self.levels), len(rows) + level.size):
             return None
@@ -145,7 +147,7 @@ class Crossing:
     def _covering(
         self, level: Level, kept: Mask, inside: Ints, rank: Ints, lacking: Sequence[Level]
     ) -> Mask | None:
-        """First the domains with most of those that the other levels lack, then by rank."""
+        """Take first the domains with most of those that the other levels lack, then by rank."""
         picked, domain = kept.copy(), level.domain[inside]
         inner = [each.domain[inside] for each in lacking]
         covered = [each.among(self.held) for each in lacking]
@@ -170,7 +172,7 @@ class Crossing:
         return _first(picked, np.where(rank > 0, rank, -1), level.most)
 
     def _search(self, closing: Closing) -> None:
-        """All that may be better, the most promising first, until it is needed no more."""
+        """Try all cases that may be better, the most promising first, until the need is met."""
         cases = [Case(np.arange(len(self.held)), self.kept)]
         while cases and self.value < self.need:
             found = self._narrowed(cases.pop())
@@ -188,9 +190,9 @@ class Crossing:
                 cases.append(case.with_one(at, roomiest))
 
     def _narrowed(self, case: Case) -> tuple[Case, dict[int, LevelSearch]] | None:
-        """The case without what its used domains rule out, and the levels that have too many.
+        """Drop the rows that a case's used domains rule out; find the levels with too many.
 
-        None where it cannot be better than what is found.
+        None where the case cannot be better than the best choice so far.
         """
         wide: dict[int, LevelSearch] = {}
         at = 0
@@ -205,15 +207,16 @@ class Crossing:
                 wide[at] = look
             at += 1
             if look.number > level.most == int(np.count_nonzero(used)):
-                # The others go, and so what was seen of the levels before is true no more.
+                # Rows outside the used domains go, so earlier levels must be looked at again.
                 inside = used[level.domain[case.rows]]
                 case, wide, at = replace(case, rows=case.rows[inside]), {}, 0
         return case, wide
 
     def _closed(self, case: Case, wide: Sequence[Level], closing: Closing) -> bool:
-        """Whether the levels with too many have a best choice by themselves, which ends the case.
+        """Return whether the best choice of the levels with too many ends the case.
 
-        It does if it is no better than what is found, or keeps to the bounds of the others too.
+        The best choice ends the case if it is no better than the best so far, or keeps to the
+        bounds of the other levels too.
         """
         if len(wide) > 2:
             return False
@@ -232,7 +235,7 @@ class Crossing:
 
 
 def _look(domain: Ints, room: Ints, level: Level, used: Mask) -> LevelSearch | None:
-    """A level of a case; None where it cannot keep to its bounds any more."""
+    """Look at a level of a case; None where it cannot keep to its bounds any more."""
     totals = sums(domain, room, level.size)
     number, free = int(np.count_nonzero(totals)), level.most - int(np.count_nonzero(used))
     if number < level.least or free < 0 or not totals[used].all():
@@ -243,7 +246,7 @@ def _look(domain: Ints, room: Ints, level: Level, used: Mask) -> LevelSearch | N
 
 
 def _first(picked: Mask, rank: Ints, most: int) -> Mask:
-    """These domains, and as many more as may be: the first ones of a rank above 0."""
+    """Return these domains, and the first ones of a rank above 0 up to `most`."""
     line = np.argsort(-np.where(picked, 0, rank), kind="stable")
     more = line[: max(most - int(np.count_nonzero(picked)), 0)]
     both = picked.copy()

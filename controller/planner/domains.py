@@ -1,22 +1,22 @@
 """Which domains to use, where their number is bounded on one level or on several at once.
 
 A level sorts the clusters into domains (regions, zones, single clusters) and says how many of them
-to use at the least and at the most. Clusters stand best first, and what is held is always used: a
-level of which more is held than its most allows just that.
+to use at the least and at the most. Clusters stand best first, and a domain in use is always kept:
+a level with more of those than its most allows just these.
 
-- `in_turn` takes the best domains level by level: fast, and what somebody would expect who looks
-  at the ranking. It may miss a choice that there is.
-- `largest_capacity` looks at all levels together. It answers None only where no choice keeps to all
-  bounds, and no choice that keeps to them has more of the room that is needed: of one level by
+- `in_turn` takes the best domains level by level: fast, and what a reader of the ranking expects.
+  It may miss a choice that there is.
+- `largest_capacity` looks at all levels together. None means that no choice keeps to all bounds;
+  otherwise no choice that keeps to them has more of the room that is needed: of one level by
   itself, of two that nest (each domain of one lies in one domain of the other) by a table, of
-  others by a search (`controller.planner.crossing`). It does so within a budget of steps: where
-  that does not suffice `Effort.short` says so, and the answer is the best that was found. That
-  keeps to the bounds all the same.
+  others by a search (`controller.planner.crossing`). Where its budget of steps does not suffice,
+  `Effort.short` says so, and the answer is the best choice that was found, which keeps to the
+  bounds all the same.
 
-The best domain is kept if any choice with it has what is needed, then the next one, and so
-on: only as many of the best give way to roomier ones as must. After `LOOKS` domains that were
-tried one by one, or where the effort is spent, the rest is taken by room. Where nothing has what is
-needed, the most room counts and nothing else.
+The best domain is kept if any choice with it has the room that is needed, then the next one, and so
+on: only as many of the best give way to roomier ones as must. After `LOOKS` domains that were tried
+one by one, or where the effort is spent, the rest is taken by room. Where no choice has the room
+that is needed, the most room counts and nothing else.
 
 Pure; equal inputs give equal answers, and of equal domains the one that stands first is taken.
 """
@@ -50,7 +50,7 @@ LOOKS = 32
 
 
 def in_turn(levels: Sequence[Level], held: Mask) -> Mask:
-    """The first domains of each level in its turn, of those that the levels before have left.
+    """Take the first domains of each level in turn, of those that the levels before have left.
 
     Args:
         levels: the bounds, in the order in which they narrow the choice.
@@ -73,7 +73,7 @@ def in_turn(levels: Sequence[Level], held: Mask) -> Mask:
 
 
 def _ranked(domain: Ints, line: Ints, held: Mask, before: Ints) -> Ints:
-    """The domains: what is held, then one for each domain of the level before, then the rest."""
+    """Sort the domains: those in use, one for each domain of the level before, the rest."""
     leading = held[line]
     leads = first_of_each(before[line])
     fresh = np.ones(int(before.max(initial=0)) + 1, dtype=np.bool_)
@@ -90,14 +90,14 @@ def _ranked(domain: Ints, line: Ints, held: Mask, before: Ints) -> Ints:
 def largest_capacity(
     levels: Sequence[Level], held: Mask, room: Ints, need: int, effort: Effort | None = None
 ) -> Mask | None:
-    """The clusters to use, all levels looked at together; see the module for what is promised.
+    """Return the clusters to use, for all levels together; see the module for the promises.
 
     Args:
         levels: the bounds.
         held: the clusters that are in use.
-        room: what each can take, above 0.
+        room: units that each can take, above 0.
         need: more room than that is of no use; below 0 is like 0.
-        effort: what it may cost.
+        effort: the budget of steps; None for a full one.
     """
     effort, need = effort or Effort(), max(need, 0)
     every = np.ones(len(held), dtype=np.bool_)
@@ -123,16 +123,16 @@ def largest_capacity(
 def _closing(
     levels: Sequence[Level], held: Mask, room: Ints, need: int, effort: Effort
 ) -> Mask | None:
-    """One level, or two that nest, the coarser first."""
     if len(levels) == 1:
         return _alone(levels[0], held, room, need, effort)
+    # Two levels nest; the coarser one comes first.
     return _nested(levels, held, room, need, effort)
 
 
 def _nested(
     levels: Sequence[Level], held: Mask, room: Ints, need: int, effort: Effort
 ) -> Mask | None:
-    """Two levels that nest: the best outer domains, and in them the best inner ones, are kept."""
+    """Choose for two levels that nest, the best outer domains before the best inner ones."""
     coarse, fine = levels
     leaves = _leaves(levels, held, room)
     least, most = (coarse.least, fine.least), (coarse.most, fine.most)
@@ -142,7 +142,7 @@ def _nested(
 def two_levels(
     least: tuple[int, int], most: tuple[int, int], leaves: Leaves, need: int, effort: Effort
 ) -> Ints | None:
-    """The inner domains to use; None where no choice keeps to the bounds, or steps run out."""
+    """Return the inner domains; None where no choice keeps to the bounds, or steps run out."""
     return _ByTable(least, most, leaves, effort).chosen(need)
 
 
@@ -151,7 +151,6 @@ def _alone(level: Level, held: Mask, room: Ints, need: int, effort: Effort) -> M
 
 
 def _of(level: Level, chosen: Ints | None) -> Mask | None:
-    """The clusters of these domains."""
     if chosen is None:
         return None
     used = np.zeros(level.size, dtype=np.bool_)
@@ -170,7 +169,6 @@ class _ByTable:
     effort: Effort
 
     def chosen(self, need: int) -> Ints | None:
-        """The inner domains; None where no choice keeps to the bounds, or the steps run out."""
         parent = self.leaves.parent
         kept = np.bincount(parent, weights=self.leaves.held) > 0
         chosen = self._best(kept)
@@ -195,13 +193,13 @@ class _ByTable:
         return int(self.leaves.room[chosen].sum())
 
     def _best(self, used: Mask) -> Ints | None:
-        """The most room of all choices that use these outer domains."""
+        """Return the roomiest of all choices that use these outer domains."""
         if not self.effort.spend(work(self.most, len(self.leaves.room), len(used))):
             return None
         return table(self.most, self.leaves, used).best(self.least)
 
     def _inner(self, parent: Ints, used: Mask, need: int, chosen: Ints) -> Ints:
-        """The longest run of the best inner domains that can be kept, beside it the roomiest."""
+        """Return the longest run of the best inner domains that will do, and the roomiest too."""
         leaves, inside = self.leaves, np.flatnonzero(used[parent])
         leading = _leading(parent[inside])
         inside = inside[np.lexsort((inside, ~leading, ~leaves.held[inside]))]
@@ -219,14 +217,13 @@ class _ByTable:
 
 
 def _leading(parent: Ints) -> Mask:
-    """The first one of each parent."""
     mask = np.zeros(len(parent), dtype=np.bool_)
     mask[first_of_each(parent)] = True
     return mask
 
 
 def _filled(most: int, parent: Ints, run: Ints, roomy: Ints) -> Ints:
-    """The run, the roomiest one of each outer domain that is not in it, and the roomiest others."""
+    """Add to the run the roomiest leaf of each other outer domain, then the roomiest others."""
     taken = np.zeros(len(parent), dtype=np.bool_)
     taken[run] = True
     covered = np.zeros(int(parent.max()) + 1, dtype=np.bool_)
@@ -239,7 +236,7 @@ def _filled(most: int, parent: Ints, run: Ints, roomy: Ints) -> Ints:
 
 
 def one_level(most: int, leaves: Leaves, need: int, effort: Effort) -> Ints:
-    """So many domains, what is held among them."""
+    """Return `most` domains, those in use among them."""
     line = leaves.line()
     if int(leaves.room[line[:most]].sum()) < need:
         return line[:most]
@@ -263,7 +260,7 @@ def one_level(most: int, leaves: Leaves, need: int, effort: Effort) -> Ints:
 
 
 def _leaves(levels: Sequence[Level], held: Mask, room: Ints) -> Leaves:
-    """The domains of the finest level, with the coarser ones that they lie in."""
+    """Return the domains of the finest level, with the coarser ones that they lie in."""
     fine = levels[-1]
     total = np.bincount(fine.domain, weights=room, minlength=fine.size).astype(np.int64)
     taken = np.bincount(fine.domain, weights=held, minlength=fine.size) > 0

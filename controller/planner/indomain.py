@@ -1,16 +1,16 @@
 """How the units of each domain go to its clusters: by rank, by weight, or on as few as hold them.
 
-Each rule is given, for all domains at once, how many units each takes (or gives back), and answers
-for all clusters at once; a problem without an order of domains is one domain.
+Each rule takes the number of units of every domain, to take or to give back, and answers for all
+clusters at once; a problem without an order of domains is one domain.
 
 - By rank: the score decides, then how many counted units a cluster holds (most under Fill, least
   under Balance), then its place in the order.
 - By weight: Webster, see `controller.planner.webster`.
 - Packed: clusters in use go before others, the fullest first; then the roomiest. Fewer units leave
   clusters as a whole, the emptiest first. So no more clusters are used than the units need, given
-  what is there and the lower bounds.
+  the present shares and the lower bounds.
 
-A rule follows from what is held alone, so units one by one end where all at once do. Pure; integers
+A rule depends on the held units alone, so units one by one end where all at once do. Pure; integers
 only; whole columns.
 """
 
@@ -26,7 +26,7 @@ from controller.planner.webster import Ints, first_come, sums
 
 
 class WithinDomain(Enum):
-    """What decides between the clusters of one domain."""
+    """The rule that decides between the clusters of one domain."""
 
     WEIGHT = "weight"
     RANK = "rank"
@@ -39,9 +39,9 @@ class Clusters:
 
     Args:
         domain: an index into the quota's arrays, or OUTSIDE.
-        room: new units that it can take; 0 where it is not feasible.
-        present: units that it can give back.
-        held: units of all counted Workloads on it.
+        room: new units that the cluster can take; 0 where it is not feasible.
+        present: units that the cluster can give back.
+        held: units of all counted Workloads on the cluster.
         score: the rank score, the greater the better.
         order: distinct, by name.
     """
@@ -54,12 +54,12 @@ class Clusters:
     order: Ints
 
     def place(self, domains: int) -> Ints:
-        """The domain, those outside behind the listed ones."""
+        """Return the domain of each cluster; those outside come after the listed domains."""
         return np.where(self.domain < 0, domains, self.domain)
 
 
 def grow(quota: DomainQuota, clusters: Clusters, units: int) -> Ints:
-    """By rank: units that each cluster takes; fewer in sum where nothing may take the rest."""
+    """Return the units that each cluster takes by rank; fewer in sum where none takes the rest."""
     if not quota.ordered:
         return _unordered(quota, clusters, units)
     place, size = clusters.place(len(quota.desired)), len(quota.desired) + 1
@@ -68,7 +68,7 @@ def grow(quota: DomainQuota, clusters: Clusters, units: int) -> Ints:
 
 
 def shrink(quota: DomainQuota, clusters: Clusters, units: int) -> Ints:
-    """By rank: units that each cluster gives back of its present ones; at most `units`."""
+    """Return the present units that each cluster gives back by rank; at most `units` in sum."""
     place, size = clusters.place(len(quota.desired)), len(quota.desired) + 1
     if not quota.ordered:
         place, given = np.zeros_like(place), np.array([units], dtype=np.int64)
@@ -78,7 +78,7 @@ def shrink(quota: DomainQuota, clusters: Clusters, units: int) -> Ints:
 
 
 def taken_by_rank(clusters: Clusters, place: Ints, units: Ints, method: Method) -> Ints:
-    """The units that each domain takes, over its clusters."""
+    """Divide the units that each domain takes over its clusters."""
     of = clusters
     tie = -of.held if method is Method.FILL else of.held
     line = np.lexsort((of.order, tie, -of.score, place))
@@ -89,7 +89,7 @@ def taken_by_rank(clusters: Clusters, place: Ints, units: Ints, method: Method) 
 
 
 def given_by_rank(clusters: Clusters, place: Ints, units: Ints, method: Method) -> Ints:
-    """The units that each domain gives back, from its clusters' present ones."""
+    """Divide the units that each domain gives back over its clusters' present ones."""
     of = clusters
     tie = of.held if method is Method.FILL else -of.held
     line = np.lexsort((-of.order, tie, of.score, place))
@@ -101,7 +101,7 @@ def given_by_rank(clusters: Clusters, place: Ints, units: Ints, method: Method) 
 
 
 def taken_by_score(start: Ints, top: Ints, score: Ints, order: Ints, units: int) -> Ints:
-    """By rank where no domains have an order: the best clusters take all they can."""
+    """Divide by rank where no domains have an order: the best clusters take all they can."""
     line = np.lexsort((order, -score))
     taken = np.zeros_like(start)
     taken[line] = first_come(np.maximum(top - start, 0)[line], units)
@@ -111,7 +111,7 @@ def taken_by_score(start: Ints, top: Ints, score: Ints, order: Ints, units: int)
 def taken_packed(
     place: Ints, start: Ints, top: Ints, order: Ints, units: Ints, *, lowers: bool
 ) -> Ints:
-    """Packed: units that each cluster takes; for lower bounds those that open the fewest."""
+    """Return the units that each cluster takes, packed; lower bounds open as few as they can."""
     open_ = np.maximum(top - start, 0)
     if lowers:
         keys = (order, np.where(start > 0, 0, -open_), start == 0, place)
@@ -121,7 +121,7 @@ def taken_packed(
 
 
 def in_line(line: Ints, place: Ints, wanted: Ints, units: Ints) -> Ints:
-    """In this line, sorted by place: each as much as it wants of the units of its place."""
+    """Serve the clusters in line, sorted by place, until the units of their place are gone."""
     served = np.zeros_like(wanted)
     if len(units) == 1:
         served[line] = first_come(wanted[line], int(units[0]))
@@ -134,10 +134,10 @@ def in_line(line: Ints, place: Ints, wanted: Ints, units: Ints) -> Ints:
 
 
 def _level(taken: Ints, held: Ints, most: Ints, place: Ints, score: Ints, order: Ints) -> None:
-    """Where clusters of one domain and score got some of what they could: levels them, in place.
+    """Level the clusters of one domain and score that got some of what they could take, in place.
 
-    The units go to those that hold least, equals by the order. All such groups look for their
-    level at once, each between its own bounds.
+    The units go to those that hold least, equals by the order. All such groups look for their level
+    at once, each between its own bounds.
     """
     if not len(taken):
         return
@@ -160,7 +160,7 @@ def _level(taken: Ints, held: Ints, most: Ints, place: Ints, score: Ints, order:
 
 
 def _levels(held: Ints, most: Ints, group: Ints, units: Ints) -> Ints:
-    """For each group the highest level that its units suffice for."""
+    """Return for each group the highest level that its units suffice for."""
     low = np.full(len(units), np.iinfo(np.int64).max)
     high = np.full(len(units), np.iinfo(np.int64).min)
     np.minimum.at(low, group, held)
@@ -173,7 +173,7 @@ def _levels(held: Ints, most: Ints, group: Ints, units: Ints) -> Ints:
 
 
 def _groups(place: Ints, score: Ints) -> tuple[Ints, int]:
-    """A number for each domain and score, and how many there are."""
+    """Number the pairs of domain and score; return the numbers and how many there are."""
     line = np.lexsort((score, place))
     new = np.ones(len(line), dtype=np.bool_)
     new[1:] = (np.diff(place[line]) != 0) | (np.diff(score[line]) != 0)
@@ -183,7 +183,7 @@ def _groups(place: Ints, score: Ints) -> tuple[Ints, int]:
 
 
 def _unordered(quota: DomainQuota, clusters: Clusters, units: int) -> Ints:
-    """Without an order of domains: clusters by rank and name, within the quota."""
+    """Take units by score and then by order, within the quota, where domains have no order."""
     line = np.lexsort((clusters.order, -clusters.score))
     wanted = clusters.room
     if quota.required:
@@ -196,7 +196,7 @@ def _unordered(quota: DomainQuota, clusters: Clusters, units: int) -> Ints:
 
 
 def ranked(order: DomainOrder, score: Ints, names: Ints, amount: Ints) -> Clusters:
-    """The clusters of an order, as the rules by rank want them; `amount` to take or to give."""
+    """Return the clusters of an order for the rules by rank; `amount` to take or to give back."""
     return Clusters(order.domain, amount, amount, order.held, score, names)
 
 

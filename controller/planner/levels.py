@@ -1,12 +1,12 @@
 """Levels of domains: clusters sorted by a label, how many of its values may be used, and the cost.
 
-How much work a choice may cost is counted in steps, so that equal inputs end at the same place; a
-clock would make an answer depend on how busy the machine is. A step is an entry of a column that is
-looked at; each look at a column costs some more for itself.
+The work of a choice is counted in steps, so that equal inputs end at the same place; with a clock
+an answer would depend on how busy the machine is. A step is an entry of a column that is looked at;
+each look at a column costs some more for itself.
 
-What two nested levels can hold at the most tells a table: a knapsack, of which the entry (2, 5) is
-the most room that two regions with five zones among them have. It grows region by region, each
-entry trying every number of the next region's zones.
+A table holds the most room of two nested levels: a knapsack, of which the entry (2, 5) is the most
+room that two regions with five zones among them have. The table grows region by region, each entry
+trying every number of the next region's zones.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from numpy.lib.stride_tricks import sliding_window_view
 from controller.planner.webster import Ints, Mask
 
 STEPS = 2_000_000
-"""What one choice of domains may cost, all its parts together: some ten milliseconds."""
+"""The budget of one choice of domains, all its parts together: some ten milliseconds."""
 
 LOOK = 500
-"""What it costs to look at a column at all."""
+"""The cost of looking at a column at all."""
 
 FOLD = 12_000
-"""What it costs to join one more domain of a table, besides its entries."""
+"""The cost of joining one more domain to a table, besides its entries."""
 
 _NONE = -(2**60)
-"""The entry of a number of domains that cannot be; sums with it stay below 0."""
+"""The entry of an impossible number of domains; sums with it stay below 0."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class Effort:
     short: bool = False
 
     def spend(self, steps: int) -> bool:
-        """Whether there are steps enough; if so, they are gone."""
+        """Take the steps off the budget; return False, and take none, if too few are left."""
         if steps > self.left:
             self.short = True
             return False
@@ -49,12 +49,12 @@ class Effort:
         return True
 
     def columns(self, number: int, length: int) -> bool:
-        """The same for so many columns of this length."""
+        """Spend the steps of so many columns of this length."""
         return self.spend(number * (length + LOOK))
 
 
 def first_of_each(values: Ints) -> Ints:
-    """The place of the first one of each value, ascending; values are small and not negative."""
+    """Return the place of the first of each value, ascending; values are small and not negative."""
     places = np.arange(len(values))
     first = np.zeros(int(values.max(initial=0)) + 1, dtype=np.int64)
     first[values[::-1]] = places[::-1]  # of equal values the last one written stays
@@ -63,7 +63,7 @@ def first_of_each(values: Ints) -> Ints:
 
 
 def distinct(values: Ints) -> Ints:
-    """Each value once, ascending; none is below 0.
+    """Return each value once, ascending; none is below 0.
 
     `np.unique` loads numpy.ma when it is first called, which would stop an event loop for longer
     than a whole choice may take.
@@ -82,20 +82,17 @@ class Level:
     most: int
 
     def of(self, rows: Ints | Mask) -> Level:
-        """The same of some of the clusters."""
         return replace(self, domain=self.domain[rows])
 
     def count(self, rows: Mask) -> int:
-        """How many domains these clusters are in."""
         return int(np.count_nonzero(np.bincount(self.domain[rows])))
 
     def among(self, rows: Mask) -> Mask:
-        """The domains that these clusters are in."""
         mask: Mask = np.bincount(self.domain[rows], minlength=self.size) > 0
         return mask
 
     def numbered(self) -> Level:
-        """The same with the domains numbered as they stand, without gaps."""
+        """Return the level with its domains numbered without gaps, in the order of the clusters."""
         known = self.domain[first_of_each(self.domain)]
         number = np.zeros(self.size, dtype=np.int64)
         number[known] = np.arange(len(known))
@@ -103,32 +100,31 @@ class Level:
 
     @property
     def size(self) -> int:
-        """One more than the greatest number of a domain."""
         return int(self.domain.max(initial=-1)) + 1
 
 
 def met(levels: Iterable[Level], used: Mask) -> bool:
-    """Whether enough domains of each level are used, and any at all."""
+    """Return whether enough domains of each level are used, and any at all."""
     enough = (level.least <= 1 or level.count(used) >= level.least for level in levels)
     return bool(used.any()) and all(enough)
 
 
 def nested(coarse: Level, fine: Level) -> bool:
-    """Whether each domain of the second lies in one of the first."""
+    """Return whether each domain of the second lies in one of the first."""
     return bool((parents(coarse, fine)[fine.domain] == coarse.domain).all())
 
 
 def parents(coarse: Level, fine: Level) -> Ints:
-    """The domain of `coarse` in which each domain of `fine` lies."""
+    """Return the domain of `coarse` in which each domain of `fine` lies."""
     found = np.zeros(fine.size, dtype=np.int64)
     found[fine.domain] = coarse.domain
     return found
 
 
 def tight(levels: Sequence[Level], held: Mask) -> list[Level]:
-    """The levels that bound anything, each once, as what is held allows; in their order.
+    """Return the levels that bound anything, each once, in their order.
 
-    Labels that sort the clusters alike are one level.
+    Levels that sort the clusters alike are joined, and an upper bound rises to the domains in use.
     """
     found: dict[bytes, Level] = {}
     for level in levels:
@@ -142,7 +138,7 @@ def tight(levels: Sequence[Level], held: Mask) -> list[Level]:
 
 @dataclass(frozen=True, slots=True)
 class Leaves:
-    """The domains of the finer level: their room, whether they are held, and what they lie in.
+    """The domains of the finer level: their room, whether they are in use, and the coarser domain.
 
     `parent` is a number from 0 on without gaps, 0 for all where there is one level only.
     """
@@ -152,7 +148,7 @@ class Leaves:
     parent: Ints
 
     def line(self, rows: Ints | None = None) -> Ints:
-        """These leaves, or all: what is held, then the roomiest; equals as they stand."""
+        """Sort these leaves, or all: those in use, then the roomiest; equals as they stand."""
         if rows is None:
             return np.lexsort((-self.room, ~self.held))
         return rows[np.lexsort((-self.room[rows], ~self.held[rows]))]
@@ -162,8 +158,8 @@ class Leaves:
 class RoomTable:
     """`room` by the number of coarser and of finer domains.
 
-    `picks` tells for each coarser domain, and each entry after it was joined, how many of its
-    finer ones went in, and `lines` which they are, the first to be taken first.
+    For each coarser domain, `picks` holds how many of its finer ones went into each entry after the
+    domain was joined, and `lines` which they are, the first to be taken first.
     """
 
     room: Ints
@@ -171,7 +167,7 @@ class RoomTable:
     picks: Sequence[Ints]
 
     def best(self, least: Sequence[int]) -> Ints | None:
-        """The leaves of the roomiest entry with at least so many domains on each level."""
+        """Return the leaves of the roomiest entry with at least so many domains on each level."""
         allowed = self.room[least[0] :, least[1] :]
         if not allowed.size or int(allowed.max()) < 0:
             return None
@@ -189,14 +185,14 @@ class RoomTable:
 
 
 def work(most: Sequence[int], leaves: int, parts: int) -> int:
-    """About as many steps as a table costs: the entries, and the parts joined."""
+    """Estimate the steps of a table: its entries, and the parts joined."""
     return prod(number + 1 for number in most) * leaves + parts * FOLD
 
 
 def table(most: Sequence[int], leaves: Leaves, used: Mask | None = None) -> RoomTable:
-    """The table of these leaves; `most` bounds the number on each level, the coarser first.
+    """Return the table of these leaves; `most` bounds the number on each level, the coarser first.
 
-    `used` are coarser domains that every entry uses, beside those that hold anything.
+    `used` are coarser domains that every entry uses, beside those that are in use already.
     """
     parent = leaves.parent
     coarse = distinct(parent)
@@ -213,9 +209,10 @@ def table(most: Sequence[int], leaves: Leaves, used: Mask | None = None) -> Room
 
 
 def _with(room: Ints, leaves: Leaves, line: Ints, *, used: bool) -> tuple[Ints, Ints]:
-    """The table with one more domain, and how many of its leaves it takes; all that are held."""
+    """Join one more domain; return the table, and how many of its leaves each entry takes."""
     held = int(np.count_nonzero(leaves.held[line]))
     part = np.concatenate(([_NONE], np.cumsum(leaves.room[line])))
+    # Leaves in use stand first in the line; no entry takes fewer than all of them.
     part[1:held] = _NONE
     grown = np.full_like(room, _NONE) if held or used else room.copy()
     pick = np.zeros(room.shape, dtype=np.int64)
@@ -227,7 +224,7 @@ def _with(room: Ints, leaves: Leaves, line: Ints, *, used: bool) -> tuple[Ints, 
 
 
 def _folded(base: Ints, row: Ints) -> tuple[Ints, Ints]:
-    """Along the last axis the best sum of an entry of each, and the number taken from `row`."""
+    """Return the best sums of `base` and `row` along the last axis, and the number from `row`."""
     most = len(row) - 1
     gap = np.full((*base.shape[:-1], most), _NONE, dtype=np.int64)
     windows = sliding_window_view(np.concatenate((gap, base), axis=-1), most + 1, axis=-1)

@@ -1,31 +1,31 @@
-"""How a number of replicas becomes shares: one planner for growing, shrinking and standing still.
+"""How a number of units becomes shares: one planner for growing, shrinking and standing still.
 
 Weights, an order of domains with quotas, packing, the number of domains, learnt limits and bounds
-of every kind are parts of one `Problem`, in any combination. What it promises, for every input:
+of every kind are parts of one `Problem`, in any combination. For every input:
 
 - sum(shares) + pending == total, and no cluster gets more than its bounds, its room, the bounds of
-  its groups and the quota of its domain allow, except for what it holds already.
+  its groups and the quota of its domain allow, except for the units that it holds already.
 - Without an order of domains, all units are placed where a placement within all upper bounds
   exists; otherwise as many as can be. Where one exists that meets all lower bounds too, it meets
   them. (Quotas that cross bounds on groups, and subsets that share clusters or cross either, are
   served in order, which may waste some.)
-- What is placed does not move: growing starts from the present shares and hands out only the rest,
+- Placed units do not move: growing starts from the present shares and hands out only the rest,
   shrinking takes only from them. Among the same clusters, one more unit never takes one away, and
   one fewer never adds one.
 - Above the lower bounds, domains take units in their order, and within a domain they follow the
-  weights, the rank or the packing (`controller.planner.indomain`). What stands over a bound shrinks
-  before anything else does, whatever its weight, and then what has no weight.
-- Subsets take units in their order, each up to its cap, lower bounds first. One that overflows is
-  filled up to its cap on clusters that may take units, whatever room they have. One more unit is
-  never in excess of a cap, and the lowest deletion cost leaves first, after what stands over a
-  bound. With subsets, present units that were free to go stay where they wait, unless as many
-  found a place elsewhere.
-- Equal inputs give equal shares: ties are decided by the injected order.
+  weights, the rank or the packing (`controller.planner.indomain`). Units over a bound leave before
+  any others, whatever their weight, and then units of weight 0.
+- Subsets take units in their order, each up to its cap, lower bounds first. A subset that overflows
+  is filled up to its cap on clusters that may take units, whatever room they have. One more unit is
+  never in excess of a cap, and the lowest deletion cost leaves first, after units over a bound.
+  With subsets, present units that were free to go stay where they wait, unless as many found a
+  place elsewhere.
+- Equal inputs give equal shares: the injected order breaks ties.
 
-A lower bound is a wish with precedence: the domains that must be used have their first unit, then
-lower bounds are served, in the same order as all units, as far as total and upper bounds allow;
-those of clusters before those of groups, and those of inner groups before those of outer ones,
-because what serves the inner counts for the outer too. Pure, integers only.
+A lower bound is a wish with precedence, as far as total and upper bounds allow: the domains that
+must be used get their first unit, then the bounds of clusters are served, then those of groups, the
+inner before the outer, because units of an inner group count for the outer too. Pure, integers
+only.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Apportionment:
-    """The shares, shape (n,), and the units that no cluster may take; why, when somebody asks.
+    """The shares, shape (n,), and the units that no cluster may take; reasons come on demand.
 
     `asked` is the problem as it was given, `problem` that of the chosen clusters, `choice` says
     which these are where the number of domains is bounded.
@@ -82,21 +82,20 @@ class Apportionment:
 
     @cached_property
     def account(self) -> PlanColumns:
-        """Everything that `reasons` and `binding` read, computed once when one of them is asked."""
+        """Return the columns that `reasons` and `binding` read, computed on the first call."""
         return PlanColumns.of(self.problem, self.shares, self.last)
 
     @cached_property
     def contradictions(self) -> tuple[Contradiction, ...]:
-        """The pairs of bounds that cannot both be kept to."""
         return contradictions(self.asked, self.choice, self.shares)
 
     def reasons(self, row: int) -> tuple[Reason, ...]:
-        """What made one cluster's share, zero included."""
+        """Return the reasons of one cluster's share, a share of zero included."""
         return self.account.reasons(row)
 
     @property
     def binding(self) -> tuple[Obstacle, ...]:
-        """What keeps the pending units out, and how many each would let in.
+        """Return the bounds that keep the pending units out, and how many units each would let in.
 
         Empty where nothing is pending, and where there is no cluster.
         """
@@ -104,18 +103,18 @@ class Apportionment:
 
     @property
     def choosing(self) -> tuple[str, ...]:
-        """What was found while domains were chosen: counts that cannot be met, choices untried."""
+        """Return what the choice of domains found: counts that cannot be met, choices untried."""
         return () if self.choice is None else (*self.choice.lacks, *self.choice.untried)
 
     @property
     def order(self) -> DomainOrder | None:
-        """The domains as they were given, with the counts that these shares leave."""
+        """Return the given domains with the counts that these shares leave."""
         order = self.asked.domains
         return None if order is None else order.after(self.shares - self.asked.present)
 
     @property
     def full(self) -> tuple[str, ...]:
-        """The listed domains that hold their number, or more."""
+        """Return the listed domains that hold their number, or more."""
         order = self.order
         if order is None:
             return ()
@@ -124,7 +123,7 @@ class Apportionment:
 
     @property
     def beyond_quotas(self) -> bool:
-        """Whether more is wanted than the quotas of the domains that have clusters let in."""
+        """Return whether the quotas of domains with clusters let in too few of the new units."""
         order, held = self.asked.domains, self.asked.settled()
         if order is None or not order.quota.required or order.uncounted.all():
             return False
@@ -134,13 +133,12 @@ class Apportionment:
 
     @cached_property
     def counted(self) -> Ints:
-        """Shape (subsets,), the units that count to each."""
+        """Return the units that count to each subset, shape (subsets,)."""
         subsets = self.asked.subsets
         return np.zeros(0, dtype=np.int64) if subsets is None else subsets.counted(self.shares)
 
     @property
     def subsets_full(self) -> tuple[str, ...]:
-        """The subsets that are at their cap."""
         subsets = self.asked.subsets
         if subsets is None:
             return ()
@@ -148,7 +146,7 @@ class Apportionment:
 
     @property
     def subsets_shut(self) -> tuple[Reason, ...]:
-        """Why subsets take no more units: they are at their cap, or closed."""
+        """Return why subsets take no more units: they are at their cap, or closed."""
         subsets = self.asked.subsets
         if subsets is None:
             return ()
@@ -157,7 +155,7 @@ class Apportionment:
 
     @property
     def rows_shut(self) -> Mask:
-        """Shape (n,): the clusters of subsets that all take no more units."""
+        """Return the clusters of subsets that all take no more units, shape (n,)."""
         subsets = self.asked.subsets
         if subsets is None:
             return np.zeros(len(self.shares), dtype=np.bool_)
@@ -168,7 +166,7 @@ class Apportionment:
 
     @property
     def beyond_caps(self) -> bool:
-        """Whether more is wanted than the caps of the subsets that have clusters let in."""
+        """Return whether the caps of the subsets with clusters let in too few of the new units."""
         subsets, held = self.asked.subsets, self.asked.settled()
         known = None if subsets is None else subsets.inside.any(axis=1)
         if subsets is None or known is None or not known.any():
@@ -177,14 +175,14 @@ class Apportionment:
         return self.asked.total - int(held.sum()) > gap
 
     def assignment_order(self) -> list[int]:
-        """The listed domains, or OUTSIDE, that new units went to, one after the other."""
+        """Return the domains, or OUTSIDE, that took the first `TURNS` new units, in order."""
         order = self.problem.domains
         if order is None or not order.quota.ordered:
             return []
         return list(islice(self._turns(order), TURNS))
 
     def _turns(self, order: DomainOrder) -> Iterator[int]:
-        """By domain; where subsets have turns, what each took in its own."""
+        """Yield the domains in order; where subsets take turns, turn by turn."""
         of, before = self.problem, self.problem.settled()
         most = _takes(of, before)
         steps: Iterable[Ints] = (most,)
@@ -198,15 +196,14 @@ class Apportionment:
 
 
 def _placed_by(problem: Problem) -> int:
-    """The units that a plan for the problem places."""
     return int(_planned(problem).shares.sum())
 
 
 def apportion(problem: Problem) -> Apportionment:
-    """The plan for a problem; see the module for what it promises.
+    """Return the plan for a problem; see the module for its promises.
 
     Raises:
-        ValueError: no problem at all, see `Problem.check`.
+        ValueError: the problem is invalid, see `Problem.check`.
     """
     problem.check()
     return _planned(problem)
@@ -228,7 +225,7 @@ def _planned(problem: Problem) -> Apportionment:
 
 
 def _unordered(problem: Problem) -> Problem:
-    """Where domains have no order and weights or packing decide, quotas are bounds on groups."""
+    """Turn quotas of domains without order into bounds on groups, where no rank decides."""
     order = problem.domains
     if order is None or order.quota.ordered or problem.inside is WithinDomain.RANK:
         return problem
@@ -241,7 +238,7 @@ def _grow(problem: Problem, held: Ints, first: Mask | None) -> tuple[Ints, LastS
 
 
 def _shrink(problem: Problem, held: Ints) -> tuple[Ints, LastStep]:
-    """Keep what is within all bounds, then what has no weight, then what stands over a bound."""
+    """Keep the units within all bounds, then those without weight, then those over a bound."""
     if problem.subsets is not None or not by_weight_alone(problem):
         return decline_to(problem, held, _nests(problem))
     within = np.minimum(problem.cap(), held)
@@ -258,7 +255,7 @@ def _shrink(problem: Problem, held: Ints) -> tuple[Ints, LastStep]:
 def _fill(
     problem: Problem, *, start: Ints, top: Ints, first: Mask | None = None
 ) -> tuple[Ints, LastStep]:
-    """First units, lower bounds of clusters, then of groups from the innermost, then the rest."""
+    """Serve first units, lower bounds of clusters, of groups from the innermost, then the rest."""
     if problem.subsets is not None:
         top = np.where(problem.subsets.open_to(problem.weight >= 0), top, start)
     floor = np.minimum(top, problem.lower)
@@ -283,12 +280,12 @@ def _nests(problem: Problem) -> list[Nest]:
 
 
 def _takes(problem: Problem, held: Ints) -> Ints:
-    """Shape (n,): the most that each may hold."""
+    """Return the most units that each may hold, shape (n,)."""
     return np.where(problem.weight > 0, np.maximum(problem.cap(), held), held)
 
 
 def _served(problem: Problem, first: Mask) -> Ints:
-    """The lower bounds, with a unit for each of the first before any other bound is served."""
+    """Return the lower bounds, with a unit for each of `first` before any other bound."""
     held, cap = problem.settled(), problem.cap()
     grows = problem.total >= int(held.sum())
     top = np.maximum(cap, held) if grows else np.minimum(cap, held)

@@ -1,8 +1,8 @@
-"""What the planner is asked: a total, what binds it, and how the last units were handed out.
+"""The problem that the planner solves: a total, its bounds, and the step that gave the last units.
 
-Kept apart from the planner so that the account of a plan can read the same values without calling
-the planner again. Columns of integers, one entry a cluster. What can be no problem is refused in
-one place, `Problem.check`, with the field and the value: a division would answer it with nonsense.
+The account of a plan reads the same values without calling the planner again, so they have a module
+of their own. Columns are integers, one entry a cluster. `Problem.check` refuses every invalid
+problem with the field and the value; the planner's divisions would answer it with nonsense.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ UNBOUNDED = MAX_UNITS
 
 
 class BoundKind(Enum):
-    """What a bound on a group of clusters stands for."""
+    """The meaning of a bound on a group of clusters."""
 
     DOMAIN_QUOTA = "domain quota"
     SUBSET_CAP = "subset cap"
@@ -34,13 +34,13 @@ class GroupBound:
     """Disjoint groups of clusters with an upper and a lower bound each.
 
     Args:
-        kind: what the bound is, for the reasons.
+        kind: the meaning of the bound, for the reasons.
         names: one for each group (a domain's value, a subset's name).
         group: shape (n,), an index into the others for each cluster.
         upper: shape (groups,), units.
         lower: shape (groups,), units.
-        number: shape (groups,), what people know the upper bound by, where that counts the units
-            of others too; None where it is `upper`.
+        number: shape (groups,), the upper bound to show to users, where that counts the units of
+            other Workloads too; None where it is `upper`.
     """
 
     kind: BoundKind
@@ -51,19 +51,18 @@ class GroupBound:
     number: Ints | None = None
 
     def told(self, group: int) -> int:
-        """The upper bound as people know it."""
         return int((self.upper if self.number is None else self.number)[group])
 
 
 @dataclass(frozen=True, slots=True)
 class DomainCount:
-    """Over how many domains of a topology the units go.
+    """How many domains of a topology the units may use.
 
     Args:
         key: the topology, for the reasons.
-        domain: shape (n,), a number from 1 on for each cluster, 0 for one that is in no domain.
+        domain: shape (n,), a number from 1 on for each cluster, 0 for a cluster without a domain.
         least: domains that must be used, at least 1.
-        most: domains that may be used; None for as many as there are.
+        most: domains that may be used; None for no upper bound.
     """
 
     key: str
@@ -74,27 +73,27 @@ class DomainCount:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A total and what binds it. All arrays have one entry a cluster, in units.
+    """A total and its bounds. All arrays have one entry a cluster, in units.
 
-    What divides is composed of rules that know nothing of each other: each takes a problem and
-    gives it back with its own bounds, weights or order (`controller.framework.interface.Bounds`).
+    The rules that bind a division know nothing of each other: each takes a problem and returns it
+    with its own bounds, weights or order (`controller.framework.interface.Bounds`).
 
     Args:
         total: units wanted.
-        weight: relative; 0 takes no unit beyond its lower bound.
+        weight: relative; a cluster of weight 0 takes no unit beyond its lower bound.
         lower: units to be served first.
-        upper: the rule's most.
+        upper: the most units that the rule allows.
         room: units of this Workload that the cluster can hold in all, its present ones included.
         learnt: units that the cluster was seen to hold when it had more; UNBOUNDED where unknown.
             Present units above it do not run, and are free to go elsewhere.
         present: units placed now.
         order: distinct; of equal priorities the lowest goes first.
         groups: bounds on groups, outermost first, each nested in the one before.
-        inside: what decides between the clusters of a domain; of all, where there is no order.
+        inside: the rule between the clusters of a domain; of all clusters, where there is no order.
         domains: the order in which domains take units, and their quotas. They may cross `groups`.
         counts: how many domains of other topologies are used, in the order of their precedence.
-        subsets: are filled one after the other; clusters in none take no new unit.
-        score: how well each cluster suits, the greater the better; all alike without.
+        subsets: are filled one after the other; clusters outside all of them take no new unit.
+        score: how well each cluster suits, the greater the better; None where all suit alike.
         names: of the clusters, for the reasons.
     """
 
@@ -115,7 +114,7 @@ class Problem:
     names: Sequence[str] = ()
 
     def check(self) -> None:
-        """Refuse what cannot be: whoever divides calls this first.
+        """Refuse an invalid problem; the planner calls this before it divides anything.
 
         Raises:
             ValueError: names the field and the value.
@@ -135,37 +134,40 @@ class Problem:
             self.subsets.check(size)
 
     def cap(self) -> Ints:
-        """Shape (n,): the least of the three bounds on a single cluster."""
+        """Return the least of the three bounds on each single cluster, shape (n,)."""
         return np.minimum(np.minimum(self.upper, self.room), self.learnt)
 
     def without_room(self) -> Ints:
-        """Shape (n,): the same for units that may wait for room."""
+        """Return the bounds on each cluster for units that may wait for room, shape (n,)."""
         return np.minimum(self.upper, self.learnt)
 
     def settled(self) -> Ints:
-        """Shape (n,): the present units that run, as far as is known."""
+        """Return the present units that run, as far as is known, shape (n,)."""
         return np.minimum(self.present, self.learnt)
 
     def scored(self) -> Ints:
-        """Shape (n,): the scores."""
         return np.zeros_like(self.weight) if self.score is None else self.score
 
     def nests(self) -> bool:
-        """Whether each group lies in one group of those before it; quotas may lie across them."""
+        """Return whether each group lies in one group of the bound before it.
+
+        Quotas of domains are not looked at: they may lie across the groups.
+        """
         inner = zip(self.groups, self.groups[1:], strict=False)
         return all(_apart(bound, before) is None for before, bound in inner)
 
     def caps(self) -> tuple[GroupBound, ...]:
-        """All bounds on groups: those given, and the quotas of a Required order of domains."""
+        """Return all bounds on groups: those given, and the quotas of a Required order."""
         if self.domains is None or not self.domains.quota.required:
             return self.groups
         return (*self.groups, quotas(self.domains, self.present))
 
 
 def quotas(order: DomainOrder, present: Ints) -> GroupBound:
-    """The quotas of an order as a bound on this Workload's own units: what it has, and the gap.
+    """Return the quotas of an order as a bound on this Workload's own units: present ones and gap.
 
-    The clusters outside are the last group, which may hold what it holds.
+    The clusters outside all domains are the last group, which keeps its units and takes no new
+    ones.
     """
     own = order.by_domain(present)
     upper = own + order.quota.gap
@@ -182,7 +184,7 @@ def _check_columns(columns: Mapping[str, Ints], size: int) -> None:
     for name, values in columns.items():
         if values.shape != (size,):
             raise ValueError(f"{name}: one entry for each of {size}, found {len(values)}")
-    # The sign is a bit: one look at all of them tells whether any is negative.
+    # The sign is a bit: the OR of all columns tells whether any value is negative.
     if not size or int(reduce(np.bitwise_or, columns.values()).min()) >= 0:
         return
     for name, values in columns.items():
@@ -227,7 +229,7 @@ def _check_group(where: str, bound: GroupBound, before: GroupBound | None, size:
 
 
 def _apart(bound: GroupBound, before: GroupBound) -> tuple[int, int, int] | None:
-    """A group, and two of the outer groups that it lies in; None where all of them nest."""
+    """Return a group and two of the outer groups that it lies in; None where all of them nest."""
     lies_in = np.zeros(len(bound.names), dtype=np.int64)
     lies_in[bound.group] = before.group
     apart = np.flatnonzero(lies_in[bound.group] != before.group)
@@ -239,13 +241,13 @@ def _apart(bound: GroupBound, before: GroupBound) -> tuple[int, int, int] | None
 
 @dataclass(frozen=True, slots=True)
 class LastStep:
-    """The step in which the last units were handed out by weight; what the account starts from.
+    """The step in which weights gave out the last units; the account of a plan starts from it.
 
     Args:
         weight: shape (n,), the weights of this step.
-        base: shape (n,), what each cluster held before it: kept, and served to lower bounds.
-        top: shape (n,), what each could hold at most.
-        bounded: whether bounds on groups held; they do not for what stands over them already.
+        base: shape (n,), the units of each cluster before it: kept, and served to lower bounds.
+        top: shape (n,), the most units that each could hold.
+        bounded: whether bounds on groups held; they do not for units that stand over them already.
     """
 
     weight: Ints

@@ -1,8 +1,7 @@
 """Why a share has the size that it has: data with its numbers, a sentence for each on demand.
 
 A `Reason` belongs to one cluster's number, an `Obstacle` to the units that have no cluster. Both
-are values that tests can check against the problem; words are made of them only when somebody
-reads them.
+are values that tests can check against the problem; words are made of them only for a reader.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any, TypeAlias
 
 
 class RuleKind(Enum):
-    """What made a share; the value is the sentence, with the numbers left out."""
+    """The rules that make a share; the value is the sentence, with the numbers left out."""
 
     KEPT = "{number} stay where they are"
     WHOLE = "all {number} go to the best cluster"
@@ -45,7 +44,7 @@ class RuleKind(Enum):
 
     @property
     def title(self) -> str:
-        """The name in records: DomainQuota."""
+        """Return the name as records hold it, such as DomainQuota."""
         return self.name.title().replace("_", "")
 
 
@@ -53,12 +52,12 @@ _WITH_SECOND = {
     RuleKind.WEIGHT: "its weight's share of {of} units is {number}",
     RuleKind.LOWER: "{number} of its lower bound of {of}",
 }
-"""Sentences that tell the second number, where there is one."""
+"""Sentences with the second number, for reasons that have one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One rule that made a share: its kind, its number in units, and what it is called, if at all.
+    """One rule that made a share: its kind, its number in units, and its name, if any.
 
     Args:
         kind: the rule.
@@ -75,7 +74,6 @@ class Reason:
     of: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """The reason as JSON values."""
         return {
             "kind": self.kind.title,
             "number": self.number,
@@ -85,12 +83,11 @@ class Reason:
         }
 
     def to_rule(self) -> dict[str, Any]:
-        """The reason as a Workload's status keeps it: `worded` makes words of it again."""
+        """Return the reason as a Workload's status stores it; `worded` reads it again."""
         numbers = {"number": self.number, **({"of": self.of} if self.of else {})}
         return {"rule": self.kind.title, "numbers": numbers, "name": self.name}
 
     def __str__(self) -> str:
-        """The reason in words."""
         text = _WITH_SECOND.get(self.kind, self.kind.value) if self.of else self.kind.value
         return text.format(number=self.number, name=self.name, of=self.of)
 
@@ -104,14 +101,14 @@ _NAMED = {
     RuleKind.MIN_DOMAINS: "minDomains {number} of {name}",
     RuleKind.MAX_DOMAINS: "maxDomains {number} of {name}",
 }
-"""What a bound is called beside another one."""
+"""The names of bounds in a contradiction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
     """Two bounds that cannot both be kept to: `one` was given up, or keeps units out with `other`.
 
-    `row` is the cluster whose share it is about; -1 where it is about all.
+    `row` is the cluster whose share is meant; -1 where all are.
     """
 
     one: Reason
@@ -120,7 +117,7 @@ class Contradiction:
 
     @property
     def reason(self) -> Reason:
-        """The pair as a rule of a share: the number of the bound that was kept."""
+        """Return the pair as a rule of a share, with the number of the bound that was kept."""
         return Reason(
             RuleKind.CONTRADICTION,
             self.other.number,
@@ -128,7 +125,7 @@ class Contradiction:
         )
 
     def __str__(self) -> str:
-        """`minReplicas 4 of cluster a and quota 2 of zone-1 contradict each other`."""
+        """Return `minReplicas 4 of cluster a and quota 2 of zone-1 contradict each other`."""
         return str(self.reason)
 
 
@@ -140,7 +137,7 @@ _BY_TITLE = {kind.title: kind for kind in RuleKind}
 
 
 def worded(rule: str, numbers: Mapping[str, int], name: str = "") -> str:
-    """A kept rule in words; one of a release that we do not know by its name and numbers."""
+    """Return a stored rule in words; one unknown to this release by its name and numbers."""
     kind, number = _BY_TITLE.get(rule), numbers.get("number", 0)
     if kind is not None:
         return str(Reason(kind, number, name, numbers.get("of", 0)))
@@ -149,7 +146,7 @@ def worded(rule: str, numbers: Mapping[str, int], name: str = "") -> str:
 
 
 def title_in_words(rule: str) -> str:
-    """A rule by itself, where only its title was kept: `weight`, `domain quota`."""
+    """Return the title of a rule in words: `weight`, `domain quota`."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", rule).lower()
 
 
@@ -175,7 +172,6 @@ class Obstacle:
     gain: int
 
     def to_dict(self) -> dict[str, Any]:
-        """The obstacle as JSON values."""
         return {
             "kind": self.reason.kind.title,
             "number": self.reason.number,
@@ -185,7 +181,7 @@ class Obstacle:
         }
 
     def __str__(self) -> str:
-        """The obstacle in words, and what would help."""
+        """Return the obstacle in words, and how many units its removal would place."""
         if self.reason.kind is RuleKind.CONTRADICTION:
             return str(self.reason)
         text = _STOPS.get(self.reason.kind, self.reason.kind.value)
@@ -196,27 +192,29 @@ class Obstacle:
 
 
 Reasons: TypeAlias = Callable[[int], tuple[Reason, ...]]
-"""The reasons of a row's number; empty for a row that holds nothing."""
+"""Returns the reasons of a row's number; empty for a row that holds nothing."""
 
 
 def no_reasons(_row: int) -> tuple[Reason, ...]:
-    """Where nothing was assigned."""
+    """Return no reasons, where nothing was assigned."""
     return ()
 
 
 Binding: TypeAlias = Callable[[], tuple[Obstacle, ...]]
-"""The bounds that keep pending units out."""
+"""Returns the bounds that keep pending units out."""
 
 
 def nothing_binds() -> tuple[Obstacle, ...]:
-    """Where no bounds were planned with, or nothing is pending."""
+    """Return no bounds, where the division had none or nothing is pending."""
     return ()
 
 
 AssignmentOrder: TypeAlias = Callable[[], list[str]]
-"""The domains that units went to, one after the other; the first ones, where there are many."""
+"""Returns the domains that took units, one after the other; only the first ones, where there are
+many.
+"""
 
 
 def no_order() -> list[str]:
-    """Where no order of domains decided."""
+    """Return no domains, where no order of domains decided."""
     return []

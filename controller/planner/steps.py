@@ -1,17 +1,17 @@
 """Growing and shrinking where more than weights decide: domains in their order, then inside them.
 
-Each step is one unit after the other to the first cluster in line that no bound stops, in closed
+Each step gives one unit after the other to the first cluster in line that no bound stops, in closed
 form. Bounds on groups may lie across the domains. Then units are handed out up to the one at which
-a group is full, found by halving; its clusters take no more, and the rest goes on from there. That
-is what the loop over units does, as what follows depends only on what is held.
+a group is full, found by halving; its clusters take no more, and the rest goes on from there. The
+result is that of the loop over units, as each step depends only on the units held so far.
 
-Shrinking keeps layers: what leaves last is the lower bounds, then what is within all bounds, what
-has no weight, what stands over the bounds of groups, what stands over those of clusters. In the
-layer in which the total lies the domains give back in their order.
+Shrinking keeps units by layers, in this order: lower bounds, units within all bounds, units without
+weight, units over the bounds of groups, units over the bounds of clusters. In the layer in which
+the total lies the domains give back in their order.
 
 Subsets take units one after the other, each within its cap and by the rules between its clusters;
 one that overflows is filled up whatever room there is before the next one has a turn. When units
-leave, each deletion cost is a layer of its own, and what has no weight leaves first in it.
+leave, each deletion cost is a layer of its own, from which units without weight leave first.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from controller.planner.webster import (
 
 
 def by_weight_alone(problem: Problem) -> bool:
-    """Whether weights decide between all clusters, within groups that nest."""
+    """Return whether weights decide between all clusters, within groups that nest."""
     return problem.domains is None and problem.inside is WithinDomain.WEIGHT and problem.nests()
 
 
@@ -59,16 +59,16 @@ def hand_out(
     lowers: bool = False,
     overflow: bool = False,
 ) -> Ints:
-    """What each cluster holds once all units are handed out, or no more fit.
+    """Return the units of each cluster once all units are handed out, or no more fit.
 
     Args:
         problem: total, rules, subsets, order.
-        weight: 0 takes nothing beyond its start.
-        start: shape (n,), what is held to begin with.
-        top: shape (n,), the most that a cluster may hold.
+        weight: a cluster of weight 0 takes nothing beyond its start.
+        start: shape (n,), the units held to begin with.
+        top: shape (n,), the most units that a cluster may hold.
         nests: bounds on groups.
         lowers: lower bounds are served.
-        overflow: subsets that may do so pass the room of their clusters.
+        overflow: subsets that overflow pass the room of their clusters.
     """
     if problem.subsets is None:
         if not by_weight_alone(problem):
@@ -94,11 +94,9 @@ def by_subset(
     lowers: bool = False,
     overflow: bool = False,
 ) -> Iterator[Ints]:
-    """What each cluster holds after each turn of a subset; the arguments are those of `hand_out`.
-
-    A cluster may take units beyond its room where it lacks nothing else.
-    """
+    """Yield the units of each cluster after each turn of a subset; arguments as for `hand_out`."""
     held = start
+    # Overflow goes to clusters that lack nothing but room.
     able = subsets.crowded | ((weight > 0) & (problem.room > problem.present))
     over, passed = np.where(able, np.maximum(weight, 1), 0), problem.without_room()
     for at in np.flatnonzero(~subsets.closed).tolist():
@@ -122,14 +120,12 @@ def _into(
     *,
     lowers: bool,
 ) -> Ints:
-    """What each cluster holds once one subset is at its cap, or takes no more.
-
-    A unit in a cluster of several subsets may count to another one. Then there is room again.
-    """
+    """Hand units to one subset until the subset is at its cap, or takes no more."""
     rows = np.flatnonzero(subsets.inside[at] & (weight > 0) & (top > held))
     if not len(rows):
         return held
     alone = replace(problem, score=subsets.score(at, problem.scored(), rows), subsets=None)
+    # A unit in a cluster of several subsets may count to another one; then there is room again.
     while True:
         units = min(subsets.left(at, held), problem.total - int(held.sum()))
         if units <= 0:
@@ -145,7 +141,7 @@ def _into(
 def _among(
     problem: Problem, rows: Ints, held: Ints, units: int, nests: Sequence[Nest]
 ) -> tuple[Problem, list[Nest]]:
-    """The problem of some clusters when the others hold what they hold; `score` is of these."""
+    """Return the problem of some clusters, the others' units fixed; `score` is of `rows` alone."""
     others = np.ones(len(held), dtype=np.bool_)
     others[rows] = False
     order = problem.domains
@@ -166,10 +162,10 @@ def _among(
 
 
 def stay(problem: Problem, held: Ints, nests: Sequence[Nest]) -> Ints:
-    """What each holds when present units that found no place elsewhere remain where they wait.
+    """Let present units that found no place elsewhere stay where they wait.
 
-    For each unit that was handed out one of those that were free to go has gone. Where bounds tell
-    which of the others can stay without passing any, these do.
+    Each unit that was handed out replaces one that was free to go. Of the others, those stay that
+    pass no bound, as far as there are such.
     """
     subsets, present = problem.subsets, problem.present
     units = min(problem.total, int(present.sum()))
@@ -184,13 +180,13 @@ def stay(problem: Problem, held: Ints, nests: Sequence[Nest]) -> Ints:
 def grow_by_rule(
     problem: Problem, weight: Ints, start: Ints, top: Ints, nests: Sequence[Nest], *, lowers: bool
 ) -> Ints:
-    """What each cluster holds once all units are handed out, or no more fit; see the module.
+    """Hand out the units by domains and rules until all are placed, or no more fit; see the module.
 
     Args:
         problem: total, rules, order.
-        weight: 0 takes nothing beyond its start.
-        start: shape (n,), what is held to begin with.
-        top: shape (n,), the most that a cluster may hold.
+        weight: a cluster of weight 0 takes nothing beyond its start.
+        start: shape (n,), the units held to begin with.
+        top: shape (n,), the most units that a cluster may hold.
         nests: bounds on groups, which may lie across the domains.
         lowers: lower bounds are served, so that packing opens as few clusters as it can for them.
     """
@@ -216,7 +212,7 @@ def _inside(nest: Nest, held: Ints) -> Ints:
 
 
 def _passes(nests: Sequence[Nest], before: Ints, after: Ints) -> bool:
-    """Whether a group has got more than it may hold."""
+    """Return whether a group has got more than its cap, and more than it had."""
     return any(
         bool((_inside(nest, after) > np.maximum(nest.cap, _inside(nest, before))).any())
         for nest in nests
@@ -225,14 +221,11 @@ def _passes(nests: Sequence[Nest], before: Ints, after: Ints) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Growth:
-    """One way to hand out units."""
-
     problem: Problem
     weight: Ints
     lowers: bool
 
     def taken(self, start: Ints, top: Ints, units: int) -> Ints:
-        """What each cluster holds after so many more units."""
         problem, room = self.problem, np.maximum(top - start, 0)
         if units <= 0:
             return start
@@ -260,7 +253,7 @@ class _Growth:
 
 
 def decline_to(problem: Problem, held: Ints, nests: Sequence[Nest]) -> tuple[Ints, LastStep]:
-    """What is kept of `held` so that it is the total; see the module for what leaves first."""
+    """Return the units to keep, `total` in all; see the module for what leaves first."""
     weight = np.maximum(problem.weight, 1)
     below = np.zeros_like(held)
     for layer in _layers(problem, held, nests):
@@ -274,7 +267,7 @@ def decline_to(problem: Problem, held: Ints, nests: Sequence[Nest]) -> tuple[Int
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """What may be kept up to here, and, where clusters empty as a whole, which of them last."""
+    """The units kept up to a layer, and, for packing, the clusters that empty last."""
 
     top: Ints
     fullest: Ints
@@ -283,7 +276,7 @@ class _Layer:
 
 
 def _layers(problem: Problem, held: Ints, nests: Sequence[Nest]) -> Iterator[_Layer]:
-    """Rising: what is kept first comes first."""
+    """Yield the layers in rising order, those that are kept first coming first."""
     within = np.minimum(problem.cap(), held)
     floor = np.minimum(problem.lower, within)
     inside, none, score = within, np.zeros_like(held), problem.scored()
@@ -304,7 +297,7 @@ def _layers(problem: Problem, held: Ints, nests: Sequence[Nest]) -> Iterator[_La
 
 
 def _by_cost(problem: Problem, subsets: Subsets, floor: Ints, held: Ints) -> Iterator[_Layer]:
-    """Lower bounds, then all, each from the highest deletion cost to the lowest."""
+    """Yield lower bounds, then all units, each from the highest deletion cost to the lowest."""
     counted, excess, outside = subsets.classified(held)
     classes = (*counted, *excess, outside)
     every = np.arange(len(held))
@@ -323,7 +316,7 @@ def _by_cost(problem: Problem, subsets: Subsets, floor: Ints, held: Ints) -> Ite
 
 
 def _trimmed(problem: Problem, held: Ints, floor: Ints, nest: Nest) -> Ints:
-    """What is left when each group gives back what it holds too much, its lower bounds last."""
+    """Take off each group the units over its cap, its lower bounds last."""
     weight, none = np.maximum(problem.weight, 1), np.zeros_like(held)
     for group in np.flatnonzero(_inside(nest, held) > nest.cap).tolist():
         inside = nest.group == group
@@ -339,7 +332,7 @@ def _trimmed(problem: Problem, held: Ints, floor: Ints, nest: Nest) -> Ints:
 
 
 def _given(problem: Problem, weight: Ints, below: Ints, above: _Layer, units: int) -> Ints:
-    """Shape (n,): so many units, of those between the two."""
+    """Return so many units to take away of those between `below` and the layer, shape (n,)."""
     own, order = above.top - below, problem.domains
     if order is None:
         place, by_domain = np.zeros_like(own), np.array([units], dtype=np.int64)

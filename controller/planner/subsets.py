@@ -1,11 +1,11 @@
 """Ordered subsets of the clusters, each with a cap: which unit counts to which of them.
 
-A unit on a cluster counts to the first subset that matches it and has room below its cap; the
-subsets before others are filled as far as any sorting of the units can fill them, so a unit spills
-to a later subset rather than being too much for an earlier one. What no subset has room for is the
-excess of the first one that matches. Units on clusters that none matches are outside.
+A unit on a cluster counts to the first subset that matches the cluster and has room below its cap.
+The earlier subsets are filled as far as any sorting of the units can fill them, so a unit spills to
+a later subset rather than being too much for an earlier one. Units that no subset has room for are
+the excess of the first one that matches. Units on clusters that none matches are outside.
 
-Where a subset holds more than its cap, the units stay in it that the rule between clusters gives
+Where a subset holds more than its cap, those units stay in it that the rule between clusters gives
 first (`WithinDomain`), unless another one makes room by spilling to a later subset. The deletion
 costs of units fall from the first subset to the last, then come those of the excess, then those
 outside; the lowest cost leaves first. Pure; integers only.
@@ -24,10 +24,12 @@ from controller.planner.indomain import WithinDomain, in_line
 from controller.planner.webster import MAX_UNITS, Ints, Mask, first_come, sums, until_full
 
 _STEP = 100
-"""Deletion costs of neighbours lie that far apart."""
+"""The distance between neighbouring deletion costs."""
 
 _Path: TypeAlias = list[tuple[int, int]]
-"""Subsets, each with a cluster whose unit it gives up; the last one takes what is left there."""
+"""Subsets, each with a cluster whose unit it gives up; the last one takes a unit that is left
+there.
+"""
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,9 @@ class Subsets:
         crowded: shape (n,), where only a lack of room keeps new units away.
         keeps: which of a cluster's units count where there are too many: of the best ranks, of the
             fullest clusters, or by weight.
-        order: shape (n,), distinct, of equals the lowest goes first; as they stand without.
-        weight: shape (n,), for `keeps` by weight; all alike without.
+        order: shape (n,), distinct, the lowest of equals goes first; None for the order of the
+            rows.
+        weight: shape (n,), for `keeps` by weight; None where all weigh alike.
     """
 
     names: Sequence[str]
@@ -60,7 +63,7 @@ class Subsets:
     weight: Ints | None = None
 
     def check(self, size: int) -> None:
-        """Refuse what cannot be.
+        """Refuse invalid subsets of `size` clusters.
 
         Raises:
             ValueError: names the field and the value.
@@ -85,26 +88,26 @@ class Subsets:
 
     @cached_property
     def home(self) -> Ints:
-        """Shape (n,): the first subset that matches each cluster; `len(names)` where none does."""
+        """Return the first subset of each cluster, shape (n,); `len(names)` where none matches."""
         return np.where(self.inside.any(axis=0), self.inside.argmax(axis=0), len(self.names))
 
     @cached_property
     def overlaps(self) -> bool:
-        """Whether a cluster lies in several."""
+        """Return whether a cluster lies in several subsets."""
         return bool((self.inside.sum(axis=0) > 1).any())
 
     @cached_property
     def _kinds(self) -> tuple[Ints, Mask]:
-        """The kind of each cluster, and which subsets match a kind; one kind for equal columns."""
+        """Return the kind of each cluster, by equal columns, and the subsets of each kind."""
         number: dict[bytes, int] = {}
         columns = np.packbits(self.inside, axis=0).T
         kind = np.array([number.setdefault(each.tobytes(), len(number)) for each in columns])
         first = np.zeros(len(number), dtype=np.int64)
-        first[kind[::-1]] = np.arange(len(kind))[::-1]  # of equals the last one written stays
+        first[kind[::-1]] = np.arange(len(kind))[::-1]  # of equals the last one written remains
         return kind, self.inside[:, first]
 
     def counted(self, units: Ints) -> Ints:
-        """Shape (subsets,): the units that count to each, at most its cap."""
+        """Return the units that count to each, at most its cap, shape (subsets,)."""
         size = len(self.names)
         if not self.overlaps:
             return np.minimum(sums(self.home, units, size + 1)[:size], self.cap)
@@ -116,21 +119,21 @@ class Subsets:
         return np.asarray(found.sum(axis=1), dtype=np.int64)
 
     def left(self, at: int, units: Ints) -> int:
-        """How many more units may count to one subset."""
+        """Return how many more units may count to one subset."""
         if self.overlaps:
             return int(self.cap[at] - self.counted(units)[at])
         return max(int(self.cap[at] - units[self.inside[at]].sum()), 0)
 
     def full(self, counted: Ints) -> Ints:
-        """Those that are at their cap when so many units count to each."""
+        """Return the subsets that are at their cap when so many units count to each."""
         found: Ints = np.flatnonzero((counted >= self.cap) & (self.cap < MAX_UNITS))
         return found
 
     def classified(self, units: Ints) -> tuple[Ints, Ints, Ints]:
-        """Which units count to which subset.
+        """Sort the units by the subset that they count to.
 
         Args:
-            units: shape (n,), what each cluster holds.
+            units: shape (n,), the units of each cluster.
 
         Returns:
             those that count to each subset, and the excess of each: shape (subsets, n); and those
@@ -156,13 +159,13 @@ class Subsets:
         return counted, excess, outside
 
     def cost(self) -> tuple[Ints, Ints, int]:
-        """The deletion costs of units that count, of each subset's excess, and outside of all."""
+        """Return the deletion costs of units that count, of each subset's excess, and outside."""
         size = len(self.names)
         place = np.arange(size, dtype=np.int64)
         return _STEP * (size - place), -_STEP * (place + 1), -_STEP * (size + 1)
 
     def score(self, at: int, score: Ints, rows: Ints) -> Ints:
-        """How well each of these clusters suits a subset, the greater the better; shape as rows.
+        """Return how well each of `rows` suits a subset, the greater the better; shape as rows.
 
         First those that no earlier subset matches, then by preference, then by `score`.
         """
@@ -172,30 +175,29 @@ class Subsets:
         return _dense(score, rank, own.astype(np.int64))
 
     def best_first(self, score: Ints) -> Ints:
-        """Shape (n,): scores over all subsets, those of an earlier one the greater."""
+        """Return scores over all subsets, those of an earlier one the greater, shape (n,)."""
         rank = self.rank[np.minimum(self.home, len(self.names) - 1), np.arange(len(score))]
         return _dense(score, rank, -self.home)
 
     def open_to(self, able: Mask) -> Mask:
-        """Shape (n,): of these clusters those that a subset matches which takes new units."""
+        """Return which of these clusters a subset matches that takes new units, shape (n,)."""
         return able & self._in_any(~self.closed)
 
     def shut(self, counted: Ints) -> Mask:
-        """Shape (n,): clusters of which every subset is closed or at its cap."""
+        """Return the clusters whose subsets are all closed or at their cap, shape (n,)."""
         open_ = ~self.closed & (counted < self.cap)
         return (self.home < len(self.names)) & ~self._in_any(open_)
 
     def passing(self, able: Mask) -> Mask:
-        """Shape (n,): of these clusters, and those that lack room, which may take more than fit."""
+        """Return which of these, and of those that only lack room, may take more than fit."""
         return (able | self.crowded) & self._in_any(self.overflow & ~self.closed)
 
     def _in_any(self, subsets: Mask) -> Mask:
-        """Shape (n,): the clusters that one of these subsets matches."""
         found: Mask = np.logical_or.reduce(self.inside[subsets], axis=0)
         return found
 
     def _kept(self, place: Ints, units: Ints, most: Ints, rank: Ints) -> Ints:
-        """Of the units of each place, so many that the rule between clusters would give first."""
+        """Return the units of each place that the rule between clusters gives first."""
         order = np.arange(len(units)) if self.order is None else self.order
         if self.keeps is WithinDomain.WEIGHT:
             weight = np.ones_like(units) if self.weight is None else np.maximum(self.weight, 1)
@@ -205,13 +207,13 @@ class Subsets:
 
 
 def _sorted(inside: Mask, cap: Ints, units: Ints, kept: Callable[[int, Ints], Ints]) -> Ints:
-    """Shape as `inside`: the units that count to each subset.
+    """Return the units that count to each subset; shape as `inside`.
 
     Args:
         inside: shape (subsets, n).
         cap: shape (subsets,).
         units: shape (n,).
-        kept: what a subset takes of the units that earlier ones left it.
+        kept: returns the units that a subset takes of those that earlier ones left.
     """
     counted = np.zeros(inside.shape, dtype=np.int64)
     left = units.copy()
@@ -227,7 +229,7 @@ def _sorted(inside: Mask, cap: Ints, units: Ints, kept: Callable[[int, Ints], In
 
 
 def _pass_on(at: int, path: _Path, lacking: int, counted: Ints, left: Ints) -> None:
-    """Fill a subset with units of earlier ones that find others in their stead; in place."""
+    """Fill a subset with units of earlier ones, which take others in their stead; in place."""
     *through, (last, row) = path
     moved = min([lacking, int(left[row]), *(int(counted[giver, r]) for giver, r in through)])
     to = at
@@ -240,7 +242,7 @@ def _pass_on(at: int, path: _Path, lacking: int, counted: Ints, left: Ints) -> N
 
 
 def _path(at: int, inside: Mask, counted: Ints, left: Ints) -> _Path | None:
-    """From subset to subset, the shortest way to a unit that is left over; None without one."""
+    """Return the shortest way through subsets to a unit that is left over; None without one."""
     spare = inside[:at] & (left > 0)
     ends: list[bool] = np.logical_or.reduce(spare, axis=1).tolist()
     if not any(ends):
@@ -261,7 +263,7 @@ def _path(at: int, inside: Mask, counted: Ints, left: Ints) -> _Path | None:
 
 
 def _dense(*keys: Ints) -> Ints:
-    """Shape as the keys: small numbers that sort as they do, the last key first."""
+    """Return small numbers that sort as the keys do, the last key first; shape as the keys."""
     line = np.lexsort(keys)
     new = np.zeros(len(line), dtype=np.bool_)
     for key in keys:

@@ -1,11 +1,11 @@
 """In which order domains take units: one scheduling cycle for each unit, in closed form.
 
 The rule, unit by unit. A listed domain below its number goes first: under Balance the one with the
-highest `100*(desired-count)//desired`, under Fill the one with the highest
-`100*count//desired`, equals in the order of the list. Beyond that only a Preferred policy goes on:
-to the listed domain with the lowest count/desired, and when none of them has room to the clusters
-that are in no listed domain. Taking away is the same backwards. Which cluster of the domain it is
-that takes the unit decides `controller.planner.indomain`.
+highest `100*(desired-count)//desired`, under Fill the one with the highest `100*count//desired`,
+equals in the order of the list. Beyond that only a Preferred policy goes on: to the listed domain
+with the lowest count/desired, and when none of them has room to the clusters that are in no listed
+domain. Taking away is the same backwards. Between the clusters of the domain
+`controller.planner.indomain` decides.
 
 Nothing here counts units one by one. A domain's next units have scores that only ever fall under
 Balance, so all domains' units merge by a threshold on the 101 scores; under Fill a domain that was
@@ -34,7 +34,7 @@ _FAR = 60
 _FARTHEST = 2.0**60
 """More units than there can be, and still an int64."""
 TURNS = 64
-"""Of so many units it is told in which order they went."""
+"""The number of units whose order is listed."""
 _PLACES = 31
 """Binary places of a fraction that are computed at once."""
 
@@ -51,7 +51,7 @@ class Method(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DomainQuota:
-    """A policy at one moment. Arrays have one entry a listed domain, in the order of the list.
+    """The numbers and counts of a policy. Arrays have one entry a domain, in the list's order.
 
     Args:
         desired: the domains' numbers.
@@ -69,7 +69,7 @@ class DomainQuota:
 
     @property
     def gap(self) -> Ints:
-        """Units that each listed domain lacks, and none for the clusters outside."""
+        """Return the units that each listed domain lacks, and 0 for the clusters outside."""
         return np.append(np.maximum(self.desired - self.count, 0), 0)
 
 
@@ -80,10 +80,10 @@ class DomainOrder:
     Args:
         names: the listed domains.
         domain: shape (n,), an index into them, or OUTSIDE.
-        quota: their numbers, and what they count while the Workload has its present units.
-        held: shape (n,), units of all counted Workloads on each cluster; it decides between equals.
-        uncounted: shape (n,), where the Workload's present units are none of those; they leave
-            first, and no domain counts less for it.
+        quota: their numbers, and their counts while the Workload has its present units.
+        held: shape (n,), units of all counted Workloads on each cluster; they break ties.
+        uncounted: shape (n,), where the Workload's present units are not counted; they leave first,
+            and no domain's count falls for it.
     """
 
     names: Sequence[str]
@@ -94,31 +94,31 @@ class DomainOrder:
 
     @property
     def place(self) -> Ints:
-        """Shape (n,): the domain, those outside behind the listed ones."""
+        """Return the domain of each cluster, shape (n,); those outside come last."""
         return np.where(self.domain == OUTSIDE, len(self.names), self.domain)
 
     @property
     def leaving(self) -> Ints:
-        """Shape (n,): `place` for units that leave."""
+        """Return `place` for units that leave, shape (n,)."""
         return np.where(self.uncounted, len(self.names), self.place)
 
     def after(self, change: Ints) -> DomainOrder:
-        """The same when each cluster holds so many more units of the Workload, or fewer."""
+        """Return the order once each cluster holds so many more units of the Workload, or fewer."""
         counted = np.where(self.uncounted, np.maximum(change, 0), change)
         count = np.maximum(self.quota.count + self.by_domain(counted)[:-1], 0)
         return replace(self, held=self.held + change, quota=replace(self.quota, count=count))
 
     def by_domain(self, values: Ints) -> Ints:
-        """Sums by listed domain, and last those of the clusters outside."""
+        """Return the sums by listed domain, and last that of the clusters outside."""
         return sums(self.place, values, len(self.names) + 1)
 
 
 def growth(quota: DomainQuota, room: Ints, units: int) -> Ints:
-    """Units that each listed domain takes, and last the clusters outside.
+    """Return the units that each listed domain takes, and last the clusters outside.
 
     Args:
         quota: the numbers and the counts.
-        room: shape (domains + 1,), what the clusters of each can take, those outside last.
+        room: shape (domains + 1,), units that the clusters of each can take, those outside last.
         units: fewer are taken where nothing may take the rest.
     """
     below = np.minimum(np.maximum(quota.desired - quota.count, 0), room[:-1])
@@ -136,9 +136,9 @@ def growth(quota: DomainQuota, room: Ints, units: int) -> Ints:
 
 
 def decline(quota: DomainQuota, own: Ints, units: int) -> Ints:
-    """Units that each listed domain gives back, and last the clusters outside.
+    """Return the units that each listed domain gives back, and last the clusters outside.
 
-    `own` has the same shape, and says how many each has to give.
+    `own` has the same shape: the units that each can give back.
     """
     outside = min(units, int(own[-1]))
     left = units - outside
@@ -155,7 +155,7 @@ def decline(quota: DomainQuota, own: Ints, units: int) -> Ints:
 
 
 def scores(quota: DomainQuota) -> Ints:
-    """The column of the next unit by domain, 0..100; 0 for a domain that is reached."""
+    """Return the score of each domain's next unit, 0..100; 0 once it has reached its number."""
     some = np.maximum(quota.desired, 1)
     count = quota.count if quota.method is Method.FILL else quota.desired - quota.count
     value: Ints = np.clip(_BEST * count // some, 0, _BEST)
@@ -163,7 +163,7 @@ def scores(quota: DomainQuota) -> Ints:
 
 
 def assignment_order(quota: DomainQuota, room: Ints, units: int, *, most: int = TURNS) -> list[int]:
-    """The domains (OUTSIDE last) that the first `most` units go to, one after the other."""
+    """Return the domains, or OUTSIDE, that take the first `most` units, one after the other."""
     order: list[int] = []
     before = np.zeros(len(quota.desired) + 1, dtype=np.int64)
     for number in range(1, min(units, most) + 1):
@@ -177,10 +177,10 @@ def assignment_order(quota: DomainQuota, room: Ints, units: int, *, most: int = 
 
 
 def _in_balance(units: int, desired: Ints, count: Ints, most: Ints) -> Ints:
-    """The first units by falling score, equals by the list; a domain takes a whole level."""
+    """Take the first units by falling score, equals by the list; a domain takes a whole level."""
     levels = np.arange(_BEST + 1, -2, -1, dtype=np.int64)[:, None]
     last = desired - -(-levels * desired // _BEST)
-    # Units whose score is at least the level's; below level 0 there is nothing that is left out.
+    # Units whose score is at least the level's; below level 0 no unit is left out.
     reach = np.where(levels < 0, most, np.clip(last - count + 1, 0, most))
     level = int(np.argmax(reach.sum(axis=1) >= units))
     if level == 0:
@@ -190,7 +190,7 @@ def _in_balance(units: int, desired: Ints, count: Ints, most: Ints) -> Ints:
 
 
 def _in_sequence(units: int, desired: Ints, count: Ints, most: Ints) -> Ints:
-    """One domain after the other, the fullest first, equals by the list."""
+    """Take units from one domain after the other, the fullest first, equals by the list."""
     ratio = _BEST * count // np.maximum(desired, 1)
     line = np.argsort(-ratio, kind="stable")
     taken = np.zeros_like(most)
@@ -199,7 +199,7 @@ def _in_sequence(units: int, desired: Ints, count: Ints, most: Ints) -> Ints:
 
 
 def _out_of_sequence(units: int, desired: Ints, count: Ints, most: Ints) -> Ints:
-    """The reverse: the least full domain gives first, equals from the end of the list."""
+    """Take back in reverse: the least full domain gives first, equals from the end of the list."""
     ratio = np.where(count >= desired, _BEST, _BEST * count // np.maximum(desired, 1))
     line = np.lexsort((-np.arange(len(most)), ratio))
     given = np.zeros_like(most)
@@ -208,7 +208,7 @@ def _out_of_sequence(units: int, desired: Ints, count: Ints, most: Ints) -> Ints
 
 
 def _beyond(units: int, desired: Ints, count: Ints, most: Ints) -> Ints:
-    """The first units by rising count/desired, equals by the list; domains of number 0 last."""
+    """Take the first units by rising count/desired, equals by the list; number 0 comes last."""
     taken = np.zeros_like(most)
     if units <= 0:
         return taken
@@ -218,7 +218,7 @@ def _beyond(units: int, desired: Ints, count: Ints, most: Ints) -> Ints:
         middle = (low + high) / 2
         enough = _up_to(middle, desired, count, most, known).sum() >= units
         low, high = (low, middle) if enough else (middle, high)
-    # One less of each is surely among the first, and one more surely not: floats round.
+    # Floats round: one unit less of each is surely among the first, and one more surely not.
     taken = np.maximum(_up_to(low, desired, count, most, known) - 1, 0)
     near = np.where(known, np.minimum(_up_to(high, desired, count, most, known) + 1, most), 0)
     taken = taken + _first_of(desired, count + taken, near - taken, units - int(taken.sum()))
@@ -232,7 +232,7 @@ def _up_to(ratio: float, desired: Ints, count: Ints, most: Ints, known: Mask) ->
 
 
 def _first_of(desired: Ints, count: Ints, some: Ints, units: int) -> Ints:
-    """Of a few units of each domain the first by count/desired, compared to 62 binary places.
+    """Take the first of a few units of each domain by count/desired, compared to 62 binary places.
 
     Two such fractions differ by more than that, or are equal, as no number has more than 31 bits.
     """
@@ -247,7 +247,7 @@ def _first_of(desired: Ints, count: Ints, some: Ints, units: int) -> Ints:
 
 
 def _kept_last(rule: _Rule, units: int, desired: Ints, count: Ints, most: Ints) -> Ints:
-    """Of the last `most` units of each domain, those that the rule would have given last."""
+    """Return those of the last `most` units of each domain that the rule would have given last."""
     if units <= 0:
         return np.zeros_like(most)
     keep = rule(int(most.sum()) - units, desired, count - most, most)

@@ -9,10 +9,10 @@ the bounds are nested, giving greedily wastes nothing: whatever can be placed wi
 `divide` reaches the same result without the loop, in two steps that are each exact:
 
 - A cap on a group lets through the first units of the group's own line. How far each cluster gets
-  until the group is full depends on nobody outside, so the cap is replaced by a bound on each
+  until the group is full depends on no cluster outside, so the cap is replaced by a bound on each
   cluster. Done from the innermost nest outwards, only bounds on clusters remain.
 - Within a block of clusters that draw on one number of units, the divisor is searched at which they
-  run out (`_around`): what stands clearly before it is taken at once, and only the few units
+  run out (`_around`): units clearly before it are taken at once, and only the few units
   around it are sorted.
 
 Pure; integers in and out; standard library and numpy. Units, weights and their products stay below
@@ -49,7 +49,7 @@ _CUT = 52 - _PLACES
 """Bits of a float64 beyond those places."""
 
 _FEW = 512
-"""Units that are sorted however few clusters there are."""
+"""The number of units that are sorted however few clusters there are."""
 
 _FARTHER = 4.0
 """How much farther the search goes each time that it ends on the side where it came from."""
@@ -58,7 +58,7 @@ _HASTE = 6
 """Steps after which ties are thought to be the reason, and how often the search halves."""
 
 _BLOCK = np.zeros(0, dtype=np.int64)
-"""For one block it is of no importance who is in which."""
+"""The block of each cluster, which does not matter where there is one block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Nest:
 
 
 def first_come(wanted: Ints, units: int) -> Ints:
-    """As they stand, each as much as it wants, until no unit is left; shape as `wanted`."""
+    """Serve each entry in order as much as it wants, until no unit is left; shape as `wanted`."""
     before = np.cumsum(wanted) - wanted
     served: Ints = np.clip(units - before, 0, wanted)
     return served
@@ -84,7 +84,7 @@ def first_come(wanted: Ints, units: int) -> Ints:
 def divide(
     total: int, *, weight: Ints, start: Ints, top: Ints, order: Ints, nests: Sequence[Nest] = ()
 ) -> Ints:
-    """The units that each cluster holds once `total` are held in all, or no more fit.
+    """Return the units of each cluster once `total` are held in all, or no more fit.
 
     Args:
         total: units to be held in the end, those of `start` included.
@@ -114,10 +114,8 @@ def divide(
 
 
 def until_full(weight: Ints, start: Ints, top: Ints, order: Ints, group: Ints, cap: Ints) -> Ints:
-    """What each cluster holds when its group has as much as `cap` says, or its clusters can take.
-
-    Groups that can take no more than their cap need no division: their clusters reach the top.
-    """
+    """Return the units of each cluster when its group holds its `cap`, or can take no more."""
+    # Groups that can take no more than their cap need no division: their clusters reach the top.
     tight = sums(group, top, len(cap)) > cap
     if not tight.any():
         return top
@@ -133,7 +131,7 @@ def until_full(weight: Ints, start: Ints, top: Ints, order: Ints, group: Ints, c
 
 
 def _share_out(weight: Ints, start: Ints, top: Ints, order: Ints, block: Ints, quota: Ints) -> Ints:
-    """Each block's quota over its clusters; every block can take more than its quota."""
+    """Divide each block's quota over its clusters; every block can take more than its quota."""
     found = _few(weight, start, top, int(quota[0])) if len(quota) == 1 else None
     sure, reach = found or _around(weight, start, top, block, quota)
     left = np.maximum(quota - sums(block, sure, len(quota)), 0)
@@ -158,15 +156,15 @@ def _share_out(weight: Ints, start: Ints, top: Ints, order: Ints, block: Ints, q
 
 
 def _few(weight: Ints, start: Ints, top: Ints, quota: int) -> tuple[Ints, Ints] | None:
-    """What `_around` gives, for one block that has fewer units to give than clusters to take one.
+    """Do as `_around` for one block that gives fewer units than it has clusters to take one.
 
-    The first unit of each of so many clusters stands in front of where the quota is out; None where
-    too many other units do as well.
+    None where too many other units stand before the end of the quota as well.
     """
     missing = quota - int(start.sum())
     takes = (top > start) & (weight > 0)
     if not 0 < missing <= int(np.count_nonzero(takes)):
         return None
+    # The first unit of each of so many clusters stands before the end of the quota.
     first = np.where(takes, (2.0 * start + 1.0) / np.maximum(weight, 1), np.inf)
     last = np.partition(first, missing - 1)[missing - 1] if missing > 1 else first.min()
     x = ((_digits(last[np.newaxis]) + 1) << _CUT).view(np.float64)  # not below the exact number
@@ -175,16 +173,17 @@ def _few(weight: Ints, start: Ints, top: Ints, quota: int) -> tuple[Ints, Ints] 
 
 
 def _around(weight: Ints, start: Ints, top: Ints, block: Ints, quota: Ints) -> tuple[Ints, Ints]:
-    """What each cluster holds a little before its block's quota is out, and a little after.
+    """Return each cluster's units a little before its block's quota runs out, and after.
 
     At the divisor x a cluster holds each unit of which (2a - 1) / w is at most x. The search for
-    the x at which a block holds its quota goes along the slope of what it holds, and a little too
-    far, so that it soon has an x on each side; every sixth step halves what is between them.
+    the x at which a block holds its quota goes along the slope of the block's units, and a little
+    too far, so that it soon has an x on each side; every sixth step halves the interval.
 
-    It ends: an x is one of 2**37 numbers of 32 binary digits, so after 38 halvings the two stand
-    next to each other. Then w x differs by at most 2 between them, as w x is at most 2**32 where
-    a cluster is not at its top; hence no cluster has more than one unit in between, however many of
-    them tie, and there are no more units to be sorted than clusters: 6 * 38 steps at the most.
+    The search ends: an x is one of 2**37 numbers of 32 binary digits, so after 38 halvings the two
+    ends stand next to each other. Then w x differs by at most 2 between them, as w x is at most
+    2**32 where a cluster is not at its top; hence no cluster has more than one unit in between,
+    however many of them tie, and there are no more units to be sorted than clusters: 6 * 38 steps
+    at the most.
     """
     size, clusters = len(quota), len(weight)
 
@@ -224,18 +223,18 @@ def _around(weight: Ints, start: Ints, top: Ints, block: Ints, quota: Ints) -> t
 
 
 def _sorted(clusters: int) -> int:
-    """So many units are sorted rather than searched through."""
+    """Return the number of units up to which sorting is cheaper than searching on."""
     return max(clusters >> 1, _FEW)
 
 
 def _digits(x: Floats | float) -> Ints:
-    """The first 32 binary digits of a divisor and its power of two, as one number."""
+    """Return the first 32 binary digits of a divisor and its power of two, as one number."""
     digits: Ints = np.asarray(x, dtype=np.float64).view(np.int64) >> _CUT
     return digits
 
 
 def _units(weight: Ints, x: Floats, block: Ints) -> Ints:
-    """How many units of each cluster stand before its block's divisor, or at it."""
+    """Return how many units of each cluster stand before its block's divisor, or at it."""
     digits: Any
     places: Any
     if len(x) == 1:
@@ -250,7 +249,7 @@ def _units(weight: Ints, x: Floats, block: Ints) -> Ints:
 
 
 def sums(group: Ints, values: Ints, size: int) -> Ints:
-    """Shape (size,): the values of each group, added up; exact below 2**53."""
+    """Add up the values of each group, shape (size,); exact below 2**53."""
     return _sums(group, values, size).astype(np.int64)
 
 

@@ -1,1 +1,1 @@
-"""The plugins that come with Stowage, one module each. `catalogue` lists them."""
+"""The plugins that come with Stowage, one module each; `controller.plugins.defaults` lists them."""

@@ -1,8 +1,8 @@
-"""Cost, latency and reliability as criteria. Not enabled by default: they are a matter of taste.
+"""Cost, latency and reliability as criteria. None is enabled by default: tastes differ.
 
-Cost is the administrator's (annotation `stowage.dev/cost`, any number); latency and reliability are
-measured by the propagator's probes. A cluster of which nothing is known is never preferred: it
-scores 0, as the worst of the known ones does.
+The administrator sets the cost (annotation `stowage.dev/cost`, any number); the propagator's probes
+measure latency and reliability. An unknown cost, latency or reliability is never preferred: it
+scores 0, as the worst known one does.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from controller.snapshot.snapshot import Snapshot
 
 _UNKNOWN = 2**62
 _SCALE = 2**40
-"""Prices become integers on this scale, fine enough to tell apart any two that people write."""
+"""Prices become integers on this scale, fine enough to tell apart any two that administrators
+write.
+"""
 
 
 class _SmallerIsBetter:
-    """100 for the smallest of the feasible clusters, 0 for the greatest, in proportion between."""
+    """Scores 100 for the smallest of the feasible clusters, 0 for the greatest."""
 
     def normalize(self, _state: CycleState, scores: Ints, feasible: Mask) -> Ints:
-        """0..100; equals all get 100."""
+        """Scale to 0..100; equal values all get 100."""
         known = feasible & (scores != _UNKNOWN)
         normal = np.zeros_like(scores)
         if known.any():
@@ -36,14 +38,14 @@ class _SmallerIsBetter:
 
 
 class ClusterCost(_SmallerIsBetter):
-    """The cheaper, the better."""
+    """Prefers cheaper clusters."""
 
     name = "ClusterCost"
 
     def score(
         self, _state: CycleState, _unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
     ) -> Ints:
-        """The price, as an integer on the scale of the dearest cluster."""
+        """Return the price, as an integer on the scale of the dearest cluster."""
         known = ~np.isnan(fleet.cost)
         prices = np.full(len(fleet), _UNKNOWN, dtype=np.int64)
         dearest = np.abs(fleet.cost[known]).max(initial=0.0)
@@ -55,24 +57,24 @@ class ClusterCost(_SmallerIsBetter):
 
 
 class ClusterLatency(_SmallerIsBetter):
-    """The faster the probe is answered, the better."""
+    """Prefers clusters that answer probes faster."""
 
     name = "ClusterLatency"
 
     def score(
         self, _state: CycleState, _unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
     ) -> Ints:
-        """Milliseconds."""
+        """Return milliseconds."""
         return np.where(fleet.latency >= 0, fleet.latency, _UNKNOWN)
 
 
 class ClusterReliability:
-    """The more of its probes were answered, the better."""
+    """Prefers clusters that answered more of their probes."""
 
     name = "ClusterReliability"
 
     def score(
         self, _state: CycleState, _unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
     ) -> Ints:
-        """The percentage itself, 0 where it was never measured."""
+        """Return the percentage of answered probes, 0 where none was measured."""
         return np.maximum(fleet.reliability, 0)

@@ -1,4 +1,4 @@
-"""Room: how many units a cluster can hold, and how much of it is left afterwards."""
+"""Room: how many replicas a cluster can hold, and how much of the cluster stays free afterwards."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ MEASURED = ("cpu", "memory")
 
 
 class ClusterResources:
-    """Refuses clusters without room for what would have to go there, and prefers the emptier ones.
+    """Refuses clusters without room for the replicas of a Workload, and prefers emptier ones.
 
-    Room is the units that fit into the free node groups, less those decided but not yet counted
-    there, plus the ones of this Workload that are placed there. Single and Duplicated need room for
-    all units on a cluster, Divided for one. Virtual clusters, and kinds without replicas, are
-    not checked.
+    Room is the number of replicas that fit into the free node groups, less those decided but not
+    yet counted there, plus the ones of this Workload that are placed there. Single and Duplicated
+    need room for all replicas on a cluster, Divided for one. Virtual clusters, and kinds without
+    replicas, are not checked.
     """
 
     name = NAME
@@ -50,11 +50,10 @@ class ClusterResources:
         self._handle = handle
 
     def routes(self) -> Sequence[Route]:
-        """What is left on a cluster."""
         return (Route("GET", "/available/:name", self._available),)
 
     async def _available(self, request: Request) -> Response:
-        """`available` is the `remaining` of `/apis/v1/clusters/:name`."""
+        """Answer with the `remaining` of `/apis/v1/clusters/:name` as `available`."""
         name = request.params["name"]
         amounts = amounts_of(self._handle.fleet(), name)
         if amounts is None:
@@ -62,13 +61,13 @@ class ClusterResources:
         return as_json(200, {"name": name, "available": rendered(amounts.remaining)})
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """A cluster comes, has more room, or shall be checked no more."""
+        """Return the events that may bring room: a new cluster, freed room, an edited spec."""
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.ROOM | Action.SPEC),)
 
     def filter(
         self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
-        """The clusters with too little room, by the resources that are lacking."""
+        """Return the clusters with too little room, by the resources that are lacking."""
         need = needed(unit)
         full = room_of(state, unit, fleet) < need
         if not full.any():
@@ -83,7 +82,7 @@ class ClusterResources:
     def score(
         self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
     ) -> Ints:
-        """Percent that stays free after placing, averaged over cpu and memory."""
+        """Return the percentage that stays free after placing, averaged over cpu and memory."""
         return by_variant(
             variants_of(state), unit, fleet, lambda of: self._free(of, needed(unit), fleet)
         )
@@ -99,7 +98,7 @@ class ClusterResources:
                 offered, held = (nothing if each is None else each[there] for each in known)
                 taken = plus(held, fleet.coming(resource, rows))
                 left: Ints = np.maximum(offered - plus(taken, amount), 0)
-                # offered <= MOST_AMOUNT: exact
+                # Exact, because an offered amount is at most MOST_AMOUNT.
                 total = total + 100 * left // np.maximum(offered, 1)
             return np.minimum(total // len(MEASURED), 100)
 
@@ -107,6 +106,6 @@ class ClusterResources:
 
 
 def _lack(resource: str) -> str:
-    """As `3 insufficient cpu`, `2 no free host port 8080/TCP`."""
+    """Return, for example, `insufficient cpu` or `no free host port 8080/TCP`."""
     few = "insufficient" if hostports.code(resource) is None else "no free"
     return f"{few} {hostports.words(resource)}"

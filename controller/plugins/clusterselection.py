@@ -1,7 +1,7 @@
 """Which clusters a Workload asks for: by name, by equality of labels, by affinity to clusters.
 
-These are the author's own words, so a share on a cluster that no longer satisfies them after an
-edit of the Workload is placed anew. A cluster that is relabelled later moves nothing.
+The author of the Workload writes these rules, so a share on a cluster that no longer satisfies them
+after an edit of the Workload is placed again. A cluster that is relabelled later moves nothing.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from controller.snapshot.snapshot import Snapshot
 
 
 class NamedCluster:
-    """spec.targetCluster: this cluster, or none."""
+    """Enforces spec.targetCluster: only this cluster will do."""
 
     name = "NamedCluster"
     ignored_during_execution = False
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """The cluster of that name comes, or its Secret lies elsewhere."""
+        """Return the events that add the named cluster or change its spec."""
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.SPEC, _is_named),)
 
     def pre_filter(
@@ -43,7 +43,7 @@ class NamedCluster:
     def filter(
         self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
-        """Every other cluster, and this one if its Secret lies in another namespace."""
+        """Return all other clusters, and the named one if its Secret lies in another namespace."""
         target = unit.target_cluster
         if target is None:
             return NOTHING_REFUSED
@@ -54,12 +54,11 @@ class NamedCluster:
         return FilterMask([(others, "didn't match targetCluster")])
 
     def cure(self, _shortage: Shortage, _text: str, _rows: Mask) -> str:
-        """Another name, or a cluster of that name."""
         return "another cluster in spec.targetCluster, or one that is registered by that name"
 
 
 class ClusterSelector:
-    """spec.clusterSelector: every pair must hold.
+    """Enforces spec.clusterSelector: every pair must hold.
 
     Reserved keys: clusterName, clusterNamespace (of the cluster's Secret), cloudProvider and its
     alias clusterProvider (case does not matter), clusterVersion (a leading v does not matter). A
@@ -70,13 +69,13 @@ class ClusterSelector:
     ignored_during_execution = False
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """A cluster comes, or changes what a pair may be about."""
+        """Return the events of clusters that may change how a pair matches."""
         return (on(MEMBER_CLUSTER, _ABOUT_ITSELF),)
 
     def filter(
         self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
-        """The clusters that fail any pair."""
+        """Return the clusters that fail any pair."""
         if not unit.cluster_selector:
             return NOTHING_REFUSED
         mask = np.ones(len(fleet), dtype=np.bool_)
@@ -87,7 +86,6 @@ class ClusterSelector:
         return FilterMask([(~mask, "didn't match clusterSelector")])
 
     def cure(self, _shortage: Shortage, _text: str, _rows: Mask) -> str:
-        """Other pairs, or other labels."""
         return "other pairs in spec.clusterSelector, or these labels on the MemberCluster"
 
 
@@ -115,19 +113,19 @@ _ABOUT_ITSELF = Action.ADDED | Action.LABELS | Action.SPEC | Action.VERSION
 
 
 class ClusterAffinityPlugin:
-    """spec.clusterAffinity: required terms are ORed; preferred ones add their weights up."""
+    """Enforces spec.clusterAffinity: required terms are ORed; weights of preferred ones add up."""
 
     name = "ClusterAffinity"
     ignored_during_execution = False
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """A cluster that a required term matches comes, or is labelled so."""
+        """Return the events that add or relabel a cluster so that a required term matches."""
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.LABELS, _matches),)
 
     def filter(
         self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
-        """The clusters that no required term matches."""
+        """Return the clusters that no required term matches."""
         required = unit.cluster_affinity.required
         if required is None:
             return NOTHING_REFUSED
@@ -137,20 +135,19 @@ class ClusterAffinityPlugin:
         return FilterMask([(~mask, "didn't match clusterAffinity")])
 
     def cure(self, _shortage: Shortage, _text: str, _rows: Mask) -> str:
-        """Another term, or other labels."""
         return "another required term in spec.clusterAffinity, or its labels on the MemberCluster"
 
     def score(
         self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
     ) -> Ints:
-        """The sum of the weights of the preferred terms that match."""
+        """Return the sum of the weights of the preferred terms that match."""
         total = np.zeros(len(fleet), dtype=np.int64)
         for term in unit.cluster_affinity.preferred:
             total += term.weight * fleet.matches(term.preference)
         return total
 
     def normalize(self, _state: CycleState, scores: Ints, feasible: Mask) -> Ints:
-        """In proportion to the best feasible cluster."""
+        """Scale in proportion to the best feasible cluster."""
         best = int(scores[feasible].max(initial=0)) if scores.any() else 0
         return 100 * scores // best if best else np.zeros_like(scores)
 

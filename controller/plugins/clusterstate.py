@@ -1,4 +1,4 @@
-"""What a cluster's own state says: is it ready, cordoned, tainted, does it take this Workload.
+"""Which clusters their own state rules out: not ready, cordoned, tainted, closed to this Workload.
 
 None of these moves a share that is already there, except the rules on namespaces and kinds.
 """
@@ -27,21 +27,21 @@ _NAMESPACES = "spec.namespaces.allow of the MemberCluster"
 
 
 class TargetNamespace:
-    """MemberCluster.spec.namespaces: which target namespaces the cluster takes."""
+    """Enforces MemberCluster.spec.namespaces: the target namespaces that the cluster takes."""
 
     name = "TargetNamespace"
     ignored_during_execution = False
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """A cluster that takes the namespace comes, or its rule lets it in."""
+        """Return the events of clusters whose rule lets the namespace in."""
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.SPEC, _takes_namespace),)
 
     def filter(
         self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
-        """Clusters whose rule leaves the namespace out.
+        """Return the clusters whose rule leaves the namespace out.
 
-        All of them for one that is never a target.
+        A namespace that is never a target refuses all clusters.
         """
         target = unit.target_namespace
         if forbidden_namespace(target):
@@ -55,7 +55,6 @@ class TargetNamespace:
         return FilterMask([(outside, f"namespace {target} is not allowed")])
 
     def cure(self, shortage: Shortage, _text: str, _rows: Mask) -> str:
-        """The namespace in the cluster's rule."""
         return f"namespace {shortage.unit.target_namespace} in {_NAMESPACES}"
 
 
@@ -69,22 +68,22 @@ def _takes_namespace(unit: WorkloadInfo, _old: MemberCluster | None, new: Member
 
 
 class NamespaceGiven:
-    """MemberCluster.status.namespaces: the target namespaces that the member itself takes.
+    """Enforces MemberCluster.status.namespaces: the target namespaces that the member itself takes.
 
-    What a member says moves nothing that is there: a share that it refuses says so itself.
+    The member's report moves no share that is there: the share's own status tells of a refusal.
     """
 
     name = "NamespaceGiven"
     ignored_during_execution = True
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """A cluster that takes the namespace comes, or it is given there."""
+        """Return the events of clusters whose member takes the namespace."""
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.VERSION, _is_given),)
 
     def filter(
         self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
-        """Clusters whose member is known to refuse the namespace."""
+        """Return the clusters whose member is known to refuse the namespace."""
         target = unit.target_namespace
 
         def outside() -> Mask:
@@ -98,7 +97,6 @@ class NamespaceGiven:
         return FilterMask([(refused, f"namespace {target} was not given to Stowage")])
 
     def cure(self, shortage: Shortage, _text: str, _rows: Mask) -> str:
-        """The command that gives it, for an administrator of the member."""
         given = f"--target-namespace {shortage.unit.target_namespace}"
         return f"`stowage join CLUSTER --member-kubeconfig FILE {given}`"
 
@@ -108,22 +106,22 @@ def _is_given(unit: WorkloadInfo, _old: MemberCluster | None, new: MemberCluster
 
 
 class AllowedKinds:
-    """MemberCluster.spec.allowedKinds: the guarded kinds that the cluster takes.
+    """Enforces MemberCluster.spec.allowedKinds: the guarded kinds that the cluster takes.
 
-    Of a custom kind only the member knows whether it has a namespace: the propagator looks again.
+    Only the member knows whether a custom kind has a namespace, so the propagator checks again.
     """
 
     name = "AllowedKinds"
     ignored_during_execution = False
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """A cluster that takes all of its kinds comes, or lists them."""
+        """Return the events of clusters that take all kinds of the Workload."""
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.SPEC, _takes_kinds),)
 
     def filter(
         self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
-        """Clusters that do not list every guarded kind that the Workload brings along."""
+        """Return the clusters that do not list every guarded kind of the Workload."""
         wanted = set(unit.guarded_kinds)
         if not wanted:
             return NOTHING_REFUSED
@@ -135,7 +133,6 @@ class AllowedKinds:
         return FilterMask([(fleet.kinds.where(refused), f"{named} not in spec.allowedKinds")])
 
     def cure(self, shortage: Shortage, _text: str, _rows: Mask) -> str:
-        """The kinds in the cluster's list."""
         named = ", ".join(shortage.unit.guarded_kinds)
         return f"{named} in spec.allowedKinds of the MemberCluster"
 
@@ -145,23 +142,22 @@ def _takes_kinds(unit: WorkloadInfo, _old: MemberCluster | None, new: MemberClus
 
 
 class ClusterReady:
-    """A cluster takes new units only while it answers and is not about to be deleted."""
+    """Refuses clusters for new replicas while they do not answer or are being deleted."""
 
     name = "ClusterReady"
     ignored_during_execution = True
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """A cluster answers, from the first moment or again."""
+        """Return the events of clusters that answer, for the first time or again."""
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.READY, _is_ready),)
 
     def filter(
         self, _state: CycleState, _unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
-        """Those being deleted, and those not ready."""
+        """Return the clusters being deleted, and those not ready."""
         return FilterMask([(fleet.deleting, "being deleted"), (~fleet.ready, "not ready")])
 
     def cure(self, _shortage: Shortage, _text: str, _rows: Mask) -> str:
-        """Only the cluster itself can help."""
         return "a cluster that is ready again"
 
 
@@ -170,26 +166,26 @@ def _is_ready(_unit: WorkloadInfo, _old: MemberCluster | None, new: MemberCluste
 
 
 class TaintToleration:
-    """spec.taints and the cordon of MemberClusters against spec.tolerations of the Workload."""
+    """Checks taints and the cordon of MemberClusters against spec.tolerations."""
 
     name = "TaintToleration"
     ignored_during_execution = True
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """A cluster comes without a cordon, its taints tolerated, or gets rid of them."""
+        """Return the events of clusters without a cordon whose hard taints are all tolerated."""
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.TAINTS, _lets_in),)
 
     def filter(
         self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
-        """Cordoned clusters, and those with a hard taint that is not tolerated."""
+        """Return the cordoned clusters, and those with a hard taint that is not tolerated."""
         tainted = _untolerated(state, unit, fleet, HARD) > 0
         return FilterMask(
             [(fleet.cordoned, _CORDONED), (tainted, "had taints that were not tolerated")]
         )
 
     def cure(self, shortage: Shortage, text: str, rows: Mask) -> str:
-        """An end of the cordon, or tolerations of the taints, as `key=value:effect`."""
+        """Name the end of the cordon, or the taints to tolerate, as `key=value:effect`."""
         if text == _CORDONED:
             return "an end of the cordon (spec.unschedulable of the MemberCluster)"
         return f"a toleration of {either(_taints(shortage, rows), 'and')} in spec.tolerations"
@@ -197,11 +193,11 @@ class TaintToleration:
     def score(
         self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
     ) -> Ints:
-        """How many soft taints are not tolerated."""
+        """Return how many soft taints are not tolerated."""
         return _untolerated(state, unit, fleet, SOFT)
 
     def normalize(self, _state: CycleState, scores: Ints, feasible: Mask) -> Ints:
-        """The fewer the better; 100 where there is none."""
+        """Scale so that fewer taints are better; 100 where there is none."""
         worst = int(scores[feasible].max(initial=0)) if scores.any() else 0
         return np.full_like(scores, 100) if not worst else 100 - 100 * scores // worst
 
@@ -216,7 +212,7 @@ def _untolerated(
 
 
 def _taints(shortage: Shortage, rows: Mask) -> list[str]:
-    """The hard taints on these clusters that nothing tolerates."""
+    """Return the hard taints on these clusters that the Workload does not tolerate."""
     mine = shortage.unit.tolerations
     return sorted(
         f"{taint.key}{'=' if taint.value else ''}{taint.value}:{taint.effect}"

@@ -78,4 +78,4 @@ DEFAULTS: Mapping[str, tuple[tuple[str, int], ...]] = {
         ("SpreadConstraints", 1),
     ),
 }
-"""Enabled at each point, in order; the number is the weight of a score. Features add theirs."""
+"""Enabled at each point, in order; the number is the weight of a score. Features add their own."""

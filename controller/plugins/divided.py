@@ -1,7 +1,7 @@
 """Divided: shares by free room, by static weights, or packed on as few clusters as hold them.
 
-It gives the plan the weights and the bounds of `distributionWeights`, `packing`, and for whatever
-is divided, by a policy too, what clusters were seen to run.
+The plugin gives the plan the weights and bounds of `distributionWeights`, `packing`, and the limits
+that clusters were seen to run. The limits bind every division, that by a policy too.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ from controller.snapshot.snapshot import Snapshot
 from crds.fields.placing import Packing
 
 PATIENCE_SECONDS = 60
-"""How long units may have no node before a cluster counts as full: one that grows by itself needs
-a while."""
+"""How long replicas may have no node before a cluster counts as full: a cluster that scales its own
+nodes needs a while.
+"""
 MOST_SECONDS = 10**9
 
 
 class DividedArgs(Args):
-    """How long units of a share may have no node before they are divided anew, in seconds."""
+    """`unschedulable_seconds`: how long replicas may have no node before they are divided again."""
 
     unschedulable_seconds: Annotated[int, Field(strict=True, ge=0, le=MOST_SECONDS)] = (
         PATIENCE_SECONDS
@@ -47,7 +48,7 @@ class DividedArgs(Args):
 
 
 class Divided:
-    """Split by static weights where there are any, otherwise by free room."""
+    """Splits by static weights where there are any, otherwise by free room."""
 
     name = "Divided"
 
@@ -55,31 +56,31 @@ class Divided:
         self._patience = timedelta(seconds=args.unschedulable_seconds)
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """More room; where rules are about labels, that these change."""
+        """Return events that bring room, and changes of labels for static weights."""
         return (
             on(MEMBER_CLUSTER, Action.ADDED | Action.ROOM | Action.SPEC),
             on(MEMBER_CLUSTER, Action.LABELS | Action.DELETED, _is_weighted),
         )
 
     def settled(self, unit: WorkloadInfo, now: datetime, _bound: PlacementIndex) -> WorkloadInfo:
-        """The unit with the limits that its clusters have shown by now.
+        """Return the Workload with the limits that its clusters have shown by now.
 
-        None where something else says what becomes of units that find no node.
+        No limits where another rule decides about replicas without a node.
         """
         if not _learns(unit):
             return replace(unit, limits={}) if unit.limits else unit
         return settled.settled(unit, now, self._patience)
 
     def next_look(self, unit: WorkloadInfo, now: datetime) -> float | None:
-        """Seconds until `settled` may say something new without a report."""
+        """Return the seconds until `settled` may change without a report; None for never."""
         return settled.next_look(unit, now, self._patience) if _learns(unit) else None
 
     def divides(self, unit: WorkloadInfo, _state: CycleState) -> bool:
-        """`distribution: Divided`, for kinds that have replicas."""
+        """Return whether the distribution is Divided, for kinds that have replicas."""
         return unit.distribution == "Divided" and not unit.everywhere
 
     def bound(self, unit: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
-        """Static weights with their bounds, packing, learnt limits."""
+        """Add static weights with their bounds, packing, and learnt limits to the problem."""
         limits = np.minimum(problem.learnt, as_bounds(unit.limits, field.fleet.row))
         problem = replace(problem, learnt=limits)
         if not self.divides(unit, field.state):
@@ -95,7 +96,7 @@ class Divided:
     def shortfall(
         self, unit: WorkloadInfo, field: Candidates, plan: Apportionment
     ) -> Sequence[str]:
-        """Clusters that no rule gives weight; with room, those at a rule's or a learnt bound."""
+        """Name clusters without weight, and those with room at a rule's or a learnt bound."""
         rules = _Rules.of(unit, field.fleet) if self._has_rules(unit) else None
         return (
             *(self._unweighted(rules.meant, field, plan) if rules else ()),
@@ -125,7 +126,7 @@ class Divided:
             yield f"{clusters(learnt, 'was', 'were')} seen to run no more, though with room"
 
     def stops(self, shortage: Shortage) -> Sequence[Stop]:
-        """The bounds of its rules, what clusters were seen to run, clusters without a rule."""
+        """Return the bounds of the rules, the learnt limits, and the clusters without a rule."""
         unit, stops = shortage.unit, []
         ruled = self._has_rules(unit)
         if ruled:
@@ -139,7 +140,7 @@ class Divided:
         return stops
 
     def remedies(self, shortage: Shortage) -> Sequence[Note]:
-        """A greater maxReplicas where a share stands at it, a rule where there is none."""
+        """Suggest a greater maxReplicas for shares at it, a rule for clusters without one."""
         if not self._has_rules(shortage.unit):
             return ()
         found = []
@@ -156,14 +157,13 @@ class Divided:
         return unit.distribution == "Divided" and bool(unit.weights)
 
     def _at_upper(self, shortage: Shortage) -> Mask:
-        """The clusters whose share a rule's own bound made."""
         upper = _Rules.of(shortage.unit, shortage.fleet).upper
         mask: Mask = shortage.made_by(RuleKind.UPPER) & (shortage.held >= upper)
         return mask
 
 
 def _learns(unit: WorkloadInfo) -> bool:
-    """Whether clusters are held to what they were seen to run of it."""
+    """Return whether observed limits bound the shares of this Workload."""
     return not unit.divided and unit.learns
 
 
@@ -178,7 +178,7 @@ class _Rules:
 
     @staticmethod
     def of(unit: WorkloadInfo, fleet: Snapshot) -> _Rules:
-        """The first rule that matches a cluster counts there."""
+        """Read the rules; the first one that matches a cluster counts there."""
         weight, lower = np.zeros((2, len(fleet)), dtype=np.int64)
         upper = np.full(len(fleet), UNBOUNDED, dtype=np.int64)
         free = np.ones(len(fleet), dtype=np.bool_)
@@ -193,12 +193,12 @@ class _Rules:
 
 
 def _static(unit: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
-    """The first rule that matches a cluster gives its weight and bounds; no rule, no units."""
+    """Apply the first matching rule to each cluster; without a rule it takes no replicas."""
     rules = _Rules.of(unit, field.fleet)
     weight, lower, upper = rules.weight, rules.lower, rules.upper
     able, subsets = field.able, problem.subsets
     if subsets is not None:
-        # Units may wait for room where a rule gives weight, and leave by weight as they came.
+        # Replicas may wait for room where a rule gives weight, and leave by weight as they came.
         able = able | subsets.crowded
         crowded = subsets.crowded & (weight > 0)
         subsets = replace(subsets, crowded=crowded, keeps=WithinDomain.WEIGHT, weight=weight)
@@ -214,7 +214,7 @@ def _static(unit: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
 
 
 def _takes(field: Candidates, problem: Problem) -> Mask:
-    """Clusters that may take new units, those without room among them where that may be passed."""
+    """Return the clusters that may take new replicas; with subsets also those without room."""
     return field.able if problem.subsets is None else field.able | problem.subsets.crowded
 
 

@@ -1,4 +1,4 @@
-"""Who is decided first: the higher priority, then the older, then by name."""
+"""The order of the queue: higher priority first, then older Workloads, then by name."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from controller.model.unit import WorkloadInfo
 
 
 class PrioritySort:
-    """Priority descending, creation time ascending (RFC 3339 in UTC sorts as text), name."""
+    """Sorts by priority descending, creation time ascending (RFC 3339 in UTC), name."""
 
     name = "PrioritySort"
 
     def rank(self, unit: WorkloadInfo) -> tuple[Any, ...]:
-        """The sort key."""
         return (-unit.priority, unit.created, unit.key)

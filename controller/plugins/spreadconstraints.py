@@ -1,6 +1,6 @@
-"""spec.spreadConstraints: over how many domains of a topology the units go.
+"""spec.spreadConstraints: how many domains of a topology the replicas use.
 
-It counts domains for the plan; which of them are used is chosen there, within the bounds of all
+The plugin only gives the plan the counts; the plan chooses the domains within the bounds of all
 plugins (`controller.planner.choice`).
 """
 
@@ -24,20 +24,20 @@ from crds.names import LABEL_CLUSTER
 
 
 class SpreadConstraints:
-    """At least `minDomains` and at most `maxDomains` of each topology."""
+    """Bounds the domains of each topology by `minDomains` and `maxDomains`."""
 
     name = "SpreadConstraints"
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """A cluster of another domain, or a domain that nobody counts any more."""
+        """Return the events that add a domain, or remove one that counted."""
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.LABELS | Action.DELETED),)
 
     def divides(self, _unit: WorkloadInfo, _state: CycleState) -> bool:
-        """It bounds what others divide."""
+        """Return False: the constraints bound what other plugins divide."""
         return False
 
     def bound(self, unit: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
-        """The problem with the constraints, in their order."""
+        """Add the constraints to the problem, in their order."""
         if not unit.spread:
             return problem
         return replace(problem, counts=(*problem.counts, *counts(unit, field.fleet)))
@@ -45,7 +45,7 @@ class SpreadConstraints:
     def shortfall(
         self, unit: WorkloadInfo, field: Candidates, plan: Apportionment
     ) -> Sequence[str]:
-        """Clusters with room that the choice of domains leaves out."""
+        """Name the clusters with room that the choice of domains leaves out."""
         if not unit.spread or plan.choice is None or plan.choice.lacks:
             return ()
         asked = plan.asked
@@ -55,12 +55,12 @@ class SpreadConstraints:
         return (f"spreadConstraints leave out {clusters(out)} with room",) if out.any() else ()
 
     def stops(self, shortage: Shortage) -> Sequence[Stop]:
-        """Clusters that would have room."""
+        """Return the clusters with room that the choice of domains leaves out."""
         text = "left out by spec.spreadConstraints"
         return (Stop(NoteKind.BOUND, _left_out(shortage), text),) if shortage.unit.spread else ()
 
     def remedies(self, shortage: Shortage) -> Sequence[Note]:
-        """Other bounds on the number of domains, where clusters with room have nothing."""
+        """Suggest other bounds on the number of domains, where clusters with room hold nothing."""
         out = _left_out(shortage) & shortage.feasible & (shortage.held == 0)
         if not shortage.unit.spread or not out.any():
             return ()
@@ -71,7 +71,7 @@ class SpreadConstraints:
 
 
 def _left_out(shortage: Shortage) -> Mask:
-    """The clusters that might take units, by weight and room, and were not chosen."""
+    """Return the clusters that might take replicas, by weight and room, and were not chosen."""
     mask, plan = ~shortage.tight, shortage.state.plan
     if plan is not None:
         mask &= plan.asked.weight > 0
@@ -82,7 +82,7 @@ def _left_out(shortage: Shortage) -> Mask:
 
 
 def counts(unit: WorkloadInfo, fleet: Snapshot) -> tuple[DomainCount, ...]:
-    """The constraints over the clusters of this fleet."""
+    """Return the constraints over the clusters of the snapshot."""
     return tuple(
         DomainCount(
             each.topology_key,
@@ -95,7 +95,7 @@ def counts(unit: WorkloadInfo, fleet: Snapshot) -> tuple[DomainCount, ...]:
 
 
 def _domains(fleet: Snapshot, key: str) -> Ints:
-    """The domain of each cluster; each is its own for the label that holds its name."""
+    """Return the domain of each cluster; under `LABEL_CLUSTER` each is its own."""
     if key == LABEL_CLUSTER:
         return np.arange(1, len(fleet) + 1, dtype=np.int64)
     return fleet.column(key).codes.astype(np.int64)

@@ -1,6 +1,6 @@
 """From a ranking to shares that are not divided: whole to the best cluster, or in full everywhere.
 
-What is placed stays where it may stay. Each share carries what made it.
+A placed share stays where it may stay. Each share carries its reason.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from crds.workload import ScheduledReason
 
 
 class Single:
-    """All units on one cluster: where they are, if that will still do, else the best.
+    """Puts all replicas on one cluster: the present one, if that will still do, else the best.
 
-    Shares on several clusters, as a policy leaves them that binds it no longer, stay where they are
-    until the Workload's own rules are edited.
+    Shares on several clusters, as a WorkloadPolicy that no longer applies leaves them, stay where
+    they are until the Workload's own rules are edited.
     """
 
     name = "Single"
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """More room, or that its own cluster stops to answer: then it keeps the place there."""
+        """Return events that bring room, and the loss of the Workload's own cluster.
+
+        Once that cluster stops answering, the Workload keeps its place there, see `_holds`.
+        """
         return (
             on(MEMBER_CLUSTER, Action.ADDED | Action.ROOM | Action.SPEC),
             on(MEMBER_CLUSTER, Action.READY | Action.DELETED, _is_home),
         )
 
     def serves(self, unit: WorkloadInfo) -> bool:
-        """Everything that is neither divided nor duplicated."""
         return unit.distribution == "Single" and not unit.everywhere
 
     def assign(self, unit: WorkloadInfo, field: Candidates) -> Assignment:
-        """One share of all units, or none; the old share where no cluster takes the new number.
-
-        Where a limit does not let all of them in, it is no more than there are.
-        """
+        """Return one share of all replicas, or none; the old one where no cluster takes more."""
         want = unit.replicas
         if within(field.state, want) == want:
             return self._assign(unit, field, want)
+        # A limit that does not let all replicas in lets no more in than are placed.
         placed = min(want, sum(unit.present.values()))
         found = self._assign(unit, field, placed) if placed else Assignment({}, want, no_reasons)
         return replace(found, desired=want)
@@ -69,7 +69,7 @@ class Single:
         return Assignment({}, want, no_reasons)
 
     def _home(self, unit: WorkloadInfo, field: Candidates) -> int | None:
-        """The present cluster; of several (after an edit) the best ranked, then the fullest."""
+        """Return the present cluster; of several the best ranked, then the fullest."""
         rows = [field.fleet.row[n] for n in unit.present if n in field.fleet.row]
         rows = [row for row in rows if field.keeps[row]]
         if not rows:
@@ -77,33 +77,31 @@ class Single:
         return min(rows, key=lambda r: (-field.scores[r], -field.present[r], field.fleet.names[r]))
 
     def _holds(self, row: int, want: int, field: Candidates) -> bool:
-        """No growth needs nothing; growth needs a cluster that takes new units, and room.
-
-        A cluster that does not answer is not left for that: it gets the number when it is back.
-        """
+        """Return whether the cluster can hold `want` replicas, present ones included."""
+        # A cluster that does not answer is not left for that: its share grows when it is back.
         if want <= field.present[row] or not field.fleet.ready[row]:
             return True
         return bool(field.feasible[row] and field.room[row] >= want)
 
 
 class Duplicated:
-    """The full number on every matching cluster, and where it is already."""
+    """Puts the full number on every matching cluster, and wherever a copy is already."""
 
     name = "Duplicated"
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """One more cluster is one more place; under spreadConstraints any that changes may be."""
+        """Return events that add a cluster or room; under spreadConstraints also labels."""
         return (
             on(MEMBER_CLUSTER, Action.ADDED | Action.ROOM | Action.SPEC),
             on(MEMBER_CLUSTER, Action.LABELS | Action.DELETED, is_spread),
         )
 
     def serves(self, unit: WorkloadInfo) -> bool:
-        """`distribution: Duplicated`, and every DaemonSet."""
+        """Return whether the distribution is Duplicated, or the kind runs everywhere."""
         return unit.everywhere or unit.distribution == "Duplicated"
 
     def assign(self, unit: WorkloadInfo, field: Candidates) -> Assignment:
-        """Desired counts every chosen cluster; where there is none, one that is looked for."""
+        """Assign to every chosen cluster; where there is none, `desired` counts one copy."""
         held = field.keeps & field.held
         choice = _choice(unit, field)
         rows = np.flatnonzero((field.feasible & choice.open) | held)
@@ -125,7 +123,7 @@ class Duplicated:
 
 
 def _limited(chosen: dict[int, int], field: Candidates, most: int) -> dict[int, int]:
-    """The full number on as many clusters as the limit lets, the best first; others as they are."""
+    """Give the full number to the best clusters within the limit; others keep theirs."""
     shares = {r: min(int(field.present[r]), n) for r, n in chosen.items() if field.held[r]}
     left = most - sum(shares.values())
     for row in map(int, field.line):
@@ -140,12 +138,11 @@ def _is_home(unit: WorkloadInfo, old: MemberCluster, _new: MemberCluster | None)
 
 
 def is_spread(unit: WorkloadInfo, _old: MemberCluster, _new: MemberCluster | None) -> bool:
-    """Whether domains matter to it."""
     return bool(unit.spread)
 
 
 def _choice(unit: WorkloadInfo, field: Candidates) -> Choice:
-    """The clusters that spec.spreadConstraints leave; those that hold a copy count as in use."""
+    """Return the clusters that spec.spreadConstraints leave; those with a copy count as in use."""
     held = field.keeps & field.held
     stays = held.astype(np.int64)
     about = Field(field.feasible, held, None, stays, field.scores, field.fleet.by_name)
@@ -153,7 +150,7 @@ def _choice(unit: WorkloadInfo, field: Candidates) -> Choice:
 
 
 def _as_it_is(field: Candidates, want: int) -> Assignment:
-    """The shares on several clusters; more go to the best one with room, fewer leave the least."""
+    """Keep the shares; more go to the best cluster with room, fewer leave the smallest."""
     present = np.where(field.keeps, field.present, 0)
     shares = {int(row): int(present[row]) for row in np.flatnonzero(present)}
     more = want - sum(shares.values())
@@ -173,6 +170,5 @@ def _as_it_is(field: Candidates, want: int) -> Assignment:
 
 
 def _whole(row: int, units: int, desired: int, kind: RuleKind) -> Assignment:
-    """One share on one cluster."""
     why = (Reason(kind, units),)
     return Assignment({row: units}, desired, lambda asked: why if asked == row else ())

@@ -1,8 +1,8 @@
-"""Beside and away from other Workloads, by the labels of clusters: podAffinity one level up.
+"""Workload affinity and anti-affinity, by the labels of clusters: podAffinity one level up.
 
 A domain is the clusters that share a value of the term's topology key; a cluster without the key is
 in none. Terms select Workloads of the same namespace, by their labels and those of their pods.
-Required anti-affinity counts in both directions: who is there keeps newcomers away.
+Required anti-affinity counts in both directions: a placed Workload keeps newcomers away.
 """
 
 from __future__ import annotations
@@ -30,13 +30,16 @@ from controller.snapshot.snapshot import Snapshot
 
 
 class WorkloadAffinityPlugin:
-    """spec.workloadAffinity and spec.workloadAntiAffinity, required and preferred."""
+    """Enforces spec.workloadAffinity and spec.workloadAntiAffinity, required and preferred."""
 
     name = "WorkloadAffinity"
     ignored_during_execution = True
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """Domains change, as a cluster that goes takes its Workloads along; or Workloads do."""
+        """Return changes of domains and of Workloads.
+
+        A cluster that goes takes its Workloads along.
+        """
         domains = Action.ADDED | Action.DELETED | Action.LABELS
         others = Action.ADDED | Action.DELETED | Action.LABELS | Action.SHARES | Action.SPEC
         return (
@@ -47,7 +50,7 @@ class WorkloadAffinityPlugin:
     def filter(
         self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
     ) -> FilterMask:
-        """Clusters outside a required domain, inside a forbidden one, or kept by another."""
+        """Return clusters outside a required domain, inside a forbidden one, or kept away."""
         reasons = [
             (~beside(unit, term, fleet, bound), "didn't match workloadAffinity")
             for term in unit.affinity.required
@@ -63,7 +66,6 @@ class WorkloadAffinityPlugin:
         return FilterMask(reasons)
 
     def cure(self, _shortage: Shortage, _text: str, _rows: Mask) -> str:
-        """Other terms, or the others elsewhere."""
         return (
             "other required terms in spec.workloadAffinity or spec.workloadAntiAffinity, or the "
             "Workloads that they select in other places"
@@ -72,7 +74,7 @@ class WorkloadAffinityPlugin:
     def score(
         self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
     ) -> Ints:
-        """Weights of the domains that hold a match: for affinity up, for anti-affinity down."""
+        """Add weights of domains with a match for affinity, subtract them for anti-affinity."""
         total = np.zeros(len(fleet), dtype=np.int64)
         for sign, weighted in ((1, unit.affinity.preferred), (-1, unit.anti_affinity.preferred)):
             for each in weighted:
@@ -81,7 +83,7 @@ class WorkloadAffinityPlugin:
         return total
 
     def normalize(self, _state: CycleState, scores: Ints, feasible: Mask) -> Ints:
-        """0 for the least suitable feasible cluster, 100 for the most; 0 where all are alike."""
+        """Scale from 0 for the worst feasible cluster to 100 for the best; 0 where all tie."""
         if not scores.any():
             return scores
         there = scores[feasible]
@@ -92,7 +94,7 @@ class WorkloadAffinityPlugin:
 
 
 def _concerns(unit: WorkloadInfo, old: Workload | None, new: Workload | None) -> bool:
-    """Whether another Workload is, or was, one that its terms select, or that keeps it away."""
+    """Return whether terms of the Workload or of the other select one of the two."""
     mine = [*unit.affinity.required, *unit.anti_affinity.required]
     return any(
         _picked(mine, each.unit.labels) or _picked(each.unit.anti_affinity.required, unit.labels)

@@ -1,1 +1,1 @@
-"""Reservation: room on clusters that is held until its owners come, and is theirs alone."""
+"""Reservation: room on clusters that is held for its owners alone, until they come."""

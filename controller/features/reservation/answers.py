@@ -1,7 +1,7 @@
-"""The endpoints of reservations: what is held where, what of it is used, and by whom.
+"""The endpoints of reservations: the reserved room by cluster, the part in use, and its users.
 
-The numbers are those of the next decision: a decision that is being written counts. Very many
-reservations are answered page by page, as lists of Kubernetes are.
+The numbers are those of the next decision: a decision that is being written counts. The list is
+answered page by page, as lists of Kubernetes are.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ NAMED_OWNERS = NAMED_CLUSTERS = 100
 
 
 class ReservationHandlers:
-    """What `ledger` knows at that moment, for who asks."""
+    """Answers from the ledger that `ledger` returns at the time of the request."""
 
     def __init__(self, ledger: Callable[[], ReservationLedger]) -> None:
         self._ledger = ledger
 
     def routes(self) -> Sequence[Route]:
-        """All of them."""
         return (
             Route("GET", "/reservations", self._page),
             Route("GET", "/reservations/:namespace/:name", self._one),
@@ -47,7 +46,6 @@ class ReservationHandlers:
 
 
 def _told(ledger: ReservationLedger, reserved: Reserved) -> dict[str, Any]:
-    """A reservation as JSON values."""
     key, users = reserved.key, ledger.uses(reserved.key)
     named = nsmallest(NAMED_OWNERS, users)
     clusters = sorted(ledger.reserved(key).items())
@@ -66,7 +64,10 @@ def _told(ledger: ReservationLedger, reserved: Reserved) -> dict[str, Any]:
 def _there(
     ledger: ReservationLedger, reserved: Reserved, cluster: str, units: int
 ) -> dict[str, Any]:
-    """What is reserved on a cluster; what owners ask for beyond that is not allocated of it."""
+    """Return the reserved room on a cluster.
+
+    Requests of owners beyond the reserved amounts are not counted as allocated.
+    """
     held = {resource: n * units for resource, n in reserved.request.items()}
     taken = ledger.taken(reserved.key, cluster)
     return {

@@ -1,8 +1,7 @@
 """A Reservation, ready to hold room.
 
-What is stored may be older than the rules of admission, or written past them, so everything is
-looked at once more. A reservation that makes no sense has a `fault`: it holds nothing and serves
-nobody.
+A stored object may be older than the rules of admission, or written past them, so everything is
+checked again. An invalid reservation has a `fault`: it holds nothing and serves no Workload.
 """
 
 from __future__ import annotations
@@ -32,11 +31,12 @@ _TTL: Final = re.compile(TTL)
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """What is held for whom.
+    """The room of a reservation and its owners.
 
-    `request` and `load` are those of one unit; `expires` is when it ends by itself, None for
-    never; `namespaces` are those of the Workloads that each of `owners` means, empty for nobody's.
-    `ended` says that it takes part in nothing more: by its phase, or as it is being deleted.
+    `request` and `load` are those of one unit; `expires` is when the reservation ends by itself,
+    None for never; `namespaces` are those of the Workloads that each of `owners` selects, empty
+    where the entry selects none. `ended` reservations take part in no decision: by their phase, or
+    because they are being deleted.
     """
 
     key: Key
@@ -55,22 +55,20 @@ class Reserved:
 
     @property
     def namespace(self) -> str:
-        """Its namespace."""
         return self.key[0]
 
     @property
     def name(self) -> str:
-        """Its name within the namespace."""
         return self.key[1]
 
     @property
     def open(self) -> bool:
-        """Whether it holds room and takes owners."""
+        """Return whether the reservation holds room and takes owners."""
         return not self.ended and not self.fault
 
 
 def compile_reservation(stored: Reservation) -> Reserved:
-    """The reservation; `fault` says what is wrong with one that cannot be followed, and where."""
+    """Compile a stored reservation; `fault` says where an invalid one is wrong."""
     spec, fault = read(stored.spec, ReservationSpec)
     unit, wrong = _unit(stored)
     expires, late = _end(spec, stored.metadata.creation_timestamp)
@@ -94,7 +92,7 @@ def compile_reservation(stored: Reservation) -> Reserved:
 
 
 def as_placed(stored: Reservation) -> Workload | None:
-    """As `as_workload`; one that cannot be followed is refused with what is wrong, and so told."""
+    """Return the Workload as `as_workload` does, with the fault of an invalid reservation."""
     workload = as_workload(stored)
     if workload is None or workload.fault:
         return workload
@@ -102,7 +100,7 @@ def as_placed(stored: Reservation) -> Workload | None:
 
 
 def _unit(stored: Reservation) -> tuple[WorkloadInfo | None, str]:
-    """What one unit asks for, and what is wrong with it; nothing of one that has ended."""
+    """Return one unit as a Workload, and its fault; None for a reservation that has ended."""
     workload = as_workload(stored)
     if workload is None:
         return None, ""
@@ -115,7 +113,7 @@ def _unit(stored: Reservation) -> tuple[WorkloadInfo | None, str]:
 
 
 def _end(spec: ReservationSpec, created: str) -> tuple[datetime | None, str]:
-    """When it ends by itself, and what is wrong with what it says of that."""
+    """Return when the reservation ends by itself, and the fault of its `expires` or `ttl`."""
     if spec.expires:
         try:
             return _moment(spec.expires), ""
@@ -127,11 +125,11 @@ def _end(spec: ReservationSpec, created: str) -> tuple[datetime | None, str]:
     try:
         return (_moment(created) + timedelta(seconds=seconds) if seconds else None), ""
     except ValueError:
-        return None, ""  # a file tells no time of creation
+        return None, ""  # an object read from a file has no time of creation
 
 
 def _moment(text: str) -> datetime:
-    """Raises ValueError for what is none, or has no zone."""
+    """Parse a time; ValueError for an invalid one, or one without a zone."""
     found = datetime.fromisoformat(text)
     if found.tzinfo is None:
         raise ValueError(text)
@@ -139,26 +137,26 @@ def _moment(text: str) -> datetime:
 
 
 def seconds_of(ttl: str) -> float | None:
-    """The seconds of a duration as Kubernetes writes it; None for what is none."""
+    """Return the seconds of a duration as Kubernetes writes it; None for an invalid one."""
     if len(ttl) > 32 or not _TTL.fullmatch(ttl):
         return None
     return durations.parse(ttl).total_seconds()
 
 
 def may_serve(namespace: str, other: str) -> bool:
-    """Whether a reservation of the first namespace may be for Workloads of the other."""
+    """Return whether a reservation of `namespace` may be for Workloads of the other."""
     return namespace in (other, SYSTEM_NAMESPACE)
 
 
 def _whose(owner: Owner, namespace: str) -> str:
-    """Whose Workloads an entry means; empty where it contradicts itself, or names other tenants."""
+    """Return the namespace of an entry's Workloads; empty where it contradicts or is forbidden."""
     parts = (part for part in (owner.object, owner.controller) if part is not None)
     [only, *more] = {part.namespace for part in parts if part.namespace} or {namespace}
     return only if not more and may_serve(namespace, only) else ""
 
 
 def _wrong_owners(owners: list[Owner]) -> str:
-    """What admission would have refused of these, in one line; empty when nothing."""
+    """Return the first fault that admission would have refused; empty where there is none."""
     if not owners:
         return "spec.owners: name at least one"
     if len(owners) > MOST_OWNERS:

@@ -1,14 +1,14 @@
-"""The books of all Reservations: what their statuses say beside the decision, kept by the leader.
+"""Keeps the statuses of all Reservations beside their decisions; the leader runs it.
 
-A status follows what is stored: the placements of the reservation, and what each Workload says of
-its units inside. So nothing is claimed here and nothing can be lost: whoever reads the same objects
-writes the same status, and a restart in which nothing changed writes nothing. Many changes of one
-reservation are written together, once a second at most and soon after the first.
+A status follows from stored objects: the placements of the reservation, and the shares inside that
+each Workload's status holds. So nothing is claimed here and nothing can be lost: any process that
+reads the same objects writes the same status, and a restart in which nothing changed writes
+nothing. Changes of one reservation are written together, once a second at most.
 
-Time is looked at as well. What has expired ends, be it that nobody led at that moment, but nothing
-does while this machine's clock and the hub's do not agree, as that cannot be taken back; and a
-cluster with less free room than is held there is told of once that has lasted for a while, as units
-that end on a member take their room until the member says otherwise.
+Time counts as well. An expired reservation ends, also if no process led at that moment, but not
+while this machine's clock and the hub's differ, as that cannot be taken back. A cluster with less
+free room than is held there is reported only once that has lasted for a while, as replicas that end
+on a member take their room until the member says otherwise.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from machinery.types import hostports, quantities
 from machinery.types.metadata import Key
 
 CALM_SECONDS = 1.0
-"""Between two writes of one reservation, and between two looks at a cluster."""
+"""Between two writes of one reservation, and between two checks of a cluster."""
 CLOCKS_SECONDS = 5.0
-"""Between two looks at one that is due while the clocks differ."""
+"""Between two checks of an expired reservation while the clocks differ."""
 SHORT_SECONDS = 5.0
-"""So long a cluster has less free than is held there before it is told."""
+"""How long a cluster has less free than is held there before that is reported."""
 CUT = "…"
-"""Ends a list of names that was too long."""
+"""The end of a list of names that was cut."""
 CLUSTERS_AT_ONCE = 20
-"""Clusters that are looked at in one go: each costs up to some hundred microseconds."""
+"""Clusters that are checked in one go: each costs up to some hundred microseconds."""
 LEAST_WAIT = 0.1
-"""Seconds until the next look at least: two clocks measure them, and never agree in full."""
+"""The least seconds until the next check: two clocks measure them, and never agree in full."""
 LONGEST_WAIT = 3600.0
-"""Seconds after which the time is looked at again, as the wall clock may have been set."""
+"""Seconds after which the time is checked again, as the wall clock may have been set."""
 
 
 AHEAD = metrics.gauge(
@@ -69,7 +69,7 @@ class _Shortages:
     since: dict[str, float] = field(default_factory=dict)
 
     def saw(self, cluster: str, text: str, now: float) -> bool:
-        """What a look at a cluster found, nothing where the text is empty; whether it is news."""
+        """Record a check, empty where the cluster has enough; return whether the report changes."""
         if not text:
             self.since.pop(cluster, None)
             return self.told.pop(cluster, None) is not None
@@ -81,13 +81,13 @@ class _Shortages:
         return news
 
     def unsure(self) -> list[str]:
-        """The clusters that may have to be told of soon."""
+        """Return the clusters whose shortage has not lasted long enough yet."""
         return [cluster for cluster in self.since if cluster not in self.told]
 
 
 @dataclass(frozen=True, slots=True)
 class _ReservationDraft:
-    """What is being said of a reservation, and whether that is a write."""
+    """A drafted status, and whether it is written."""
 
     uid: str
     look: ReservationResult
@@ -123,7 +123,7 @@ class ReservationController:
         )
 
     async def run(self) -> None:
-        """Write, until cancelled."""
+        """Write statuses and keep placeholders until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._writer.run())
             tasks.create_task(self._begin())
@@ -131,12 +131,11 @@ class ReservationController:
             tasks.create_task(self._placeholders.run())
 
     def look(self, key: Key) -> None:
-        """Something about a reservation has changed."""
         self._look(key)
         self._placeholders.look(key)
 
     def saw(self, workload: Workload) -> None:
-        """A Workload came, changed or went."""
+        """Pass a Workload that came, changed or went to the placeholders."""
         self._placeholders.saw(workload)
 
     def _look(self, key: Key) -> None:
@@ -144,24 +143,24 @@ class ReservationController:
         self._writer.add(key, after=max(CALM_SECONDS - since, 0.0))
 
     def forget(self, key: Key) -> None:
-        """A reservation is gone."""
+        """Forget a deleted reservation, and queue its placeholder for removal."""
         self._written.pop(key, None)
         self._placeholders.look(key)
 
     def look_at_clusters(self, names: Iterable[str]) -> None:
-        """More or less may be free there, or held."""
+        """Queue clusters where the free or the held room may have changed."""
         self._dirty.update(names)
         if self._dirty:
             self._more.set()
 
     async def _begin(self) -> None:
-        """Look at all of them, a few at a time: what happened while nobody led is told now."""
+        """Queue all reservations, a few at a time, for changes while no process led."""
         async for stored in in_slices(list(self._stored.values())):
             self.look(stored.metadata.key)
             self.look_at_clusters(share.cluster for share in stored.status.placements)
 
     async def _rounds(self) -> None:
-        """Look at the clusters where something has changed, once in a while."""
+        """Check the queued clusters, at most every `CALM_SECONDS`."""
         while True:
             await self._more.wait()
             self._more.clear()
@@ -177,7 +176,6 @@ class ReservationController:
             await self._clock.sleep(CALM_SECONDS)
 
     def _short(self, cluster: str) -> str:
-        """Of what a cluster has less free than is held there; empty where it has enough."""
         amounts = amounts_of(self._handle.fleet(), cluster)
         if amounts is None:
             return ""
@@ -193,10 +191,10 @@ class ReservationController:
     # The book of the writer.
 
     async def prepare(self, stored: Reservation) -> None:
-        """Nothing else is written first."""
+        """Write nothing ahead of the status, see `StatusBook`."""
 
     def draft(self, stored: Reservation) -> Mapping[str, Any] | None:
-        """The status as everything stored has it now."""
+        """Return the status that follows from the stored objects."""
         key = stored.metadata.key
         reserved = self._ledger.get(key)
         if reserved is None or reserved.uid != stored.metadata.uid:
@@ -212,7 +210,7 @@ class ReservationController:
         return found.fields if written else None
 
     def landed(self, key: Key) -> float | None:
-        """It stands there: people are told."""
+        """Emit the events of the stored draft; return the seconds until the next check, or None."""
         draft = self._drafted.pop(key, None)
         if draft is None:
             return None
@@ -234,19 +232,18 @@ class ReservationController:
         return min(max(due, least), LONGEST_WAIT)
 
     def missed(self, key: Key) -> None:
-        """Who wrote meanwhile is read by now, and the next draft stands on that."""
+        """Drop the draft; the next one is made from the other writer's version."""
         self._drafted.pop(key, None)
 
     def shorter(self, key: Key, error: TransportError) -> bool:
-        """Nothing of it can be left out."""
+        """Return False: no part of the status can be left out."""
         return False
 
     def given_up(self, key: Key, error: TransportError | None) -> None:
-        """Nobody waits for it."""
         self._drafted.pop(key, None)
 
     def _uses(self, reserved: Reserved) -> list[Use]:
-        """Who is inside: only what is stored counts, as a decision may come to nothing."""
+        """Return the users inside, by stored statuses alone, as a decision may come to nothing."""
         found, there = [], self._ledger.reserved(reserved.key)
         for key in self._ledger.users(reserved.key):
             workload = self._workloads.get(key)
@@ -263,12 +260,11 @@ class ReservationController:
         return found
 
     def _gone(self, stored: Reservation) -> list[str]:
-        """The clusters that it names that are there no more."""
+        """Return the clusters of `status.clusterName` that are gone or being deleted."""
         fleet, named = self._handle.fleet(), stored.status.cluster_name.split(",")
         rows = ((name, fleet.row.get(name)) for name in named if name and name[-1] != CUT)
         return [name for name, row in rows if row is None or fleet.deleting[row]]
 
     def _shorts(self, stored: Reservation) -> list[str]:
-        """Which of its clusters have less free than is held there, in words."""
         told = self._shortages.told
         return [told[name] for name in sorted(status.held(stored)) if name in told]

@@ -1,8 +1,8 @@
 """Reservation as a feature: what the process watches, places and keeps for it.
 
 Every instance counts, so that a standby decides at once when its turn comes. Only the leader writes
-statuses, ends what has expired, and looks at the room of clusters. Whenever a reservation comes,
-changes, goes or has room again, the Workloads that wait and may use it are looked at.
+statuses, ends expired reservations, and checks the room of clusters. When a reservation comes,
+changes, goes or has room again, the pending Workloads that may use it are queued.
 """
 
 from __future__ import annotations
@@ -51,26 +51,24 @@ class Reservations:
             Watch(MEMBER_CLUSTERS, MemberCluster, self.cluster_changed),
         )
         self.books: ReservationController | None = None
-        self._looking: dict[Key, bool] = {}  # whose owners are being looked at; whether once more
+        # Reservations whose owners are being queued; True where they must be queued once more.
+        self._looking: dict[Key, bool] = {}
         self._handle: Handle | None = None
 
     def attach(self, handle: Handle) -> None:
-        """Begin to look at Workloads again."""
         self._handle = handle
 
     def lead(self, term: Term) -> Running:
-        """Write statuses."""
-        self._looking.clear()  # what was under way has ended with the last term
+        self._looking.clear()  # iterations under way ended with the last term
         assert self._handle is not None  # noqa: S101 - `attach` comes first
         self.books = ReservationController(term, ledger=self.ledger, handle=self._handle)
         return self.books
 
     def rest(self) -> None:
-        """The term is over."""
         self.books = None
 
     def reservation_changed(self, old: Reservation | None, new: Reservation | None) -> None:
-        """An informer's handler, ahead of the scheduler's."""
+        """Handle an informer's event, before the scheduler does."""
         if new is None:
             assert old is not None  # noqa: S101 - the informer's promise
             key = old.metadata.key
@@ -78,7 +76,7 @@ class Reservations:
             self.ledger.drop_reservation(key)
             if self.books is not None:
                 self.books.forget(key)
-            self._look(claimants)  # what they say of it is true no longer
+            self._look(claimants)  # their shares inside are no longer valid
             return
         reserved = compile_reservation(new)
         before, claimants = self.ledger.get(reserved.key), self.ledger.claimants(reserved.key)
@@ -94,7 +92,7 @@ class Reservations:
             self.books.look_at_clusters(held(new))
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
-        """An informer's handler: who is inside, by what is stored."""
+        """Handle an informer's event: the stored shares inside reservations."""
         known = new or old
         if self.books is not None and known is not None:
             self.books.saw(known)
@@ -113,7 +111,7 @@ class Reservations:
             self._look([new.metadata.key])
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
-        """An informer's handler: what is free there."""
+        """Handle an informer's event: the free room of a cluster."""
         known = new or old
         if self.books is not None and known is not None:
             self.books.look_at_clusters([known.metadata.name])
@@ -123,7 +121,7 @@ class Reservations:
             self._handle.look(keys)
 
     def _look_at_owners(self, key: Key) -> None:
-        """Those who wait and may use it are looked at: once for many changes of it."""
+        """Queue the pending Workloads that may use a reservation, once for many changes of it."""
         if key in self._looking:
             self._looking[key] = True
         else:
@@ -131,7 +129,7 @@ class Reservations:
             self._look(self._pending_owners(key))
 
     def _pending_owners(self, key: Key) -> Iterator[Key]:
-        """One after the other, and once more where it has changed meanwhile."""
+        """Yield the pending owners, and again if the reservation has changed meanwhile."""
         again = True
         while again:
             if (reserved := self.ledger.get(key)) is not None:
@@ -142,7 +140,7 @@ class Reservations:
 
 
 def _inside(workload: Workload | None) -> Mapping[tuple[Key, str], int]:
-    """Units of a Workload inside reservations, by reservation and cluster."""
+    """Return the replicas of a Workload inside reservations, by reservation and cluster."""
     if workload is None or workload.metadata.deleting:
         return {}
     shares = workload.unit.reservations

@@ -1,10 +1,10 @@
-"""`hold: Member`: pods that keep the room of a Reservation where it is, against everybody else.
+"""`hold: Member`: pods that keep the room of a Reservation on its members.
 
-Other Workloads are kept out by the books; whoever uses a member directly knows nothing of those. So
-each such reservation has a Workload `NAME-hold`, whose pods ask for what a unit of it asks for,
-and give way to every other pod. Its shares are the whole units that nobody inside has taken, and
-follow the books: owners come, and as many pods go; owners go, and they come back. It is the
-reservation's by its controlling owner reference; another Workload of that name is never touched.
+The ledger keeps other Workloads out; a user who deploys to a member directly knows nothing of it.
+So each such reservation has a Workload `NAME-hold`, whose pods ask for the request of one unit, and
+give way to every other pod. Its shares are the whole units that no owner inside has taken, and
+follow the ledger: when owners come, as many pods go; when owners go, the pods come back. The
+controlling owner reference marks the Workload; another one of that name is never touched.
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ LOG = logs.get(__name__)
 IMAGE = "registry.k8s.io/pause:3.10"
 WORKERS = 4
 CALM_SECONDS = 1.0
-"""Between something that happens and the look at it."""
+"""Between an event and the check that it causes, so that many events are one write."""
 SETTLED_SECONDS = 5.0
-"""After a write the books are looked at again: they may have told of a decision that came to
-nothing."""
+"""After a write the ledger is read again: it may have held a decision that came to nothing."""
 AGAIN_SECONDS = 60.0
-"""After that, what stood in the way may be gone."""
+"""Seconds until a refused Workload is tried again."""
 _LABEL = 63
 _DIGEST = 10
 _LIMITED = ("cpu", "memory", "ephemeral-storage")
-"""Of every other resource a container asks for exactly its limit."""
+"""Resources that may go without a limit; a container asks for exactly its limit of every other one.
+"""
 _DECODER = msgspec.json.Decoder(Workload)
 
 
 class Placeholders:
     """The placeholder Workloads of a hub, for one term of leadership.
 
-    `told` is called with a reservation of which `problem` says something else from now on.
+    `told` is called with a reservation whose `problem` has changed.
     """
 
     def __init__(
@@ -82,23 +82,20 @@ class Placeholders:
         )
 
     def look(self, key: Key) -> None:
-        """A reservation changed, or what is taken of it; it need not be there any more.
-
-        Very many owners that come at once are one write.
-        """
+        """Queue a reservation that changed, or whose use did, or that is gone."""
         self._queue.add_after(key, CALM_SECONDS)
 
     def saw(self, workload: Workload) -> None:
-        """A Workload came, changed or went: it may be, or be in the way of, a placeholder."""
+        """Queue the reservation of a Workload that may be, or block, its placeholder."""
         if (key := _reservation_of(workload)) is not None:
             self.look(key)
 
     def problem(self, key: Key) -> str:
-        """Why pods keep no room for a reservation that asks for them; empty where they do."""
+        """Return why pods keep no room where a reservation asks for them, else an empty text."""
         return self._problems.get(key, "")
 
     async def run(self) -> None:
-        """Keep them, until cancelled: first all that there are and shall be, a few at a time."""
+        """Sync placeholders until cancelled, at first all of them, a few at a time."""
         try:
             async for stored in in_slices(list(self._reservations.values())):
                 self.look(stored.metadata.key)
@@ -110,9 +107,13 @@ class Placeholders:
             self._queue.shut_down()
 
     async def sync(self, key: Key) -> float | None:
-        """Bring one to what it shall be; seconds until it needs another look, or None.
+        """Bring one placeholder to its wanted state; return the seconds until the next check.
 
-        Raises TransportError where trying again may help, and LeaseLost.
+        None for no further check.
+
+        Raises:
+            TransportError: where trying again may help.
+            LeaseLost: this process does not lead any more.
         """
         try:
             return await self._bring(key)
@@ -120,7 +121,7 @@ class Placeholders:
             await self._read(_placeholder(key))
             return CALM_SECONDS
         except NotFound:
-            return SETTLED_SECONDS  # it went meanwhile; the watch will say so
+            return SETTLED_SECONDS  # the Workload went meanwhile; the watch will report it
         except TransportError as e:
             if not (for_good(e) or isinstance(e, Forbidden)):
                 raise
@@ -153,20 +154,20 @@ class Placeholders:
             self._say(key, f"no pods keep it: the Workload {name} is somebody else's")
             return None
         elif _owner(held, key) != reserved.uid or held.metadata.deleting:
-            await self._delete(held)  # of one that had the same name before
+            await self._delete(held)  # the placeholder of an earlier reservation of that name
             return SETTLED_SECONDS
         self._say(key, "")
         return SETTLED_SECONDS if await self._place(held, units) else None
 
     def _wanted(self, key: Key) -> Reserved | None:
-        """The reservation that shall have one now."""
+        """Return the reservation if it shall have a placeholder now."""
         reserved, stored = self._ledger.get(key), self._reservations.get(key)
         if reserved is None or stored is None or stored.metadata.uid != reserved.uid:
             return None
         return reserved if reserved.open and reserved.hold == Hold.MEMBER.value else None
 
     def _units(self, reserved: Reserved) -> dict[str, int]:
-        """The whole units by cluster that are held and not taken."""
+        """Return the whole units by cluster that are held and not taken."""
         found = {
             cluster: split.fitting(self._ledger.unused(reserved.key, cluster), reserved.request)
             for cluster in self._ledger.reserved(reserved.key)
@@ -174,13 +175,11 @@ class Placeholders:
         return {cluster: units for cluster, units in sorted(found.items()) if units > 0}
 
     async def _over(self, key: Key, held: Workload) -> bool:
-        """Whether the reservation is over for certain: one that no list has told of is asked for.
-
-        A view that is not complete yet must cost nobody his room.
-        """
+        """Return whether the reservation is over for certain."""
         if self._ledger.get(key) is not None:
             return True
         try:
+            # An incomplete ledger must not free the room of a reservation, so the hub decides.
             found = await self._client.get(RESERVATIONS, key[1], namespace=key[0])
         except NotFound:
             return True
@@ -193,7 +192,7 @@ class Placeholders:
         return await self._send("POST", path, placeholder(stored, reserved))
 
     async def _place(self, held: Workload, units: Mapping[str, int]) -> bool:
-        """Write its shares where they are others now; whether that was a write."""
+        """Write the shares where they differ; return whether they did."""
         total = sum(units.values())
         if held.placements == units and held.status.desired == total:
             return False
@@ -208,7 +207,7 @@ class Placeholders:
         return True
 
     async def _send(self, method: str, path: str, body: Mapping[str, Any]) -> Workload:
-        """One write; the answer is known at once, as the watch may be behind."""
+        """Send one write, and store its answer at once, as the watch may be behind."""
         self._check()
         form = MERGE_PATCH if method == "PATCH" else "application/json"
         answer = await self._client.request(method, path, body=body, content_type=form)
@@ -238,7 +237,7 @@ class Placeholders:
 
 
 def placeholder(stored: Reservation, reserved: Reserved) -> dict[str, Any]:
-    """The Workload whose pods keep the room, without any share yet."""
+    """Return the Workload whose pods keep the room, without any share yet."""
     meta, name = stored.metadata, f"{stored.metadata.name}{PLACEHOLDER_SUFFIX}"
     labels = {PLACEHOLDER_PODS_LABEL: label_of(meta.name)}
     owner = {
@@ -271,7 +270,7 @@ def placeholder(stored: Reservation, reserved: Reserved) -> dict[str, Any]:
 
 
 def _pods(stored: Reservation, reserved: Reserved) -> dict[str, Any]:
-    """One container that does nothing, wherever a unit of the reservation may lie."""
+    """Return a pod with one idle container that lies wherever a unit of the reservation may."""
     given = stored.spec["template"]["spec"]
     place = {field: given[field] for field in ("nodeSelector", "tolerations") if given.get(field)}
     affinity = given.get("affinity")
@@ -298,7 +297,7 @@ def _pods(stored: Reservation, reserved: Reserved) -> dict[str, Any]:
         container["ports"] = [_port(*hostports.place(each).split("/")) for each in ports]
     return {
         "priorityClassName": PLACEHOLDER_CLASS,
-        "terminationGracePeriodSeconds": 0,  # who comes waits for nothing
+        "terminationGracePeriodSeconds": 0,  # an owner's pods do not wait for these to end
         "automountServiceAccountToken": False,
         "containers": [container],
         **place,
@@ -310,7 +309,7 @@ def _port(number: str, protocol: str) -> dict[str, Any]:
 
 
 def label_of(name: str) -> str:
-    """A reservation's name as the value of a label: cut where it is long, and still its own."""
+    """Return a reservation's name as a label value, a long one cut and made unique by a digest."""
     if len(name) <= _LABEL:
         return name
     digest = hashlib.blake2b(name.encode(), digest_size=_DIGEST // 2).hexdigest()
@@ -322,25 +321,22 @@ def _placeholder(key: Key) -> Key:
 
 
 def _reservation_of(workload: Workload) -> Key | None:
-    """The reservation whose placeholder would have that name."""
     namespace, name = workload.metadata.key
     of = name.removesuffix(PLACEHOLDER_SUFFIX)
     return (namespace, of) if of != name else None
 
 
 def _ours(workload: Workload, key: Key) -> bool:
-    """Whether it is the placeholder of a reservation of that name, of this one or a former one.
-
-    A label and a name anybody can write, and an owner reference too: whose Workload names another
-    scheduler decides himself where it runs.
-    """
+    """Return whether the Workload is a placeholder of a present or former reservation `key`."""
+    # Any author can write the label, the name and an owner reference; a Workload of another
+    # scheduler is not ours to place or to delete.
     named = workload.metadata.labels.get(LABEL_RESERVATION) == label_of(key[1])
     ours = workload.spec.scheduler_name == PLACEHOLDER_SCHEDULER
     return named and ours and _owner(workload, key) != ""
 
 
 def _owner(workload: Workload, key: Key) -> str:
-    """The UID of the reservation that controls it; empty where none of that name does."""
+    """Return the UID of the reservation that controls the Workload; empty where none does."""
     return next((o.uid for o in workload.metadata.owner_references if _controls(o, key)), "")
 
 

@@ -1,10 +1,10 @@
-"""Who is inside of which reservation, and what is left of each: books without room of their own.
+"""Which Workloads are inside of which reservation, and what is left of each. Holds no room itself.
 
-Who is inside stands in the Workloads' own status, written with their placements; a decision that is
-not written yet is split in the same way (`split`). So the books follow from what is stored alone,
-in whatever order it arrives, and no claim outlives its Workload. What a status says of a
-reservation that is not there, of another one of that name, or of one of another tenant counts for
-nothing, and so do units beyond those on the cluster.
+The shares inside stand in the Workloads' own status, written with their placements; a decision that
+is not written yet is split in the same way (`split`). So the tables follow from stored objects
+alone, in whatever order these arrive, and no claim outlives its Workload. A claim does not count on
+a reservation that is unknown, has another UID, or belongs to another tenant, and neither do
+replicas beyond those on the cluster.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_USED = 64
 """Reservations that one Workload may use: the first ones in order."""
 
 MOST_PLACES = 2000
-"""Clusters of all of them together: each is looked at in each decision of the Workload."""
+"""Clusters of all of them together: each decision of the Workload looks at every one."""
 
 Units: TypeAlias = Mapping[str, int]
 Name: TypeAlias = tuple[Key, str]
@@ -36,17 +36,16 @@ NOTHING: Mapping[str, int] = {}
 
 @dataclass(slots=True)
 class OwnedUnits:
-    """Who is inside of one reservation: units by cluster, and what all of them take there."""
+    """The users inside one reservation: replicas by cluster, and their requests together."""
 
     users: dict[Key, dict[str, int]] = field(default_factory=dict)
     taken: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def copy(self) -> OwnedUnits:
-        """One that may be changed without this one."""
         return OwnedUnits(dict(self.users), {c: dict(amounts) for c, amounts in self.taken.items()})
 
     def add(self, key: Key, request: Amounts, units: dict[str, int]) -> None:
-        """A Workload is inside, with so many units by cluster, each of that request."""
+        """Add a Workload with so many replicas by cluster, each of that request."""
         self.users[key] = units
         for cluster, n in units.items():
             taken = self.taken.setdefault(cluster, {})
@@ -54,7 +53,7 @@ class OwnedUnits:
                 taken[resource] = taken.get(resource, 0) + amount * n
 
     def remove(self, key: Key, request: Amounts) -> None:
-        """A Workload that was added with that request is inside no more."""
+        """Remove a Workload that was added with that request."""
         for cluster, n in self.users.pop(key, {}).items():
             taken = self.taken.get(cluster, {})
             for resource, amount in request.items():
@@ -65,9 +64,10 @@ class OwnedUnits:
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """A Workload as it counts: what it claims, and of this what stands in the tables.
+    """A Workload as it counts: its claims, and the shares of these that stand in the tables.
 
-    `tight` says that it claims more than it has units: then it hangs on who is there what counts.
+    `tight` Workloads claim more than they have replicas: which claims count then depends on the
+    reservations that are known.
     """
 
     unit: WorkloadInfo
@@ -77,7 +77,6 @@ class Inside:
     tight: bool
 
     def like(self, other: Inside) -> bool:
-        """Whether it counts as this one does."""
         mine, its = ((i.claims, i.shares, i.tight, i.unit.request) for i in (self, other))
         return mine == its
 
@@ -99,19 +98,17 @@ class ReservationOwners:
         self._tight: dict[Name, set[Key]] = {}
 
     def values(self) -> Collection[Reserved]:
-        """All of them, those that have ended too, in no order."""
+        """Return all reservations, ended ones too, in no order."""
         return self._reserved.values()
 
     def get(self, key: Key) -> Reserved | None:
-        """The reservation of that namespace and name."""
         return self._reserved.get(key)
 
     def of(self, unit: WorkloadInfo) -> list[Reserved]:
-        """The reservations that a Workload may use, in the order in which it uses them.
+        """Return the reservations that a Workload may use, in the order in which it uses them.
 
-        Those that are open and name it as an owner, but for those that serve once and serve another
-        one already. Of more than MOST_USED, or of more than MOST_PLACES clusters of all together,
-        only the first are used.
+        These are open and name the Workload as an owner; one that serves once and serves another
+        Workload already is left out. `MOST_USED` and `MOST_PLACES` bound their number.
         """
         usable = (r for r in self._index.of(unit) if not self._spent(r, but=unit.key))
         found: list[Reserved] = []
@@ -124,20 +121,20 @@ class ReservationOwners:
         return found
 
     def reserved(self, key: Key) -> Units:
-        """The units of an open reservation by cluster; none of one that has ended."""
+        """Return the units of an open reservation by cluster; none of one that has ended."""
         reserved = self._reserved.get(key)
         uid, units = self._place(key)
         return units if reserved is not None and reserved.open and reserved.uid == uid else NOTHING
 
     def unused(self, key: Key, cluster: str, but: Key | None = None) -> Amounts:
-        """What is reserved on a cluster and not taken, one Workload's own units not counted."""
+        """Return the amounts reserved on a cluster and not taken, not counting `but` as a user."""
         reserved, units = self._reserved.get(key), self.reserved(key).get(cluster, 0)
         if reserved is None or not units or self._spent(reserved, but=but):
             return NOTHING
         return split.left(reserved.request, units, self._taken(reserved, cluster, but))
 
     def inside(self, unit: WorkloadInfo) -> dict[str, int]:
-        """How many more of its units fit in the room that is held for it, by cluster."""
+        """Return how many more replicas fit in the room held for the Workload, by cluster."""
         found: dict[str, int] = {}
         for reserved in self.of(unit):
             for cluster in self.reserved(reserved.key):
@@ -146,44 +143,44 @@ class ReservationOwners:
         return found
 
     def split(self, unit: WorkloadInfo, placements: Units) -> tuple[ReservedShare, ...]:
-        """Which of its units are inside of which reservation, were it placed so.
+        """Return the Workload's shares inside reservations, were it placed so.
 
-        Who was inside and is still there stays, as far as the reservation still goes. Units that a
-        cluster did not have before go into the reservations there, in order, into each no more than
-        use it up.
+        Replicas that were inside and are still there stay, as long as the reservation lasts.
+        Replicas that a cluster did not have before go into the reservations there, in order, into
+        each no more than use it up.
         """
         return self._reached(unit, self._counting(unit, placements, self._claims(unit, placements)))
 
     def says_too_much(self, unit: WorkloadInfo) -> bool:
-        """Whether its status has more units inside than an open reservation has room for there.
+        """Return whether the status has more replicas inside than an open reservation has room for.
 
-        That comes of a decision of the reservation that was lost after an owner stood on it.
+        A status does so when a decision of the reservation was lost after an owner relied on it.
         """
         known = [each for each in split.claimed(unit.reservations) if self._is_there(each, unit)]
         return self._reached(unit, known) != tuple(known)
 
     def uses(self, key: Key) -> Mapping[Key, Units]:
-        """The Workloads inside of a reservation, with their units there by cluster."""
+        """Return the Workloads inside of a reservation, with their replicas there by cluster."""
         reserved = self._reserved.get(key)
         return {} if reserved is None else self._users(reserved)
 
     def claimants(self, key: Key) -> list[Key]:
-        """The Workloads that are inside, or say so of a cluster where nothing is held any more."""
+        """Return the Workloads inside, and those with claims where nothing is held any more."""
         reserved = self._reserved.get(key)
         return [] if reserved is None else [*self._table(_name(reserved)).users]
 
     def users(self, key: Key) -> list[Key]:
-        """The Workloads inside of a reservation, by name."""
+        """Return the Workloads inside of a reservation, by name."""
         return sorted(self.uses(key))
 
     def taken(self, key: Key, cluster: str) -> Amounts:
-        """What those inside of a reservation ask for on a cluster; it may be more than is there."""
+        """Return the requests of the users on a cluster; they may exceed the reserved amounts."""
         reserved = self._reserved.get(key)
         if reserved is None or (reserved.open and cluster not in self.reserved(key)):
             return NOTHING
         return self._taken(reserved, cluster, None)
 
-    # --- who is inside ----------------------------------------------------------------------------
+    # --- counting shares inside -------------------------------------------------------------------
 
     def _claims(self, unit: WorkloadInfo, placements: Units) -> tuple[ReservedShare, ...]:
         said = split.claimed(unit.reservations)
@@ -198,13 +195,13 @@ class ReservationOwners:
         said: Collection[ReservedShare],
         new: dict[str, int],
     ) -> list[ReservedShare]:
-        """Where its `new` units go in; these are taken off by what does."""
+        """Return the shares of `new` replicas that go inside, and take them off `new`."""
         kept = _by_name(self._counting(unit, placements, said))
         found = []
         for reserved in self.of(unit):
             own = kept.get(_name(reserved), NOTHING)
             if own and reserved.once:
-                continue  # it has given back what its first decision did not take
+                continue  # a reservation that serves once gave its rest back at the first decision
             for cluster in self.reserved(reserved.key).keys() & new.keys():
                 unused = self.unused(reserved.key, cluster, unit.key)
                 unused = split.less(unused, unit.request, own.get(cluster, 0))
@@ -217,16 +214,13 @@ class ReservationOwners:
     def _counting(
         self, unit: WorkloadInfo, placements: Units, claims: Iterable[ReservedShare]
     ) -> tuple[ReservedShare, ...]:
-        """What counts of these claims."""
         true = [share for share in claims if self._is_there(share, unit)]
         return split.within(true, placements) if true else ()
 
     def _is_there(self, share: ReservedShare, unit: WorkloadInfo) -> bool:
-        """Whether the reservation is known by that UID, and holds something there.
-
-        Of one that has ended it is not asked where it was: who is inside stays on record.
-        """
+        """Return whether the reservation is known by that UID, and holds something there."""
         reserved = self._reserved.get((share.namespace, share.name))
+        # The clusters of an ended reservation are not checked: its users stay on record.
         return (
             reserved is not None
             and reserved.uid == share.uid
@@ -237,10 +231,8 @@ class ReservationOwners:
     def _reached(
         self, unit: WorkloadInfo, shares: Iterable[ReservedShare]
     ) -> tuple[ReservedShare, ...]:
-        """Of each no more units than its reservation has room for there; the rest is outside.
-
-        Other users count for nothing here, so that it hangs on no order of theirs.
-        """
+        """Cut each share to the replicas that its reservation has room for; the rest is outside."""
+        # Other users do not count here, so that the result depends on no order of theirs.
         reached = (self._reach(unit, share) for share in shares)
         return tuple(share for share in reached if share.replicas)
 
@@ -255,18 +247,17 @@ class ReservationOwners:
     def _entries(
         self, unit: WorkloadInfo, placements: Units, claims: Collection[ReservedShare]
     ) -> tuple[Sequence[ReservedShare], bool]:
-        """What stands in the tables of these claims, and whether that hangs on who is there.
-
-        Usually there are units for all of them, and then they stand there whoever is there: nobody
-        reads the table of a reservation that is not. So one may come and go that ten thousand use.
-        """
+        """Return the claims for the tables, and whether they depend on the known reservations."""
         own = [each for each in claims if may_serve(each.namespace, unit.namespace)]
+        # Usually there are replicas for all claims, and then all of them stand in the tables, as
+        # the table of an unknown reservation is never read. So a reservation that ten thousand
+        # Workloads use may come and go without a recount.
         if split.fits(own, placements):
             return own, False
         return self._counting(unit, placements, claims), True
 
     def _put_inside(self, unit: WorkloadInfo, placements: Units) -> Touched:
-        """Count a Workload where it is inside; where that is news."""
+        """Count a Workload where it is inside; return the changed reservations and clusters."""
         before = self._inside_of(unit.key)
         new = len(self._index) and split.arriving(unit, placements)
         if not unit.reservations and before is None and not new:
@@ -293,7 +284,6 @@ class ReservationOwners:
         return touched
 
     def _leave(self, key: Key) -> Touched:
-        """Take a Workload out of all reservations."""
         before = self._inside_of(key)
         if before is None:
             return {}
@@ -314,7 +304,7 @@ class ReservationOwners:
         return touched
 
     def _recount(self, *reservations: Reserved | None) -> Touched:
-        """These came, went, or are elsewhere: what is claimed of them counts now, or no more."""
+        """Count the claims on these again: they came, went, or have units on other clusters."""
         touched: Touched = {}
         names = {_name(each) for each in reservations if each is not None}
         for key in {key for name in names for key in self._tight.get(name, ())}:
@@ -338,7 +328,7 @@ class ReservationOwners:
         return split.less(taken, own.unit.request, units)
 
     def _spent(self, reserved: Reserved, *, but: Key | None = None) -> bool:
-        """Whether it serves only once and does, another one than this."""
+        """Return whether the reservation serves once, and serves another Workload than `but`."""
         if not reserved.once:
             return False
         there = self.reserved(reserved.key)
@@ -346,7 +336,7 @@ class ReservationOwners:
         return any(key != but and not there.keys().isdisjoint(units) for key, units in users)
 
     def _users(self, reserved: Reserved) -> Mapping[Key, Units]:
-        """Who is inside; of one that is open, where it holds something."""
+        """Return the users inside; those of an open reservation only where it holds something."""
         users = self._table(_name(reserved)).users
         if not reserved.open:
             return users
@@ -354,10 +344,10 @@ class ReservationOwners:
         found = {key: {c: n for c, n in own.items() if c in there} for key, own in users.items()}
         return {key: units for key, units in found.items() if units}
 
-    # --- what an overlay has of its own -----------------------------------------------------------
+    # --- overridden by the overlay ----------------------------------------------------------------
 
     def _place(self, key: Key) -> tuple[str, Units]:
-        """The UID of the unit that was placed for a reservation, and its shares."""
+        """Return the UID that the reservation was placed with, and its shares."""
         return self._places.get(key, ("", NOTHING))
 
     def _inside_of(self, key: Key) -> Inside | None:
@@ -367,15 +357,14 @@ class ReservationOwners:
         self._inside.pop(key, None)
 
     def _table(self, name: Name) -> OwnedUnits:
-        """Who is inside, to look at."""
+        """Return the users inside, to read only."""
         return self._tables.get(name, _NOBODY)
 
     def _own_table(self, name: Name) -> OwnedUnits:
-        """Who is inside, to change."""
+        """Return the users inside, to change."""
         return self._tables.setdefault(name, OwnedUnits())
 
     def _tidy(self, name: Name) -> None:
-        """Keep no table of nobody."""
         if not self._tables[name].users:
             del self._tables[name]
 
@@ -400,7 +389,7 @@ def _by_name(shares: Iterable[ReservedShare]) -> dict[Name, dict[str, int]]:
 
 
 def join(touched: Touched, more: Touched) -> Touched:
-    """The first of them, with what the second says too."""
+    """Add `more` to `touched`, in place, and return it."""
     for key, clusters in more.items():
         touched.setdefault(key, set()).update(clusters)
     return touched

@@ -1,8 +1,8 @@
 """The ledger of Reservations: the room that each holds on the clusters of its units.
 
-What nobody inside has taken is held: other Workloads find that much less. Whatever arrives, what is
-held follows at once, so that no decision comes between. A reservation that serves only once holds
-nothing from its first owner on. Who is inside: see `controller.features.reservation.inside`.
+Room that no user inside has taken is held: other Workloads find that much less. The held room
+follows each change at once, so that no decision comes between. A reservation that serves only once
+holds nothing from its first owner on. `controller.features.reservation.inside` counts the users.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PREFIX = f"{RESERVATIONS.plural}/"
 
 
 class ReservationLedger(ReservationOwners):
-    """Every reservation with its room and its users. It holds room once it was told where."""
+    """Every reservation with its room and its users. The ledger holds room from `keep` on."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,11 +45,10 @@ class ReservationLedger(ReservationOwners):
         self._left_in: dict[str, dict[str, int]] = {}
 
     def keep(self, room: RoomHolder) -> None:
-        """See `HoldsRoom.keep`."""
+        """Hold room in `room`, see `HoldsRoom.keep`."""
         self._room = room
 
     def put_reservation(self, reserved: Reserved) -> None:
-        """Take a reservation, new or changed."""
         before = self._reserved.get(reserved.key)
         self._reserved[reserved.key] = reserved
         if reserved.open:
@@ -61,14 +60,14 @@ class ReservationLedger(ReservationOwners):
         self._settle(reserved.key)
 
     def drop_reservation(self, key: Key) -> None:
-        """Forget a reservation; one that is unknown is no fault."""
+        """Forget a reservation; an unknown one is ignored."""
         before = self._reserved.pop(key, None)
         self._index.drop(key)
         self._settle_all(self._recount(before))
         self._settle(key)
 
     def put(self, unit: WorkloadInfo, placements: Units) -> None:
-        """Take a Workload, or the unit of a reservation, with the shares of it that count."""
+        """Count a Workload, or the unit of a reservation, with these shares."""
         if unit.booked:
             self._put_place(_own(unit.key), (unit.uid, _some(placements)))
             return
@@ -87,23 +86,23 @@ class ReservationLedger(ReservationOwners):
         self._settle_all(self._leave(key))
 
     def overlay(self, placed: PlacementsByWorkload) -> ReservationLedger:
-        """The same books with these placed so; what is held stays what the fleet holds."""
+        """Return a ledger with these placed so; the held room stays that of the snapshot."""
         return _ReservationOverlay(self, placed)
 
     def releasable(self, unit: WorkloadInfo) -> Loads:
-        """What the fleet holds for it on each cluster, as `Snapshot.releasing` takes it."""
+        """Return the room that is held for the Workload, as `Snapshot.releasing` takes it."""
         return added(self._held.get(reserved.key, {}) for reserved in self.of(unit))
 
     def pending_owners(self, reserved: Reserved) -> Iterator[Key]:
-        """Its owners that have units without a cluster, one after the other: there may be many."""
+        """Yield the owners that have replicas without a cluster; there may be many."""
         return self._waiting.of(reserved)
 
     def holds(self) -> Loads:
-        """All that is held, by cluster."""
+        """Return all held room, by cluster."""
         return added(self._held.values())
 
     def unused_in(self, namespace: str) -> Amounts:
-        """What the reservations of a namespace hold that nobody inside has taken."""
+        """Return the amounts that the reservations of a namespace hold for owners still to come."""
         return self._left_in.get(namespace, NOTHING)
 
     # --- the room ---------------------------------------------------------------------------------
@@ -120,11 +119,11 @@ class ReservationLedger(ReservationOwners):
     def _settle_all(self, touched: Touched) -> None:
         for key, clusters in touched.items():
             reserved = self._reserved.get(key)
-            # From its first owner on one that serves once holds nothing anywhere.
+            # A reservation that serves once holds nothing anywhere from its first owner on.
             self._settle(key, None if reserved is not None and reserved.once else clusters)
 
     def _settle(self, key: Key, clusters: Collection[str] | None = None) -> None:
-        """Hold what a reservation is to hold now on these clusters, or on all."""
+        """Hold the wanted room of a reservation on these clusters, or on all."""
         held, spoken = self._held.setdefault(key, {}), self._spoken.setdefault(key, {})
         freed = []
         for cluster in {*held, *spoken, *self.reserved(key)} if clusters is None else clusters:
@@ -153,14 +152,13 @@ class ReservationLedger(ReservationOwners):
         _set(self._left_in, key[0], total)
 
     def _wanted(self, key: Key, cluster: str) -> tuple[dict[Load, int], Amounts]:
-        """What is to be held, and what of the reserved room others cannot have.
-
-        That is what is held, and what those inside take of it: who leaves gives nothing to others.
-        """
+        """Return the loads to hold, and the amounts that no other Workload can have."""
         reserved, units = self._reserved.get(key), self.reserved(key).get(cluster, 0)
         if reserved is None or not units:
             return {}, {}
         unused, taken = self.unused(key, cluster), self._taken(reserved, cluster, None)
+        # Users inside count too: one that leaves frees its room for the reservation, not for
+        # others.
         spoken = {
             r: min(n * units, unused.get(r, 0) + taken.get(r, 0))
             for r, n in reserved.request.items()
@@ -175,7 +173,7 @@ class ReservationLedger(ReservationOwners):
 
 
 class _ReservationOverlay(ReservationLedger):
-    """The books of a pass on a set: what it changes is its own, all else is that of the base."""
+    """The ledger of a pass on a set: its own changes over the base."""
 
     def __init__(self, base: ReservationLedger, placed: PlacementsByWorkload) -> None:
         super().__init__()
@@ -183,13 +181,13 @@ class _ReservationOverlay(ReservationLedger):
         self._index, self._reserved = base._index, base._reserved  # noqa: SLF001 - its own kind
         self._held, self._waiting = base._held, base._waiting  # noqa: SLF001 - as above
         self._touched: set[Key] = set()
-        for booked in (True, False):  # who is inside is told by what holds room
+        for booked in (True, False):  # reservations first: shares inside depend on their places
             for unit, placements in placed.values():
                 if unit.booked == booked:
                     self.place(unit, placements)
 
     def place(self, unit: WorkloadInfo, placements: Units) -> None:
-        """See `TakesMore.place`."""
+        """Count a Workload so in this pass, see `TakesMore.place`."""
         if unit.booked:
             self._places[_own(unit.key)] = (unit.uid, _some(placements))
             self._touched.add(_own(unit.key))
@@ -197,7 +195,7 @@ class _ReservationOverlay(ReservationLedger):
             self._touched |= self._put_inside(unit, placements).keys()
 
     def unused_in(self, namespace: str) -> Amounts:
-        """That of the base, but for the reservations that are otherwise here."""
+        """Return the amounts of the base, corrected for the reservations changed in this pass."""
         total = dict(self._base.unused_in(namespace))
         for key in self._touched:
             if key[0] == namespace:
@@ -225,7 +223,7 @@ class _ReservationOverlay(ReservationLedger):
         return self._tables[name]
 
     def _tidy(self, name: Name) -> None:
-        """An empty one stays: it says that nobody is inside."""
+        """Keep an empty table: it hides the users in the base."""
 
 
 def _some(placements: Units) -> Units:
@@ -233,7 +231,7 @@ def _some(placements: Units) -> Units:
 
 
 def _own(key: Key) -> Key:
-    """The key of the reservation that has this one among Workloads."""
+    """Return the key of the reservation that is placed under this key."""
     return (key[0], key[1].removeprefix(_PREFIX))
 
 

@@ -1,4 +1,4 @@
-"""The kind Reservation as the hub stores it, as far as the controller reads it."""
+"""The fields of the kind Reservation that the controller reads, as the hub stores them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from machinery.types.selectors import LabelSelector
 
 
 class OwnerObject(msgspec.Struct, frozen=True, rename="camel"):
-    """A Workload by its name."""
+    """Selects a Workload by its name."""
 
     name: str
     kind: str = "Workload"
@@ -24,7 +24,7 @@ class OwnerObject(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class OwnerController(msgspec.Struct, frozen=True, rename="camel"):
-    """The controlling owner of a Workload, or the object of its template."""
+    """Selects by the controlling owner of a Workload, or by the object of its template."""
 
     kind: str
     name: str
@@ -34,7 +34,7 @@ class OwnerController(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Owner(msgspec.Struct, frozen=True, rename="camel"):
-    """One of spec.owners: all that is given must hold."""
+    """One entry of spec.owners: all parts that are given must hold."""
 
     object: OwnerObject | None = None
     controller: OwnerController | None = None
@@ -42,14 +42,14 @@ class Owner(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PodTemplate(msgspec.Struct, frozen=True):
-    """A unit; `controller.model.podtemplate` looks at its form."""
+    """The pods of a unit; `controller.model.podtemplate` checks their form."""
 
     metadata: Any = None
     spec: Any = None
 
 
 class ReservationSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """What is read of Reservation.spec beside the rules of its placement."""
+    """The fields of Reservation.spec beside the rules of its placement."""
 
     template: PodTemplate = PodTemplate()
     owners: list[Owner] = []
@@ -60,14 +60,14 @@ class ReservationSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PlacedSpec(WorkloadSpec, msgspec.Struct, frozen=True, rename="camel"):
-    """The rules of its placement, by the names and in the types of a Workload's."""
+    """The rules of a reservation's placement, by the names and types of a Workload's."""
 
     distribution: str = Distribution.DIVIDED.value
     template: Any = None
 
 
 class ReservationStatus(WorkloadStatus, msgspec.Struct, frozen=True, rename="camel"):
-    """Reservation.status: what a decision writes on a Workload, and what only this kind has."""
+    """Reservation.status: a Workload's fields, which a decision writes, and those of this kind."""
 
     phase: str = ""
     cluster_name: str = ""
@@ -80,9 +80,9 @@ class ReservationStatus(WorkloadStatus, msgspec.Struct, frozen=True, rename="cam
 class Reservation(Object, frozen=True):
     """Room that is held for owners.
 
-    The spec is left as it is stored: what an older schema let in may be of any type, and a
+    The spec stays as it is stored: an older schema may have let in a value of any type, and a
     reservation that cannot be decoded would be as good as deleted.
-    `controller.features.reservation.compiled` makes sense of it.
+    `controller.features.reservation.compiled` checks it.
     """
 
     spec: Any = msgspec.field(default_factory=dict)

@@ -1,7 +1,7 @@
-"""Whose room it is: which Workloads are owners of which reservations, found without asking all.
+"""Finds the owners of reservations, and the reservations of an owner, without asking all.
 
-An owner is of the reservation's own namespace; only one in the namespace of Stowage may name
-others. Each entry of `spec.owners` lies in the index under what it demands most narrowly: a name, a
+An owner is in the reservation's own namespace; only a reservation in the namespace of Stowage may
+name others. The index files each entry of `spec.owners` under its narrowest demand: a name, a
 controller's name, a label, or nothing but the namespace.
 """
 
@@ -24,23 +24,23 @@ from machinery.types.selectors import LabelSelector, Operator
 _TEMPLATES = dict.fromkeys(APPS_KINDS, "apps/v1") | dict.fromkeys(BATCH_KINDS, "batch/v1")
 
 Rank: TypeAlias = tuple[float, str, Key]
-"""Who is used first is less: the one that expires first, then the oldest, then by name."""
+"""The order of use: the reservation that expires first, then the oldest, then by name."""
 _Place: TypeAlias = tuple[str, ...]
-"""Where an entry lies in the index: the namespace, of what sort it is, and what it demands."""
+"""The place of an entry in the index: the namespace, the sort of demand, and the demand."""
 
 MOST_LOOKED_AT = 1000
-"""Entries that are looked at for one Workload, however many lie where its labels lead to."""
+"""Entries that are looked at for one Workload, however many its labels lead to."""
 _NEVER = float("inf")
 
 
 def rank(reserved: Reserved) -> Rank:
-    """Its place among those that a Workload may use."""
+    """Return the rank of a reservation among those that a Workload may use."""
     expires = _NEVER if reserved.expires is None else reserved.expires.timestamp()
     return (expires, reserved.created, reserved.key)
 
 
 def matches(reserved: Reserved, unit: WorkloadInfo) -> bool:
-    """Whether the Workload is one of its owners; a reservation is no owner of another one."""
+    """Return whether the Workload is an owner; a reservation is no owner of another one."""
     entries = zip(reserved.owners, reserved.namespaces, strict=True)
     return not unit.booked and any(
         namespace == unit.namespace and _is(owner, unit) for owner, namespace in entries
@@ -67,13 +67,11 @@ def _named(said: OwnerObject, unit: WorkloadInfo) -> bool:
 
 
 def _controlled(said: OwnerController, unit: WorkloadInfo) -> bool:
-    """By who controls the Workload, or by the object of its template, which has no UID yet.
-
-    Of a template of somebody's own group the version is not known: kind and name decide.
-    """
+    """Match the controlling owner, or the object of the template, which has no UID yet."""
     version, kind, name, uid = unit.controller
     if (said.kind, said.name) == (kind, name):
         return said.api_version in ("", version) and said.uid in ("", uid)
+    # The version of a template of another group is not known: kind and name decide.
     known = _TEMPLATES.get(unit.kind, said.api_version)
     return (
         (said.kind, said.name) == (unit.kind, unit.template_name or unit.name)
@@ -83,14 +81,14 @@ def _controlled(said: OwnerController, unit: WorkloadInfo) -> bool:
 
 
 class OwnerIndex:
-    """Reservations by what their owners must have."""
+    """Reservations by the demands on their owners."""
 
     def __init__(self) -> None:
         self._places: dict[_Place, list[Rank]] = {}
         self._all: dict[Key, Reserved] = {}
 
     def put(self, reserved: Reserved) -> None:
-        """Take a reservation, new or changed."""
+        """Add or replace a reservation."""
         self.drop(reserved.key)
         places = _places(reserved)
         if not places:
@@ -100,7 +98,7 @@ class OwnerIndex:
             insort(self._places.setdefault(place, []), rank(reserved))
 
     def drop(self, key: Key) -> None:
-        """Forget a reservation; one that is unknown is no fault."""
+        """Forget a reservation; an unknown one is ignored."""
         before = self._all.pop(key, None)
         if before is None:
             return
@@ -114,9 +112,9 @@ class OwnerIndex:
         return len(self._all)
 
     def of(self, unit: WorkloadInfo) -> Iterator[Reserved]:
-        """The reservations that the Workload is an owner of, in the order in which it uses them.
+        """Yield the reservations that the Workload is an owner of, in their order of use.
 
-        Looked at are the first MOST_LOOKED_AT that its name, controller or labels lead to.
+        Only the first `MOST_LOOKED_AT` that its name, controller or labels lead to are looked at.
         """
         if unit.booked or not self._all:
             return
@@ -129,14 +127,14 @@ class OwnerIndex:
 
 
 class PendingOwners:
-    """Workloads that have units without a cluster, by the same places."""
+    """Workloads with replicas that have no cluster, by the same places."""
 
     def __init__(self) -> None:
         self._places: dict[_Place, set[Key]] = {}
         self._all: dict[Key, WorkloadInfo] = {}
 
     def put(self, unit: WorkloadInfo) -> None:
-        """Take a Workload, new or changed."""
+        """Add or replace a Workload."""
         before = self._all.get(unit.key)
         if before is None or _asked(before) != _asked(unit):
             self.drop(unit.key)
@@ -145,7 +143,7 @@ class PendingOwners:
         self._all[unit.key] = unit
 
     def drop(self, key: Key) -> None:
-        """Forget a Workload; one that is unknown is no fault."""
+        """Forget a Workload; an unknown one is ignored."""
         before = self._all.pop(key, None)
         for place in _asked(before) if before is not None else ():
             keys = self._places[place]
@@ -154,7 +152,7 @@ class PendingOwners:
                 del self._places[place]
 
     def of(self, reserved: Reserved) -> Iterator[Key]:
-        """The owners of a reservation among them, in no order; they may change meanwhile."""
+        """Yield the pending owners of a reservation, in no order; the set may change meanwhile."""
         for key in {key for place in _places(reserved) for key in self._places.get(place, ())}:
             unit = self._all.get(key)
             if unit is not None and matches(reserved, unit):
@@ -171,7 +169,7 @@ def _places(reserved: Reserved) -> set[_Place]:
 
 
 def _demanded(owner: Owner) -> list[tuple[str, ...]]:
-    """What an owner by that entry has for sure; one of several, where a label may have several."""
+    """Return the places of an entry: an owner lies in at least one of them."""
     if owner.object is not None:
         return [("object", owner.object.name)]
     if owner.controller is not None:
@@ -190,7 +188,7 @@ def _pairs(selector: LabelSelector) -> list[tuple[str, str]]:
 
 
 def _asked(unit: WorkloadInfo) -> set[_Place]:
-    """Every place where an entry may lie that means this Workload."""
+    """Return every place of an entry that may select this Workload."""
     _, kind, name, _ = unit.controller
     ways = [
         ("any",),

@@ -1,8 +1,8 @@
 """A Reservation as a Workload: how it is placed, and how its decision is written on it.
 
-Its unit is one of a Deployment of its template's pods. The decision is written in the fields of
-that name; with the placements go the phase and the cluster's name, so that who waits for
-`Available` sees both or neither.
+A unit of it is a replica of a Deployment of its template's pods. The decision is written in the
+fields of that name; the phase and the cluster's name go with the placements, so that a client that
+waits for `Available` sees both or neither.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from machinery.types.bounds import between
 PENDING, AVAILABLE = ReservationPhase.PENDING.value, ReservationPhase.AVAILABLE.value
 ENDED = frozenset({ReservationPhase.SUCCEEDED.value, ReservationPhase.FAILED.value})
 NAMES_LIMIT = 4096
-"""Characters of status.clusterName, as the schema has it."""
+"""The longest status.clusterName that the schema allows, in characters."""
 _MOST_REPLICAS = 2**31 - 1
 _KEPT = frozenset({f.alias or name for name, f in PlacementStatus.model_fields.items()}) | {
     "conditions"
@@ -34,10 +34,10 @@ _KEPT = frozenset({f.alias or name for name, f in PlacementStatus.model_fields.i
 
 
 def as_workload(stored: Reservation) -> Workload | None:
-    """The Workload that decisions read; None for one that has ended.
+    """Return the Workload that decisions read; None for a reservation that has ended.
 
-    What cannot be read is its `fault`. One that is being deleted still is one: it holds nothing, as
-    nobody's shares count then.
+    An unreadable spec becomes the `fault`. A reservation that is being deleted still is a Workload:
+    it holds nothing, as no shares count then.
     """
     if stored.status.phase in ENDED:
         return None
@@ -52,7 +52,7 @@ def as_workload(stored: Reservation) -> Workload | None:
 
 
 def read(stored: Any, form: type[Any]) -> tuple[Any, str]:
-    """The spec in that form, and what is wrong with it; an empty one where it is of another."""
+    """Decode the spec in that form; return an empty one and the fault where it does not fit."""
     try:
         return msgspec.convert(stored, form), ""
     except msgspec.ValidationError as e:
@@ -61,7 +61,7 @@ def read(stored: Any, form: type[Any]) -> tuple[Any, str]:
 
 
 def _named(stored: Any, form: type[Any]) -> Any:
-    """An empty spec, of the scheduler that it names: who is to decide it tells what is wrong."""
+    """Return an empty spec with the scheduler's name, so that this scheduler reports the fault."""
     name = stored.get("schedulerName") if isinstance(stored, dict) else None
     return form(scheduler_name=name) if form is PlacedSpec and isinstance(name, str) else form()
 
@@ -86,12 +86,11 @@ def _spec(said: PlacedSpec, own: ReservationSpec, namespace: str) -> WorkloadSpe
 
 
 def _target(own: ReservationSpec, namespace: str) -> str:
-    """The namespace on members that its clusters must take: its own, or that of its first owner.
-
-    No cluster takes anything into the namespace of Stowage, where room for others is held.
-    """
+    """Return the namespace that members must take: the reservation's own, or its first owner's."""
     if namespace != SYSTEM_NAMESPACE:
         return namespace
+    # No cluster takes anything into the namespace of Stowage, where room for other namespaces is
+    # held.
     named = (
         part.namespace
         for owner in own.owners
@@ -102,10 +101,10 @@ def _target(own: ReservationSpec, namespace: str) -> str:
 
 
 def status_of(stored: Reservation, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What is written on a Reservation of what a decision would write on a Workload.
+    """Return the status fields of a Reservation for those of a Workload's decision.
 
-    With placements its phase is Available, without them Pending. One that was available and has
-    none any more is left with its phase: whoever leads tells whether its clusters are lost.
+    With placements the phase is Available, without them Pending. A reservation that was available
+    and has no placements any more keeps its phase: the leader tells whether its clusters are lost.
     """
     written = {name: value for name, value in fields.items() if name in _KEPT}
     if "placements" not in fields:
@@ -118,6 +117,6 @@ def status_of(stored: Reservation, fields: Mapping[str, Any]) -> Mapping[str, An
 
 
 def _joined(names: list[str]) -> str:
-    """The names by commas, as many as fit."""
+    """Join the names by commas, cut at `NAMES_LIMIT`."""
     text = ",".join(names)
     return text if len(text) <= NAMES_LIMIT else f"{text[: NAMES_LIMIT - 1]}…"

@@ -1,12 +1,13 @@
-"""The plugin Reservation: reserved room is for its owners, and for nobody else.
+"""The plugin Reservation: reserved room is for its owners alone.
 
-A Workload that may use reservations is first tried inside. Where all its new units fit into their
-room, its rules about other Workloads and its spread are taken away from the copy that this pass
-reads, as whoever made the reservation has chosen the cluster, and no cluster takes more than fits
-inside there. Where that leaves units without a cluster, the pass is made again without all of that.
-In both the room that its reservations hold is free for it, so a unit that fits only inside fits.
+The first pass tries a Workload that may use reservations inside. Where all its new replicas fit
+into their room, its rules about other Workloads and its spread are removed from the copy that this
+pass reads, as the author of the reservation has chosen the cluster, and no cluster takes more than
+fits inside there. Where that leaves replicas without a cluster, the pass runs again without these
+changes. Both passes release the room that its reservations hold, so a replica that fits only inside
+fits.
 
-Which units are inside is told by the Workload itself, in the write of its placements: there is no
+The Workload's own status records the shares inside, in the write of its placements: there is no
 second write, and nothing is taken that could be left unused.
 """
 
@@ -43,17 +44,17 @@ NAME = "Reservation"
 _OUTSIDE = "no reservation of its own here"
 _NO_RULE = WorkloadAffinity()
 _PODS = "pods"
-"""Places for pods bound nobody beside what else is reserved."""
+"""Places for pods do not bound a Workload where anything else is reserved."""
 NAMED = 3
-"""Reservations that a remedy names, clusters that a change does."""
+"""Reservations that a remedy names, and clusters that a change does."""
 
 
 @dataclass(frozen=True, slots=True)
 class UsableReservations:
-    """What a pass knows of the reservations that a Workload may use.
+    """The reservations that a Workload may use, in one pass.
 
-    `room` are its new units that fit inside, by cluster; `first` says that all of them do, and that
-    this pass tries them there.
+    `room` are its new replicas that fit inside, by cluster; `first` says that all of them do, and
+    that this pass tries them there.
     """
 
     reserved: Sequence[Reserved]
@@ -72,16 +73,16 @@ class ReservationPlugin:
         self._handle = handle
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """None: what it refuses it refuses in a pass that is made again without it.
+        """Return no events: a pass with a refusal runs again without it.
 
-        Whoever waits and may use a reservation is looked at when that comes, changes or has room.
+        The feature queues the pending owners when a reservation comes, changes or has room.
         """
         return ()
 
     def before_pre_filter(
         self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
     ) -> tuple[WorkloadInfo, bool] | Status:
-        """Without the rules that whoever made the reservation has answered, if all fits inside."""
+        """Remove the rules that the reservation's author has answered, if all fits inside."""
         if unit.booked:
             return unit, False
         ledger = bound.ledger(ReservationLedger)
@@ -99,7 +100,7 @@ class ReservationPlugin:
     def pre_filter(
         self, state: CycleState, unit: WorkloadInfo, _fleet: Snapshot, _bound: PlacementIndex
     ) -> Status:
-        """No cluster takes more new units than fit inside, while that is tried."""
+        """Cap each cluster at the replicas that fit inside, while that is tried."""
         own = _own(state)
         if own is not None and own.first:
             cap(state, lambda fleet: _column(fleet, unit.present) + _column(fleet, own.room))
@@ -108,7 +109,7 @@ class ReservationPlugin:
     def before_filter(
         self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
     ) -> tuple[WorkloadInfo, Snapshot, bool] | Status:
-        """What is held for it is free for it."""
+        """Add the room that is reserved for this Workload to the snapshot."""
         own = _own(state)
         back = {} if own is None else own.ledger.releasable(unit)
         return (unit, fleet.releasing(back), True) if back else (unit, fleet, False)
@@ -116,7 +117,7 @@ class ReservationPlugin:
     def filter(
         self, state: CycleState, _unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
-        """Clusters without a place inside, while that is tried."""
+        """Return the clusters without a place inside, while that is tried."""
         own = _own(state)
         if own is None or not own.first:
             return NOTHING_REFUSED
@@ -125,7 +126,7 @@ class ReservationPlugin:
     def post_filter(
         self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, found: Unplaced
     ) -> Status:
-        """How much of the room that pending units ask for is held for others."""
+        """Say how much of the room that pending replicas ask for is held for others."""
         if unit.booked or not unit.counted or not len(fleet.holds):
             return SUCCESS
         told = _held_for_others(state, unit, fleet, found)
@@ -139,14 +140,14 @@ class ReservationPlugin:
         _bound: PlacementIndex,
         _feasible: Mask,
     ) -> Status:
-        """No column for those who have no place inside."""
+        """Skip Workloads without a place inside."""
         own = _own(state)
         return SUCCESS if own is not None and any(own.room.values()) else SKIP
 
     def score(
         self, state: CycleState, _unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
     ) -> Ints:
-        """100 where there is a place inside."""
+        """Return 100 for clusters with a place inside."""
         own = _own(state)
         values: Ints = np.where(_column(fleet, own.room if own else {}) > 0, 100, 0)
         return values
@@ -158,14 +159,14 @@ class ReservationPlugin:
         _fleet: Snapshot,
         bound: PlacementIndex,
     ) -> Mapping[str, Any]:
-        """reservations: its units that are inside."""
+        """Return `reservations`: the Workload's shares inside."""
         if unit.booked:
             return {}
         inside = bound.ledger(ReservationLedger).split(unit, placements)
         return {"reservations": [msgspec.to_builtins(share) for share in inside] or None}
 
     def changes(self, before: PassView, after: PassView) -> Sequence[str]:
-        """Which rules were taken away, because of which reservation, and what was given back."""
+        """Say which rules were removed, for which reservation, and which room was given back."""
         found = []
         if gone := [name for name, field in _RULES if field(before.unit) != field(after.unit)]:
             ledger = self._handle.index().ledger(ReservationLedger)
@@ -177,11 +178,10 @@ class ReservationPlugin:
         return [*found, *_given_back(before.fleet, after.fleet)]
 
     def cure(self, _shortage: Shortage, _text: str, _rows: Mask) -> str:
-        """Room of its own there."""
         return "unused room there in a reservation that it may use"
 
     def remedies(self, shortage: Shortage) -> Sequence[Note]:
-        """A larger reservation, or a place for it, where those that it may use do not help it."""
+        """Suggest a larger reservation, or a place for one, where the usable ones do not help."""
         own, unit = _own(shortage.state), shortage.unit
         if own is None:
             return ()
@@ -195,7 +195,6 @@ class ReservationPlugin:
         return notes[:NAMED]
 
     def routes(self) -> Sequence[Route]:
-        """What is reserved where, what of it is used, and by whom."""
         return ReservationHandlers(lambda: self._handle.index().ledger(ReservationLedger)).routes()
 
 
@@ -212,7 +211,7 @@ _RULES: Sequence[tuple[str, Callable[[WorkloadInfo], Any]]] = (
 
 
 def _given_back(before: Snapshot, after: Snapshot) -> Iterator[str]:
-    """What less is held, for the first clusters by name, and on how many more."""
+    """Yield the released room of the first clusters by name, and the number of the others."""
     if before is after:
         return
     amounts: dict[int, list[str]] = {}
@@ -231,9 +230,10 @@ def _given_back(before: Snapshot, after: Snapshot) -> Iterator[str]:
 def _held_for_others(
     state: CycleState, unit: WorkloadInfo, fleet: Snapshot, found: Unplaced
 ) -> str:
-    """`Reservations hold 6 of 8 cpu that 4 units ask for`; empty where they keep none of them out.
+    """Return, for example, `Reservations hold 6 of 8 cpu that 4 units ask for`.
 
-    Counted are clusters that would take units, or more of them, were nothing held there.
+    Counts clusters that would take replicas, or more of them, were nothing held there; empty where
+    there are none.
     """
     names = [fleet.names[row] for row in np.unique(fleet.holds.cluster).tolist()]
     without = fleet.releasing({name: fleet.held(name) for name in names})
@@ -253,24 +253,23 @@ def _held_for_others(
 
 
 def _rules(unit: WorkloadInfo) -> bool:
-    """Whether it says anything of other Workloads, or of a spread over domains."""
     sides = (unit.affinity, unit.anti_affinity)
     return bool(unit.spread) or any(side.required or side.preferred for side in sides)
 
 
 def _fits(unit: WorkloadInfo, fleet: Snapshot, room: Mapping[str, int]) -> bool:
-    """Whether there are new units, and all of them may fit inside."""
+    """Return whether there are new replicas, and all of them may fit inside."""
     there = {name: n for name, n in unit.present.items() if name in fleet.row}
     new = unit.replicas - sum(there.values())
     if new <= 0 or unit.everywhere:
         return False
-    if unit.whole:  # beside those that are there: nothing moves for the sake of a reservation
+    if unit.whole:  # beside the present ones: a reservation moves nothing
         return any(n >= new for name, n in room.items() if not there or name in there)
     return new <= sum(room.values())
 
 
 def _column(fleet: Snapshot, units: Mapping[str, int]) -> Ints:
-    """Shape (n,): a number for each cluster, 0 for those that are not named."""
+    """Return a number for each cluster, shape (n,), 0 for those that are not named."""
     column = np.zeros(len(fleet), dtype=np.int64)
     for name, number in units.items():
         row = fleet.row.get(name)
@@ -280,7 +279,7 @@ def _column(fleet: Snapshot, units: Mapping[str, int]) -> Ints:
 
 
 def _lacking(own: UsableReservations, reserved: Reserved, unit: WorkloadInfo) -> str:
-    """What a reservation lacks for one more unit; empty where it has a place."""
+    """Say what a reservation lacks for one more replica; empty where it has a place."""
     name, lacks = f"Reservation {reserved.name}", []
     for cluster in own.ledger.reserved(reserved.key):
         unused = own.ledger.unused(reserved.key, cluster)
@@ -295,6 +294,5 @@ def _lacking(own: UsableReservations, reserved: Reserved, unit: WorkloadInfo) ->
 
 
 def _over(reserved: Reserved) -> str:
-    """What a reservation that has ended would have given it."""
     how = "is used up" if reserved.phase == ReservationPhase.SUCCEEDED.value else "has ended"
     return f"another Reservation like {reserved.name}, which {how}"

@@ -1,9 +1,9 @@
-"""Integers of one reservation on one cluster: what is left of it, and how it is held. Pure.
+"""Arithmetic of one reservation on one cluster: what is left of it, and how it is held. Pure.
 
-Amounts are by resource, in the smallest units. A place for a pod is reserved with each unit too,
-but an owner whose units are smaller than those of the reservation has more of them: places for pods
-bound nobody as long as the reservation holds anything else. Who needs more takes them from what is
-free for everybody.
+Amounts are by resource, in the smallest units. Each unit reserves a place for a pod too, but an
+owner whose replicas are smaller than those units has more of them. So places for pods bound no
+owner as long as the reservation holds anything else; an owner that needs more of them takes them
+from the free room.
 """
 
 from __future__ import annotations
@@ -22,32 +22,33 @@ _PODS = "pods"
 
 
 def left(request: Amounts, units: int, taken: Amounts) -> dict[str, int]:
-    """What so many units reserve and nobody inside has taken; never less than nothing."""
+    """Return what so many units reserve and no user inside has taken; never below 0."""
     return {r: max(n * units - taken.get(r, 0), 0) for r, n in request.items() if n}
 
 
 def less(amounts: Amounts, request: Amounts, units: int) -> Amounts:
-    """These without what so many units ask for; never less than nothing."""
+    """Subtract the request of so many units; never below 0."""
     if not units:
         return amounts
     return {r: max(n - request.get(r, 0) * units, 0) for r, n in amounts.items()}
 
 
 def fitting(unused: Amounts, request: Amounts) -> int:
-    """Whole units of an owner that fit in what is unused; what is not reserved bounds nobody."""
+    """Return the whole replicas that fit in the unused amounts, bounded by those alone."""
     bounding = _bounding(unused, request)
     return min((unused[r] // request[r] for r in bounding), default=0)
 
 
 def using_up(unused: Amounts, request: Amounts) -> int:
-    """The least units of an owner that leave nothing of what they ask for."""
+    """Return the fewest replicas of an owner that leave nothing of what they ask for."""
     return most_inside({r: unused[r] for r in _bounding(unused, request)}, request)
 
 
 def most_inside(reserved: Amounts, request: Amounts) -> int:
-    """The most units of an owner for which so much can be held: they leave none of what they ask.
+    """Return the most replicas of an owner for which so much can be held.
 
-    Places for pods count, so that who is cut down to it leaves as little as before.
+    These replicas leave none of the resources that they ask for. Places for pods count, so that an
+    owner that is cut down to this number leaves as little as before.
     """
     return max((-(-n // request[r]) for r, n in reserved.items() if request.get(r)), default=0)
 
@@ -58,10 +59,10 @@ def _bounding(unused: Amounts, request: Amounts) -> list[str]:
 
 
 def pieces(unused: Amounts, request: Amounts) -> list[tuple[dict[str, int], int]]:
-    """What is unused as loads that lie wherever a unit of the reservation lies: (load, how many).
+    """Return the unused amounts as pairs (load, how many) that lie wherever a unit may lie.
 
-    Whole units first, then those that lack what is used up; no piece asks for more than a unit
-    does, as it could lie nowhere then and would hold nothing.
+    Whole units come first, then those that lack the resources used up. No piece asks for more than
+    a unit does, as such a piece could lie nowhere and would hold nothing.
     """
     rest = {r: n for r, n in unused.items() if n > 0}
     found: list[tuple[dict[str, int], int]] = []
@@ -73,7 +74,7 @@ def pieces(unused: Amounts, request: Amounts) -> list[tuple[dict[str, int], int]
 
 
 def loads(unused: Amounts, request: Amounts, whole: Load) -> dict[Load, int]:
-    """The same as loads of the place where the units of the reservation may lie."""
+    """Return the pieces as loads of the place where the units of the reservation may lie."""
     held: dict[Load, int] = {}
     for amounts, units in pieces(unused, request):
         load = whole if amounts == dict(whole.request) else _partial(amounts, whole)
@@ -86,7 +87,7 @@ def _partial(amounts: Amounts, whole: Load) -> Load:
 
 
 def claimed(shares: Iterable[ReservedShare]) -> tuple[ReservedShare, ...]:
-    """The shares in their one order, each reservation once on a cluster; no more than are kept."""
+    """Return the shares in order, each reservation once on a cluster, up to the allowed number."""
     units: dict[tuple[str, str, str, str], int] = {}
     for share in shares:
         where = (share.cluster, share.namespace, share.name, share.uid)
@@ -102,7 +103,7 @@ def claimed(shares: Iterable[ReservedShare]) -> tuple[ReservedShare, ...]:
 def within(
     shares: Iterable[ReservedShare], placements: Mapping[str, int]
 ) -> tuple[ReservedShare, ...]:
-    """These shares as far as the units on their cluster go: nobody is inside who is not there."""
+    """Cut the shares to the replicas on their cluster."""
     free = dict(placements)
     found = []
     for share in shares:
@@ -116,7 +117,7 @@ def within(
 
 
 def fits(shares: Iterable[ReservedShare], placements: Mapping[str, int]) -> bool:
-    """Whether there are units for all of these shares."""
+    """Return whether there are replicas for all of these shares."""
     free = dict(placements)
     for share in shares:
         free[share.cluster] = free.get(share.cluster, 0) - share.replicas
@@ -124,7 +125,7 @@ def fits(shares: Iterable[ReservedShare], placements: Mapping[str, int]) -> bool
 
 
 def arriving(unit: WorkloadInfo, placements: Mapping[str, int]) -> dict[str, int]:
-    """The units that a cluster did not have before, where there are any."""
+    """Return the replicas that a cluster did not have before, where there are any."""
     return {
         c: n - unit.present.get(c, 0) for c, n in placements.items() if n > unit.present.get(c, 0)
     }

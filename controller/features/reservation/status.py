@@ -1,8 +1,8 @@
-"""What a Reservation says of itself beside its decision: its phase, and who uses what of it. Pure.
+"""The status of a Reservation beside its decision: its phase, and the use of its room. Pure.
 
-The decision writes where its units are; here that, the Workloads inside as they are stored, the
-time and the room of its clusters become the phase, the amounts, the condition Ready, the events,
-and the moment of the next look. Succeeded and Failed are the end: nothing is said of it any more.
+The decision writes the placements; from these, the Workloads inside as they are stored, the time
+and the room of the clusters follow the phase, the amounts, the condition Ready, the events, and the
+moment of the next check. Succeeded and Failed are final.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from machinery.types.bounds import MOST_AMOUNT, MOST_UNITS
 NAMED_OWNERS = 100
 """Owners that a status names; `owners` is the number of all."""
 NOTED = 3
-"""Owners that an event names, clusters that a message does."""
+"""Owners that an event names, and clusters that a message does."""
 MESSAGE_LIMIT = 4096
 _READY = ReservationCondition.READY.value
 
 
 class Use(NamedTuple):
-    """Units of a stored Workload inside a reservation, on one cluster, and what one asks for."""
+    """Replicas of a stored Workload inside a reservation, on one cluster."""
 
     namespace: str
     name: str
@@ -47,7 +47,7 @@ class Use(NamedTuple):
 
 
 class ReservationEvent(NamedTuple):
-    """What people are told of a reservation."""
+    """An event about a reservation."""
 
     reason: ReservationEventReason
     note: str
@@ -55,7 +55,7 @@ class ReservationEvent(NamedTuple):
 
 
 class ReservationResult(NamedTuple):
-    """The fields to write, what people are told with them, and when it may be otherwise."""
+    """The fields to write, the events to emit, and when the status may change by itself."""
 
     fields: Mapping[str, Any]
     events: Sequence[ReservationEvent]
@@ -64,15 +64,15 @@ class ReservationResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReservationFacts:
-    """What is known beside the object itself.
+    """The facts beside the object itself.
 
     Args:
-        uses: who is inside, by what is stored, in the order of names.
-        gone: those of the clusters that it names that are there no more.
+        uses: the users inside, by stored statuses, in the order of names.
+        gone: clusters of the reservation's `clusterName` that are gone.
         short: in words, which of its clusters have less free than is held there.
-        unheld: why no pods keep it on its clusters, where they should.
-        clocks: how far the controller's clock and the hub's differ, where they do not agree: then
-            nothing ends for good because of the time.
+        unheld: why no pods keep the room on its clusters, where they should.
+        clocks: how far the controller's clock and the hub's differ, empty where they agree; while
+            they differ nothing ends for good because of the time.
     """
 
     uses: Sequence[Use] = ()
@@ -91,14 +91,14 @@ class ReservationState(NamedTuple):
 
     @property
     def ends(self) -> bool:
-        """Whether it takes part in nothing more."""
+        """Return whether the phase is final."""
         return self.phase.value in ENDED
 
 
 def decided(stored: Reservation, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a decision writes on it, with how much that reserves, and Ready where it becomes so.
+    """Return the fields that a decision writes, with the reserved amounts and a new Ready.
 
-    So whoever waits for Available finds all of it. `fields` are those of a Workload's status.
+    A client that waits for Available finds all of them at once. `fields` are those of a Workload.
     """
     written = status_of(stored, fields)
     if "placements" not in fields:
@@ -114,14 +114,13 @@ def decided(stored: Reservation, fields: Mapping[str, Any]) -> Mapping[str, Any]
 
 
 def ended(stored: Reservation) -> bool:
-    """Whether it says that it has come to its end."""
     return stored.status.phase in ENDED
 
 
 def look(
     stored: Reservation, reserved: Reserved, facts: ReservationFacts, now: datetime
 ) -> ReservationResult:
-    """What its status shall say by now; what has ended stays as a record."""
+    """Return the status as of now; a reservation that has ended stays as a record."""
     generation = stored.metadata.generation
     if ended(stored):
         return ReservationResult({"observedGeneration": generation}, (), None)
@@ -134,7 +133,7 @@ def look(
         "owners": len({(use.namespace, use.name) for use in facts.uses}),
         "conditions": _conditions(stored, stored.status.conditions, verdict, now),
     }
-    if verdict.ends:  # until then it is the decision that has observed one
+    if verdict.ends:  # before that the decision writes the observed generation
         fields["observedGeneration"] = generation
     elif verdict.phase is ReservationPhase.PENDING:
         fields["clusterName"] = None
@@ -143,7 +142,7 @@ def look(
 
 
 def differs(fields: Mapping[str, Any], stored: Reservation) -> bool:
-    """Whether the reservation does not say all of it already."""
+    """Return whether the stored status lacks any of the fields."""
     said = msgspec.to_builtins(stored.status)
     return any((said.get(name) or None) != (value or None) for name, value in fields.items())
 
@@ -151,7 +150,7 @@ def differs(fields: Mapping[str, Any], stored: Reservation) -> bool:
 def verdict_of(
     stored: Reservation, reserved: Reserved, facts: ReservationFacts, now: datetime
 ) -> ReservationState:
-    """Of a reservation that has not come to its end before."""
+    """Return the state of a reservation that has not ended before."""
     if reserved.once and facts.uses:
         first = facts.uses[0]
         text = f"it serves once, and {first.namespace}/{first.name} uses it"
@@ -184,12 +183,12 @@ def verdict_of(
 
 
 def held(stored: Reservation) -> dict[str, int]:
-    """Its units by cluster."""
+    """Return the reservation's units by cluster."""
     return {share.cluster: share.replicas for share in stored.status.placements if share.replicas}
 
 
 def _allocated(stored: Reservation, reserved: Reserved, uses: Iterable[Use]) -> dict[str, int]:
-    """What owners use of it, no more than is reserved on each cluster."""
+    """Return the amounts that users take, no more than is reserved on each cluster."""
     assigned: dict[str, dict[str, int]] = {}
     for use in uses:
         there = assigned.setdefault(use.cluster, {})
@@ -209,7 +208,7 @@ def _times(request: Mapping[str, int], units: int) -> dict[str, int]:
 
 
 def _rendered(amounts: Mapping[str, int]) -> dict[str, str]:
-    """As quantities, none beyond what one may be; that each unit is one pod goes without saying."""
+    """Render as quantities, each cut to the allowed maximum, without pods: each unit is one."""
     found = sorted((name, min(n, MOST_AMOUNT)) for name, n in amounts.items() if name != "pods")
     return {name: quantities.render(name, n) for name, n in found}
 
@@ -228,7 +227,7 @@ def _owner(use: Use) -> dict[str, Any]:
 def _conditions(
     stored: Reservation, before: Sequence[Any], verdict: ReservationState, now: datetime
 ) -> list[Any]:
-    """Ready as it is now, the others as they are."""
+    """Return Ready as of now, and the other conditions unchanged."""
     ready = conditions.renewed(
         conditions.among(before, _READY),
         type_=_READY,
@@ -242,7 +241,7 @@ def _conditions(
 
 
 def _came(stored: Reservation, uses: Sequence[Use]) -> Iterator[ReservationEvent]:
-    """Who has more units inside than was said; of very many owners only those that are named."""
+    """Yield an event for users with more replicas inside than the status names."""
     before = {
         tuple(map(each.get, ("namespace", "name", "cluster"))): each.get("replicas") or 0
         for each in stored.status.current_owners
@@ -255,7 +254,7 @@ def _came(stored: Reservation, uses: Sequence[Use]) -> Iterator[ReservationEvent
 
 
 def _turned(stored: Reservation, verdict: ReservationState) -> Iterator[ReservationEvent]:
-    """What people are told when it comes to that."""
+    """Yield the event of a state that is new."""
     before = conditions.among(stored.status.conditions, _READY)
     reason = _TOLD.get(verdict.reason)
     if reason is not None and before.get("reason") != verdict.reason.value:
@@ -274,7 +273,7 @@ _TOLD = {
 
 
 def _named(texts: Sequence[str]) -> str:
-    """The first of them, and how many more."""
+    """Return the first texts, and how many more there are."""
     more = len(texts) - NOTED
     return ", ".join(texts[:NOTED]) + (f" and {more} more" if more > 0 else "")
 

@@ -1,7 +1,7 @@
-"""The endpoints of gangs: how many units each needs and has, what is held, and why it waits.
+"""The endpoints of gangs: how many replicas each needs and has, what is held, and why it waits.
 
-The numbers are those of the next decision: what is held, or being written, counts. Very many gangs
-are answered page by page, as lists of Kubernetes are, and without their Workloads.
+The numbers are those of the next decision: held replicas, and those being written, count. The list
+is answered page by page, as lists of Kubernetes are, and without the Workloads.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ NAMED_WORKLOADS = NAMED_CLUSTERS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupHandlers:
-    """What is known at that moment, for who asks.
+    """Answers from the state at the time of the request.
 
     Args:
-        ledger: the groups, and who is a member of which.
-        memory: what was refused and is held in this term.
+        ledger: the groups and their members.
+        memory: the refusals and holds of this term.
         held: the decisions that wait for this plugin.
         now: the time.
     """
@@ -46,7 +46,6 @@ class GroupHandlers:
     now: Callable[[], datetime]
 
     def routes(self) -> Sequence[Route]:
-        """All of them."""
         return (
             Route("GET", "/gangs", self._page),
             Route("GET", "/gang/:namespace/:name", self._one),
@@ -78,7 +77,7 @@ class GroupHandlers:
         }
 
     def _summary(self, ledger: Groups, group: CompiledGroup, held: int) -> dict[str, Any]:
-        """A gang as JSON values, but for its Workloads."""
+        """Return a gang as JSON values, without its Workloads."""
         key, memory, now = group.key, self.memory(), self.now()
         denial, since = memory.denied(key, now), memory.held_since(key)
         assigned = ledger.assigned(key)
@@ -106,7 +105,7 @@ class GroupHandlers:
 
 
 def _new(waiting: WaitingWorkload) -> int:
-    """The units that a decision which waits adds to what the Workload has."""
+    """Return the replicas that a waiting decision adds to the Workload's present ones."""
     return _more(waiting.unit, waiting.placements)
 
 
@@ -115,7 +114,7 @@ def _more(unit: WorkloadInfo, placements: Mapping[str, int]) -> int:
 
 
 def _rank(key: Key, member: Member) -> tuple[bool, Key]:
-    """Those that lack units first."""
+    """Sort members that lack replicas first."""
     return (not member.open, key)
 
 

@@ -1,8 +1,7 @@
 """A WorkloadGroup, ready to be decided on.
 
-What is stored may be older than the rules of admission, or written past them, so everything is
-looked at once more. A group that makes no sense has a `fault`: its members keep what they have and
-get nothing new.
+A stored object may be older than the rules of admission, or written past them, so everything is
+checked again. An invalid group has a `fault`: its members keep their shares and get nothing new.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ from machinery.types.metadata import Key
 TIMEOUT_SECONDS: Final = 60
 """spec.scheduleTimeoutSeconds where it is not set."""
 LONGEST_SECONDS: Final = 300
-"""Of the back-off after a failure."""
+"""The longest back-off after a failure."""
 TOO_FEW: Final = " in all its Workloads, minMember is "
-"""In what is said of a group that is not complete."""
+"""Part of the message about a group that is not complete."""
 FAILED: Final = "before its quorum ran"
-"""In what its Workloads say when it was taken away, until it is tried anew."""
+"""Part of the message of its Workloads after the gang was taken away, until it is tried again."""
 _LONGEST_REST = timedelta(seconds=LONGEST_SECONDS + 1)
 _MODES = frozenset(mode.value for mode in TopologyMode)
 _LONGEST_KEY: Final = 317
@@ -44,14 +43,14 @@ _KEY = re.compile(rf"({NAME}(\.{NAME})*/)?{QUALIFIED}")
 
 @dataclass(frozen=True, slots=True)
 class CompiledGroup:
-    """Who starts together.
+    """A group of Workloads that start together.
 
     `min_resources` are amounts as `WorkloadInfo.request` has them: thousandths of cpu, whole units
     of all others. `timeout` is in seconds. `topology_key` is empty for a gang that may go anywhere.
     `released` are the digests of the placements that the gate has released, by the Workload's uid,
-    and `retained` the units by cluster that ran before it did; `ran` says that the quorum has run
-    once; `retry` is when it is tried anew after it was taken away from members, `last_failure` when
-    an attempt last failed, as text.
+    and `retained` the replicas by cluster that ran before the group did; `ran` says that the quorum
+    has run once; `retry` is when the gang is tried again after it was taken away from members,
+    `last_failure` when an attempt last failed, as text.
     """
 
     key: Key
@@ -75,51 +74,42 @@ class CompiledGroup:
 
     @property
     def namespace(self) -> str:
-        """Its namespace, which is that of its members."""
         return self.key[0]
 
     @property
     def name(self) -> str:
-        """Its name within the namespace."""
         return self.key[1]
 
     def rests_until(self, now: datetime) -> datetime | None:
-        """`retry` while it is to come; None where the gang may be tried.
-
-        What is further away than any back-off ends is of a leader whose clock was wrong, and nobody
-        waits for it.
-        """
+        """Return `retry` while it is to come; None where the gang may be tried."""
+        # A time beyond any back-off comes from a leader whose clock was wrong, and is ignored.
         rests = self.retry is not None and now < self.retry <= now + _LONGEST_REST
         return self.retry if rests else None
 
     def takes_back(self, uid: str) -> bool:
-        """Whether a Workload leaves while the gate is closed: one that it has released.
-
-        An earlier release kept no list of these while it was closed, and took back all.
-        """
+        """Return whether a Workload leaves while the gate is closed: one that had been released."""
+        # An earlier release kept no list while the gate was closed, and took back all.
         return not self.released or uid in self.released
 
     def too_few(self, units: int) -> str:
-        """That its Workloads want so many units, which are not enough."""
         return f"{self} has {units} units{TOO_FEW}{self.min_member}"
 
     def __str__(self) -> str:
-        """As messages name it."""
         return named(self.key)
 
 
 def named(key: Key) -> str:
-    """As messages name a group: `WorkloadGroup shop/batch`."""
+    """Return the name of a group in messages: `WorkloadGroup shop/batch`."""
     return f"WorkloadGroup {in_words(key)}"
 
 
 def in_words(key: Key) -> str:
-    """Namespace and name; what a label in a template says may be any text."""
+    """Return namespace and name, made safe: a label in a template may hold any text."""
     return f"{key[0]}/{name_in_words(key[1])}"
 
 
 def compile_group(stored: WorkloadGroup) -> CompiledGroup:
-    """The group; `fault` says what is wrong with one that cannot be followed, and where."""
+    """Compile a stored group; `fault` says where an invalid one is wrong."""
     spec, fault = _read(stored.spec)
     topology, status = spec.topology or Topology(), stored.status
     amounts, wrong = _amounts(spec.min_resources)
@@ -141,7 +131,7 @@ def compile_group(stored: WorkloadGroup) -> CompiledGroup:
 
 
 def _told(status: GroupStatus) -> dict[str, Any]:
-    """What its status says, as far as decisions read it."""
+    """Return the fields of the status that decisions read."""
     return {
         "phase": status.phase,
         "gate": status.gate,
@@ -155,7 +145,7 @@ def _told(status: GroupStatus) -> dict[str, Any]:
 
 
 def _read(stored: Any) -> tuple[GroupSpec, str]:
-    """The spec, and what is wrong with it; an empty one where it is of another form."""
+    """Decode the spec; return an empty one and the fault where it has another form."""
     try:
         return msgspec.convert(stored, GroupSpec), ""
     except msgspec.ValidationError as e:
@@ -173,7 +163,7 @@ def _number(name: str, number: int, most: int) -> str:
 
 
 def _amounts(stored: Mapping[str, Any]) -> tuple[dict[str, int], str]:
-    """The amounts by resource, and what is wrong with the first that is none."""
+    """Return the amounts by resource, and the fault of the first invalid one."""
     if len(stored) > RESOURCES:
         return {}, f"spec.minResources: {len(stored)} resources, {RESOURCES} at most"
     amounts = {}
@@ -203,7 +193,7 @@ def _wrong_topology(topology: Topology | None) -> str:
 
 
 def _moment(text: str) -> datetime | None:
-    """None for what is none, or has no zone."""
+    """Parse a time; None for an invalid one, or one without a zone."""
     with suppress(ValueError):
         found = datetime.fromisoformat(text)
         return found if found.tzinfo is not None else None

@@ -1,16 +1,15 @@
-"""What a gang lacks: before anything is tried, by columns over all clusters, and after an attempt.
+"""The shortage of a gang: before any attempt, by columns over all clusters, and after an attempt.
 
-Beside it stands what would help, as `stowage explain` and the diagnosis print it; how much of it is
-told by `stowage explain wg/NAME`, which looks at all members.
+Cures stand beside it, as `stowage explain` and the diagnosis print them; `stowage explain wg/NAME`,
+which looks at all members, prints the missing amounts.
 
-The resource gap is a lower bound: where it says that something is short, no pass could place the
-quorum, nor so much of it that it were held for the rest. What is looked at is what a pass would
-find at best (`reach`), so a gang that has no gap may still come to nothing. With spec.minResources
-the amounts that it names are looked for, whatever units ask for. What a WorkloadSpread's patch
-makes of a unit is not known here: whoever asks leaves such gangs out.
+The resource gap is a lower bound: where it reports a shortage, no pass could place the quorum, nor
+so much of it that it were held for the rest. The gap compares the best that a pass could find
+(`reach`), so a gang without a gap may still fail. With spec.minResources the amounts named there
+count, whatever replicas ask for. Patches of a WorkloadSpread are unknown here: the caller leaves
+such gangs out.
 
-What is said of an attempt is the same at each one that comes to the same, so that no status is
-written twice.
+Attempts with the same result get the same message, so that no status is written twice.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _OF_CLUSTERS: Final = (
     ("in a domain, while ", "the label of spec.topology on the clusters that {group} is on"),
     ("kept for ", "nothing but time: an earlier gang has its turn there"),
 )
-"""Of a cluster, by how its refusal begins."""
+"""Cures for a refusal of clusters, by the first words of the refusal."""
 
 _OF_ALL: Final = {
     ScheduledReason.GROUP_NOT_FOUND: "{group}, or no label that names it",
@@ -58,18 +57,18 @@ _OF_ALL: Final = {
     " smaller minMember: stowage explain wg/{name} says where",
     ScheduledReason.SCHEDULE_TIMEOUT: "room for the last units of {group}, or a smaller minMember",
 }
-"""Of the Workload as a whole, by the reason of Scheduled."""
+"""Cures for a refusal of the whole Workload, by the reason of Scheduled."""
 
 _NAMED = 3
 """Workloads that a message names."""
 _DETAIL = 512
-"""Characters of what stands in the way of one of them."""
+"""The most characters of one Workload's obstacle in a message."""
 
 
 def gap(group: CompiledGroup, members: Collection[Member], fleet: Snapshot) -> str:
-    """What is short for the quorum, and by how much; empty where nothing is as far as one can tell.
+    """Say what the quorum lacks, and how much; empty where no shortage is found.
 
-    `members` are all that could have units, with those that they have.
+    `members` are all that could have replicas, with their present shares.
     """
     assigned = sum(member.assigned for member in members)
     need = group.min_member - assigned
@@ -82,9 +81,9 @@ def gap(group: CompiledGroup, members: Collection[Member], fleet: Snapshot) -> s
     shut_out = (each for each, mask in zip(found, open_, strict=False) if not mask.any())
     could = sum(_wanted(each, fleet) for each in found) - sum(_wanted(s, fleet) for s in shut_out)
     if could < least and (len(fleet) or not found):
-        return ""  # room would not help: an attempt tells what keeps them out
+        return ""  # room would not help: an attempt finds what keeps them out
     there = np.any(open_ or [np.zeros(len(fleet), dtype=np.bool_)], axis=0)
-    there |= len(found) > MOST_CLASSES  # the others may be able to go anywhere
+    there |= len(found) > MOST_CLASSES  # further classes may be able to go anywhere
     if group.min_resources:
         short = _short_of_amounts(group.min_resources, members, there, fleet)
         return _words(short, "for spec.minResources of the group") if short else ""
@@ -102,10 +101,7 @@ def gap(group: CompiledGroup, members: Collection[Member], fleet: Snapshot) -> s
 def _short_in_sum(
     found: Sequence[Class], there: Mask, least: int, need: int, fleet: Snapshot
 ) -> dict[str, int]:
-    """What is missing of each resource for the smallest units, so many at least, in all clusters.
-
-    What is on its way is not taken off: some of it may lie where no unit could.
-    """
+    """Return the missing amounts in all clusters together for `least` of the smallest replicas."""
     short: dict[str, int] = {}
     if (fleet.virtual & there).any():
         return short
@@ -114,6 +110,7 @@ def _short_in_sum(
             (each.unit.request.get(resource, 0) if each.unit.counted else 0, _wanted(each, fleet))
             for each in found
         )
+        # Amounts on their way are not subtracted: some may lie where no replica of the gang could.
         free = _total(_free(resource, fleet), there)
         if _cost(sizes, least) > free:
             short[resource] = _cost(sizes, need) - free
@@ -121,7 +118,7 @@ def _short_in_sum(
 
 
 def _cost(sizes: Sequence[tuple[int, int]], units: int) -> int:
-    """What so many of the smallest ask for together; told are size and number, by size."""
+    """Return what so many of the smallest ask for together; `sizes` are (size, number), by size."""
     cost = 0
     for size, number in sizes:
         taken = min(number, units)
@@ -132,7 +129,7 @@ def _cost(sizes: Sequence[tuple[int, int]], units: int) -> int:
 def _short_of_units(
     found: Sequence[Class], open_: Sequence[Mask], need: int, fleet: Snapshot
 ) -> dict[str, int]:
-    """What is missing of each resource by itself, at least: so many units, each with the least."""
+    """Return the least missing amount of each resource by itself, by the room for replicas."""
     short = {}
     for resource in sorted({r for each in found for r in each.unit.request}):
         fits = sum(
@@ -150,10 +147,8 @@ def _wanted(each: Class, fleet: Snapshot) -> int:
 
 
 def _together(found: Sequence[Class], units: int) -> dict[str, int]:
-    """What is missing for so many, where no resource is short by itself: all of it in one place.
-
-    It is told for one unit, but where all go whole to one cluster: those that are there need it.
-    """
+    """Return the missing amounts where no resource is short by itself."""
+    # One replica stands for all, unless every Workload goes whole to one cluster.
     more = units if units > 0 and all(each.unit.whole for each in found) else 1
     first = min(found, key=lambda each: sorted(each.unit.request.items())).unit.request
     asked = {name: amount for name, amount in first.items() if name != "pods"} or first
@@ -163,7 +158,7 @@ def _together(found: Sequence[Class], units: int) -> dict[str, int]:
 def _short_of_amounts(
     wanted: Mapping[str, int], members: Collection[Member], there: Mask, fleet: Snapshot
 ) -> dict[str, int]:
-    """What is missing of these amounts, those that members have by now taken off."""
+    """Return the missing part of these amounts, without those that members have by now."""
     if (fleet.virtual & there).any():
         return {}
     short = {}
@@ -176,30 +171,29 @@ def _short_of_amounts(
 
 
 def _free(resource: str, fleet: Snapshot) -> Ints:
-    """What is free of a resource on each cluster, shape (n,)."""
+    """Return the free amount of a resource on each cluster, shape (n,)."""
     groups = fleet.groups
     return sums(groups.cluster, times(groups.room(resource), groups.count), len(fleet))
 
 
 def _total(amounts: Ints, there: Mask) -> int:
-    """Of these clusters together."""
     row = np.zeros(len(amounts), dtype=np.int64)
     return int(sums(row, np.where(there, amounts, 0), 1)[0])
 
 
 def _words(short: Mapping[str, int], why: str) -> str:
-    """As `resource gap: cpu 3 more, memory 2Gi more (1 of 4 units have room)`."""
+    """Return, for example, `resource gap: cpu 3 more, memory 2Gi more (1 of 4 units have room)`."""
     lacks = (f"{hostports.words(r)} {quantities.render(r, n)} more" for r, n in short.items())
     return f"resource gap: {', '.join(lacks)} ({why})"
 
 
 def keeps_waiting(group: CompiledGroup, found: int) -> bool:
-    """Whether so few of the quorum are missing that the others are held for them: a tenth."""
+    """Return whether at most a tenth of the quorum is missing, for which the others are held."""
     return 0 < found < group.min_member and (group.min_member - found) * 10 <= group.min_member
 
 
 def waits(group: CompiledGroup, found: int, until: datetime) -> str:
-    """What is said of units that are held; the same for as long as they are."""
+    """Return the message of held replicas; the same for as long as they are held."""
     missing = group.min_member - found
     return (
         f"{group} has a cluster for {found} of {group.min_member} units (minMember): they are held "
@@ -208,7 +202,6 @@ def waits(group: CompiledGroup, found: int, until: datetime) -> str:
 
 
 def timed_out(group: CompiledGroup) -> str:
-    """What is said when they were held for too long."""
     return (
         f"{group} was held for {group.timeout} s (scheduleTimeoutSeconds) and its quorum did not "
         "come together: what was held is given back"
@@ -218,10 +211,10 @@ def timed_out(group: CompiledGroup) -> str:
 def rejected(
     group: CompiledGroup, found: int, tried: Sequence[Trial], left_out: Sequence[Key], denial: str
 ) -> str:
-    """What is said of an attempt that came to too little: who failed, how much is there, and why.
+    """Return the message of a failed attempt: the member that failed, the numbers, and why.
 
     `left_out` are members that took no part, as they are refused themselves; `denial` says for how
-    long it is not tried again.
+    long the gang is not tried again.
     """
     short = next((each for each in tried if each.assigned < each.desired), None)
     who = short.unit.name if short is not None else min((name for _, name in left_out), default="")
@@ -241,7 +234,7 @@ def rejected(
 
 
 def cure(unit: WorkloadInfo, reason: ScheduledReason, text: str) -> str:
-    """What to change so that `text` is said of the unit no longer: a noun phrase."""
+    """Return a noun phrase: what to change so that the unit no longer gets the refusal `text`."""
     name = unit.groups[0] if len(unit.groups) == 1 else ""
     group = named((unit.namespace, name))
     for begins, words in _OF_CLUSTERS:

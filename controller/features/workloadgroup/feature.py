@@ -1,9 +1,9 @@
 """WorkloadGroup as a feature: what the process watches and keeps for gangs.
 
 Every instance counts, so that a standby decides at once when its turn comes. Only the leader writes
-statuses. Whenever a group comes, changes or goes, and when somebody joins or leaves it, its
-Workloads are decided again, once for many changes; a denial that stood in their way is forgotten
-then, and whenever a cluster may have become more useful.
+statuses. When a group comes, changes or goes, or a Workload joins or leaves it, its Workloads are
+decided again, once for many changes. Such a change also drops a denial of the group, and so does a
+cluster that may have become more useful.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ class WorkloadGroups:
         self._coscheduling: list[Coscheduling] = []
 
     def attach(self, handle: Handle) -> None:
-        """Begin to look at Workloads again; all profiles remember the same of a group."""
+        """Give all profiles' plugins the same memory."""
         self._handle = handle
         self._coscheduling = [each for each in handle.plugins if isinstance(each, Coscheduling)]
         for each in self._coscheduling:
             each.memory = self.memory
 
     def lead(self, term: Term) -> Running:
-        """Write statuses; nothing is remembered of an earlier term."""
+        """Start the controller of a term; nothing is remembered of an earlier one."""
         self.memory.rest()
         assert self._handle is not None  # noqa: S101 - `attach` comes first
         self.books = GroupController(
@@ -71,12 +71,11 @@ class WorkloadGroups:
         return self.books
 
     def rest(self) -> None:
-        """The term is over."""
         self.books = None
         self.memory.rest()
 
     def group_changed(self, old: WorkloadGroup | None, new: WorkloadGroup | None) -> None:
-        """An informer's handler, ahead of the scheduler's."""
+        """Handle an informer's event, before the scheduler does."""
         if new is None:
             assert old is not None  # noqa: S101 - the informer's promise
             self._gone(old.metadata.key)
@@ -98,7 +97,7 @@ class WorkloadGroups:
             self.books.look(group.key)
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
-        """An informer's handler: who is one of which group, and how he fares."""
+        """Handle an informer's event: a Workload joins, leaves or changes in a group."""
         before, after = _group_of(old), _group_of(new)
         known = new or old
         if known is None or (before is None and after is None):
@@ -115,35 +114,33 @@ class WorkloadGroups:
             self._waits_no_more(after)
 
     def _buried(self, old: Workload | None, new: Workload | None) -> None:
-        """One that was being deleted is gone: it is counted until then."""
+        """Queue the group of a deleted Workload, which counted as a member until now."""
         key = Groups.group_of(old.unit) if old is not None and new is None else None
         if key is not None and self.books is not None:
             self.books.look(key)
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
-        """An informer's handler: what was refused for want of room may fit now."""
+        """Handle an informer's event: a gang refused for want of room may fit now."""
         if new is not None and (old is None or _helps(old, new)):
             self.memory.cluster_changed()
 
     def _moved(self, key: Key | None, *, left: bool) -> None:
-        """Somebody came to a group or left it, if it is one.
-
-        Who comes is decided anyway, and all the others with him: looking at each of them for each
-        that comes would take squares. Where one has left, what the others have may be too little.
-        """
+        """Drop the denial of a group that a Workload joined or left, and queue its status."""
         if key is None:
             return
         self.memory.clear_denied(key)
         self._let_pass()
         if self.books is not None:
+            # A Workload that joins is decided anyway, and all others with it: waking each of n
+            # members for each that joins would take n squared decisions. After one has left, the
+            # others may be too few.
             (self.books.wake if left else self.books.look)(key)
 
     def _waits_no_more(self, key: Key) -> None:
-        """Nobody is kept out for a gang that is complete, or that its Workloads cannot complete.
-
-        Where it has become so by a write of another, it is not decided, and nothing would tell it.
-        Asked at each change of a Workload: hardly any is of a gang that others wait for.
-        """
+        """End the turn of a gang that is complete, or that its Workloads cannot complete."""
+        # A gang completed by another scheduler's write is not decided here, so nothing else would
+        # end its turn. The check runs at each change of a Workload; few are of a gang that others
+        # wait for.
         group = self.ledger.get(key)
         if group is None or self._handle is None or not self.memory.turns.matters(key):
             return
@@ -153,12 +150,12 @@ class WorkloadGroups:
             self._let_pass()
 
     def _complete(self, key: Key) -> None:
-        """Units of it may be placed by others, while ours are held for want of just these."""
+        """Release held members of a group that other schedulers may have completed."""
         for each in self._coscheduling:
             each.complete(key)
 
     def _gone(self, key: Key) -> None:
-        """What its Workloads say of it is true no longer."""
+        """Forget a deleted group, and queue its Workloads, whose statuses speak of it."""
         self.ledger.drop_group(key)
         self.memory.forget(key)
         if self.books is not None:
@@ -168,7 +165,7 @@ class WorkloadGroups:
         self._let_pass()
 
     def _let_pass(self) -> None:
-        """Those that stood behind one that is changed or gone are looked at, denied or not."""
+        """Queue the groups that stood behind one that is changed or gone, denied or not."""
         for key in self.memory.turns.news():
             self.memory.lift(key)
             if self._handle is not None:
@@ -176,7 +173,7 @@ class WorkloadGroups:
 
 
 def _other(group: CompiledGroup) -> tuple[str, int, bool]:
-    """What its Workloads are decided by; that they are released concerns nobody who decides."""
+    """Return what its Workloads' decisions depend on; released placements do not matter."""
     return (group.uid, group.generation, group.gate == GateState.CLOSED)
 
 
@@ -187,7 +184,7 @@ def _group_of(workload: Workload | None) -> Key | None:
 
 
 def _helps(old: MemberCluster, new: MemberCluster) -> bool:
-    """Whether a cluster may take what it did not; that it has less room now helps nobody."""
+    """Return whether a cluster may take more than before; less room helps no gang."""
     if (old.labels, old.spec, old.ready) != (new.labels, new.spec, new.ready):
         return True
     if old.status.node_groups == new.status.node_groups:
@@ -197,7 +194,7 @@ def _helps(old: MemberCluster, new: MemberCluster) -> bool:
 
 
 def _roomier(before: Capacity, after: Capacity) -> bool:
-    """Whether more of anything is free, or what is free lies on fewer nodes."""
+    """Return whether more of any resource is free, or the free amounts lie on fewer nodes."""
     if before.nodes > after.nodes:
         return True
     was = _free(before)
@@ -205,7 +202,7 @@ def _roomier(before: Capacity, after: Capacity) -> bool:
 
 
 def _free(capacity: Capacity) -> dict[str, int]:
-    """Of each resource; nothing of what cannot be read."""
+    """Return the free amount of each resource, without unreadable ones."""
     free = {}
     for name, text in capacity.allocatable.items():
         with suppress(ValueError):

@@ -1,8 +1,8 @@
-"""The ledger of WorkloadGroups: which Workloads are members of which, and what of them is placed.
+"""The ledger of WorkloadGroups: which Workloads are members of which, and which of them are placed.
 
-Counted as Workloads come, change and go, decided and held shares included, so that a decision reads
-two numbers whatever the group's size. A pass on a whole gang reads an overlay for each member that
-it places; that one costs nothing until it is asked, as hardly anybody asks it.
+The ledger counts as Workloads come, change and go, decided and held shares included, so that a
+decision reads two numbers whatever the group's size. A pass on a whole gang makes an overlay for
+each member that it places; an overlay computes nothing until it is read, which is rare.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from machinery.types.metadata import Key
 class Member:
     """A Workload of a group, and its shares that count.
 
-    `stored` says that it has placements on the hub, be they of no units, and keeps some.
+    `stored` says that the Workload has placements on the hub, also empty ones, and keeps some.
     """
 
     unit: WorkloadInfo
@@ -33,24 +33,23 @@ class Member:
 
     @staticmethod
     def of(unit: WorkloadInfo, placements: Mapping[str, int]) -> Member:
-        """With these shares."""
         share = {name: n for name, n in placements.items() if n > 0}
         return Member(unit, share, bool(placements and unit.present))
 
     @property
     def assigned(self) -> int:
-        """Units that have a cluster, written, being written or held."""
+        """Return the replicas that have a cluster: written, being written or held."""
         return sum(self.placements.values())
 
     @property
     def open(self) -> int:
-        """Units that have none, on one cluster where every cluster is to run it in full."""
+        """Return the replicas without a cluster; one cluster counts where all are to run it."""
         return max(self.unit.replicas - self.assigned, 0)
 
 
 @dataclass(slots=True)
 class _Roll:
-    """The members of one group. `version` is another one after each change of what they ask for."""
+    """The members of one group. `version` changes whenever a member asks for something else."""
 
     members: dict[Key, Member] = field(default_factory=dict)
     placed: dict[Key, Member] = field(default_factory=dict)
@@ -80,9 +79,9 @@ class _Roll:
 
 
 class Taken:
-    """What members of groups take on each cluster, by load; of groups that have ended, nothing.
+    """The replicas of members on each cluster, by load, without groups that have ended.
 
-    `version` is another one after each change.
+    `version` changes with each change.
     """
 
     def __init__(self) -> None:
@@ -90,7 +89,7 @@ class Taken:
         self.version = 0
 
     def count(self, member: Member, sign: int) -> None:
-        """Take a member's units in, or out."""
+        """Add a member's replicas, or subtract them with `sign` -1."""
         self.version += bool(member.placements)
         load = member.unit.load
         for cluster, units in member.placements.items():
@@ -107,7 +106,7 @@ _NOBODY: Final = _Roll()
 
 
 class Groups:
-    """Every group by its key, and every Workload that names one, whether or not that exists."""
+    """Every group by its key, and every Workload that names one, even one that is missing."""
 
     def __init__(self) -> None:
         self._groups: dict[Key, CompiledGroup] = {}
@@ -118,17 +117,16 @@ class Groups:
         self.taken = Taken()
 
     def put_group(self, group: CompiledGroup) -> None:
-        """Take a group, new or changed."""
         self._groups[group.key] = group
         self._end(group.key, ended=group.phase in _ENDED)
 
     def drop_group(self, key: Key) -> None:
-        """Forget a group; one that is unknown is no fault. Its members stay members."""
+        """Forget a group; an unknown one is ignored. Its members stay members."""
         self._groups.pop(key, None)
         self._end(key, ended=False)
 
     def _end(self, key: Key, *, ended: bool) -> None:
-        """Members of one that has ended take no room any more."""
+        """Count or drop the room of a group's members: a group that has ended takes none."""
         if ended == (key in self._ended):
             return
         for member in self.members(key).values():
@@ -136,15 +134,13 @@ class Groups:
         (self._ended.add if ended else self._ended.discard)(key)
 
     def get(self, key: Key) -> CompiledGroup | None:
-        """The group of that namespace and name."""
         return self._groups.get(key)
 
     def values(self) -> Collection[CompiledGroup]:
-        """All of them."""
         return self._groups.values()
 
     def put(self, unit: WorkloadInfo, placements: Mapping[str, int]) -> None:
-        """Take a Workload with the shares that count."""
+        """Add or replace a Workload with the shares that count."""
         group = self.group_of(unit)
         before = self._leave(unit.key, group)
         if group is None:
@@ -158,40 +154,40 @@ class Groups:
             self._changed(roll)
 
     def drop(self, key: Key) -> None:
-        """Forget a Workload."""
         self._leave(key, None)
 
     def overlay(self, placed: PlacementsByWorkload) -> Groups:
-        """The same books with these placed so."""
+        """Return a ledger with these placed so."""
         return _GroupOverlay(self, placed)
 
     @staticmethod
     def group_of(unit: WorkloadInfo) -> Key | None:
-        """The group that a unit names; None for none, and where its labels name several.
+        """Return the group that the Workload names; None for none, and for several.
 
-        A unit whose room a ledger holds is in no group.
+        A reservation's unit, whose room a ledger holds, is in no group.
         """
         if len(unit.groups) != 1 or unit.booked:
             return None
         return (unit.namespace, unit.groups[0])
 
     def members(self, key: Key) -> Mapping[Key, Member]:
-        """The Workloads that name the group, by key. Never to be changed."""
+        """Return the Workloads that name the group, by key. The mapping must not be changed."""
         return self._roll(key).members
 
     def placed(self, key: Key) -> Mapping[Key, Member]:
-        """Those of them that have units on a cluster. Never to be changed."""
+        """Return the members with replicas on a cluster. The mapping must not be changed."""
         return self._roll(key).placed
 
     def assigned(self, key: Key) -> int:
-        """Units of the group that have a cluster: written, being written, or held."""
+        """Return the replicas of the group with a cluster: written, being written, or held."""
         return self._roll(key).assigned
 
     def started(self, key: Key) -> bool:
-        """Whether no quorum is asked for any more: enough units have a cluster, or it has run.
+        """Return whether no quorum is needed any more: enough replicas are placed, or it has run.
 
-        As the gate has it: once all of it has lost its placements, it begins anew, also before
-        its status says so. What is held, or on its way to the hub, is no start.
+        A group that has run needs a quorum again once no placement of it is stored, even before its
+        status says so, as the gate has it. Held placements, and those being written, do not count
+        for that.
         """
         group, roll = self.get(key), self._roll(key)
         if group is None:
@@ -200,27 +196,27 @@ class Groups:
         return runs or roll.assigned >= group.min_member
 
     def clusters(self, key: Key) -> Mapping[str, int]:
-        """The units of the group on each cluster that has any. Never to be changed."""
+        """Return the group's replicas by cluster. The mapping must not be changed."""
         return self._roll(key).clusters
 
     def desired(self, key: Key, clusters: int = 1) -> int:
-        """Units that its Workloads want together: the sum of their replicas.
+        """Return the replicas that its Workloads want together.
 
-        One that every cluster is to run in full counts once for each of so many clusters.
+        A Workload that runs everywhere counts once for each of `clusters` clusters.
         """
         roll = self._roll(key)
         return roll.desired + roll.everywhere * max(clusters - 1, 0)
 
     def version(self, key: Key) -> int:
-        """Another number whenever members come or go, or one of them asks for something else."""
+        """Return a number that changes when members come, go or ask for something else."""
         return self._rolls.get(key, _NOBODY).version
 
     def _roll(self, key: Key) -> _Roll:
-        """One group's members. Never to be changed, as there may be none."""
+        """Return one group's members. The result may be shared and must not be changed."""
         return self._rolls.get(key, _NOBODY)
 
     def _leave(self, key: Key, for_: Key | None) -> Member | None:
-        """Take a Workload out of its group; what it was there, where it stays in that one."""
+        """Take a Workload out of its group; return its member if it stays in the group `for_`."""
         group = self._of.pop(key, None)
         if group is None:
             return None
@@ -245,27 +241,27 @@ class Groups:
 
 
 class _GroupOverlay(Groups):
-    """The books of a pass on a set: what it places is its own, all else is that of the base."""
+    """The ledger of a pass on a set: its own placements over the base."""
 
     def __init__(self, base: Groups, placed: PlacementsByWorkload) -> None:
         super().__init__()
         self._base = base
         self._groups = base._groups  # noqa: SLF001 - its own kind
-        self.taken = base.taken  # what others take is looked at between passes alone
+        self.taken = base.taken  # read between passes only
         self._placed = dict(placed)
         self._made: dict[Key, _Roll] = {}
 
     def place(self, unit: WorkloadInfo, placements: Mapping[str, int]) -> None:
-        """See `TakesMore.place`. Numbers are put together anew when they are asked for."""
+        """Place a Workload so, see `TakesMore.place`. Sums are computed again on the next read."""
         self._placed[unit.key] = (unit, placements)
         self._made.clear()
 
     def version(self, key: Key) -> int:
-        """That of the base: an overlay is one pass."""
+        """Return the version of the base: an overlay serves one pass."""
         return self._base.version(key)
 
     def _roll(self, key: Key) -> _Roll:
-        """One group's members, put together when first asked for."""
+        """Return one group's members, computed on the first read."""
         if key not in self._made:
             roll = self._made[key] = _Roll(dict(self._base.members(key)))
             for own, (unit, placements) in self._placed.items():
@@ -278,5 +274,5 @@ class _GroupOverlay(Groups):
 
 
 def _asks(unit: WorkloadInfo) -> tuple[str, str]:
-    """What a denial depends on: another Workload of that name, or other rules and numbers."""
+    """Return what a denial depends on: the identity of the Workload, and its rules and numbers."""
     return (unit.uid, unit.hash)

@@ -1,4 +1,4 @@
-"""The kind WorkloadGroup as the hub stores it, as far as the controller reads it."""
+"""The fields of the kind WorkloadGroup that the controller reads, as the hub stores them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class GroupSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Released(msgspec.Struct, frozen=True):
-    """One of status.released, as an earlier release wrote what is status.decisions now."""
+    """An entry of status.released, which an earlier release wrote for status.decisions."""
 
     name: str = ""
     uid: str = ""
@@ -36,7 +36,7 @@ class Released(msgspec.Struct, frozen=True):
 
 
 class GroupStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """WorkloadGroup.status; times as they are stored, empty where there is none."""
+    """WorkloadGroup.status; times are text as stored, empty where there is none."""
 
     observed_generation: int = 0
     phase: str = ""
@@ -60,7 +60,7 @@ class GroupStatus(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def read_status(stored: Any) -> GroupStatus:
-    """What can be read of a status; the rest is as if it had never been written."""
+    """Decode the readable fields of a status; the others are as if never written."""
     with suppress(msgspec.ValidationError):
         return _sound(msgspec.convert(stored, GroupStatus))
     found: dict[str, Any] = {}
@@ -71,7 +71,7 @@ def read_status(stored: Any) -> GroupStatus:
 
 
 def _sound(status: GroupStatus) -> GroupStatus:
-    """Without conditions that no hub would take back; of very many released the first ones."""
+    """Drop conditions that the hub would refuse, and released entries beyond the allowed number."""
     known = [each for each in status.conditions if _is_condition(each)]
     if len(status.released) <= MOST_WORKLOADS and len(known) == len(status.conditions):
         return status
@@ -93,10 +93,10 @@ else:
 class WorkloadGroup(Object, frozen=True):
     """Workloads that start together or not at all.
 
-    What an older schema let in may be of any type, and a group that cannot be decoded would be as
-    good as deleted, and its members without one. So the spec is left as it is stored, for
-    `controller.features.workloadgroup.compiled` to make sense of, and of the status is read what
-    can be.
+    An older schema may have let in a value of any type, and a group that cannot be decoded would be
+    as good as deleted, with its members left alone. So the spec stays as it is stored, for
+    `controller.features.workloadgroup.compiled` to check, and the readable part of the status is
+    used.
     """
 
     spec: Any = msgspec.field(default_factory=dict)

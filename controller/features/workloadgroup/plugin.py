@@ -1,8 +1,8 @@
-"""The plugin Coscheduling: a gang is placed as one, held for its last few units, or not placed.
+"""The plugin Coscheduling: a gang is placed as one, held for its last few replicas, or not placed.
 
-What is decided of a gang says `controller.features.workloadgroup.together`. Here stand the points
-of the passes that this takes, and what is said to members that come alone: before their group can
-be tried, and, once its quorum has clusters, as further units. A Workload without a group is never
+`controller.features.workloadgroup.together` decides on whole gangs. This module holds the plugin
+points of the passes that this takes, and answers members that come alone: before their group can be
+tried, and, once its quorum has clusters, as further replicas. A Workload without a group is never
 touched.
 """
 
@@ -54,18 +54,18 @@ __all__ = ["NAME", "Coscheduling", "CoschedulingArgs"]
 
 DENIED_SECONDS = 3
 _MANY = 2**20
-"""Clusters that there may ever be, for who only asks whether units could be enough."""
+"""More clusters than there will ever be, to ask whether replicas could be enough at all."""
 _PASSING = frozenset({ScheduledReason.GROUP_DENIED, ScheduledReason.SCHEDULE_TIMEOUT})
 """Reasons that end by themselves."""
 _SOON = 1.0
-"""Seconds until another look at one that has slipped between two answers."""
+"""The least seconds until another check, for a denial that ended between two answers."""
 
 
 class CoschedulingArgs(Args):
     """How long gangs wait, in seconds.
 
-    `denied_seconds`: one that could not be placed is not tried again for so long.
-    `patience_seconds`: one that has waited for longer has its turn before later ones; 0 for never.
+    `denied_seconds`: a gang that could not be placed is not tried again for so long.
+    `patience_seconds`: a gang that has waited longer has its turn before later ones; 0 for never.
     """
 
     denied_seconds: Annotated[int, Field(strict=True, ge=1, le=900)] = DENIED_SECONDS
@@ -84,7 +84,7 @@ class Coscheduling(Together):
         super().__init__(handle=handle, denied=args.denied_seconds, patience=args.patience_seconds)
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """Its group, a sibling that comes or gets units, a cluster that takes some."""
+        """Return events of the group, of siblings that help, and of open clusters."""
         cluster = (
             Action.ADDED | Action.LABELS | Action.TAINTS | Action.SPEC | Action.READY | Action.ROOM
         )
@@ -95,14 +95,12 @@ class Coscheduling(Together):
         )
 
     def routes(self) -> Sequence[Route]:
-        """What each gang needs, has and waits for."""
         now = self._handle.clock.now
         return GroupHandlers(
             ledger=self._groups, memory=lambda: self.memory, held=self._waiting, now=now
         ).routes()
 
     def cure(self, shortage: Shortage, text: str, _rows: Mask) -> str:
-        """What lifts a refusal of clusters, or of the Workload as a whole."""
         return estimate.cure(shortage.unit, shortage.reason, text)
 
     def _waiting(self) -> Iterable[WaitingWorkload]:
@@ -112,7 +110,7 @@ class Coscheduling(Together):
     def pre_filter(
         self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
     ) -> Status:
-        """Pass who has no group, who is decided with it, and who comes when it is complete."""
+        """Pass Workloads without a group, members decided together, and those after the quorum."""
         if not unit.groups or unit.booked or NAME in state.data:
             return SUCCESS
         groups, key = bound.ledger(Groups), Groups.group_of(unit)
@@ -127,7 +125,7 @@ class Coscheduling(Together):
         status = self._held_back(group, groups, len(fleet), self._handle.clock.now())
         if status is None and groups.started(key):
             if group.topology_key and not group.topology_required:
-                state.tentative.add(NAME)  # beside its siblings first, then wherever there is room
+                state.tentative.add(NAME)  # beside its siblings first, then anywhere
             return SUCCESS
         few = groups.desired(key, len(fleet)) < group.min_member
         lasting = few or group.gate == GateState.CLOSED or not self._handle.controls(NAME)
@@ -135,14 +133,14 @@ class Coscheduling(Together):
             self.memory.ask(key)
         if status is not None:
             return status
-        # What kept the group from being tried has ended since it was asked: it comes again at once.
+        # The reason not to try the group has ended since `gathering`: it is decided again at once.
         text = f"{group} is decided with all its Workloads together, in a moment"
         return unschedulable(NAME, text, reason=ScheduledReason.GROUP_DENIED)
 
     def filter(
         self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
     ) -> FilterMask:
-        """The clusters outside of the domains that are tried, or that a placed gang is in."""
+        """Return the clusters outside of the domains that are tried, or where the gang stands."""
         if not unit.groups:
             return NOTHING_REFUSED
         attempt = state.data.get(NAME)
@@ -157,7 +155,7 @@ class Coscheduling(Together):
     def post_filter(
         self, state: CycleState, unit: WorkloadInfo, _fleet: Snapshot, _unplaced: Unplaced
     ) -> Status:
-        """Units beyond the quorum wait alone, and say that the others need not wait for them."""
+        """Say for replicas beyond the quorum that the others need not wait for them."""
         groups, key = self._groups(), Groups.group_of(unit)
         group = None if key is None or NAME in state.data else groups.get(key)
         if group is None or not groups.started(group.key):
@@ -169,10 +167,7 @@ class Coscheduling(Together):
     def reserve(
         self, _state: CycleState, unit: WorkloadInfo, _placements: Mapping[str, int]
     ) -> Status:
-        """Nothing beside the units themselves, which are counted already.
-
-        What was given back to be decided anew, and came to no decision, is held as before.
-        """
+        """Hold replicas again that were given back for a decision which then changed nothing."""
         if (key := Groups.group_of(unit)) is not None:
             self.memory.hold_on(key)
             self.memory.turns.hold_on(key, unit.key)
@@ -181,7 +176,7 @@ class Coscheduling(Together):
     def unreserve(
         self, _state: CycleState, unit: WorkloadInfo, _placements: Mapping[str, int]
     ) -> None:
-        """What was held is given back: to be decided anew at once, or as its time is over."""
+        """Give held replicas back: for a new decision, or because their time is over."""
         groups, now = self._groups(), self._handle.clock.now()
         if (key := Groups.group_of(unit)) is None:
             return
@@ -200,7 +195,7 @@ class Coscheduling(Together):
     def permit(
         self, _state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
     ) -> Status:
-        """NotSpecified passes, NotFound takes no more units; Wait is what `judge` has said."""
+        """Refuse further replicas of a Workload whose group is gone; `judge` decides on waits."""
         if not unit.groups or unit.booked:
             return SUCCESS
         more, key = sum(placements.values()) > sum(unit.present.values()), Groups.group_of(unit)
@@ -211,7 +206,7 @@ class Coscheduling(Together):
     def post_bind(
         self, _state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
     ) -> None:
-        """Units of it are written: the attempt has succeeded, and the failure before it is past."""
+        """Record that replicas are written, so that earlier failures are past."""
         key = Groups.group_of(unit)
         if key is not None and any(placements.values()):
             self.memory.succeed(key)
@@ -219,20 +214,20 @@ class Coscheduling(Together):
     def cause(
         self, before: Mapping[str, int], after: Mapping[str, int], state: CycleState
     ) -> tuple[str, str] | None:
-        """Shares that a gang must not keep are taken back: all but what ran before it."""
+        """Return the cause of shares that a gang must give back."""
         told = state.data.get(NAME)
         if not isinstance(told, Gathering) or after == before:
             return None
         return ChangeCause.GROUP_WITHDRAWN, told.key[1]
 
     def settled(self, unit: WorkloadInfo, _now: datetime, _bound: PlacementIndex) -> WorkloadInfo:
-        """Nothing is learnt of a unit."""
         return unit
 
     def next_look(self, unit: WorkloadInfo, now: datetime) -> float | None:
-        """When the time is over for which its gang is not tried, if somebody came meanwhile.
+        """Return the seconds until this member comes back for all members of its gang.
 
-        One member comes for all then. Also when the turn of another gang is over.
+        The member comes back at the end of a denial or a back-off, or of another gang's turn; None
+        where another member comes, or none needs to.
         """
         if (key := Groups.group_of(unit)) is None:
             return None
@@ -249,7 +244,7 @@ class Coscheduling(Together):
     def _stands(
         self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
     ) -> Within | None:
-        """The domains that a placed gang keeps to."""
+        """Return the domains that a placed gang keeps to."""
         groups, key = bound.ledger(Groups), Groups.group_of(unit)
         group = None if key is None else groups.get(key)
         if group is None or NAME in state.without:
@@ -257,7 +252,7 @@ class Coscheduling(Together):
         return standing(group, fleet, groups) or refuge(group, fleet, groups)
 
     def _sibling(self, unit: WorkloadInfo, old: Workload | None, new: Workload | None) -> bool:
-        """Whether another member comes, changes or gets units, and there can be enough of them."""
+        """Return whether another member comes, changes or gets replicas, and they can be enough."""
         key, groups = Groups.group_of(unit), self._groups()
         found = [each for each in (old, new) if each is not None and each.unit is not None]
         if key is None or all(Groups.group_of(each.unit) != key for each in found):
@@ -267,17 +262,17 @@ class Coscheduling(Together):
         group = groups.get(key)
         stays = any(each is new and Groups.group_of(each.unit) == key for each in found)
         if group is None or len(groups.members(key)) > MOST_WORKLOADS + (not stays):
-            return False  # who leaves may be counted yet
+            return False  # a member that leaves may still be counted
         return groups.started(key) or groups.desired(key, _MANY) >= group.min_member
 
 
 def _same(old: WorkloadInfo, new: WorkloadInfo) -> bool:
-    """Whether a Workload is one that it was before, but for its shares."""
+    """Return whether a Workload has changed in nothing but its shares."""
     return old.hash == new.hash and old.groups == new.groups
 
 
 def _own_group(unit: WorkloadInfo) -> str | Key:
-    """For `about`: its group, or all of its namespace where its labels name several."""
+    """Return the group for `about`, or the whole namespace where the labels name several groups."""
     return Groups.group_of(unit) or unit.namespace
 
 

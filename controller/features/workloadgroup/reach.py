@@ -1,10 +1,10 @@
-"""How many units of a gang fit where, at most: by columns, without a pass.
+"""How many replicas of a gang fit where, at most: by columns, without a pass.
 
-Members that follow the same rules and ask for the same are one class. Where a class may go its own
-rules and the clusters' state say, as the plugins do that come with Stowage; how many of it fit is
-what a pass would find, with nothing of the gang placed yet and with all that is held for somebody
-given back, as some of it may be held for the gang. So a pass never places more. Of very many
-classes the last ones count as if they fitted everywhere.
+Members with the same rules and requests are one class. The class's own rules and the clusters'
+state bound where it may go, as the plugins do that come with Stowage; how many of it fit is what a
+pass would find, with nothing of the gang placed yet and with all held room given back, as some of
+it may be held for the gang. So a pass never places more. Beyond `MOST_CLASSES` the further classes
+count as if they fitted everywhere.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from controller.snapshot.saturating import CEILING, plus, sums, times
 from controller.snapshot.snapshot import Snapshot
 
 MOST_CLASSES = 16
-"""Classes of members that are told apart: a few milliseconds on a thousand clusters."""
+"""Classes of members that are looked at one by one: a few milliseconds on a thousand clusters."""
 _RULES = (
     NamedCluster(),
     ClusterSelector(),
@@ -51,7 +51,7 @@ _RULES = (
 
 
 def usable(unit: WorkloadInfo, fleet: Snapshot) -> Mask:
-    """The clusters that its own rules and their state leave to new units, shape (n,)."""
+    """Return the clusters that rules and their state leave to new replicas, shape (n,)."""
     refused = np.zeros(len(fleet), dtype=np.bool_)
     state, bound = CycleState(), PlacementIndex()
     for rule in _RULES:
@@ -62,7 +62,7 @@ def usable(unit: WorkloadInfo, fleet: Snapshot) -> Mask:
 
 @dataclass(frozen=True, slots=True)
 class Class:
-    """Members that are alike: the first of them, and how many units they want together."""
+    """Members that are alike: the first of them, and how many replicas they want together."""
 
     unit: WorkloadInfo
     members: int
@@ -70,7 +70,7 @@ class Class:
 
 
 def classes(units: Iterable[WorkloadInfo]) -> list[Class]:
-    """The members by what a pass reads of them, in the order in which they come."""
+    """Sort members by the fields that a pass reads, in the order in which they come."""
     found: dict[Any, Class] = {}
     for unit in units:
         alike = (unit.constraints, unit.shape, unit.kind, unit.whole and unit.replicas)
@@ -86,12 +86,12 @@ def classes(units: Iterable[WorkloadInfo]) -> list[Class]:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What fits where.
+    """The replicas of a gang that fit where.
 
-    `able` are the units of each class that fit on each cluster, shape (classes, n), `any_units`
-    those that fit of whatever class, shape (n,), `wanted` the units of each class. `wholes` are the
-    members of a class each of which goes to one cluster, with as many units as fit there; 0 for
-    other classes.
+    `able` are the replicas of each class that fit on each cluster, shape (classes, n), `any_units`
+    those that fit of whatever class, shape (n,), `wanted` the replicas of each class. `wholes` are
+    the members of a class each of which goes to one cluster, with as many replicas as fit there; 0
+    for other classes.
     """
 
     able: Sequence[Ints]
@@ -106,14 +106,14 @@ class Reach:
         kept: Mask | None = None,
         given: Mapping[str, Ints] | None = None,
     ) -> Reach:
-        """Of these members.
+        """Return the reach of these members.
 
         Args:
             units: the members.
-            fleet: the clusters.
+            fleet: the snapshot.
             kept: clusters where none of them may go, shape (n,).
-            given: amounts that others would give back, by resource, shape (n,) each; on which nodes
-                of a cluster is not known, so that what fits there is told too high.
+            given: amounts that others would give back, by resource, shape (n,) each. Their nodes
+                are not known, so the result is an upper bound.
         """
         found = classes(units)
         room = _Room(replace(fleet, holds=NO_FLIGHTS, merged={}), kept, given)
@@ -129,17 +129,17 @@ class Reach:
         return Reach(able, any_units, np.array(wanted, dtype=np.int64), wholes)
 
     def places(self) -> int:
-        """Units of the gang that may fit over all clusters, at most."""
+        """Return the most replicas of the gang that may fit over all clusters."""
         return int(self.places_in(np.zeros(len(self.any_units), dtype=np.int64), 1)[0])
 
     def places_in(self, domain: Ints, domains: int) -> Ints:
-        """Units of the gang that may fit in each domain, at most; `domain` of each cluster."""
+        """Return the most replicas that may fit in each domain; `domain` is of shape (n,)."""
         able = np.minimum(self.able_in(domain, domains), self.wanted[:, np.newaxis])
         each: Ints = able.sum(axis=0)
         return np.minimum(each, sums(domain, self.any_units, domains))
 
     def able_in(self, domain: Ints, domains: int) -> Ints:
-        """The units of each class that may fit in each domain, shape (classes, domains)."""
+        """Return the replicas that may fit, by class and domain, shape (classes, domains)."""
         able = np.zeros((len(self.able), domains), dtype=np.int64)
         for row, fits, members in zip(able, self.able, self.wholes, strict=True):
             row[:] = sums(domain, fits, domains)
@@ -160,7 +160,7 @@ def _wanted(each: Class, fleet: Snapshot) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingGroup:
-    """A gang that is not placed: its members, and how many units its quorum lacks."""
+    """A gang that is not placed: its members, and the number of replicas that its quorum lacks."""
 
     group: CompiledGroup
     units: Sequence[WorkloadInfo]
@@ -168,9 +168,9 @@ class PendingGroup:
     need: int
 
     def fitting(self, given: Mapping[str, Ints]) -> Mask:
-        """The clusters that could take the quorum if these amounts were given back, shape (n,).
+        """Return the clusters that could take the quorum with these amounts back, shape (n,).
 
-        None where it would not fit even so.
+        The mask is empty where the quorum would not fit even so.
         """
         fleet, none = self.fleet, np.zeros(len(self.fleet), dtype=np.bool_)
         if not len(fleet) or not self._amounts_fit(given):
@@ -183,7 +183,7 @@ class PendingGroup:
         return mask
 
     def _amounts_fit(self, given: Mapping[str, Ints]) -> bool:
-        """Whether there are spec.minResources in all."""
+        """Return whether the clusters have spec.minResources together."""
         fleet, all_ = self.fleet, np.zeros(len(self.fleet), dtype=np.int64)
         if fleet.virtual.any():
             return True
@@ -196,7 +196,7 @@ class PendingGroup:
         return True
 
     def _domains(self) -> tuple[Ints, Mask]:
-        """A number for the domain of each cluster, and which are in none."""
+        """Return a number for the domain of each cluster, and which clusters are in none."""
         group, fleet = self.group, self.fleet
         if not (group.topology_key and group.topology_required):
             return np.zeros(len(fleet), dtype=np.int64), np.zeros(len(fleet), dtype=np.bool_)
@@ -205,7 +205,7 @@ class PendingGroup:
 
 
 def amounts(taken: Mapping[str, Mapping[Load, int]], fleet: Snapshot) -> dict[str, Ints]:
-    """What units take, told by cluster and load, by resource, shape (n,) each."""
+    """Return the amounts that replicas take, from cluster and load; shape (n,) by resource."""
     found: dict[str, list[int]] = {}
     for name, loads in taken.items():
         row = fleet.row.get(name)
@@ -220,18 +220,17 @@ def amounts(taken: Mapping[str, Mapping[Load, int]], fleet: Snapshot) -> dict[st
 
 @dataclass(frozen=True, slots=True)
 class _Room:
-    """What is free, and what would be if somebody gave back what is `given`."""
+    """The free room, and the room after `given` amounts are given back."""
 
     fleet: Snapshot
     kept: Mask | None
     given: Mapping[str, Ints] | None
 
     def open(self) -> Ints:
-        """As much as one can ask for."""
+        """Return no bound, but on clusters that are kept."""
         return self._kept_out(np.full(len(self.fleet), UNLIMITED, dtype=np.int64))
 
     def able(self, each: Class) -> Ints:
-        """The units of a class that fit."""
         unit, given = each.unit, self.given
         if given is None or not unit.counted:
             fits = room(unit, self.fleet)
@@ -244,7 +243,7 @@ class _Room:
         return self._kept_out(np.where(usable(unit, self.fleet), fits, 0))
 
     def any_units(self, found: Sequence[Class]) -> Ints:
-        """How often the least that any unit asks for fits."""
+        """Return how often the least request of all members fits."""
         wanting = [each.unit for each in found if each.wanted]
         least = _least([unit.request for unit in wanting])
         if not least or not all(unit.counted for unit in wanting):
@@ -265,7 +264,7 @@ class _Room:
         tolerations: Sequence[Toleration],
         given: Mapping[str, Ints],
     ) -> Ints:
-        """The units that fit in what is free on all nodes together, and in what is given."""
+        """Return the replicas that fit into the free amounts of all nodes together, and `given`."""
         groups, size = self.fleet.groups, len(self.fleet)
         fits, none = np.full(size, UNLIMITED, dtype=np.int64), np.zeros(size, dtype=np.int64)
         lets_in = groups.open_to(node_selector, tolerations)
@@ -278,6 +277,6 @@ class _Room:
 
 
 def _least(requests: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """Of each resource that all of them ask for, the least."""
+    """Return the least amount of each resource that all of them ask for."""
     shared = set.intersection(*map(set, requests)) if requests else set()
     return {r: min(each[r] for each in requests) for r in shared}

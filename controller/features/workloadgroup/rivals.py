@@ -1,20 +1,19 @@
-"""Gangs that want the same room: who holds some of it, who waits for it, and who gives way at once.
+"""Gangs that want the same room: which holds some of it, which waits for it, and which gives way.
 
-A gang that misses but a little holds what it found (`judge` says WAIT). Two of them may each hold
-what the other lacks, and an earlier one may be refused for room that a later one merely holds. So
+A gang that misses only a little holds the room that it found (`judge` says WAIT). Two gangs may
+each hold what the other lacks, and an earlier one may be refused for room that a later one merely
+holds. So
 
-- nobody begins to hold room where an earlier one that holds may still find what it lacks;
-- whoever finds no quorum asks the later holders back, the latest first, and no more of them than
-  it needs by columns; none at all, where all of them together would not help it;
-- who gave way for another one holds nothing until that one was decided again. If it found no
-  quorum even so, it is not asked for on its behalf again while it holds: they would ask and answer
-  for ever.
+- no gang begins to hold room where an earlier one that holds may still find what it lacks;
+- a gang without a quorum asks the later holders back, the latest first, and no more of them than it
+  needs by columns; none at all, where all of them together would not help it;
+- a gang that gave way holds nothing until the other one was decided again. If that found no quorum
+  even so, it does not ask the same holder again while that holds: they would ask and answer for
+  ever.
 
-Holds on clusters that the other one cannot use stay. The room itself is given back by whoever keeps
-those that wait; here stands who holds what, for one term of leadership.
-
-What a decision says of a gang that waits is read by those that stand behind it: whose turn it is
-(`turns`), since when it waits, and which clusters are kept for it.
+Holds on clusters that the other gang cannot use stay. The waiting room gives the room itself back;
+this module knows which gang holds what, for one term of leadership. Gangs behind a waiting one read
+whose turn it is (`turns`), since when that gang waits, and which clusters are kept for it.
 """
 
 from __future__ import annotations
@@ -39,20 +38,20 @@ from crds.groups.gate import GateState
 from machinery.types.metadata import Key
 
 _MOST_ASKED: Final = 16
-"""Holders that are asked for one by one; of more all are asked."""
+"""Holders that are tried one by one; beyond that number all are asked."""
 PATIENCE_SECONDS: Final = 300
 TURN: Final = 12
-"""How many times the patience the first turn lasts."""
+"""The length of the first turn, as a multiple of the patience."""
 SHARE: Final = 4
 """In any SHARE times the length of a first turn, all turns of a namespace together keep gangs of
 other namespaces out for the length of one at most."""
 Order: TypeAlias = tuple[int, datetime, Key]
-"""A place in line: the priority, turned round, since when it waits, its name."""
+"""A place in line: the priority, negated, since when the gang waits, and its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlockedGroup:
-    """A gang that would fit if others gave back what they take, and the clusters that it could use.
+    """A gang that would fit if others gave back their room, and the clusters that it could use.
 
     `order` is its place in line.
     """
@@ -63,25 +62,24 @@ class BlockedGroup:
 
     @property
     def since(self) -> datetime:
-        """Since when it waits."""
         return self.order[1]
 
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """Whose turn it is, for one that stands behind it; `seconds` until the turn is over."""
+    """The gang that has the turn, for one behind it; `seconds` until the turn is over."""
 
     claim: BlockedGroup
     seconds: float
 
     def kept(self, fleet: Snapshot) -> Mask:
-        """The clusters that are for the other one, shape (n,)."""
+        """Return the clusters that are kept for the other gang, shape (n,)."""
         mask = np.zeros(len(fleet), dtype=np.bool_)
         mask[fleet.rows(self.claim.clusters)] = True
         return mask
 
     def outside(self, fleet: Snapshot, namespace: str) -> tuple[Mask, str]:
-        """For a Filter: the same, with words for that namespace, which can be counted."""
+        """Return the kept clusters for a Filter, with a message for that namespace."""
         since = self.claim.since.strftime("%Y-%m-%dT%H:%M:%SZ")
         text = f"kept for {_seen_from(namespace, self.claim.key)}, which waits since {since}"
         return self.kept(fleet), text
@@ -89,17 +87,17 @@ class Behind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupUnderDecision:
-    """A gang that is decided, and what it is decided on.
+    """A gang that is decided, and the state that it is decided on.
 
     Args:
-        group: it.
+        group: the group.
         units: all of its members.
         order: its place in the order of the queue.
-        fleet: the clusters, without what it takes itself if that is decided anew.
-        ledger: who is placed where.
+        fleet: the snapshot, without the gang's own room if that is decided again.
+        ledger: the placements of all groups.
         now: the time of the decision.
         patience: seconds after which a gang gets its turn; 0 for never.
-        behind: who has the turn and is ahead of it, where that is known.
+        behind: the gang ahead that has the turn, where that is known.
     """
 
     group: CompiledGroup
@@ -113,35 +111,32 @@ class GroupUnderDecision:
 
     @property
     def key(self) -> Key:
-        """That of the group."""
         return self.group.key
 
     @property
     def started(self) -> bool:
-        """Whether its quorum has clusters, or has run."""
+        """Return whether the quorum has clusters, or has run."""
         return self.group.ran or self._need <= 0
 
     @property
     def failing(self) -> bool:
-        """Whether it would not be started though there were room."""
+        """Return whether the gang would not be started even with room."""
         group = self.group
         later = group.rests_until(self.now) is not None
         return bool(group.fault) or group.gate == GateState.CLOSED or later
 
     @property
     def waiting(self) -> PendingGroup:
-        """It as one that lacks room."""
         return PendingGroup(group=self.group, units=self.units, fleet=self.fleet, need=self._need)
 
     def place(self) -> Order | None:
-        """Its place in line; None where it is not complete, and where no time is told."""
+        """Return the place in line; None where the gang is not complete, or has no times."""
         since = waits_since(self.group, self.units, len(self.fleet))
         if since is None:
             return None
         return (-max(unit.priority for unit in self.units), since, self.key)
 
     def other(self, group: CompiledGroup) -> GroupUnderDecision:
-        """Another group in the same world."""
         units = [member.unit for member in self.ledger.members(group.key).values()]
         return replace(self, group=group, units=units, order=(), behind=None)
 
@@ -153,7 +148,7 @@ class GroupUnderDecision:
 def waits_since(
     group: CompiledGroup, units: Sequence[WorkloadInfo], clusters: int = 1
 ) -> datetime | None:
-    """Since when a gang could be placed: the group is there, and Workloads of the quorum are."""
+    """Return since when a gang could be placed: the group and the Workloads of a quorum exist."""
     wanted = 0
     for unit in sorted(units, key=lambda unit: unit.created):
         wanted += unit.replicas * (clusters if unit.everywhere else 1)
@@ -164,7 +159,7 @@ def waits_since(
 
 
 def turn(waited: float, patience: float) -> float:
-    """Seconds that are left of the turn of one that has waited so long; 0 where it has none."""
+    """Return the seconds left of a gang's turn after it has waited so long; 0 without one."""
     first = TURN * patience
     past = (waited - patience) / first if first else -1.0
     if past < 0:
@@ -177,7 +172,7 @@ def turn(waited: float, patience: float) -> float:
 
 
 def moment(text: str) -> datetime | None:
-    """None for what is no moment, or has no zone."""
+    """Parse a time; None for an invalid one, or one without a zone."""
     with suppress(ValueError):
         found = datetime.fromisoformat(text)
         return found if found.tzinfo is not None else None
@@ -186,10 +181,10 @@ def moment(text: str) -> datetime | None:
 
 @dataclass(frozen=True, slots=True)
 class GangHold:
-    """A gang that holds room: its place in the queue's order, what it holds, where it lacks more.
+    """A gang that holds room: its place in the queue's order, its room, and where it lacks.
 
-    `parts` is what each of its Workloads holds, `taken` all of that together. `wanted` are the
-    clusters where its other units could be, `partly` those of Workloads that hold some.
+    `parts` is the room that each of its Workloads holds, `taken` all of that together. `wanted` are
+    the clusters where its other replicas could be, `partly` those of Workloads that hold some.
     """
 
     key: Key
@@ -201,7 +196,7 @@ class GangHold:
 
     @staticmethod
     def of(key: Key, order: tuple[Any, ...], tried: Sequence[Trial], fleet: Snapshot) -> GangHold:
-        """What an attempt would hold."""
+        """Return the room that an attempt would hold."""
         parts: dict[Key, Loads] = {}
         for each in tried:
             had = each.unit.present
@@ -214,7 +209,7 @@ class GangHold:
         return GangHold(key, order, parts, added(parts.values()), *wanted)
 
     def beside(self, other: GangHold) -> GangHold:
-        """This, and what its other Workloads hold already."""
+        """Return this hold together with that of its other Workloads."""
         parts = {**other.parts, **self.parts}
         return replace(
             self,
@@ -225,7 +220,6 @@ class GangHold:
         )
 
     def kept(self, held: Callable[[Key], bool]) -> GangHold:
-        """What is left of it."""
         parts = {key: part for key, part in self.parts.items() if held(key)}
         return replace(self, parts=parts, taken=added(parts.values()))
 
@@ -233,15 +227,16 @@ class GangHold:
 class Keeping:
     """Since when the turns of a namespace keep gangs of others out, the last time that they did.
 
-    Such a stretch lasts as long as a first turn, from the first gang on that is kept out, whosever
-    turn it is by then; the next one begins SHARE times that after it began. For one term.
+    Such a stretch begins with the first gang that is kept out and lasts as long as a first turn,
+    whichever gang has the turn by then. The next one begins at the earliest SHARE times that length
+    after this one began. For one term.
     """
 
     def __init__(self) -> None:
         self._since: dict[str, datetime] = {}
 
     def left(self, namespace: str, now: datetime, patience: float) -> float:
-        """Seconds for which its turns may keep others out, from now on."""
+        """Return the seconds from now for which the turns of a namespace may keep others out."""
         length = TURN * patience
         since = self._since.get(namespace)
         past = length * SHARE if since is None else (now - since).total_seconds()
@@ -250,7 +245,7 @@ class Keeping:
         return max(length - past, 0.0)
 
     def keeps(self, namespace: str, now: datetime, patience: float) -> None:
-        """A gang of another one is kept out: a stretch begins, where there is none."""
+        """Begin a stretch, where there is none, as a gang of another namespace is kept out."""
         length = TURN * patience
         over = timedelta(seconds=length * SHARE)
         self._since = {k: at for k, at in self._since.items() if at <= now < at + over}
@@ -258,28 +253,27 @@ class Keeping:
 
 
 class Rivals:
-    """Who holds what, who lacks something where, and who gave way for whom."""
+    """Which gang holds what, which lacks room where, and which gave way for which."""
 
     def __init__(self) -> None:
         self._holds: dict[Key, GangHold] = {}
         self._wanted: dict[str, set[Key]] = {}
         self._gave: dict[Key, Key] = {}
         self._vain: dict[Key, set[Key]] = {}
-        self._given: dict[Key, GangHold] = {}  # back since it was decided, and perhaps held again
+        self._given: dict[Key, GangHold] = {}  # since its decision; may be held again
 
     def hold(self, hold: GangHold) -> None:
-        """It holds this from now on, beside what it holds already."""
+        """Record a hold, beside what the gang holds already."""
         if (before := self._holds.get(hold.key)) is not None:
             self.release(hold.key)
             hold = hold.beside(before)
         self._note(hold)
 
     def holds(self, key: Key, who: Key) -> bool:
-        """Whether that Workload of a gang holds anything."""
         return (hold := self._holds.get(key)) is not None and who in hold.parts
 
     def keep(self, key: Key, held: Callable[[Key], bool]) -> Key | None:
-        """What others of its Workloads held is given back; for whom it gave way, where it did."""
+        """Drop the Workloads that hold nothing any more; return the gang that they gave way for."""
         hold = self._holds.get(key)
         left = None if hold is None else hold.kept(held)
         if hold is None or left is None or len(left.parts) == len(hold.parts):
@@ -292,7 +286,7 @@ class Rivals:
         return earlier
 
     def hold_on(self, key: Key, who: Key) -> None:
-        """What that Workload of a gang held is held again, and no decision was made meanwhile."""
+        """Record that a Workload holds its room again, without a decision in between."""
         given = self._given.get(key)
         if given is not None and who in given.parts:
             self.hold(given.kept(who.__eq__))
@@ -303,7 +297,7 @@ class Rivals:
             self._wanted.setdefault(cluster, set()).add(hold.key)
 
     def release(self, key: Key) -> Key | None:
-        """It holds nothing any more; for whom it gave way, where it did."""
+        """Drop the whole hold of a gang; return the gang that it gave way for, if any."""
         hold = self._holds.pop(key, None)
         if hold is None:
             return None
@@ -314,7 +308,7 @@ class Rivals:
         return self._gave.get(key)
 
     def for_whom(self, hold: GangHold) -> Key | None:
-        """For whom a gang that would hold this gives way; None where it may."""
+        """Return the gang that one with this hold must give way for; None where it may hold."""
         if (earlier := self._gave.get(hold.key)) is not None:
             return earlier
         there = {key for cluster in hold.taken for key in self._wanted.get(cluster, ())}
@@ -324,7 +318,7 @@ class Rivals:
         return min(first, key=lambda each: each.order).key if first else None
 
     def ask(self, waiting: PendingGroup, order: tuple[Any, ...]) -> list[Key]:
-        """Who is to give way for a gang without a quorum, the latest first."""
+        """Return the holders that are to give way for a gang without a quorum, the latest first."""
         asked = self._later(waiting.group.key, order)
         if not asked:
             return []
@@ -341,7 +335,7 @@ class Rivals:
         return [hold.key for hold in asked]
 
     def decided(self, key: Key, *, placed: bool) -> list[Key]:
-        """A gang was decided again, or is gone; those who gave way for it and are free to hold."""
+        """Record that a gang was decided, or is gone; return those that gave way and may hold."""
         self._given.pop(key, None)
         made = [k for k, other in self._gave.items() if other == key]
         free = [k for k in made if placed or k not in self._holds]
@@ -354,17 +348,15 @@ class Rivals:
         return free
 
     def awaited(self, key: Key) -> bool:
-        """Whether one that gave way for it holds nothing until it is decided."""
+        """Return whether a gang that gave way for this one waits for its decision."""
         return key in self._gave.values()
 
     def forget(self, key: Key) -> None:
-        """It is placed, changed or gone: whom it asked, and who asked for it, counts no more.
-
-        What it has not given back yet is still for whom it was asked for.
-        """
+        """Drop what a placed, changed or deleted gang asked, and what was asked of it."""
         self._vain.pop(key, None)
         for others in self._vain.values():
             others.discard(key)
+        # Room that is not given back yet stays asked for by the same gang.
         if key not in self._holds:
             self._gave.pop(key, None)
 
@@ -376,17 +368,16 @@ class Rivals:
 
 
 def words(key: Key, namespace: str) -> str:
-    """What one of that namespace says that gives way."""
+    """Return the message of a gang that gives way, for readers of that namespace."""
     return f"gives way to {_seen_from(namespace, key)}"
 
 
 def _seen_from(namespace: str, key: Key) -> str:
-    """A gang as messages in that namespace name it: nobody reads names of another tenant there."""
+    """Name a gang for readers of a namespace, which must not show names of another tenant."""
     return named(key) if key[0] == namespace else "a gang of another namespace"
 
 
 def _where(lacking: Sequence[Trial], fleet: Snapshot) -> frozenset[str]:
-    """The clusters where more room could give them more units."""
     able = [each.feasible | each.crowded for each in lacking]
     mask: Mask = np.any([np.zeros(len(fleet), dtype=np.bool_), *able], axis=0)
     return frozenset(fleet.names[row] for row in np.flatnonzero(mask).tolist())

@@ -1,12 +1,13 @@
-"""Who of a gang is decided together, what becomes of it, and what the next decision must know.
+"""Which members of a gang are decided together, with what result, and what the next decision needs.
 
-With the quorum everything that fits is placed; where at most a tenth of it is missing, the units
-are held in our books for as long as the group says; else nothing is placed, and the gang is denied
-for a moment, which a new member, an edit of the group or a cluster that changes ends at once.
+With the quorum everything that fits is placed; where at most a tenth of it is missing, the replicas
+are held in the waiting room for as long as the group says; else nothing is placed, and the gang is
+denied for a moment, which a new member, an edit of the group or a cluster that changes ends at
+once.
 
-Members that others decide, that are held, or that are refused themselves take no part: what they
-have counts, and what they lack does not come. What is not asked for by who leads changes nothing,
-but for notes of who came in vain.
+Members of another scheduler, held members, and members that are refused themselves take no part:
+their shares count, and replicas that they lack do not come. A caller that does not lead changes
+nothing but the notes of refused members.
 """
 
 from __future__ import annotations
@@ -46,13 +47,13 @@ from machinery.types.metadata import Key
 
 NAME = "Coscheduling"
 SLACK = timedelta(seconds=0.5)
-"""A time-out is kept on another clock than the one that tells times."""
+"""The time-out runs on another clock than the one that tells times."""
 _DENIED, _WAITING = ScheduledReason.GROUP_DENIED, ScheduledReason.WAITING_FOR_GROUP
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a gathering is about: the gang, what a denial would be found on, whose turn it is.
+    """The subject of a gathering: the gang, the state for a denial, and the gang that has the turn.
 
     `tries` says that an attempt is due: a refusal of it denies the gang.
     """
@@ -65,14 +66,14 @@ class About:
 
 @dataclass(frozen=True, slots=True)
 class GroupAttempt:
-    """What Filter finds in an attempt: the domains that are tried, and whose turn it is."""
+    """The facts that Filter reads in an attempt: the domains to try, and whose turn it is."""
 
     within: Within | None
     behind: Behind | None
 
 
 class Together:
-    """Coscheduling as one that gathers; see `controller.framework.gathering.GroupScheduling`."""
+    """Coscheduling of whole gangs; see `controller.framework.gathering.GroupScheduling`."""
 
     name = NAME
 
@@ -88,13 +89,14 @@ class Together:
         )
 
     def use_waiting_room(self, room: WaitingWorkloads) -> None:
-        """Those whose units are held wait there."""
+        """Keep the room in which decisions with held replicas wait."""
         self._room = room
 
     def rank(self, unit: WorkloadInfo) -> tuple[Any, ...]:
-        """Priority descending, age of the group or else of the Workload, name of that.
+        """Sort by priority descending, age of the group or else of the Workload, and its name.
 
-        A group that could not be placed counts from then on, so that it keeps nobody waiting.
+        A group that could not be placed counts from its failure on, so that it keeps no other
+        waiting.
         """
         key = Groups.group_of(unit)
         group = None if key is None else self._groups().get(key)
@@ -110,9 +112,9 @@ class Together:
     def gathering(
         self, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex, now: datetime
     ) -> Gathering | None:
-        """All members that are ours and not held; None where nothing is to be tried of them.
+        """Return all members that this process decides and that are not held; None for no attempt.
 
-        Who comes while they are denied is refused by itself, in the words of that denial.
+        A member that comes during a denial is refused by itself, with the message of the denial.
         """
         if not unit.groups:
             return None
@@ -150,7 +152,7 @@ class Together:
         fleet: Snapshot,
         bound: PlacementIndex,
     ) -> Iterator[Attempt]:
-        """Inside one domain, in few, or anywhere, as the group says, and not where others wait."""
+        """Yield attempts in one domain, in few, or anywhere, off clusters kept for others."""
         about: About = gathering.about
         kept = None if about.behind is None else about.behind.kept(fleet)
         for each in attempts_of(about.asked.group, units, fleet, bound.ledger(Groups), kept):
@@ -164,7 +166,7 @@ class Together:
         bound: PlacementIndex,
         now: datetime,
     ) -> GroupDecision:
-        """The quorum counts what it has found, and what members have that took no part."""
+        """Count the found replicas and those of members that took no part against the quorum."""
         about: About = gathering.about
         group, groups = about.asked.group, bound.ledger(Groups)
         members = groups.members(group.key)
@@ -187,7 +189,7 @@ class Together:
             text += f"{found} of {group.min_member} units would wait"
             return _refused(group, mine, _DENIED, text)
         text = estimate.waits(group, found, until)
-        if new <= before and self._held(members):  # the others go on holding what there is
+        if new <= before and self._held(members):  # the others keep their hold
             return GroupDecision(TrialResult.REFUSE, unschedulable(NAME, text, reason=_WAITING))
         seconds = (until - now).total_seconds()
         status = Status(Code.WAIT, (text,), NAME, _WAITING, seconds)
@@ -196,7 +198,7 @@ class Together:
     def concluded(
         self, gathering: Gathering, verdict: GroupDecision, tried: Sequence[Trial], now: datetime
     ) -> None:
-        """Remember it, answer for those that are held, and ask later gangs to give way."""
+        """Remember the decision, answer held members, and ask later gangs to give way."""
         about: About | None = gathering.about
         key, reason = gathering.key, verdict.status.reason
         if about is None:
@@ -215,7 +217,7 @@ class Together:
         if outcome is TrialResult.REFUSE and about.tries and reason is not _WAITING:
             self._deny(about.asked.group, about.seen, text, now, reason)
         if outcome is TrialResult.REFUSE and reason is _WAITING and tried:
-            return  # the others go on holding, and what is known of that stays true
+            return  # the others keep their hold, so the turns stay as they are
         later = self.memory.turns.concluded(
             replace(about.asked, now=now, behind=about.behind),
             outcome,
@@ -228,10 +230,9 @@ class Together:
         self._look_at_news()
 
     def complete(self, key: Key) -> None:
-        """The quorum has its clusters, whoever has placed it: those that are held may be written.
-
-        Asked at each change of a group or of one of its Workloads, of one that holds nothing too.
-        """
+        """Release held members once the quorum has clusters, whichever scheduler placed it."""
+        # The feature calls this at each change of a group or of one of its Workloads; most hold
+        # nothing.
         if self.memory.held_since(key) is None:
             return
         groups = self._groups()
@@ -259,7 +260,7 @@ class Together:
         return f"{group} is denied for {self.denied_seconds} s: "
 
     def _answer(self, key: Key, objection: str) -> None:
-        """Members that are held may be written; with an objection they are given back."""
+        """Allow held members to be written, or reject them with an objection."""
         for each in self._held(self._groups().members(key)):
             assert self._room is not None  # noqa: S101 - nobody is held without one
             if objection:
@@ -268,13 +269,11 @@ class Together:
                 self._room.allow(each, NAME)
 
     def _look_at_news(self) -> None:
-        """Groups for whom somebody made way.
-
-        All members are looked at, as the first may be another scheduler's, or none that can be
-        decided; who comes first comes for the others.
-        """
+        """Queue all members of groups for which another gang made way."""
         for key in self.memory.turns.news():
             self.memory.lift(key)
+            # The first member may be another scheduler's, or not decidable; the first that comes
+            # serves all.
             self._handle.look(tuple(self._groups().members(key)))
 
     # --- what is known ----------------------------------------------------------------------------
@@ -307,7 +306,7 @@ class Together:
     def _held_back(
         self, group: CompiledGroup, groups: Groups, clusters: int, now: datetime
     ) -> Status | None:
-        """Why no attempt is made now; None also where no quorum is asked for any more."""
+        """Return why no attempt is made now; None also where no quorum is needed any more."""
         key = group.key
         if not self._handle.controls(NAME):
             text = f"{group} releases no units: {switched_off(NAME)}"
@@ -331,7 +330,7 @@ class Together:
         return unschedulable(NAME, denial.text, reason=denial.reason)
 
     def _members(self, unit: WorkloadInfo, members: Mapping[Key, Member]) -> dict[Key, Member]:
-        """Those that our schedulers decide and that are not held; the one asked about is."""
+        """Return the members of our schedulers that are not held, and the given one in any case."""
         profiles, room = self._handle.configuration.profiles, self._room
         found = {
             key: member
@@ -342,7 +341,6 @@ class Together:
         return {**found, unit.key: members.get(unit.key) or Member.of(unit, unit.present)}
 
     def _held(self, members: Iterable[Key]) -> list[Key]:
-        """Those that are held in the waiting room."""
         return [key for key in members if self._is_held(key)]
 
     def _is_held(self, key: Key) -> bool:
@@ -356,9 +354,9 @@ class Together:
         bound: PlacementIndex,
         now: datetime,
     ) -> Status | None:
-        """Why an attempt would be in vain, by columns alone."""
+        """Return why an attempt would be in vain, by columns alone."""
         attempt = (group.key, self._seen(group, groups), now)
-        if attempt == self._passed:  # one that is made again, as the world has changed meanwhile
+        if attempt == self._passed:  # made again, as the cache has changed meanwhile
             return None
         members = groups.members(group.key).values()
         self._estimates.inc()
@@ -370,7 +368,7 @@ class Together:
         return unschedulable(NAME, text, reason=_DENIED)
 
     def _patched(self, members: Iterable[Member], bound: PlacementIndex, now: datetime) -> bool:
-        """Whether something beside a member divides its units: they may ask for less then."""
+        """Return whether another rule divides a member's replicas: they may ask for less then."""
         profiles = self._handle.configuration.profiles
         for unit in (member.unit for member in members if member.open):
             profile = profiles.get(unit.scheduler_name)
@@ -380,12 +378,12 @@ class Together:
 
 
 def _bare(moment: str) -> str:
-    """A time that compares as text: with a fraction of a second it is later than without."""
+    """Return a time that compares as text: with a fraction of a second it is later than without."""
     return moment.rstrip("Z")
 
 
 def _units(members: Mapping[Key, Member], tried: Sequence[Trial]) -> tuple[int, int]:
-    """The units that those had which were tried, and that they would have."""
+    """Return the replicas of the tried members before, and after the attempt."""
     had = (members[each.unit.key] for each in tried if each.unit.key in members)
     return sum(member.assigned for member in had), sum(each.assigned for each in tried)
 
@@ -398,20 +396,19 @@ def _refused(
 
 
 def _has_to_give(unit: WorkloadInfo, group: CompiledGroup, groups: Groups) -> bool:
-    """Whether a refusal may take anything back: looked at before members are put together.
-
-    Nearly every refusal takes nothing, and each of very many members is refused by itself.
-    """
+    """Return whether a refusal may take anything back."""
+    # Nearly every refusal takes nothing back, and each of very many members is refused by itself,
+    # so the members are not collected for this.
     unknown = unit.present and unit.key not in groups.members(group.key)
     return bool(unknown or _withdrawn(group, groups.placed(group.key)))
 
 
 def _withdrawn(group: CompiledGroup, members: Mapping[Key, Member]) -> Withdrawn:
-    """Members whose placements are taken back, and what ran before that these keep.
+    """Return the members whose placements are taken back, and the earlier replicas that they keep.
 
-    While the gate is closed that is what it had released, and without a gate what was placed beyond
-    that since. Whoever has units on clusters without a release ran before the group was there, and
-    keeps them; whoever has none there gives up its place.
+    A closed gate takes back the placements that it had released; without a gate, placements since
+    then are taken back. A Workload with replicas on clusters without a release ran before the group
+    existed, and keeps them; one without replicas there gives up its place.
     """
     found = {}
     for key, member in members.items():
@@ -424,7 +421,7 @@ def _withdrawn(group: CompiledGroup, members: Mapping[Key, Member]) -> Withdrawn
 
 
 def _gives_back(group: CompiledGroup, unit: WorkloadInfo) -> bool:
-    if group.gate == GateState.CLOSED:  # what has run is put right, whoever has closed it
+    if group.gate == GateState.CLOSED:  # a quorum that has run stays, whichever writer closed it
         return not group.ran and (group.takes_back(unit.uid) or not unit.runs)
     if group.gate == GateState.OPEN:
         return unit.uid not in group.released and not unit.runs

@@ -1,18 +1,18 @@
 """Where a gang is tried, the most promising first: inside one domain, in few, or anywhere.
 
-A domain is the clusters that share the value of a label (`spec.topology.topologyKey`); one without
-the label is in none. Required keeps a gang inside one domain; Preferred tries one after the other,
-then the roomiest together, one more each time, then everything. All domains are looked at by
-columns, in one go, and those where the quorum can have no room are left out: what is counted is an
-upper bound, so that a domain which would do is never among them. Two of these are tried anyway,
-as a plugin may know of room that no column tells, and as somebody has to say what is missing.
+A domain is the clusters that share the value of a label (`spec.topology.topologyKey`); a cluster
+without the label is in none. Required keeps a gang inside one domain; Preferred tries one after the
+other, then the roomiest together, one more each time, then all clusters. All domains are compared
+by columns, in one go, and those where the quorum can have no room are left out: the columns are an
+upper bound, so no domain that would do is among them. Two of these are tried anyway, as a plugin
+may know of room that no column shows, and as an attempt has to report what is missing.
 
 Passes are bounded: a gang takes at most `MOST_PASSES` of them, but four ways to place it are always
 tried, and never more than `MOST_WAYS`. In each domain the members go in the order given, and where
 that misses the quorum the smaller ones first.
 
-What runs is never moved: a domain keeps out new units alone, also where labels change later. A
-member that comes after the quorum is bound to the domains where its siblings have units.
+A running replica is never moved: a domain keeps out new ones alone, also where labels change later.
+A member that comes after the quorum is bound to the domains where its siblings have replicas.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ MOST_WAYS = 64
 """Domains, or groups of them, that are tried."""
 _LEAST_WAYS = 4
 _HOPELESS = 2
-"""Domains that are tried although no column tells of enough room there."""
+"""Domains that are tried although no column shows enough room there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """The domains that new units of a gang may go to: those values of the label.
+    """The domains that new replicas of a gang may go to: those values of the label.
 
-    `stands` says that the gang has units there, else that it is tried there. `homeless` are
-    clusters with units of the gang that are in no domain, where none of its units is in any.
+    `stands` says that the gang has replicas there, else that it is tried there. `homeless` are
+    clusters with replicas of the gang that are in no domain, where none of its replicas is in any.
     """
 
     group: Key
@@ -58,14 +58,13 @@ class Within:
     homeless: tuple[str, ...] = ()
 
     def inside(self, fleet: Snapshot) -> Mask:
-        """The clusters of these domains, shape (n,)."""
         column = fleet.column(self.topology_key)
         codes = [column.vocabulary.codes.get(value, -1) for value in self.values]
         mask: Mask = np.isin(column.codes, codes)
         return mask
 
     def outside(self, fleet: Snapshot) -> list[tuple[Mask, str]]:
-        """For a Filter: the clusters that it keeps out, with words that can be counted."""
+        """Return the clusters that a Filter refuses, with reasons."""
         column = fleet.column(self.topology_key)
         missing = column.missing()
         bare = f"without label {self.topology_key}"
@@ -88,14 +87,14 @@ def attempts_of(
     ledger: Groups,
     kept: Mask | None = None,
 ) -> Iterator[Attempt]:
-    """The ways to place a gang, each made when it is asked for; `told` is a `Within`, or None.
+    """Yield the ways to place a gang, each made on demand; `told` is a `Within`, or None.
 
     Args:
         group: the gang.
         units: the members to decide, in their order.
-        fleet: the clusters.
-        ledger: where members have units by now.
-        kept: clusters that are for somebody else just now, shape (n,).
+        fleet: the snapshot.
+        ledger: the present placements of members.
+        kept: clusters that are kept for another gang, shape (n,).
     """
     orders = _orders(units, fleet)
     most = MOST_PASSES // max(len(units) * len(orders), 1)
@@ -106,28 +105,26 @@ def attempts_of(
 
 
 def standing(group: CompiledGroup, fleet: Snapshot, ledger: Groups) -> Within | None:
-    """The domains where members of a gang have units; None where it may go anywhere.
-
-    A cluster that is gone binds nobody. Where all of its units are on clusters that are in no
-    domain, there is nowhere that new ones could be together with them.
-    """
+    """Return the domains where members of a gang have replicas; None where it may go anywhere."""
     if not group.topology_key:
         return None
+    # A cluster that is gone binds no gang.
     there = [name for name in ledger.clusters(group.key) if name in fleet.row]
     if not there:
         return None
     column = fleet.column(group.topology_key)
     codes = np.unique(column.codes[fleet.rows(there)])
     values = tuple(sorted(str(column.vocabulary.values[c]) for c in codes if c != ABSENT))
+    # Without any value, all replicas are outside of every domain, so no new one can be beside them.
     return Within(
         group.key, group.topology_key, values, True, () if values else tuple(sorted(there))
     )
 
 
 def refuge(group: CompiledGroup, fleet: Snapshot, ledger: Groups) -> Within | None:
-    """The domain with the most room for a gang whose units are all on clusters that are gone.
+    """Return the domain with the most room for a gang whose clusters are all gone.
 
-    Its members come one by one then, and those after the first find that one there.
+    The members come one by one, and the later ones find the first one there.
     """
     members = ledger.members(group.key).values()
     if not group.topology_key or not any(member.assigned for member in members):
@@ -139,7 +136,7 @@ def refuge(group: CompiledGroup, fleet: Snapshot, ledger: Groups) -> Within | No
 
 
 def no_domain(group: CompiledGroup, fleet: Snapshot) -> str:
-    """Why a gang can be placed nowhere: no cluster is in any domain; empty where one is."""
+    """Say that no cluster is in any domain; empty where one is."""
     if not (group.topology_key and group.topology_required and len(fleet)):
         return ""
     if not fleet.column(group.topology_key).missing().all():
@@ -151,7 +148,7 @@ def no_domain(group: CompiledGroup, fleet: Snapshot) -> str:
 
 
 def _orders(units: Sequence[WorkloadInfo], fleet: Snapshot) -> list[tuple[Key, ...]]:
-    """The order given, and, where that is another one, the smaller ones first."""
+    """Return the order given, and, where that differs, the smaller ones first."""
     given = tuple(unit.key for unit in units)
     totals = {r: _total(fleet, r) for r in {r for unit in units for r in unit.request}}
     sizes = {unit.key: _size(unit, totals) for unit in units}
@@ -165,7 +162,7 @@ def _total(fleet: Snapshot, resource: str) -> float:
 
 
 def _size(unit: WorkloadInfo, totals: Mapping[str, float]) -> float:
-    """What must fit in one place, as the greatest share of what is free of a resource."""
+    """Return the amount that must fit in one place, as the greatest share of all free."""
     together = unit.replicas if unit.whole else 1
     return together * max((n / totals[r] for r, n in unit.request.items()), default=0.0)
 
@@ -177,7 +174,7 @@ def _ways(
     ledger: Groups,
     kept: Mask | None,
 ) -> Iterator[Within | None]:
-    """Domains one by one; where they are but preferred, more and more of them, then all."""
+    """Yield domains one by one; where they are preferred, more of them, then None for all."""
     domains = _Domains.of(group, units, fleet, ledger, kept)
     here, required = standing(group, fleet, ledger), group.topology_required
     if here is not None and required:
@@ -201,9 +198,9 @@ def _ways(
 class _Domains:
     """Every domain, the most promising first.
 
-    `able` are the units of each class that fit there, shape (classes, domains), `any_units` those
-    that fit of whatever class, `wanted` the units of each class, `need` those that the quorum
-    lacks. The first `first` belong together.
+    `able` are the replicas of each class that fit there, shape (classes, domains), `any_units`
+    those that fit of whatever class, `wanted` the replicas of each class, `need` those that the
+    quorum lacks. The first `first` belong together.
     """
 
     values: Sequence[str]
@@ -233,7 +230,7 @@ class _Domains:
         return made._in_order(made._turns())
 
     def _turns(self) -> list[int]:
-        """Those that have room for the quorum, then by room for this gang, then by all room."""
+        """Sort domains with room for the quorum first, then by room for the gang, then by room."""
         places = self._places(self.able, self.any_units)
         keys = zip(places < self.need, -places, -self.any_units, self.values, strict=True)
         return [i for _, i in sorted((key, i) for i, key in enumerate(keys))]
@@ -246,31 +243,28 @@ class _Domains:
         )
 
     def beginning_with(self, values: Sequence[str]) -> _Domains:
-        """The same with these ahead of all others."""
+        """Return the domains with these ahead of all others."""
         first = [i for i, value in enumerate(self.values) if value in values]
         rest = [i for i, value in enumerate(self.values) if value not in values]
         return replace(self._in_order([*first, *rest]), first=len(first))
 
     def _places(self, able: Ints, any_units: Ints) -> Ints:
-        """Units of the gang that may fit, at most."""
         each: Ints = np.minimum(able, self.wanted[:, np.newaxis]).sum(axis=0)
         return np.minimum(each, any_units)
 
     def _hopeful(self) -> int:
-        """How many of them could each take the quorum; they come first."""
+        """Return how many domains could each take the quorum; they come first."""
         return int((self._places(self.able, self.any_units) >= self.need).sum())
 
     def alone(self) -> Iterator[tuple[str, ...]]:
-        """Each that could take the quorum."""
         return ((value,) for value in self.values[: self._hopeful()])
 
     def hopeless(self) -> Iterator[tuple[str, ...]]:
-        """The best of the others."""
         start = self._hopeful()
         return ((value,) for value in self.values[start : start + _HOPELESS])
 
     def together(self) -> Iterator[tuple[str, ...]]:
-        """The first ones, as few as could take the quorum; then more, by steps that double."""
+        """Yield the first domains that could take the quorum; then more, by doubling steps."""
         places = self._places(np.cumsum(self.able, axis=1), np.cumsum(self.any_units))
         enough = np.flatnonzero(places >= self.need)
         if not len(enough):

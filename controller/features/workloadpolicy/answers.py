@@ -1,8 +1,8 @@
-"""The endpoints of policies: what each domain holds, on which clusters, and what others claimed.
+"""The endpoints of policies: the replicas of each domain, their clusters, and claims of others.
 
-The numbers are those of the next decision: a decision that is being written counts, and so does
-what schedulers in other processes have claimed. Very many policies are answered page by page, as
-lists of Kubernetes are, and without their clusters.
+The numbers are those of the next decision: a decision that is being written counts, and so do
+claims of schedulers in other processes. The list is answered page by page, as lists of Kubernetes
+are, and without the clusters.
 """
 
 from __future__ import annotations
@@ -19,18 +19,17 @@ from controller.snapshot.snapshot import Snapshot
 from machinery.http_messages import Request, Response
 
 NAMED_CLUSTERS = 100
-"""Of one policy, those with the most units first; `holding` is the number of all."""
+"""Of one policy, those with the most replicas first; `holding` is the number of all."""
 
 
 class PolicyHandlers:
-    """What `counts` knows at that moment over `fleet`, for who asks."""
+    """Answers from `counts` and the current snapshot at the time of the request."""
 
     def __init__(self, counts: Tally, fleet: Callable[[], Snapshot]) -> None:
         self._counts = counts
         self._fleet = fleet
 
     def routes(self) -> Sequence[Route]:
-        """All of them."""
         return (
             Route("GET", "/policies", self._page),
             Route("GET", "/policies/:namespace/:name", self._one),
@@ -57,7 +56,7 @@ class PolicyHandlers:
         }
 
     def _summary(self, policy: Policy) -> dict[str, Any]:
-        """A policy as JSON values, but for its clusters."""
+        """Return a policy as JSON values, without its clusters."""
         return {
             "namespace": policy.key[0],
             "name": policy.name,

@@ -1,7 +1,7 @@
 """A WorkloadPolicy, ready to be decided on.
 
-What is stored may be older than the rules of admission, or written past them, so everything is
-looked at once more. A policy that makes no sense has a `fault`, and bounds nobody.
+A stored object may be older than the rules of admission, or written past them, so everything is
+checked again. An invalid policy has a `fault`, and bounds no Workload.
 """
 
 from __future__ import annotations
@@ -44,20 +44,19 @@ class Policy:
 
     @property
     def name(self) -> str:
-        """The name within its namespace."""
         return self.key[1]
 
     def counts(self, unit: WorkloadInfo) -> bool:
-        """Whether a Workload's units count against it."""
+        """Return whether the Workload's replicas count against the policy."""
         return not self.fault and unit.namespace == self.key[0] and self.picks(unit.unit_labels)
 
     def picks(self, labels: Mapping[str, str]) -> bool:
-        """Whether units with these labels are meant."""
+        """Return whether the policy selects pods with these labels."""
         return not self.fault and self.selector.matches(labels)
 
 
 def compile_policy(policy: WorkloadPolicy) -> Policy:
-    """The policy; `fault` says what is wrong with one that cannot be followed, and where."""
+    """Compile a stored policy; `fault` says where an invalid one is wrong."""
     spec, fault = _read(policy.spec)
     method = spec.allocation_method or spec.schedule_strategy or Method.BALANCE.value
     domains = [] if fault else spec.allocation_policy
@@ -75,7 +74,7 @@ def compile_policy(policy: WorkloadPolicy) -> Policy:
 
 
 def _read(stored: Any) -> tuple[PolicySpec, str]:
-    """The spec, and what is wrong with it; an empty one where a field is of another type."""
+    """Decode the spec; return an empty one and the fault where a field is of another type."""
     try:
         spec = msgspec.convert(stored, PolicySpec)
     except msgspec.ValidationError as e:
@@ -85,7 +84,7 @@ def _read(stored: Any) -> tuple[PolicySpec, str]:
 
 
 def _fault(spec: PolicySpec) -> str:
-    """What admission would have refused, in one line; empty when nothing."""
+    """Return the first fault that admission would have refused; empty where there is none."""
     methods = {spec.allocation_method, spec.schedule_strategy} - {""}
     if not spec.topology_key:
         return "spec.topologyKey: name a label of MemberClusters"
@@ -103,7 +102,7 @@ def _fault(spec: PolicySpec) -> str:
 
 
 def _wrong_domains(spec: PolicySpec) -> str:
-    """What the status, which names them all, could not tell either."""
+    """Return the first fault of the domains, all of which the status must be able to name."""
     names = [each.name for each in spec.allocation_policy]
     if not names:
         return "name at least one domain"

@@ -1,7 +1,7 @@
-"""The status of every WorkloadPolicy: what its domains hold, and the claims on their quota.
+"""The status of every WorkloadPolicy: the replicas of its domains, and the claims on their quota.
 
 Only a `Required` policy is claimed: a `Preferred` one may be exceeded, so nothing is lost when two
-decide at the same moment.
+schedulers decide at the same moment.
 """
 
 from __future__ import annotations
@@ -41,18 +41,16 @@ class PolicyController(Desk[WorkloadPolicy]):
         super().__init__(term, WORKLOAD_POLICIES, WorkloadPolicy, books=books)
 
     def quota_of(self, unit: WorkloadInfo) -> Key | None:
-        """The policy that binds it, where that is Required."""
+        """Return the Workload's policy, if that is Required and valid."""
         key = policy_of(unit)
         policy = None if key is None else self._counts.policy(key)
         return key if policy is not None and policy.required and not policy.fault else None
 
     async def prepare(self, stored: WorkloadPolicy) -> None:
-        """Write the method that counts, on a hub whose admission did not.
-
-        Not into a policy that makes no sense: the hub would refuse the rest of it.
-        """
+        """Fill in the default method, on a hub whose admission did not."""
         meta = stored.metadata
         rules = self._counts.policy(meta.key)
+        # The hub would refuse the rest of an invalid policy, so that one is left alone.
         if rules is None or rules.fault or not (patch := normalised_policy({"spec": stored.spec})):
             return
         patch["metadata"] = {"resourceVersion": meta.resource_version}
@@ -62,14 +60,14 @@ class PolicyController(Desk[WorkloadPolicy]):
             answer = await self._client.request("PATCH", path, body=patch, content_type=MERGE_PATCH)
             self._store.upsert(_decoder.decode(answer))
         except (Conflict, NotFound):
-            pass  # edited meanwhile: the informer will say so
-        except (Forbidden, Invalid) as e:  # it counts as Balance all the same
+            pass  # edited meanwhile: the informer will report it
+        except (Forbidden, Invalid) as e:  # the policy counts as Balance all the same
             LOG.warning("its method is not filled in: %s", e, extra={"object": "/".join(meta.key)})
 
     def fields(
         self, stored: WorkloadPolicy, claims: Sequence[HeldClaim], *, anyway: bool
     ) -> Mapping[str, Any] | None:
-        """See `Desk.fields`."""
+        """Return the status with these claims, see `Desk.fields`."""
         fleet, now = self._handle.fleet(), self._clock.now()
         status = status_of(stored, claims, self._counts, fleet, now)
         return status if anyway or differs(status, stored) else None

@@ -1,8 +1,8 @@
-"""The ledger of WorkloadPolicies: what counts against each of them, units by cluster.
+"""The ledger of WorkloadPolicies: the replicas by cluster that count against each of them.
 
-A decision reads one table, whatever the number of Workloads and shares behind it. Counted are the
-Workloads of the policy's namespace whose unit labels its selector picks, those that are being
-deleted left out; beside them, what schedulers in other processes have claimed (`haunt`).
+A decision reads one table, whatever the number of Workloads and shares behind it. The ledger counts
+Workloads of the policy's namespace whose pod labels its selector matches, without those being
+deleted; beside them, replicas that schedulers in other processes have claimed (`haunt`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ before: new, edited, or with fewer units somewhere.
 
 @dataclass(slots=True)
 class _DomainTable:
-    """The units of all members of one policy by cluster, and those that others have claimed."""
+    """The replicas of all members of one policy by cluster, and those that others have claimed."""
 
     policy: Policy
     members: set[Key] = field(default_factory=set)
@@ -48,7 +48,7 @@ class _PolicyCount:
 
 
 class Tally:
-    """Every policy with what counts against it; `told` hears of what has changed."""
+    """Every policy with its counts; `told` is called after each change."""
 
     def __init__(self, told: Told = lambda _touched, _eased: None) -> None:
         self._told = told
@@ -58,7 +58,7 @@ class Tally:
         self._eased: set[Key] = set()
 
     def put_policy(self, policy: Policy) -> None:
-        """Take a policy, new or changed."""
+        """Add or replace a policy."""
         table = _DomainTable(policy)
         before = self._table(policy.key)
         if before is not None:
@@ -73,13 +73,12 @@ class Tally:
         self._tell()
 
     def drop_policy(self, key: Key) -> None:
-        """Forget a policy."""
         self._tables.get(key[0], {}).pop(key, None)
         self._eased.add(key)
         self._tell()
 
     def put(self, unit: WorkloadInfo, placements: Units) -> None:
-        """Take a Workload with the shares of it that count."""
+        """Count a Workload with the shares of it that count."""
         counted = _PolicyCount(unit.unit_labels, dict(placements))
         before = self._counted.get(unit.namespace, {}).get(unit.key)
         if before == counted:
@@ -96,7 +95,6 @@ class Tally:
         self._tell()
 
     def drop(self, key: Key) -> None:
-        """Forget a Workload."""
         counted = self._counted.get(key[0], {}).pop(key, None)
         if counted is None:
             return
@@ -106,20 +104,18 @@ class Tally:
         self._tell()
 
     def overlay(self, placed: PlacementsByWorkload) -> Tally:
-        """The same counts with these Workloads placed so."""
+        """Return the counts with these Workloads placed so."""
         return _PolicyOverlay(self, placed)
 
     def policy(self, key: Key) -> Policy | None:
-        """The policy of that namespace and name."""
         table = self._table(key)
         return table.policy if table else None
 
     def policies(self) -> Iterator[Policy]:
-        """All of them."""
         return (table.policy for tables in self._tables.values() for table in tables.values())
 
     def claimed(self, key: Key) -> dict[str, int]:
-        """Of the units that count against a policy, those that others have claimed, by cluster."""
+        """Return the replicas that others have claimed of a policy, by cluster."""
         table, found = self._table(key), dict[str, int]()
         for part in table.ghosts.values() if table else ():
             for cluster, n in part.items():
@@ -127,12 +123,11 @@ class Tally:
         return found
 
     def members(self, key: Key) -> int:
-        """How many Workloads a policy counts."""
         table = self._table(key)
         return len(table.members) if table else 0
 
     def units_of(self, key: Key, *, but: Collection[Key] = ()) -> Units:
-        """The units by cluster that count against a policy, without those of some Workloads."""
+        """Return the counted replicas of a policy by cluster, without those of some Workloads."""
         table = self._table(key)
         if table is None:
             return {}
@@ -148,7 +143,7 @@ class Tally:
         return units
 
     def haunt(self, key: Key, ghosts: Mapping[Key, Units]) -> bool:
-        """Count what others have claimed of a policy; whether that is anything new."""
+        """Replace the claims of others on a policy; return whether they changed."""
         table = self._table(key)
         if table is None or table.ghosts == ghosts:
             return False
@@ -161,12 +156,12 @@ class Tally:
         return True
 
     def touch_all(self) -> None:
-        """Clusters belong to other domains than before, perhaps."""
+        """Report all policies as changed, as clusters may belong to other domains now."""
         self._touched |= {key for tables in self._tables.values() for key in tables}
         self._tell()
 
     def _tell(self) -> None:
-        """In the end of each change, when the counts are whole again."""
+        """Report changes. Called at the end of each, when the counts are consistent again."""
         touched, self._touched = self._touched, set()
         eased, self._eased = self._eased, set()
         if touched or eased:
@@ -199,15 +194,14 @@ class _PolicyOverlay(Tally):
         self._placed = dict(placed)
 
     def place(self, unit: WorkloadInfo, placements: Mapping[str, int]) -> None:
-        """See `TakesMore.place`."""
+        """Place a Workload so, see `TakesMore.place`."""
         self._placed[unit.key] = (unit, placements)
 
     def policy(self, key: Key) -> Policy | None:
-        """That of the base."""
         return self._base.policy(key)
 
     def units_of(self, key: Key, *, but: Collection[Key] = ()) -> Units:
-        """Those of the base that the overlay does not hide, and its own."""
+        """Return the base's replicas, with the overlay's Workloads placed as they are here."""
         rules = self._base.policy(key)
         found = dict(self._base.units_of(key, but={*self._placed, *but}))
         for of, (unit, placements) in self._placed.items():
@@ -218,5 +212,4 @@ class _PolicyOverlay(Tally):
 
 
 def _falls(before: Units, after: Units) -> bool:
-    """Whether some cluster holds fewer units."""
     return any(after.get(cluster, 0) < units for cluster, units in before.items())

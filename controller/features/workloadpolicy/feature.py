@@ -51,7 +51,7 @@ class WorkloadPolicies(ClaimedKind):
         super().__init__(NAME, self.counts.haunt)
 
     def attach(self, handle: Handle) -> None:
-        """Begin to claim under the name of the process, for the plugins of its profiles."""
+        """Claim under the name of the process, for the plugins of its profiles."""
         super().attach(handle)
         for plugin in handle.plugins:
             if isinstance(plugin, Plugin):
@@ -59,7 +59,6 @@ class WorkloadPolicies(ClaimedKind):
                 plugin.endpoints = PolicyHandlers(self.counts, handle.fleet).routes()
 
     def lead(self, term: Term) -> PolicyController:
-        """Write statuses, and claim."""
         assert self._handle is not None  # noqa: S101 - `attach` comes first
         self.quotas = PolicyController(
             term, counts=self.counts, books=self._books, handle=self._handle
@@ -67,7 +66,7 @@ class WorkloadPolicies(ClaimedKind):
         return self.quotas
 
     def policy_changed(self, old: WorkloadPolicy | None, new: WorkloadPolicy | None) -> None:
-        """An informer's handler."""
+        """Handle an informer's event."""
         if new is None:
             assert old is not None  # noqa: S101 - the informer's promise
             key = old.metadata.key
@@ -79,12 +78,12 @@ class WorkloadPolicies(ClaimedKind):
         self._look(new)
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
-        """An informer's handler: a cluster may be in another domain than before."""
+        """Handle an informer's event: a cluster may be in another domain than before."""
         if new is not None and (old is None or old.labels != new.labels):
             self.counts.touch_all()
 
     def _counted(self, touched: set[Key], eased: set[Key]) -> None:
-        """The counts have changed."""
+        """Update statuses and requeue Workloads after a change of the counts."""
         self._books.haunt(*self._books.claimed(touched))
         if self.quotas is not None:
             self.quotas.touched(touched)

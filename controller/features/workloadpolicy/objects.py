@@ -1,4 +1,4 @@
-"""The kind WorkloadPolicy as the hub stores it, as far as the controller reads it."""
+"""The fields of the kind WorkloadPolicy that the controller reads, as the hub stores them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from machinery.types.selectors import LabelSelector
 
 
 class Allocation(msgspec.Struct, frozen=True):
-    """A domain, and its number of units."""
+    """A domain, and its number of replicas."""
 
     name: str
     replicas: int
@@ -30,7 +30,7 @@ class PolicySpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Allocated(msgspec.Struct, frozen=True):
-    """What a domain holds."""
+    """The replicas that a domain holds."""
 
     name: str
     replicas: int
@@ -49,11 +49,11 @@ class PolicyStatus(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class WorkloadPolicy(Object, frozen=True):
-    """How many units go to each domain of a topology.
+    """How many replicas go to each domain of a topology.
 
-    The spec is left as it is stored: what an older schema let in may be of any type, and a policy
-    that cannot be decoded would be as good as deleted.
-    `controller.features.workloadpolicy.compiled` makes sense of it.
+    The spec stays as it is stored: an older schema may have let in a value of any type, and a
+    policy that cannot be decoded would be as good as deleted.
+    `controller.features.workloadpolicy.compiled` checks it.
     """
 
     spec: Any = msgspec.field(default_factory=dict)

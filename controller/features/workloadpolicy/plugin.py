@@ -1,11 +1,11 @@
-"""WorkloadPolicy: so many units for each domain of a topology, shared by all that it counts.
+"""WorkloadPolicy: a number of replicas for each domain, shared by all counted Workloads.
 
-PreFilter binds the policy and takes a picture of what it counts; Filter refuses what a Required
-policy does not let in; Score is the column that people know; the order in which units go to domains
-is the policy's, before any other score (`controller.planner.unitcycle`). Each point can be switched
-off by itself: without PreFilter nothing of it happens, without Filter the numbers bind nobody,
-without Score the units stay within them but follow the other plugins' ranking. A policy that is
-edited moves nothing that is placed.
+PreFilter binds the policy and copies its counts; Filter refuses clusters beyond a Required policy's
+numbers; Score is the policy's score of each domain; the policy's order in which replicas go to
+domains precedes any other score (`controller.planner.unitcycle`). Each point can be switched off by
+itself: without PreFilter the policy has no effect, without Filter the numbers bind no Workload,
+without Score the replicas stay within them but follow the other plugins' ranking. An edited policy
+moves nothing that is placed.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ _OWN_RULES = (NamedCluster(), ClusterSelector(), ClusterAffinityPlugin())
 
 
 def policy_of(unit: WorkloadInfo) -> Key | None:
-    """The one policy that bounds its shares; None without, and for kinds without replicas."""
+    """Return the one policy that bounds its shares; None for kinds without replicas."""
     return (unit.namespace, unit.bindings[0]) if unit.bound and len(unit.bindings) == 1 else None
 
 
 def _about(unit: WorkloadInfo) -> Key:
-    """The policy that matters to it; of several that are named none does."""
+    """Return the policy that matters to the Workload; of several that are named none does."""
     return policy_of(unit) or (unit.namespace, "")
 
 
@@ -74,7 +74,7 @@ _EVENTS = (
     on(KIND, Action.every(), about=_about),
     on(
         MEMBER_CLUSTER,
-        # Which clusters the Workload's own rules exclude, and what of theirs counts, as well.
+        # These also change which clusters the Workload's own rules exclude from the counts.
         Action.ADDED | Action.DELETED | Action.LABELS | Action.SPEC | Action.VERSION,
     ),
 )
@@ -82,9 +82,9 @@ _EVENTS = (
 
 @dataclass(slots=True)
 class PolicyState:
-    """What one pass knows of the policy: nothing of it changes when the policy is edited.
+    """The policy as one pass sees it: an edit of the policy changes nothing of it.
 
-    `units` are the counted units by cluster.
+    `units` are the counted replicas by cluster.
     """
 
     policy: Policy
@@ -93,7 +93,7 @@ class PolicyState:
     bound: PlacementIndex
 
     def domain(self, fleet: Snapshot) -> Ints:
-        """The domain of each cluster, OUTSIDE where it is in no listed one."""
+        """Return the domain of each cluster, OUTSIDE where it is in no listed one."""
         column = fleet.column(self.policy.topology_key)
         table = np.full(len(column.vocabulary.values), OUTSIDE, dtype=np.int64)
         for number, name in enumerate(self.policy.domains):
@@ -104,7 +104,6 @@ class PolicyState:
         return domains
 
     def held(self, fleet: Snapshot) -> Ints:
-        """The counted units of each cluster."""
         held = np.zeros(len(fleet), dtype=np.int64)
         for cluster, units in self.units.items():
             row = fleet.row.get(cluster)
@@ -113,7 +112,7 @@ class PolicyState:
         return held
 
     def count(self, domain: Ints, held: Ints) -> Ints:
-        """The counted units of each listed domain."""
+        """Return the counted replicas of each listed domain."""
         listed = domain != OUTSIDE
         size = len(self.policy.domains)
         return np.bincount(domain[listed], weights=held[listed], minlength=size).astype(np.int64)
@@ -130,11 +129,11 @@ class WorkloadPolicyPlugin(ClaimsQuota):
         self.endpoints: Sequence[Route] = ()
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """Its policy, what that counts, and which clusters belong to which domain."""
+        """Return changes of the policy, of its counts, and of the clusters' domains."""
         return _EVENTS
 
     def routes(self) -> Sequence[Route]:
-        """What each policy holds; nothing in a plan, which serves nobody."""
+        """Return the endpoints; none in a plan, which serves no requests."""
         return self.endpoints
 
     def pre_filter(
@@ -163,20 +162,19 @@ class WorkloadPolicyPlugin(ClaimsQuota):
         return SUCCESS
 
     def add_share(self, state: CycleState, _unit: WorkloadInfo, cluster: str, units: int) -> None:
-        """Count these units there as well."""
+        """Count these replicas on the cluster as well."""
         known: PolicyState | None = state.data.get(NAME)
         if known is not None:
             more = {**known.units, cluster: max(known.units.get(cluster, 0) + units, 0)}
             state.data[NAME] = PolicyState(known.policy, known.matches, more, known.bound)
 
     def remove_share(self, state: CycleState, unit: WorkloadInfo, cluster: str, units: int) -> None:
-        """Count them no longer."""
         self.add_share(state, unit, cluster, -units)
 
     def filter(
         self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
-        """What a Required policy does not let in; everything, for units that it does not mean."""
+        """Refuse clusters at a Required policy's numbers; all, for pods that it does not select."""
         known: PolicyState | None = state.data.get(NAME)
         if known is None:
             return NOTHING_REFUSED
@@ -196,7 +194,6 @@ class WorkloadPolicyPlugin(ClaimsQuota):
         )
 
     def cure(self, shortage: Shortage, text: str, _rows: Mask) -> str:
-        """The policy itself, its domain, or the labels that it counts by."""
         policies = " and ".join(shortage.unit.bindings)
         policy = f"WorkloadPolicy {policies}"
         by_reason = {
@@ -212,7 +209,7 @@ class WorkloadPolicyPlugin(ClaimsQuota):
         return f"labels on its units that spec.labelSelector of {policy} matches"
 
     def remedies(self, shortage: Shortage) -> Sequence[Note]:
-        """A larger quota, where that is what is used up."""
+        """Suggest a larger quota, where that is used up."""
         key = policy_of(shortage.unit)
         if key is None or shortage.reason is not ScheduledReason.REPLICAS_REACHED:
             return ()
@@ -223,14 +220,14 @@ class WorkloadPolicyPlugin(ClaimsQuota):
         return (Note(NoteKind.QUOTA, shortage.pending, policy, text),)
 
     def stops(self, shortage: Shortage) -> Sequence[Stop]:
-        """Clusters of a domain that holds its number."""
+        """Return the clusters of domains that hold their number."""
         if NAME not in shortage.state.data:
             return ()
         rows = shortage.made_by(RuleKind.DOMAIN_QUOTA)
         return (Stop(NoteKind.QUOTA, rows, "at the quota of the domain"),)
 
     def where(self, shortage: Shortage, rows: Mask) -> str:
-        """The domains that these clusters are the reason to leave unfilled, if any."""
+        """Name the domains for which these clusters' shares are not larger, if any."""
         if NAME not in shortage.state.data:
             return ""
         reasons = (each for row in np.flatnonzero(rows).tolist() for each in shortage.why(row))
@@ -245,13 +242,12 @@ class WorkloadPolicyPlugin(ClaimsQuota):
         _bound: PlacementIndex,
         _feasible: Mask,
     ) -> Status:
-        """No column where no policy has a say."""
         return SUCCESS if NAME in state.data else SKIP
 
     def score(
         self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
     ) -> Ints:
-        """The policy's score for the next unit."""
+        """Return the policy's score for the next replica."""
         known: PolicyState | None = state.data.get(NAME)
         if known is None:
             return np.zeros(len(fleet), dtype=np.int64)
@@ -261,11 +257,11 @@ class WorkloadPolicyPlugin(ClaimsQuota):
         return values
 
     def divides(self, _unit: WorkloadInfo, state: CycleState) -> bool:
-        """Whatever a policy bounds, unless PreFilter is switched off."""
+        """Return whether a policy bounds the Workload, and PreFilter is not switched off."""
         return NAME in state.data
 
     def bound(self, unit: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
-        """The order of the policy's domains and their numbers; inside them the rank decides."""
+        """Add the order of the policy's domains and their numbers; inside them the rank decides."""
         known: PolicyState | None = field.state.data.get(NAME)
         if known is None:
             return problem
@@ -273,7 +269,7 @@ class WorkloadPolicyPlugin(ClaimsQuota):
         if known.matches:
             held = held - np.minimum(field.present - problem.present, held)
         quota = _quota(known, field.state, known.count(domain, held))
-        # Units that the policy does not count cannot be taken from a domain's count: they go first.
+        # Replicas that the policy does not count lower no domain's count: they leave first.
         uncounted = (problem.present > held) | (not known.matches)
         order = DomainOrder(known.policy.domains, domain, quota, held, uncounted)
         weight = np.ones_like(problem.weight)
@@ -303,7 +299,7 @@ class WorkloadPolicyPlugin(ClaimsQuota):
         _fleet: Snapshot,
         _bound: PlacementIndex,
     ) -> Mapping[str, Any]:
-        """policyRef: the policy that bounds it, where that can be the name of one."""
+        """Return `policyRef`: the policy that bounds the Workload, if its name is a valid one."""
         key = policy_of(unit)
         named = key is not None and len(key[1]) <= _NAME_LIMIT and _NAME.fullmatch(key[1])
         return {"policyRef": {"name": key[1]} if key and named else None}
@@ -318,7 +314,7 @@ def _quota(known: PolicyState, state: CycleState, count: Ints) -> DomainQuota:
 def _view(
     known: PolicyState, state: CycleState, unit: WorkloadInfo, fleet: Snapshot
 ) -> tuple[Ints, Ints]:
-    """The domain and the counted units of each cluster; computed once for a unit and a fleet."""
+    """Return each cluster's domain and counted replicas, computed once a snapshot."""
     found = state.data.get(_VIEW)
     if found is not None and found[0] is known and found[1] is unit and found[2] is fleet:
         view: tuple[Ints, Ints] = found[3]
@@ -332,7 +328,6 @@ def _view(
 def _excluded(
     state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
 ) -> Mask:
-    """The clusters that the Workload's own words exclude."""
     out = np.zeros(len(fleet), dtype=np.bool_)
     for rule in _OWN_RULES:
         for mask, _ in rule.filter(state, unit, fleet, bound).reasons:

@@ -1,7 +1,7 @@
-"""What a WorkloadPolicy says of itself: what its domains hold, the claims, whether it makes sense.
+"""The status of a WorkloadPolicy: the replicas of its domains, the claims, and whether it is valid.
 
-A sum over all placements and claims, as they are now; nothing is added to what stood there before.
-Every field is kept within what the kind allows, as a status that the hub refuses says nothing.
+A sum over all placements and claims as of now; nothing is added to the stored numbers. Every field
+is kept within what the kind allows, as a status that the hub refuses says nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def status_of(
     fleet: Snapshot,
     now: datetime,
 ) -> dict[str, Any]:
-    """The whole status; of two claims for one Workload the later one counts."""
+    """Return the whole status; of two claims for one Workload the later one counts."""
     key, latest = policy.metadata.key, {claim.uid: claim for claim in claims}
     rules = counts.policy(key)
     fault = rules.fault if rules else ""
@@ -48,7 +48,7 @@ def status_of(
 
 
 def allocated(rules: Policy, counts: Tally, fleet: Snapshot) -> list[dict[str, Any]]:
-    """The domains, in the order of the policy, with their units, claimed ones included."""
+    """Return the policy's domains in order, with their replicas, claimed ones included."""
     held = _held(rules, counts, fleet)
     return [
         {
@@ -61,7 +61,7 @@ def allocated(rules: Policy, counts: Tally, fleet: Snapshot) -> list[dict[str, A
 
 
 def _held(rules: Policy, counts: Tally, fleet: Snapshot) -> dict[str, int]:
-    """The counted units by domain, be it one that the policy names or not."""
+    """Return the counted replicas by domain, whether or not the policy lists it."""
     held = dict[str, int]()
     column = fleet.column(rules.topology_key)
     for cluster, units in counts.units_of(rules.key).items():
@@ -73,7 +73,7 @@ def _held(rules: Policy, counts: Tally, fleet: Snapshot) -> dict[str, int]:
 
 
 def differs(status: Mapping[str, Any], policy: WorkloadPolicy) -> bool:
-    """Whether the policy does not say all of it already."""
+    """Return whether the stored status lacks any of the fields."""
     stored = msgspec.to_builtins(policy.status)
     return any(stored.get(name) != value for name, value in status.items())
 
@@ -84,7 +84,7 @@ def _summary(domains: list[dict[str, Any]]) -> str:
 
 
 def _condition(policy: WorkloadPolicy, fault: str, now: datetime) -> dict[str, Any]:
-    """Ready: whether the policy can be followed."""
+    """Return Ready: whether the policy is valid."""
     reason = PolicyReadyReason.INVALID_POLICY if fault else PolicyReadyReason.VALID
     return conditions.renewed(
         conditions.among(policy.status.conditions, PolicyCondition.READY.value),

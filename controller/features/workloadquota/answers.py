@@ -1,7 +1,7 @@
-"""The endpoints of quotas: what a namespace may take over all clusters, and takes.
+"""The endpoints of quotas: the amounts that a namespace may take over all clusters, and takes.
 
-The numbers are those of the next decision: a decision that is being written counts, and so does
-what other schedulers have claimed. Very many are answered page by page, as lists of Kubernetes are.
+The numbers are those of the next decision: a decision that is being written counts, and so do
+claims of other schedulers. The list is answered page by page, as lists of Kubernetes are.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from machinery.http_messages import Request, Response
 
 
 class QuotaHandlers:
-    """What `index` knows at that moment, for who asks."""
+    """Answers from the current placements index at the time of the request."""
 
     def __init__(self, index: Callable[[], PlacementIndex]) -> None:
         self._index = index
 
     def routes(self) -> Sequence[Route]:
-        """All of them."""
         return (
             Route("GET", "/quotas", self._page),
             Route("GET", "/quotas/:namespace/:name", self._one),
@@ -45,7 +44,6 @@ class QuotaHandlers:
 
 
 def _told(index: PlacementIndex, quota: CompiledQuota) -> dict[str, Any]:
-    """A quota as JSON values."""
     used = index.ledger(Usage).used(quota.key[0], index.ledger(ReservationLedger)).amounts
     return {
         "namespace": quota.key[0],

@@ -1,8 +1,8 @@
-"""A WorkloadQuota, ready to be held; and what a unit counts in its terms.
+"""A WorkloadQuota, ready to be enforced, and the amounts of a replica in its terms.
 
 Amounts are integers by the names of `spec.hard`: thousandths for requests.cpu, whole units of the
-rest. What is stored may be older than the rules of admission, or written past them, so everything
-is looked at once more. A quota that makes no sense has a `fault`, and bounds nobody.
+rest. A stored object may be older than the rules of admission, or written past them, so everything
+is checked again. An invalid quota has a `fault`, and bounds no Workload.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PODS = "pods"
 
 @dataclass(frozen=True, slots=True)
 class CompiledQuota:
-    """`key` has no name for the default one of the configuration."""
+    """A quota; `key` has no name for the default quota of the configuration."""
 
     key: Key
     uid: str
@@ -36,24 +36,23 @@ class CompiledQuota:
 
     @property
     def named(self) -> str:
-        """As messages name it."""
         return f"WorkloadQuota {self.key[1]}" if self.key[1] else "defaultQuota"
 
     @property
     def order(self) -> tuple[str, Key]:
-        """The oldest goes first."""
+        """Return the sort key: the oldest quota goes first."""
         return self.created, self.key
 
 
 def compile_quota(stored: WorkloadQuota) -> CompiledQuota:
-    """The quota; `fault` says what is wrong with one that cannot be held, and where."""
+    """Compile a stored quota; `fault` says where an invalid one is wrong."""
     meta = stored.metadata
     hard, fault = _hard(stored.spec)
     return CompiledQuota(meta.key, meta.uid, meta.creation_timestamp, hard, fault)
 
 
 def default_quota(namespace: str, hard: Mapping[str, Any]) -> CompiledQuota:
-    """That of the configuration, which its own model has looked at."""
+    """Return the default quota of the configuration, whose own model has checked it."""
     return CompiledQuota((namespace, ""), "", "", _hard({"hard": hard})[0])
 
 
@@ -79,17 +78,17 @@ def _hard(spec: Any) -> tuple[dict[str, int], str]:
 
 
 def resource_of(name: str) -> str:
-    """The resource that a name of `hard` counts; the name itself where it counts none."""
+    """Return the resource that a name of `hard` counts; the name itself where it counts none."""
     return name.removeprefix(REQUESTS)
 
 
 def rendered(name: str, amount: int) -> str:
-    """The quantity, none beyond what one may be."""
+    """Return the quantity, cut to the allowed maximum."""
     return quantities.render(resource_of(name), min(amount, MOST_AMOUNT))
 
 
 def asked(request: Amounts) -> dict[str, int]:
-    """What one pod of that request counts beside itself."""
+    """Return the amounts of one pod with that request, beside the pod itself."""
     return {
         REQUESTS + resource: n
         for resource, n in request.items()
@@ -98,12 +97,12 @@ def asked(request: Amounts) -> dict[str, int]:
 
 
 def held(request: Amounts) -> dict[str, int]:
-    """What room counts that is held for units: places for pods are units."""
+    """Return the amounts of held room: a place for a pod counts as a replica."""
     return {UNITS: request.get(_PODS, 0), **asked(request)}
 
 
 def of_unit(unit: WorkloadInfo) -> dict[str, int]:
-    """What one unit counts; nothing, where it keeps the room that its Reservation counts."""
+    """Return the amounts of one replica; none for a placeholder, whose Reservation counts them."""
     if unit.scheduler_name == PLACEHOLDER_SCHEDULER and unit.controller[:2] == (
         API_VERSION,
         "Reservation",

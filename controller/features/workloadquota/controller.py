@@ -1,7 +1,7 @@
-"""The status of every WorkloadQuota: what is used of it, and the claims on it.
+"""The status of every WorkloadQuota: the amounts in use, and the claims on it.
 
-Schedulers of several names decide in one namespace. All of them take what they place from the
-oldest quota there, so that each claim is a compare-and-swap on the same object, however many hold.
+Schedulers of several names decide in one namespace. All of them claim from the oldest quota there,
+so that each claim is a compare-and-swap on the same object, however many quotas hold.
 """
 
 from __future__ import annotations
@@ -39,14 +39,13 @@ class QuotaController(Desk[WorkloadQuota]):
         super().__init__(term, WORKLOAD_QUOTAS, WorkloadQuota, books=books)
 
     def quota_of(self, unit: WorkloadInfo) -> Key | None:
-        """The oldest of its namespace."""
         first = next(iter(self._usage.quotas(unit.namespace)), None)
         return None if first is None else first.key
 
     def fields(
         self, stored: WorkloadQuota, claims: Sequence[HeldClaim], *, anyway: bool
     ) -> Mapping[str, Any] | None:
-        """See `Desk.fields`."""
+        """Return the status with these claims, see `Desk.fields`."""
         quota = self._usage.quota(stored.metadata.key)
         if quota is None:
             return None
@@ -58,7 +57,7 @@ class QuotaController(Desk[WorkloadQuota]):
     def _status(
         self, stored: WorkloadQuota, quota: CompiledQuota, claims: Sequence[HeldClaim]
     ) -> dict[str, Any]:
-        """The whole status; of two claims for one Workload the later one counts."""
+        """Return the whole status; of two claims for one Workload the later one counts."""
         room = self._handle.index().ledger(ReservationLedger)
         used = self._usage.used(stored.metadata.namespace, room).amounts
         latest = {claim.uid: claim for claim in claims}
@@ -85,5 +84,5 @@ class QuotaController(Desk[WorkloadQuota]):
 
 
 def _laid_over(before: Mapping[str, Any], after: Mapping[str, str]) -> dict[str, Any]:
-    """As a merge patch replaces a map: names that are gone are taken away."""
+    """Return the map for a merge patch, in which removed names are null."""
     return {**dict.fromkeys(before.keys() - after.keys()), **after}

@@ -24,7 +24,7 @@ from machinery.api.resources import WORKLOAD_QUOTAS, WORKLOADS
 from machinery.types.metadata import Key
 
 _NEWS = object()
-"""Stands for the namespace after a change: hints are asked where there is an object."""
+"""Stands for the namespace after a change: hints are only called with an object."""
 
 
 class WorkloadQuotas(ClaimedKind):
@@ -49,7 +49,7 @@ class WorkloadQuotas(ClaimedKind):
         self._everywhere = False
 
     def attach(self, handle: Handle) -> None:
-        """Begin to claim under the name of the process, for the plugins of its profiles."""
+        """Claim under the name of the process, for the plugins of its profiles."""
         super().attach(handle)
         for plugin in handle.plugins:
             if isinstance(plugin, Plugin):
@@ -57,7 +57,6 @@ class WorkloadQuotas(ClaimedKind):
                 self._everywhere |= plugin.has_default
 
     def lead(self, term: Term) -> QuotaController:
-        """Write statuses, and claim."""
         assert self._handle is not None  # noqa: S101 - `attach` comes first
         self.quotas = QuotaController(
             term, usage=self.usage, books=self._books, handle=self._handle
@@ -65,7 +64,7 @@ class WorkloadQuotas(ClaimedKind):
         return self.quotas
 
     def quota_changed(self, old: WorkloadQuota | None, new: WorkloadQuota | None) -> None:
-        """An informer's handler."""
+        """Handle an informer's event."""
         if new is None:
             assert old is not None  # noqa: S101 - the informer's promise
             key = old.metadata.key
@@ -82,7 +81,7 @@ class WorkloadQuotas(ClaimedKind):
         self._look(new)
 
     def _counted(self, namespace: str, eased: bool) -> None:
-        """A namespace takes another amount than before, or has another quota."""
+        """Update statuses and requeue Workloads after a change in a namespace."""
         quotas = [each.key for each in self.usage.quotas(namespace)]
         if self.quotas is not None:
             self.quotas.touched(quotas)

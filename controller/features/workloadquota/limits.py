@@ -1,4 +1,4 @@
-"""How many more units a namespace's quotas let in, and which amount it is that they lack. Pure."""
+"""How many more replicas a namespace's quotas let in, and which amount they lack. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from crds.workloadquota import RESERVATIONS
 
 @dataclass(frozen=True, slots=True)
 class Short:
-    """The amount of a quota that is used up: `asks` is what a unit asks for of it.
+    """The amount of a quota that is used up; `asks` is the request of a replica for it.
 
-    None of it can be had while a claim of another scheduler is `unknown`. A unit that asks for more
-    on some cluster than its template does has `patched` for True.
+    `unknown` says that another scheduler has a claim of unknown size, so that nothing is let in.
+    `patched` says that a replica asks for more on some cluster than its template does.
     """
 
     quota: CompiledQuota
@@ -27,7 +27,7 @@ class Short:
     patched: bool = False
 
     def words(self, units: int = 1) -> str:
-        """`WorkloadQuota team: requests.cpu 198 of 200 used, a unit asks for 4`."""
+        """Return `WorkloadQuota team: requests.cpu 198 of 200 used, a unit asks for 4`."""
         used, hard = (rendered(self.name, n) for n in (self.used, self.hard))
         text = f"{self.quota.named}: {self.name} {used} of {hard} used"
         if self.patched:
@@ -45,7 +45,7 @@ class Short:
 
 @dataclass(frozen=True, slots=True)
 class Spare:
-    """The units that the quotas let in; None for any number. `short` is what lets in the fewest."""
+    """The replicas that the quotas let in; None for any number. `short` is the tightest amount."""
 
     units: int | None
     short: Short | None = None
@@ -55,7 +55,7 @@ ANY = Spare(None)
 
 
 def spare(quotas: Iterable[CompiledQuota], used: Used, each: Amounts) -> Spare:
-    """How many units that count `each` are let in beside what is used."""
+    """Return how many replicas of the amounts `each` the quotas let in beside the used amounts."""
     least, short = None, None
     for quota in quotas:
         for name, hard in sorted(quota.hard.items()):
@@ -69,13 +69,13 @@ def spare(quotas: Iterable[CompiledQuota], used: Used, each: Amounts) -> Spare:
 
 
 def one_more(quotas: Iterable[CompiledQuota], used: Used) -> Short | None:
-    """What keeps one more Reservation out, if any quota does."""
+    """Return the amount that keeps one more Reservation out; None where none does."""
     found = spare(quotas, used, {RESERVATIONS: 1})
     return found.short if found.units == 0 else None
 
 
 def left(quotas: Iterable[CompiledQuota], used: Used) -> dict[str, int]:
-    """What is left of each amount, by the quota that leaves the least of it."""
+    """Return what is left of each amount, by the quota that leaves the least of it."""
     found: dict[str, int] = {}
     for quota in quotas:
         for name, hard in quota.hard.items():

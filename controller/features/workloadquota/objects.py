@@ -1,4 +1,4 @@
-"""The kind WorkloadQuota as the hub stores it, as far as the controller reads it."""
+"""The fields of the kind WorkloadQuota that the controller reads, as the hub stores them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class QuotaStatus(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class WorkloadQuota(Object, frozen=True):
-    """What a namespace may take over all clusters.
+    """The amounts that a namespace may take over all clusters.
 
-    The spec is left as it is stored: one that cannot be decoded would be as good as deleted.
-    `controller.features.workloadquota.compiled` makes sense of it.
+    The spec stays as it is stored: a quota that cannot be decoded would be as good as deleted.
+    `controller.features.workloadquota.compiled` checks it.
     """
 
     spec: Any = msgspec.field(default_factory=dict)

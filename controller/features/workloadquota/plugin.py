@@ -1,14 +1,14 @@
-"""WorkloadQuota: new units of a namespace's Workloads and Reservations, as far as its quotas let.
+"""WorkloadQuota: new replicas of a namespace, as far as its quotas let.
 
-PreFilter limits the units that the pass may place over all clusters (`controller.framework.room`):
-those that have one, and as many as the quotas let in beside them. So nothing placed is taken away,
-a move costs nothing, and `distribution: Single` gets all of its units or none of the new ones.
-Units that go into room which a Reservation of the namespace holds count there already, and are let
-in beyond that, on the clusters where that room lies.
+PreFilter limits the replicas that the pass may place over all clusters
+(`controller.framework.room`): those that are placed, and as many as the quotas let in beside them.
+So nothing placed is taken away, a move costs nothing, and `distribution: Single` gets all of its
+replicas or none of the new ones. Replicas that go into room which a Reservation of the namespace
+holds count there already, and are let in beyond that, on the clusters where that room lies.
 
-With Reserve and PreBind the decision is claimed in the status of the oldest quota, for schedulers
-of other names (`controller.claims`). The default quota of the configuration has no object: each
-scheduler holds it by what it sees.
+Reserve and PreBind claim the decision in the status of the oldest quota, for schedulers of other
+names (`controller.claims`). The default quota of the configuration has no object: each scheduler
+enforces it by the placements that it sees.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class WorkloadQuotaArgs(Args):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What a pass knows: the limit on all units, and the amount that makes it."""
+    """The limit of a pass on all replicas, and the amount that makes it."""
 
     units: int
     short: Short
@@ -84,17 +84,16 @@ class WorkloadQuotaPlugin(ClaimsQuota):
 
     @property
     def has_default(self) -> bool:
-        """Whether it bounds namespaces without a quota."""
         return bool(self._default)
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """A quota of its namespace that may let in more, or that is edited."""
+        """Return the events of quotas of its namespace that may let in more, or that are edited."""
         return (on(KIND, Action.every(), self._may_help, namespace_of),)
 
     def pre_filter(
         self, state: CycleState, unit: WorkloadInfo, _fleet: Snapshot, bound: PlacementIndex
     ) -> Status:
-        """Limit the units, or say why there can be none."""
+        """Limit the replicas, or say why there can be none."""
         quotas = self.quotas(bound, unit.namespace)
         if not quotas:
             return SUCCESS
@@ -122,7 +121,7 @@ class WorkloadQuotaPlugin(ClaimsQuota):
     def post_filter(
         self, state: CycleState, unit: WorkloadInfo, _fleet: Snapshot, unplaced: Unplaced
     ) -> Status:
-        """Which amount keeps units out."""
+        """Say which amount keeps replicas out."""
         known: Bound | None = state.data.get(NAME)
         if known is None or known.units >= unplaced.desired:
             return SUCCESS
@@ -130,11 +129,10 @@ class WorkloadQuotaPlugin(ClaimsQuota):
         return unschedulable(NAME, known.short.words(max(new, 1)), reason=_REASON)
 
     def cure(self, _shortage: Shortage, text: str, _rows: Any) -> str:
-        """The amount of the quota that is named."""
         return _more(text)
 
     def remedies(self, shortage: Shortage) -> Sequence[Note]:
-        """More of the amount that makes the limit."""
+        """Suggest more of the amount that makes the limit."""
         known: Bound | None = shortage.state.data.get(NAME)
         if known is None or shortage.reason is not _REASON:
             return ()
@@ -142,7 +140,7 @@ class WorkloadQuotaPlugin(ClaimsQuota):
         return (Note(NoteKind.QUOTA, shortage.pending, known.short.quota.key[1], text),)
 
     def stops(self, shortage: Shortage) -> Sequence[Stop]:
-        """No cluster takes more than the quotas let in over all of them."""
+        """Return all clusters, as the quotas bound the replicas of all of them together."""
         known: Bound | None = shortage.state.data.get(NAME)
         if known is None or shortage.reason is not _REASON:
             return ()
@@ -150,11 +148,10 @@ class WorkloadQuotaPlugin(ClaimsQuota):
         return (Stop(NoteKind.QUOTA, rows, f"as many as {known.short.quota.named} lets in"),)
 
     def routes(self) -> Sequence[Route]:
-        """What each namespace may take, and takes."""
         return QuotaHandlers(self._handle.index).routes()
 
     def quotas(self, bound: PlacementIndex, namespace: str) -> Sequence[CompiledQuota]:
-        """Those that hold in a namespace."""
+        """Return the quotas that hold in a namespace, or else the default one."""
         found = bound.ledger(Usage).quotas(namespace)
         return found or ([default_quota(namespace, self._default)] if self._default else [])
 
@@ -171,7 +168,7 @@ class WorkloadQuotaPlugin(ClaimsQuota):
         return spare(quotas, used, held(unit.request))
 
     def _may_help(self, unit: WorkloadInfo, _old: Any, _new: Any) -> bool:
-        """Whether one more unit would be let in now; asked for thousands at once."""
+        """Return whether one more replica would be let in now; called for thousands at once."""
         index = self._handle.index()
         books = index.ledger(ReservationLedger)
         for resource, more in self._left(index, unit.namespace, books):
@@ -184,9 +181,10 @@ class WorkloadQuotaPlugin(ClaimsQuota):
     def _left(
         self, index: PlacementIndex, namespace: str, books: ReservationLedger
     ) -> Sequence[tuple[str, int]]:
-        """What the quotas leave of each resource, and of units by no name; kept until it changes.
+        """Return the rest of each resource, and of replicas by an empty name; cached.
 
-        What Reservations hold changes with the index as well, before anybody is woken for it.
+        The version of the index covers the room of Reservations: it changes before Workloads are
+        requeued.
         """
         usage = index.ledger(Usage)
         about = (namespace, index.version, usage.version)
@@ -205,7 +203,7 @@ class WorkloadQuotaPlugin(ClaimsQuota):
 def _patched(
     state: CycleState, unit: WorkloadInfo, quotas: Sequence[CompiledQuota], used: Used
 ) -> Short | None:
-    """An amount of which a unit asks for more on some cluster than its template does."""
+    """Return an amount that a patch raises on some cluster above the template's."""
     base = asked(unit.request)
     for variant in variants_of(state):
         for name, n in asked(variant.request).items():
@@ -220,9 +218,9 @@ def _patched(
 def _inside(
     unit: WorkloadInfo, quotas: Sequence[CompiledQuota], books: ReservationLedger
 ) -> dict[str, int]:
-    """How many more of its units go, by cluster, into room that counts already.
+    """Return how many more replicas go, by cluster, into room that is counted already.
 
-    Only where all that the quotas count of them is reserved there.
+    Only where all amounts that the quotas count of a replica are reserved there.
     """
     counts = {name for quota in quotas for name in quota.hard}
     each = {name: n for name, n in of_unit(unit).items() if n and name in counts}
@@ -238,17 +236,17 @@ def _inside(
 
 
 def _most(unit: WorkloadInfo, inside: Mapping[str, int]) -> int:
-    """How many units go inside: those of one cluster, where all go to one."""
+    """Return how many replicas go inside: those of one cluster, where all go to one."""
     return max(inside.values(), default=0) if unit.whole else sum(inside.values())
 
 
 def _capped(unit: WorkloadInfo, inside: Mapping[str, int], spare: int, fleet: Snapshot) -> Ints:
-    """What each cluster takes at most: what it has, what goes inside there, and on one the spare.
+    """Return the most of each cluster: present replicas, those inside, and on one the spare.
 
-    The spare units go where the most go inside, so that they are not let in on several clusters.
-    Where all go to one cluster, each of them may have the spare.
+    Where all replicas go to one cluster, each cluster may have the spare.
     """
     there = {name: n for name, n in inside.items() if name in fleet.row}
+    # The spare goes to one cluster only, or several would each take all of it.
     first = max(sorted(there), key=there.__getitem__, default="")
     column = np.full(len(fleet), spare if unit.whole else 0, dtype=np.int64)
     for name, n in there.items():
@@ -260,7 +258,7 @@ def _capped(unit: WorkloadInfo, inside: Mapping[str, int], spare: int, fleet: Sn
 
 
 def _more(text: str) -> str:
-    """What to do about a text that names an amount: `more of hard.requests.cpu in …`."""
+    """Return the cure for a text that names an amount: `more of hard.requests.cpu in …`."""
     said = _SAID.search(text)
     if said is None:
         return "the controller of WorkloadQuota, switched on"

@@ -1,10 +1,10 @@
-"""The ledger of WorkloadQuotas: what each namespace takes over all clusters, whoever placed it.
+"""The ledger of WorkloadQuotas: the amounts that each namespace takes over all clusters.
 
-A sum for each namespace, kept share by share, so a decision reads one small table whatever the
-number of Workloads behind it. Workloads count with what their template asks for; Reservations with
-the room that nobody inside has taken, as the Workloads inside count themselves. Beside them stands
-what schedulers in other processes have claimed (`haunt`); as long as the Workload of such a claim
-is not known here, nobody knows how much it takes, and nothing is let in.
+The ledger keeps a sum for each namespace, share by share, so a decision reads one small table
+whatever the number of Workloads behind it. Workloads count with their template's request;
+Reservations with the room that no user inside has taken, as the users count themselves. Beside them
+stand the claims of schedulers in other processes (`haunt`). While the Workload of such a claim is
+unknown here, its amounts are unknown too, and nothing is let in.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ Told: TypeAlias = Callable[[str, bool], None]
 
 @dataclass(frozen=True, slots=True)
 class _QuotaCount:
-    """What one unit counts, and how many have a cluster; of a Reservation, whether any has."""
+    """The amounts of one replica, the number of placed ones, and how the Workload counts.
+
+    `booked` Workloads are units of a Reservation; `inside` ones have shares inside Reservations.
+    """
 
     each: Amounts
     units: int
@@ -41,13 +44,13 @@ class _QuotaCount:
         return _QuotaCount(each, units, unit.booked, bool(unit.reservations))
 
     def total(self) -> dict[str, int]:
-        """What it adds to the sum of its namespace; the ledger of Reservations has their room."""
+        """Return the amounts for the namespace; the room of Reservations is in their ledger."""
         if self.booked:
             return {RESERVATIONS: 1} if self.units else {}
         return {name: n * self.units for name, n in self.each.items()}
 
     def falls(self, after: _QuotaCount) -> bool:
-        """Whether it may count for less than before."""
+        """Return whether the Workload may count for less than before."""
         return self.units > after.units or any(
             n > after.each.get(r, 0) for r, n in self.each.items()
         )
@@ -55,7 +58,7 @@ class _QuotaCount:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What a namespace takes; `unknown` where a claim is of a Workload that is not known yet."""
+    """The amounts that a namespace takes; `unknown` while a claimed Workload is unknown."""
 
     amounts: Amounts
     unknown: bool = False
@@ -77,7 +80,7 @@ _NOTHING = _Namespace()
 
 
 class Usage:
-    """Every quota, and what counts against it; `told` hears of what has changed."""
+    """Every quota, and the amounts that count against it; `told` is called after each change."""
 
     def __init__(self, told: Told = lambda _namespace, _eased: None) -> None:
         self._told = told
@@ -86,13 +89,11 @@ class Usage:
         self._namespaces: dict[str, _Namespace] = {}
 
     def put_quota(self, quota: CompiledQuota) -> None:
-        """Take a quota, new or changed."""
         self._own(quota.key[0]).quotas[quota.key] = quota
         self.version += 1
         self._told(quota.key[0], True)
 
     def drop_quota(self, key: Key) -> None:
-        """Forget a quota."""
         own = self._own(key[0])
         own.quotas.pop(key, None)
         own.ghosts.pop(key, None)
@@ -101,20 +102,19 @@ class Usage:
         self._told(key[0], True)
 
     def quota(self, key: Key) -> CompiledQuota | None:
-        """The quota of that namespace and name."""
         return self._of(key[0]).quotas.get(key)
 
     def quotas(self, namespace: str) -> list[CompiledQuota]:
-        """Those of a namespace that can be held, the oldest first."""
+        """Return the valid quotas of a namespace, the oldest first."""
         found = self._of(namespace).quotas.values()
         return sorted((each for each in found if not each.fault), key=lambda each: each.order)
 
     def every(self) -> Iterable[CompiledQuota]:
-        """All of them, in no order."""
+        """Return all quotas, in no order."""
         return (quota for each in self._namespaces.values() for quota in each.quotas.values())
 
     def put(self, unit: WorkloadInfo, placements: Units) -> None:
-        """Take a Workload, or the unit of a reservation, with the shares of it that count."""
+        """Count a Workload, or the unit of a reservation, with the shares of it that count."""
         namespace, after = unit.namespace, _QuotaCount.of(unit, placements)
         own = self._own(namespace)
         before = own.counted.get(unit.key)
@@ -138,11 +138,11 @@ class Usage:
         self._told(key[0], before.units > 0)
 
     def overlay(self, placed: PlacementsByWorkload) -> Usage:
-        """The same sums with these Workloads placed so."""
+        """Return the sums with these Workloads placed so."""
         return _QuotaOverlay(self, placed)
 
     def used(self, namespace: str, room: ReservationLedger) -> Used:
-        """What a namespace takes; `room` are the Reservations as the same pass sees them."""
+        """Return the amounts that a namespace takes; `room` is of the same pass."""
         own = self._of(namespace)
         amounts = dict(own.total)
         for name, n in held(room.unused_in(namespace)).items():
@@ -159,7 +159,7 @@ class Usage:
         return Used(amounts, unknown)
 
     def haunt(self, key: Key, ghosts: Mapping[Key, Units]) -> None:
-        """Count what others have claimed of a quota."""
+        """Replace the claims of others on a quota."""
         own = self._of(key[0])
         if key not in own.quotas or own.ghosts.get(key, {}) == ghosts:
             return
@@ -189,19 +189,17 @@ class _QuotaOverlay(Usage):
             self.place(unit, placements)
 
     def place(self, unit: WorkloadInfo, placements: Units) -> None:
-        """See `TakesMore.place`."""
+        """Place a Workload so, see `TakesMore.place`."""
         self.put(unit, placements)
 
     def quota(self, key: Key) -> CompiledQuota | None:
-        """That of the base."""
         return self._base.quota(key)
 
     def quotas(self, namespace: str) -> list[CompiledQuota]:
-        """Those of the base."""
         return self._base.quotas(namespace)
 
     def used(self, namespace: str, room: ReservationLedger) -> Used:
-        """That of the base, but for the Workloads that are otherwise here."""
+        """Return the amounts of the base, corrected for the Workloads of the overlay."""
         base = self._base.used(namespace, room)
         amounts, hidden = dict(base.amounts), self._base._of(namespace).counted  # noqa: SLF001 - its own kind
         for key, counted in self._of(namespace).counted.items():

@@ -1,9 +1,9 @@
-"""Marks: which subsets take no new unit for a while, as their clusters left units without a node.
+"""Marks: subsets that take no new replica for a while, as their clusters left some without a node.
 
-A mark is a condition in the spread's status, so a restart forgets none. It begins when units of a
-subset have had no node for the critical seconds, lasts for so many seconds from then on whatever
-happens meanwhile, and is never made longer. A subset that is free again is not marked before units
-have waited anew. The last subset is the refuge of all the others and never marked.
+A mark is a condition in the spread's status, so a restart forgets none. It begins when replicas of
+a subset have had no node for the critical seconds, lasts for the mark seconds whatever happens
+meanwhile, and is never made longer. A subset whose mark is over is not marked again before replicas
+have waited again. The last subset is the refuge of all others and never marked.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from machinery.types import conditions
 
 MESSAGE_LIMIT = 4096
 NAMED_CLUSTERS = 10
-"""Clusters with waiting units that a message names."""
+"""Clusters with waiting replicas that a message names."""
 CHANCE = timedelta(seconds=1)
-"""A subset is free for so long at least before it is marked again."""
+"""The least time between two marks of a subset."""
 _TYPE = SubsetCondition.SCHEDULABLE.value
 
 
 @dataclass(frozen=True, slots=True)
 class UnschedulableUnits:
-    """Units of a subset that a cluster has had no node for, since then."""
+    """Replicas of a subset that a cluster has had no node for, since then."""
 
     cluster: str
     units: int
@@ -43,7 +43,7 @@ class UnschedulableUnits:
 
 @dataclass(frozen=True, slots=True)
 class SpreadEvent:
-    """Something that people are told of a spread."""
+    """An event about a spread."""
 
     reason: SpreadEventReason | SpreadReadyReason
     note: str
@@ -52,7 +52,7 @@ class SpreadEvent:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How long units of a subset may wait, None where it is never marked, and how long it is."""
+    """How long replicas of a subset may wait, None for ever, and how long a mark lasts."""
 
     critical: timedelta | None
     mark: timedelta
@@ -61,7 +61,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class SchedulableCondition:
-    """The condition Schedulable, what is new about it, and when it may be another one."""
+    """The condition Schedulable, the events of a change, and when it may change by itself."""
 
     condition: dict[str, Any]
     events: tuple[SpreadEvent, ...] = ()
@@ -75,7 +75,7 @@ def judged(
     rules: Rules,
     now: datetime,
 ) -> SchedulableCondition:
-    """Whether the subset takes new units now. `before` are its conditions as they are stored."""
+    """Return whether the subset takes new replicas now; `before` are its stored conditions."""
     old = conditions.among(before, _TYPE)
     since = _since(old, now)
     events: tuple[SpreadEvent, ...] = ()
@@ -96,7 +96,7 @@ def judged(
 def rescheduled(
     spread: CompiledSpread, before: Sequence[int], after: Sequence[int]
 ) -> SpreadEvent | None:
-    """What is told of units that left marked subsets for later ones; None where none did."""
+    """Return the event of replicas that left marked subsets for later ones; None where none did."""
     marked = [each.name in spread.marked for each in spread.subsets]
     fell = [m and b > a for m, b, a in zip(marked, before, after, strict=True)]
     if True not in fell:
@@ -119,7 +119,7 @@ def rescheduled(
 
 
 def _since(old: conditions.Condition, now: datetime) -> datetime:
-    """When it became what it is; one that cannot be read, or has not come yet, is now."""
+    """Return the last transition; an unreadable one, or one in the future, is now."""
     try:
         moment = parse_timestamp(str(old.get("lastTransitionTime")))
     except (ValueError, OverflowError):
@@ -128,7 +128,7 @@ def _since(old: conditions.Condition, now: datetime) -> datetime:
 
 
 def _due(waiting: Sequence[UnschedulableUnits], rules: Rules, since: datetime) -> datetime | None:
-    """When the first of them have waited long enough; those before `since` wait anew."""
+    """Return when the first have waited long enough; `since` begins earlier waits again."""
     if rules.critical is None or not waiting:
         return None
     first = min(each.since for each in waiting)
@@ -136,7 +136,7 @@ def _due(waiting: Sequence[UnschedulableUnits], rules: Rules, since: datetime) -
 
 
 def _condition(rules: Rules, since: datetime, mark: str | None = None) -> dict[str, Any]:
-    """Schedulable since then; or, with the words for it, marked since then."""
+    """Return the condition Schedulable since then; or, with a message, marked since then."""
     reason = SchedulableReason.SUFFICIENT if mark is None else SchedulableReason.POD_UNSCHEDULABLE
     return conditions.renewed(
         {},

@@ -1,7 +1,7 @@
-"""The endpoints of spreads: what each subset holds, its cap, what is under way, and who has a say.
+"""The endpoints of spreads: the replicas and the cap of each subset, and which spread divides.
 
-The numbers are those of the next decision: quota that is being taken counts. Very many spreads are
-answered page by page, as lists of Kubernetes are, and without their subsets.
+The numbers are those of the next decision: quota that is being taken counts. The list is answered
+page by page, as lists of Kubernetes are, and without the subsets.
 """
 
 from __future__ import annotations
@@ -16,22 +16,21 @@ from machinery.http_messages import Request, Response
 
 
 class SpreadStatusReader(Protocol):
-    """The books of the spreads, as far as they are told."""
+    """The controller of the spreads, as far as the endpoints read it."""
 
     def subsets(self, spread: CompiledSpread) -> Sequence[Mapping[str, Any]]:
-        """What the subsets hold at this moment, as its status would say it."""
+        """Return the subsets' statuses as of now."""
         ...
 
 
 class SpreadHandlers:
-    """What `spreads` and the books of this term know at that moment, for who asks."""
+    """Answers from `spreads` and the controller of this term at the time of the request."""
 
     def __init__(self, spreads: Spreads, books: Callable[[], SpreadStatusReader | None]) -> None:
         self._spreads = spreads
         self._books = books
 
     def routes(self) -> Sequence[Route]:
-        """All of them."""
         return (
             Route("GET", "/spreads", self._page),
             Route("GET", "/spreads/:namespace/:name", self._one),
@@ -49,7 +48,7 @@ class SpreadHandlers:
         return {**self._summary(spread), "subsets": [_subset(spread, each) for each in held]}
 
     def _summary(self, spread: CompiledSpread) -> dict[str, Any]:
-        """A spread as JSON values, but for its subsets."""
+        """Return a spread as JSON values, without its subsets."""
         holder = self._spreads.of(spread.target)
         return {
             "namespace": spread.key[0],
@@ -63,7 +62,7 @@ class SpreadHandlers:
 
 
 def _subset(spread: CompiledSpread, held: Mapping[str, Any]) -> dict[str, Any]:
-    """A subset; `missing` is -1 where nothing limits it."""
+    """Return a subset as JSON values; `missing` is -1 where nothing limits it."""
     return {
         "name": held["name"],
         "replicas": held["replicas"],

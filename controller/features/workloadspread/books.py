@@ -1,9 +1,9 @@
-"""Units under way: those that no member has shown yet, and those that still end on one.
+"""Replicas under way: those that no member has shown yet, and those that still end on one.
 
-The units of a cluster are numbered from 1. What is kept of them are ranges of these numbers, each
-with the moment since when it waits, as the spread's status shows them: `member-a/81-100`. So a
-thousand units that came at once are one entry, and a restart knows since when each of them waits.
-Of more entries than a status shall hold, the last ones are told as a number: `*/250`.
+The replicas of a cluster are numbered from 1. The status of the spread keeps ranges of these
+numbers, each with the moment since when it waits: `member-a/81-100`. So a thousand replicas that
+came at once are one entry, and a restart knows since when each of them waits. Entries beyond the
+allowed number are stored as a sum: `*/250`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ MOST_ENTRIES = 512
 LEAST_ENTRIES = 8
 """Entries that each subset may have, however many subsets there are."""
 TOLERATED = timedelta(seconds=5)
-"""So far ahead of ours the clock of another process may be."""
+"""How far ahead of ours the clock of another process may be."""
 _ID = re.compile(r"(?P<cluster>[^/]{1,253})/(?P<first>\d{1,10})(?:-(?P<last>\d{1,10}))?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The units `first` to `last` of a cluster, which wait since that moment."""
+    """The replicas `first` to `last` of a cluster, which wait since that moment."""
 
     cluster: str
     first: int
@@ -44,7 +44,7 @@ class Span:
         return f"{self.cluster}/{numbers}"
 
     def within(self, above: int, most: int) -> Iterator[Span]:
-        """What of it lies in `above + 1` to `most`: nothing, or one."""
+        """Yield the part that lies in `above + 1` to `most`, if any."""
         first, last = max(self.first, above + 1), min(self.last, most)
         if first <= last:
             yield replace(self, first=first, last=last)
@@ -52,7 +52,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """What a status tells under one name: the spans, and the number of `others` and since when."""
+    """The entries of a status under one name: the spans, the number of `others`, and since when."""
 
     spans: tuple[Span, ...] = ()
     others: int = 0
@@ -62,12 +62,12 @@ class Entries:
         return sum(map(len, self.spans)) + self.others
 
     def first(self, after: timedelta) -> datetime | None:
-        """When the first of them will have waited for so long; None where there are none."""
+        """Return when the first of them will have waited for so long; None where there are none."""
         moments = [span.since for span in self.spans] + ([self.since] if self.since else [])
         return min(moments) + after if moments else None
 
     def parted(self, late: timedelta, now: datetime) -> tuple[Entries, Entries]:
-        """Those that have not waited for so long, and those that have."""
+        """Part them into those that have not waited for so long, and those that have."""
         young, old = (
             Entries(tuple(s for s in self.spans if (s.since + late <= now) is due))
             for due in (False, True)
@@ -77,18 +77,17 @@ class Entries:
         return replace(young, others=self.others, since=self.since), old
 
     def beside(self, told: Entries, most: int) -> Entries:
-        """With those of another that are told as a number, so many at most."""
+        """Add the unnamed replicas of another entry, at most so many."""
         others = max(min(told.others, most), 0)
         return replace(self, others=others, since=told.since) if others else self
 
     def plus(self, more: Entries) -> Entries:
-        """All of both."""
         moments = [each for each in (self.since, more.since) if each]
         others = self.others + more.others
         return Entries((*self.spans, *more.spans), others, max(moments, default=None))
 
     def to_dict(self, most: int) -> dict[str, str]:
-        """At most so many entries; of the others it tells the number, and the last moment."""
+        """Return at most so many entries; of the rest only the number, and the last moment."""
         spans = joined(self.spans)
         room = most - 1 if self.others or len(spans) > most else most
         told = {str(span): timestamp(span.since) for span in spans[:room]}
@@ -103,9 +102,9 @@ NONE = Entries()
 
 
 def entries_of(stored: Mapping[str, str], now: datetime) -> Entries:
-    """What a status tells, as far as it makes sense; no unit stands there twice.
+    """Read the valid entries of a status; each replica counts once.
 
-    A moment that cannot be read, or has not come yet, is taken for now.
+    A moment that is unreadable, or in the future, is taken for now.
     """
     spans, others, latest = [], 0, None
     for text, said in stored.items():
@@ -121,18 +120,18 @@ def entries_of(stored: Mapping[str, str], now: datetime) -> Entries:
 
 
 def stamp(moment: datetime) -> datetime:
-    """The next whole second: what is kept is no earlier than it was, so nothing ends early."""
+    """Round up to a whole second: a stored moment is never too early, so nothing ends early."""
     whole = moment.replace(microsecond=0)
     return whole if whole == moment else whole + timedelta(seconds=1)
 
 
 def most_entries(subsets: int) -> int:
-    """How many entries of one kind each of so many subsets may have."""
+    """Return how many entries of one kind each of so many subsets may have."""
     return max(MOST_ENTRIES // max(subsets, 1), LEAST_ENTRIES)
 
 
 def joined(spans: Iterable[Span]) -> list[Span]:
-    """In their order; those that follow one another and wait for as long are one."""
+    """Sort the spans, and join those that follow one another and wait equally long."""
     found: list[Span] = []
     for span in sorted(spans, key=_place):
         if found and _follows(found[-1], span):
@@ -143,7 +142,7 @@ def joined(spans: Iterable[Span]) -> list[Span]:
 
 
 def named(spans: Sequence[Span], most: int) -> str:
-    """`member-a/1-3, member-b/2 and 4 more`, for people."""
+    """Return, for messages, `member-a/1-3, member-b/2 and 4 more`."""
     listed = joined(spans)
     text = ", ".join(map(str, listed[:most]))
     more = sum(map(len, listed[most:]))
@@ -151,7 +150,7 @@ def named(spans: Sequence[Span], most: int) -> str:
 
 
 def apart(spans: Iterable[Span]) -> Iterator[Span]:
-    """The same without what stands there twice."""
+    """Yield the spans without repeated numbers."""
     cluster, reached = "", 0
     for span in sorted(spans, key=_place):
         reached = reached if span.cluster == cluster else 0

@@ -1,8 +1,8 @@
 """A WorkloadSpread, ready to be decided on.
 
-What is stored may be older than the rules of admission, or written past them, so everything is
-looked at once more. A spread that makes no sense has a `fault` and no subsets: its target keeps
-what it has and gets nothing new.
+A stored object may be older than the rules of admission, or written past them, so everything is
+checked again. An invalid spread has a `fault` and no subsets: its target keeps its shares and gets
+nothing new.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from machinery.types.metadata import Key
 from machinery.types.selectors import SelectorTerm, parse_label_selector
 
 MARK_SECONDS: Final = 300
-"""For how long a subset whose units found no node takes no new one."""
+"""How long a subset whose replicas found no node takes no new one."""
 MOST_WEIGHT: Final = 100
 _SLACK_SECONDS: Final = 5
 """Every subset but the last may be tried in turn before the first mark is over, less this."""
@@ -45,7 +45,7 @@ _NAME_LIMIT: Final = 63
 
 @dataclass(frozen=True, slots=True)
 class CompiledSubset:
-    """Clusters that stand together, and how many units they take: a number, a percentage, or all.
+    """A subset of clusters, and how many replicas they take: a number, a percentage, or all.
 
     Without `required` every cluster is in it. `patch` is a strategic merge on the pod template.
     """
@@ -59,7 +59,7 @@ class CompiledSubset:
     patch: Mapping[str, Any] | None
 
     def cap(self, total: int) -> int:
-        """The units that it takes of so many; UNBOUNDED where nothing limits it."""
+        """Return the replicas that the subset takes of so many; UNBOUNDED without a limit."""
         if self.percent is not None:
             return -(-self.percent * total // 100)
         return UNBOUNDED if self.most is None else min(self.most, UNBOUNDED)
@@ -67,10 +67,10 @@ class CompiledSubset:
 
 @dataclass(frozen=True, slots=True)
 class CompiledSpread:
-    """`subsets` in their order, the first is filled first.
+    """A spread; `subsets` are in their order, the first is filled first.
 
-    `simulates` says that room is looked at before a subset is chosen; `marked` are the names of the
-    subsets that take no new unit for a while.
+    `simulates` says that room is checked before a subset is chosen; `marked` are the names of the
+    subsets that take no new replica for a while.
     """
 
     key: Key
@@ -87,21 +87,20 @@ class CompiledSpread:
 
     @property
     def name(self) -> str:
-        """The name within its namespace."""
         return self.key[1]
 
     @property
     def age(self) -> tuple[str, str]:
-        """Of two spreads on one target the one that is less is the older."""
+        """Return the sort key by age: the older of two spreads on one target divides it."""
         return (self.created, self.name)
 
     def caps(self, total: int) -> Ints:
-        """Shape (subsets,): how many of so many units each takes; they may sum above the total."""
+        """Return how many of so many each takes, shape (subsets,); the sum may exceed the total."""
         return np.array([each.cap(total) for each in self.subsets], dtype=np.int64)
 
 
 def compile_spread(ws: WorkloadSpread, *, mark_seconds: int = MARK_SECONDS) -> CompiledSpread:
-    """The spread; `fault` says what is wrong with one that cannot be followed, and where."""
+    """Compile a stored spread; `fault` says where an invalid one is wrong."""
     spec, fault = _read(ws.spec)
     fault = fault or _fault(spec, mark_seconds)
     subsets = () if fault else tuple(map(_subset, spec.subsets))
@@ -126,7 +125,7 @@ def compile_spread(ws: WorkloadSpread, *, mark_seconds: int = MARK_SECONDS) -> C
 
 
 def _target(stored: Any) -> TargetRef:
-    """The target, also of a spec that is wrong elsewhere; one without a name where it is wrong."""
+    """Return the target, even of an otherwise invalid spec; without a name if it is invalid."""
     said = stored.get("targetRef") if isinstance(stored, dict) else None
     try:
         return msgspec.convert(said, TargetRef)
@@ -135,7 +134,7 @@ def _target(stored: Any) -> TargetRef:
 
 
 def _read(stored: Any) -> tuple[SpreadSpec, str]:
-    """The spec, and what is wrong with it; an empty one where a field is of another type."""
+    """Decode the spec; return an empty one and the fault where a field is of another type."""
     try:
         return msgspec.convert(stored, SpreadSpec), ""
     except msgspec.ValidationError as e:
@@ -144,7 +143,6 @@ def _read(stored: Any) -> tuple[SpreadSpec, str]:
 
 
 def _subset(said: SubsetSpec) -> CompiledSubset:
-    """A subset that has no fault."""
     most = said.max_replicas
     percent = int(most.removesuffix("%")) if isinstance(most, str) else None
     return CompiledSubset(
@@ -159,7 +157,7 @@ def _subset(said: SubsetSpec) -> CompiledSubset:
 
 
 def _marked(ws: WorkloadSpread, subsets: Sequence[CompiledSubset]) -> frozenset[str]:
-    """Whose status says that their units find no node; never the last one, the refuge of all."""
+    """Return the subsets marked in the status; never the last one, the refuge of all."""
     said = {each.name: each.conditions for each in ws.status.subset_statuses}
     return frozenset(
         each.name
@@ -169,7 +167,7 @@ def _marked(ws: WorkloadSpread, subsets: Sequence[CompiledSubset]) -> frozenset[
 
 
 def _fault(spec: SpreadSpec, mark_seconds: int) -> str:
-    """What admission would have refused, in one line; empty when nothing."""
+    """Return the first fault that admission would have refused; empty where there is none."""
     if wrong := _wrong_target(spec.target_ref):
         return f"spec.targetRef{wrong}"
     if wrong := _wrong_names([each.name for each in spec.subsets]):
@@ -251,7 +249,7 @@ def _wrong_most(value: Any) -> str:
 
 
 def _wrong_caps(caps: Sequence[Any]) -> str:
-    """The caps of all subsets together."""
+    """Return the fault of the caps of all subsets together."""
     percents = [int(each.removesuffix("%")) for each in caps if isinstance(each, str)]
     if not percents:
         return ""
@@ -280,5 +278,5 @@ def _wrong_strategy(spec: SpreadSpec, mark_seconds: int) -> str:
 
 
 def _most_seconds(subsets: int, mark_seconds: int) -> int:
-    """So long that the last subset is reached before the mark of the first one is over."""
+    """Return the most critical seconds that reach the last subset before the first mark ends."""
     return max(mark_seconds - _SLACK_SECONDS, 0) // max(subsets - 1, 1)

@@ -1,13 +1,13 @@
-"""The status of every WorkloadSpread: what its subsets hold, and the quota that decisions take.
+"""The status of every WorkloadSpread: the replicas of its subsets, and the quota of decisions.
 
-A decision takes its quota first: the status says what it is about to place, as a compare-and-swap
-on the version that was read, and only then are the placements written. A write that is refused
-means that somebody else was faster, and where he changed the rules or marked a subset the decision
-is made anew. Whoever dies between the two writes leaves units that never come, and these count for
-a while only.
+A decision takes its quota first: the status names the replicas that it is about to place, as a
+compare-and-swap on the version that was read, and only then are the placements written. A conflict
+means that another writer was faster; where that one changed the rules or marked a subset, the
+Workload is decided again. A scheduler that dies between the two writes leaves replicas that never
+come, and these count for a while only.
 
-One spread is written by one turn at a time, whatever comes meanwhile goes into the next one;
-different spreads are written side by side (`controller.framework.statuswriter`).
+One spread is written by one turn at a time, and changes meanwhile go into the next turn; different
+spreads are written side by side (`controller.framework.statuswriter`).
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ from machinery.tasks import in_slices
 from machinery.types.metadata import Key
 
 CALM_SECONDS = 1.0
-"""So long a status may lag behind what members report."""
+"""How long a status may lag behind the reports of members."""
 WRITE_SECONDS = 20.0
 """Placements are written so soon after their quota was taken, or not at all: before it is void."""
 HELP_SECONDS = 5.0
-"""So often at most clusters that change have a Workload looked at whose units wait for a node."""
+"""The least time between two decisions of a Workload with waiting replicas for changed clusters."""
 LEAST_WAIT = 0.1
-"""Seconds until the next look at least: two clocks measure them, and never agree in full."""
+"""The least seconds until the next check: two clocks measure them, and never agree in full."""
 
 COMMITS = metrics.counter(
     "stowage_spread_commits",
@@ -77,7 +77,6 @@ class _Commit:
     written: bool = False
 
     def answer(self, granted: bool | TransportError) -> None:
-        """Say so to whoever still waits."""
         if self.done.done():
             return
         if isinstance(granted, bool):
@@ -88,7 +87,7 @@ class _Commit:
 
 @dataclass(frozen=True, slots=True)
 class _SpreadDraft:
-    """What is being written: for whom, what is new in it, the next look, and with which commit.
+    """A drafted status: its spread, the events, the next check, and its commit.
 
     `certain` says that no other commit can be under way.
     """
@@ -129,7 +128,7 @@ class SpreadController:
         self._everything.set()
 
     async def run(self) -> None:
-        """Write, until cancelled."""
+        """Write until cancelled, then refuse every commit that waits."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._writer.run())
@@ -139,15 +138,14 @@ class SpreadController:
                 commit.answer(False)
 
     def look(self, key: Key) -> None:
-        """A spread came or changed."""
         self._writer.add(key)
 
     def look_at_all(self) -> None:
-        """Whatever they say may have changed; there may be very many, so each has its turn soon."""
+        """Queue all spreads soon, a few at a time, as there may be very many."""
         self._everything.set()
 
     async def _rounds(self) -> None:
-        """Look at all of them whenever that is due, a few at a time."""
+        """Queue all spreads whenever that is due, a few at a time."""
         while True:
             await self._everything.wait()
             self._everything.clear()
@@ -156,29 +154,28 @@ class SpreadController:
             await self._clock.sleep(CALM_SECONDS)
 
     def may_help(self) -> None:
-        """A cluster has changed: units that wait in marked subsets may find a place now.
-
-        Nobody else looks at their Workloads: all their units have a cluster.
-        """
+        """Queue spreads with stranded replicas after a change of a cluster."""
+        # All replicas of these Workloads have a cluster, so the scheduling queue does not retry
+        # them.
         for key in self._stranded - self._helped:
             self._writer.add(key, after=HELP_SECONDS)
         self._helped |= self._stranded
 
     def look_at_spreads_of(self, targets: Iterable[Key]) -> None:
-        """Another spread may have these Workloads now."""
+        """Queue the spreads of these Workloads, which another spread may divide now."""
         for target in targets:
             holder = self._spreads.of(target)
             for each in (*((holder,) if holder else ()), *self._spreads.rivals(target)):
                 self._writer.add(each.key)
 
     def forget(self, key: Key) -> None:
-        """A spread is gone."""
+        """Refuse the commit of a deleted spread, and forget the spread."""
         self._end(key)
         for each in (self._withdrawn, self._stranded, self._helped):
             each.discard(key)
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
-        """What a Workload shows: whether a commit has landed, what members report."""
+        """Handle a change of a Workload, which may end a commit or change the counts."""
         known = new or old
         assert known is not None  # noqa: S101 - the informer's promise
         spread = self._spreads.of(known.metadata.key)
@@ -192,14 +189,15 @@ class SpreadController:
         commit = self._commits.get(spread.key)
         if commit is not None and (new is None or _over(commit, new)):
             del self._commits[spread.key]
-            commit.answer(False)  # of a Workload that is gone: nobody writes it any more
+            commit.answer(False)  # a deleted Workload is not written any more
 
     async def commit(
         self, spread: CompiledSpread, unit: WorkloadInfo, placements: Mapping[str, int]
     ) -> bool:
-        """Take the quota of a decision on that spread; False when it must be decided anew.
+        """Take the quota of a decision on that spread; False means to decide again.
 
-        Raises TransportError when the hub cannot be asked.
+        Raises:
+            TransportError: the hub refused or could not be reached.
         """
         if not self._stands(spread):
             COMMITS.labels("stale").inc()
@@ -215,16 +213,16 @@ class SpreadController:
         return granted
 
     def withdraw(self, spread: CompiledSpread, unit: WorkloadInfo) -> None:
-        """The decision was not written: nothing of it will come."""
+        """End the commit of a decision that was not written."""
         commit = self._commits.get(spread.key)
         if commit is not None and commit.workload == unit.uid:
             self._end(spread.key)
             self._writer.add(spread.key)
 
     def subsets(self, spread: CompiledSpread) -> Sequence[Mapping[str, Any]]:
-        """What the subsets of a spread hold at this moment, with the quota that is being taken.
+        """Return the statuses of a spread's subsets as of now, with the quota that is being taken.
 
-        None of one that has no say over its target.
+        Empty for a spread that does not divide its target.
         """
         stored = self._stored.get(spread.key)
         workload = self._workloads.get(spread.target)
@@ -234,13 +232,13 @@ class SpreadController:
         target = _target(workload, self._commits.get(spread.key), certain=False)
         return self._look(spread, target, stored, self._clock.now()).statuses
 
-    # The book of the writer.
+    # The book of the status writer.
 
     async def prepare(self, stored: WorkloadSpread) -> None:
-        """Nothing else is written first."""
+        """Write nothing ahead of the status, see `StatusBook`."""
 
     def draft(self, stored: WorkloadSpread) -> Mapping[str, Any] | None:
-        """The status as everything stored has it now, with the quota that is being taken."""
+        """Return the status that follows from the stored objects, with the commit."""
         key, now = stored.metadata.key, self._clock.now()
         spread = self._spreads.get(key)
         if spread is None or spread.uid != stored.metadata.uid:
@@ -260,7 +258,7 @@ class SpreadController:
         return status if waits or differs(status, stored) else None
 
     def landed(self, key: Key) -> float | None:
-        """It stands there: people are told, and the quota is taken."""
+        """Emit the events of the stored draft, and grant its commit."""
         draft = self._drafted.pop(key, None)
         if draft is None:
             return None
@@ -276,16 +274,16 @@ class SpreadController:
         return None if due is None else max((due - self._clock.now()).total_seconds(), LEAST_WAIT)
 
     def missed(self, key: Key) -> None:
-        """Who wrote meanwhile is read by now, and the next draft stands on that."""
+        """Drop the draft; the next one is made from the other writer's version."""
         self._drafted.pop(key, None)
 
     def shorter(self, key: Key, error: TransportError) -> bool:
-        """Nothing can be left out: whoever takes quota is told why he cannot have it."""
+        """Refuse the commit with the error: no part of the status can be left out."""
         self._fail(key, error)
         return False
 
     def given_up(self, key: Key, error: TransportError | None) -> None:
-        """Nobody may wait for ever, whatever went wrong, be it before there was a draft."""
+        """Refuse the commit, even without a draft, so that no decision waits for ever."""
         if self._drafted.pop(key, None) is not None or error is not None:
             self._fail(key, False if error is None else error)
 
@@ -297,7 +295,7 @@ class SpreadController:
         return subset_statuses(spread, classes, target, before, now, mark_seconds=seconds)
 
     def _mind(self, spread: CompiledSpread, look: SpreadResult) -> None:
-        """Have the Workload decided again where units are stranded and something may help them."""
+        """Requeue the Workload where replicas are stranded and a changed cluster may help."""
         if not look.stranded:
             self._stranded.discard(spread.key)
         elif spread.key in self._helped:
@@ -307,7 +305,7 @@ class SpreadController:
         self._helped.discard(spread.key)
 
     def _commit_of(self, spread: CompiledSpread) -> _Commit | None:
-        """The commit that counts; one that stands on another spread than this is decided anew."""
+        """Return the valid commit; refuse one that is too old, or stands on another spread."""
         commit = self._commits.get(spread.key)
         if commit is None:
             return None
@@ -319,25 +317,24 @@ class SpreadController:
         return commit
 
     def _stands(self, spread: CompiledSpread) -> bool:
-        """Whether the spread of a decision is still the one that divides its target."""
+        """Return whether the spread of a decision still divides its target."""
         now = self._spreads.of(spread.target)
         return now is not None and _same(now, spread)
 
     def _end(self, key: Key) -> None:
-        """Nothing comes of the commit that there is."""
         if (commit := self._commits.pop(key, None)) is not None:
             commit.answer(False)
             self._withdrawn.add(key)
 
     def _fail(self, key: Key, why: bool | TransportError) -> None:
-        """What is not written is no commit; where nobody knows, the next draft takes it back."""
+        """Refuse a commit that is not written; the next draft takes it back if it was after all."""
         commit = self._commits.get(key)
         if commit is not None and not commit.written:
             commit.answer(why)
             self._end(key)
 
     def _tell_of_moves(self, spread: CompiledSpread, old: Workload, new: Workload) -> None:
-        """Units that left marked subsets for later ones."""
+        """Emit an event for replicas that left marked subsets for later ones."""
         if not spread.marked or old.placements == new.placements or spread.fault:
             return
         classes = Classes.of(spread, self._handle.fleet(), new.unit.replicas)
@@ -359,7 +356,7 @@ class SpreadController:
 
 
 def _target(workload: Workload | None, commit: _Commit | None, *, certain: bool) -> SpreadTarget:
-    """The Workload as it is, or as it is about to be."""
+    """Return the Workload as it is, or as it is about to be."""
     if workload is None:
         return SpreadTarget(0, {}, {}, certain=True)
     total, status = workload.unit.replicas, workload.status
@@ -379,14 +376,13 @@ def _moment(text: str) -> datetime | None:
 
 
 def _over(commit: _Commit, workload: Workload) -> bool:
-    """Whether the Workload shows what became of the decision."""
     if workload.metadata.uid != commit.workload:
         return True
     return commit.written and workload.placements != commit.before
 
 
 def _same(one: CompiledSpread, other: CompiledSpread) -> bool:
-    """Whether a decision on one stands on the other."""
+    """Return whether a decision on one spread is valid on the other."""
     return (one.key, one.uid, one.generation, one.marked) == (
         other.key,
         other.uid,

@@ -1,14 +1,13 @@
-"""Which units count to each subset: those that run, those that come, those that do not go. Pure.
+"""Which replicas count to each subset: those that run, that come, and that do not go. Pure.
 
-Everything is reckoned anew from what is stored: where the units of the target are placed, what the
-members report of them, and the moments that the spread's own status keeps. Nothing is added to a
-count that stood there before, so whoever meddles with it, or dies between two writes, leaves
-nothing wrong for long.
+The counts follow from stored objects each time: the placements of the target, the reports of the
+members, and the moments that the spread's own status keeps. Nothing is added to a former count, so
+a write by another client, or a crash between two writes, leaves nothing wrong for long.
 
-A unit counts while a member runs it, and while it is being created, for `CREATE_SECONDS` at most.
-One that is taken back counts no longer, unless its member has it after `DELETE_SECONDS` still: then
-it counts until it is gone. Quota that was taken for placements which never came is free again after
-`CREATE_SECONDS` too.
+A replica counts while a member runs it, and while it is being created, for `CREATE_SECONDS` at
+most. One that is taken back counts no longer, unless its member still has it after
+`DELETE_SECONDS`: then it counts until it is gone. Quota that was taken for placements which never
+came is free again after `CREATE_SECONDS` too.
 """
 
 from __future__ import annotations
@@ -41,41 +40,40 @@ from crds.fields.shares import ShareState
 from machinery.types.bounds import MOST_UNITS, between
 
 CREATE_SECONDS = 30
-"""A unit that no member shows for so long has failed to be created."""
+"""A replica that no member shows for so long has failed to be created."""
 DELETE_SECONDS = 15
-"""A unit that its member still has so long after it was taken back has failed to be deleted."""
+"""A replica that its member still has so long after it was taken back has failed to be deleted."""
 CREATE, DELETE = timedelta(seconds=CREATE_SECONDS), timedelta(seconds=DELETE_SECONDS)
 _FIRST_MOMENT = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 Range: TypeAlias = tuple[int, int, int]
-"""(subset, above, last): the units `above + 1` to `last` of a cluster count to that subset."""
+"""(subset, above, last): the replicas `above + 1` to `last` of a cluster count to that subset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """The subsets of a spread over a fleet, for so many units in all."""
+    """The subsets of a spread over a snapshot, for so many replicas in all."""
 
     subsets: Subsets
     fleet: Snapshot
 
     @staticmethod
     def of(spread: CompiledSpread, fleet: Snapshot, total: int) -> Classes:
-        """What everybody counts by."""
         return Classes(subsets_of(spread, fleet, total), fleet)
 
     def cap(self, subset: int) -> int:
-        """The units that it takes; UNBOUNDED without a limit."""
+        """Return the replicas that a subset takes; UNBOUNDED without a limit."""
         return int(self.subsets.cap[subset])
 
     def held(self, placements: Mapping[str, int]) -> list[int]:
-        """The units of each subset, excess included."""
+        """Return the replicas of each subset, excess included."""
         counted, excess, _ = self.subsets.classified(units_of(placements, self.fleet))
         units: list[int] = (counted + excess).sum(axis=1).tolist()
         return units
 
     def ranges(self, placements: Mapping[str, int]) -> Ranges:
-        """Which of the units on each cluster count to which subset: the excess comes last."""
+        """Return which replicas on each cluster count to which subset; the excess comes last."""
         units = units_of(placements, self.fleet)
         counted, excess, _ = self.subsets.classified(units)
         upper = np.vstack((counted, excess)).cumsum(axis=0)
@@ -84,7 +82,7 @@ class Classes:
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """The units of each cluster, numbered: shape (2 * subsets, n), those in cap before the excess.
+    """The replicas of each cluster, shape (2 * subsets, n), those in cap before the excess.
 
     Those above `above` up to `last` count to a subset.
     """
@@ -94,14 +92,14 @@ class Ranges:
     last: Ints
 
     def within(self, above: Ints, last: Ints) -> list[int]:
-        """Of the units above and up to these numbers, shape (n,), those of each subset."""
+        """Return the replicas of each subset above and up to these numbers, shape (n,)."""
         inside = np.minimum(self.last, last) - np.maximum(self.above, above)
         both = np.maximum(inside, 0).sum(axis=1).reshape(2, -1)
         units: list[int] = both.sum(axis=0).tolist()
         return units
 
     def of(self, cluster: str) -> Iterator[Range]:
-        """Those of one cluster; none of one that is gone."""
+        """Yield the ranges of one cluster; none of one that is gone."""
         row = self.fleet.row.get(cluster)
         if row is None:
             return
@@ -112,10 +110,10 @@ class Ranges:
 
 @dataclass(frozen=True, slots=True)
 class SpreadTarget:
-    """The Workload as it is known: units wanted, where they are placed, what members report.
+    """The Workload as it is known: wanted replicas, placements, and reports of members.
 
-    `decided` is when the placements were. `leaving` are the placements before, where these are
-    about to be written in their stead; `certain` says that no others can be on their way.
+    `decided` is when the placements were. `leaving` are the placements before, where `placements`
+    are about to replace them; `certain` says that no others can be on their way.
     """
 
     total: int
@@ -128,7 +126,7 @@ class SpreadTarget:
 
 @dataclass(slots=True)
 class Counted:
-    """The units of one subset. What is late is told no more under the name it had."""
+    """The replicas of one subset. Late ones move to `not_created` or `not_deleted`."""
 
     active: int = 0
     creating: Entries = NONE
@@ -140,7 +138,7 @@ class Counted:
 
 
 class _Seen(NamedTuple):
-    """Units of a cluster that exist there now, ending ones included, and that ever came."""
+    """Replicas of a cluster that exist now, ending ones included, and that ever came."""
 
     exist: int = 0
     came: int = 0
@@ -153,7 +151,7 @@ def counted(
     before: Sequence[SubsetStatus],
     now: datetime,
 ) -> list[Counted]:
-    """The units of each subset, in their order."""
+    """Return the replicas of each subset, in order."""
     told = {each.name: each for each in before}
     named = [told.get(each.name, SubsetStatus(each.name)) for each in spread.subsets]
     found = [Counted() for _ in named]
@@ -163,7 +161,7 @@ def counted(
     placements = _with_those_on_their_way(target, spans, now)
     ranges, fleet = classes.ranges(placements), classes.fleet
     units, (exist, came) = units_of(placements, fleet), _shown(target, fleet)
-    running = np.minimum(units, came)  # what a rolling update adds beyond that counts nothing
+    running = np.minimum(units, came)  # the surge of a rolling update does not count
     of_each = ranges.within(running - np.minimum(units, exist), running)
     for each, number in zip(found, of_each, strict=True):
         each.active = number
@@ -184,14 +182,12 @@ def counted(
 def _with_those_on_their_way(
     target: SpreadTarget, spans: Iterable[Span], now: datetime
 ) -> Mapping[str, int]:
-    """The placements, and those that somebody took quota for and may still write.
-
-    Nobody does who decided before the last decision that was written.
-    """
+    """Return the placements, with those for which quota was taken and that may still be written."""
     if target.certain or target.leaving is not None:
         return target.placements
     most = dict(target.placements)
     for span in spans:
+        # A decision older than the last one that was written is not written any more.
         superseded = target.decided is not None and span.since < target.decided
         if not superseded and span.since + CREATE > now:
             most[span.cluster] = max(most.get(span.cluster, 0), span.last)
@@ -199,7 +195,7 @@ def _with_those_on_their_way(
 
 
 def _shown(target: SpreadTarget, fleet: Snapshot) -> tuple[Ints, Ints]:
-    """The units of each cluster that exist, and those that ever came, shape (n,) each."""
+    """Return the replicas of each cluster that exist, and those that ever came, shape (n,) each."""
     exist, came = np.zeros((2, len(fleet)), dtype=np.int64)
     for name, report in target.reports.items():
         if (row := fleet.row.get(name)) is not None:
@@ -210,13 +206,11 @@ def _shown(target: SpreadTarget, fleet: Snapshot) -> tuple[Ints, Ints]:
 def _note_waiting(
     found: Sequence[Counted], ranges: Ranges, target: SpreadTarget, now: datetime
 ) -> None:
-    """Units without a node are the last ones of their cluster.
-
-    A report that speaks of another number than the one placed is on its way, and says nothing.
-    """
+    """Add the replicas without a node, which are the last ones of their cluster."""
     for cluster, report in target.reports.items():
         placed, since = target.placements.get(cluster, 0), report.unschedulable_since
         away = report.state == ShareState.UNREACHABLE.value
+        # A report on another number than the one placed is outdated, and says nothing.
         if since is None or report.replicas != placed or away:
             continue
         with_node = max(placed - report.unschedulable, 0)
@@ -235,9 +229,9 @@ def _with_new(
     target: SpreadTarget,
     now: datetime,
 ) -> tuple[list[Span], list[Entries]]:
-    """Beside those that are being created the ones that are about to be.
+    """Return the spans being created, with those that are about to be.
 
-    Of very many, spans are made for as many as a status may name; the others are a number.
+    Spans are made for as many as a status may name; the rest becomes a number.
     """
     before, after = target.leaving or {}, target.placements
     known = [
@@ -264,7 +258,7 @@ def _count_coming(
     told: Sequence[Entries],
     unseen: Sequence[int],
 ) -> None:
-    """Part them by subset; those that came are told no more."""
+    """Sort the replicas being created by subset, without those that came."""
     listed: list[list[Span]] = [[] for _ in found]
     for span in spans:
         came = _seen(target.reports.get(span.cluster)).came
@@ -281,7 +275,7 @@ def _count_going(
     told: Sequence[SubsetStatus],
     now: datetime,
 ) -> None:
-    """The units beyond the placements that exist still: they end, or have not ended in time."""
+    """Count the replicas beyond the placements that still exist: they end, or are stuck."""
     deleting = [entries_of(each.deleting_pods, now) for each in told]
     stuck = [entries_of(each.stuck_pods, now) for each in told]
     if target.leaving is not None:
@@ -311,13 +305,13 @@ def _count_going(
 
 
 def _beyond(target: SpreadTarget) -> int:
-    """The units that exist and are not placed, over all clusters."""
+    """Return the replicas that exist and are not placed, over all clusters."""
     placed = target.placements
     return sum(max(_seen(r).exist - placed.get(n, 0), 0) for n, r in target.reports.items())
 
 
 def _leaving(classes: Classes, target: SpreadTarget, now: datetime) -> list[Entries]:
-    """The units of each subset that are taken back now; of very many, the rest as a number."""
+    """Return the replicas of each subset that are taken back now; beyond a limit only a number."""
     before, after = target.leaving or {}, target.placements
     ranges = classes.ranges(before)
     fewer = sorted(name for name, units in before.items() if units > after.get(name, 0))
@@ -336,7 +330,7 @@ def _leaving(classes: Classes, target: SpreadTarget, now: datetime) -> list[Entr
 
 
 def _seen(report: ClusterShare | None) -> _Seen:
-    """Of a kind whose pods nobody knows, the units that are ready are those that exist."""
+    """Return the replicas in a report; of a kind with unknown pods the ready ones."""
     if report is None:
         return _Seen()
     finished = between(0, report.finished, MOST_UNITS)
@@ -346,6 +340,6 @@ def _seen(report: ClusterShare | None) -> _Seen:
 
 
 def _moment(since: datetime, now: datetime) -> datetime:
-    """As a member tells it: nothing waits from before the first cluster on, or from tomorrow on."""
+    """Return the moment of a report, no earlier than 1970 and no later than now."""
     aware = since if since.tzinfo is not None else since.replace(tzinfo=UTC)
     return min(max(aware, _FIRST_MOMENT), now)

@@ -1,7 +1,7 @@
 """WorkloadSpread as a feature: what the process watches and keeps for it.
 
-Every instance reads the spreads, so that a standby decides at once when its turn comes. Whenever
-one says something else, or is gone, its Workload is looked at again; nothing moves because of that.
+Every instance reads the spreads, so that a standby decides at once when its turn comes. When a
+spread changes or is gone, its Workload is decided again; that alone moves nothing.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class WorkloadSpreads:
         self._handle: Handle | None = None
 
     def attach(self, handle: Handle) -> None:
-        """Begin to look at Workloads again; marks last as long as the first profile says."""
+        """Take the mark seconds of the first profile, and serve all profiles' plugins."""
         self._handle = handle
         found = [each for each in handle.plugins if isinstance(each, Plugin)]
         self.mark_seconds = found[0].mark_seconds if found else MARK_SECONDS
@@ -59,7 +59,6 @@ class WorkloadSpreads:
             each.endpoints = SpreadHandlers(self.spreads, lambda: self.books).routes()
 
     def lead(self, term: Term) -> Running:
-        """Write statuses, and take quota."""
         assert self._handle is not None  # noqa: S101 - `attach` comes first
         seconds = self.mark_seconds
         self.books = SpreadController(
@@ -68,27 +67,25 @@ class WorkloadSpreads:
         return self.books
 
     def rest(self) -> None:
-        """The term is over."""
         self.books = None
 
     def closed(self) -> str:
-        """Why nothing can be noted here at all."""
+        """Return why this process takes no quota at all; empty where it does."""
         running = self._handle is None or self._handle.controls(NAME)
         return "" if running else switched_off(NAME)
 
     async def commit(
         self, spread: CompiledSpread, unit: WorkloadInfo, placements: Mapping[str, int]
     ) -> bool:
-        """See `SpreadController.commit`; nothing is granted to who does not lead."""
+        """Commit as `SpreadController.commit` does; grant nothing unless this process leads."""
         return self.books is not None and await self.books.commit(spread, unit, placements)
 
     def withdraw(self, spread: CompiledSpread, unit: WorkloadInfo) -> None:
-        """See `SpreadController.withdraw`."""
         if self.books is not None:
             self.books.withdraw(spread, unit)
 
     def spread_changed(self, old: WorkloadSpread | None, new: WorkloadSpread | None) -> None:
-        """An informer's handler."""
+        """Handle an informer's event."""
         if new is None:
             assert old is not None  # noqa: S101 - the informer's promise
             if self.books is not None:
@@ -98,16 +95,16 @@ class WorkloadSpreads:
         spread = compile_spread(new, mark_seconds=self.mark_seconds)
         if self.books is not None:
             self.books.look(spread.key)
-        if spread != self.spreads.get(spread.key):  # books alone, and nobody decides by those
+        if spread != self.spreads.get(spread.key):  # decisions do not read the counts
             self._look(self.spreads.put_spread(spread))
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
-        """An informer's handler: what a Workload shows, and what is reported of it."""
+        """Handle an informer's event: the placements of a Workload, and the reports on it."""
         if self.books is not None:
             self.books.workload_changed(old, new)
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
-        """An informer's handler: units may count to another subset, or find a place, at last."""
+        """Handle an informer's event: replicas may count to another subset, or find a place."""
         if self.books is not None and new is not None:
             self.books.may_help()
         if old is None or new is None or old.labels != new.labels:

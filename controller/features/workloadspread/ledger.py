@@ -1,6 +1,6 @@
-"""The ledger of WorkloadSpreads: which of them divides the units of which Workload.
+"""The ledger of WorkloadSpreads: which of them divides the replicas of which Workload.
 
-Nothing is counted here: a spread bounds one Workload, whose own shares a decision knows.
+The ledger counts nothing: a spread bounds one Workload, whose own shares a decision knows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Spreads:
         self._of: dict[Key, list[CompiledSpread]] = {}
 
     def put_spread(self, spread: CompiledSpread) -> set[Key]:
-        """Take a spread, new or changed; the Workloads that are told something else by it."""
+        """Add or replace a spread; return the Workloads that it affects."""
         before = self._take_out(spread.key)
         self._spreads[spread.key] = spread
         there = self._of.setdefault(spread.target, [])
@@ -33,42 +33,39 @@ class Spreads:
         return {before.target, spread.target}
 
     def drop_spread(self, key: Key) -> set[Key]:
-        """Forget a spread; the Workloads that it told something."""
+        """Forget a spread; return the Workloads that it affected."""
         before = self._take_out(key)
         return set() if before is None else {before.target}
 
     def get(self, key: Key) -> CompiledSpread | None:
-        """The spread of that namespace and name."""
         return self._spreads.get(key)
 
     def of(self, key: Key) -> CompiledSpread | None:
-        """The spread that divides a Workload: of several the oldest that makes sense, if any does.
+        """Return the spread that divides a Workload: of several the oldest valid one.
 
-        It may have a fault, and then there is no other one without.
+        A spread with a fault is returned only where there is no valid one.
         """
         there = self._of.get(key)
         return there[0] if there else None
 
     def values(self) -> Collection[CompiledSpread]:
-        """All of them."""
         return self._spreads.values()
 
     def targets(self) -> list[Key]:
-        """Every Workload that a spread names."""
         return list(self._of)
 
     def rivals(self, key: Key) -> Sequence[CompiledSpread]:
-        """The other spreads that name this Workload, and have no say."""
+        """Return the other spreads of this Workload, which do not divide it."""
         return tuple(self._of.get(key, ())[1:])
 
     def put(self, unit: WorkloadInfo, placements: Mapping[str, int]) -> None:
-        """Nothing is counted."""
+        """Count nothing."""
 
     def drop(self, key: Key) -> None:
-        """Nothing is counted."""
+        """Count nothing."""
 
     def overlay(self, placed: PlacementsByWorkload) -> Self:
-        """The same: it reads no placements."""
+        """Return the ledger itself, which reads no placements."""
         return self
 
     def _take_out(self, key: Key) -> CompiledSpread | None:

@@ -1,4 +1,4 @@
-"""The kind WorkloadSpread as the hub stores it, as far as the controller reads it."""
+"""The fields of the kind WorkloadSpread that the controller reads, as the hub stores them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from machinery.types.selectors import SelectorTerm
 
 
 class TargetRef(msgspec.Struct, frozen=True, rename="camel"):
-    """Whose units are meant."""
+    """The Workload whose replicas are divided."""
 
     kind: str = ""
     name: str = ""
@@ -20,7 +20,7 @@ class TargetRef(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SubsetSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """One of spec.subsets; what may be of two types is left as it is stored."""
+    """An entry of spec.subsets; a field of two possible types stays as it is stored."""
 
     name: str = ""
     required_node_selector_term: SelectorTerm | None = None
@@ -32,14 +32,14 @@ class SubsetSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Adaptive(msgspec.Struct, frozen=True, rename="camel"):
-    """How units that find no node move on."""
+    """How replicas that find no node move on."""
 
     reschedule_critical_seconds: int | None = None
     disable_simulation_schedule: bool = False
 
 
 class ScheduleStrategy(msgspec.Struct, frozen=True):
-    """Fixed where the type is missing."""
+    """The strategy; Fixed where the type is missing."""
 
     type: str = ""
     adaptive: Adaptive | None = None
@@ -54,7 +54,7 @@ class SpreadSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SubsetStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """What a subset holds; the keys of the three maps are unit ids, the values moments."""
+    """The status of a subset; the three maps go from ids of replicas to moments."""
 
     name: str
     replicas: int = 0
@@ -76,11 +76,11 @@ class SpreadStatus(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class WorkloadSpread(Object, frozen=True):
-    """Over which subsets of clusters the units of a Workload go, in which order.
+    """Over which subsets of clusters the replicas of a Workload go, in which order.
 
-    The spec is left as it is stored: what an older schema let in may be of any type, and a spread
-    that cannot be decoded would be as good as deleted.
-    `controller.features.workloadspread.compiled` makes sense of it.
+    The spec stays as it is stored: an older schema may have let in a value of any type, and a
+    spread that cannot be decoded would be as good as deleted.
+    `controller.features.workloadspread.compiled` checks it.
     """
 
     spec: Any = msgspec.field(default_factory=dict)

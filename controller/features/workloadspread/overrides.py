@@ -1,7 +1,7 @@
-"""What a Workload's status tells of its shares under a spread: patches and deletion costs.
+"""The part of a Workload's status about its shares under a spread: patches and deletion costs.
 
-A pure function of the spread, the placements and the clusters' labels: asked again after a restart,
-or by another instance, it says the same.
+A pure function of the spread, the placements and the clusters' labels: another instance, or the
+same after a restart, computes the same.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from controller.snapshot.snapshot import Snapshot
 def overrides_of(
     spread: CompiledSpread, subsets: Subsets, placements: Mapping[str, int], fleet: Snapshot
 ) -> list[dict[str, Any]] | None:
-    """status.overrides under these subsets of the spread; None where no cluster holds any unit.
+    """Return status.overrides for these subsets; None where no cluster holds any replica.
 
-    Each cluster with units stands under the first subset that has some there; those in no subset
+    Each cluster with replicas stands under the first subset that has some there; those in no subset
     stand in the last entry, which has no name.
     """
     units = units_of(placements, fleet)
@@ -43,13 +43,13 @@ def overrides_of(
 
 
 def _first(subsets: Subsets, classes: Ints) -> Ints:
-    """Shape (n,): the first subset with units on each cluster that count to it, else its home."""
+    """Return the first subset with counted replicas on each cluster, else its home, shape (n,)."""
     counted = classes[: len(subsets.names)] > 0
     return np.where(counted.any(axis=0), counted.argmax(axis=0), subsets.home)
 
 
 def _costs(subsets: Subsets) -> list[int]:
-    """What a unit of each class costs, in the order of the classes, which falls."""
+    """Return the deletion cost of a replica of each class, in falling order."""
     counted, excess, outside = subsets.cost()
     return [*counted.tolist(), *excess.tolist(), int(outside)]
 
@@ -64,7 +64,7 @@ def _cluster(name: str, units: Ints, costs: Sequence[int]) -> dict[str, Any]:
 
 
 def _head(subset: CompiledSubset) -> dict[str, Any]:
-    """The subset's name and its patch, as text where the hub would lose a part of it."""
+    """Return the subset's name and its patch, as text where the hub would lose a part of it."""
     if not subset.patch:
         return {"name": subset.name}
     patch: Any = subset.patch
@@ -74,7 +74,7 @@ def _head(subset: CompiledSubset) -> dict[str, Any]:
 
 
 def _holds_null(value: Any) -> bool:
-    """Whether a merge patch that carries it would take something away instead."""
+    """Return whether a merge patch that carries the value would remove fields instead."""
     if isinstance(value, Mapping):
         return any(map(_holds_null, value.values()))
     return value is None or (isinstance(value, list) and any(map(_holds_null, value)))

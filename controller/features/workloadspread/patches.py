@@ -1,8 +1,8 @@
-"""What a subset makes of the pods of a Workload, as far as placing reads it: patch, tolerations.
+"""The pods of a Workload in a subset, as far as placing reads them: patch and tolerations.
 
-A patch is laid over what the unit keeps of its pods (`WorkloadInfo.pod`), with the same merge that
-the propagator uses on the whole template. One that does not fit is the fault of the whole spread:
-of a Workload whose shares would be patched in part nobody could say what it runs.
+A patch is merged over the pod that the Workload keeps (`WorkloadInfo.pod`), with the same merge
+that the propagator uses on the whole template. A patch that does not fit is the fault of the whole
+spread: a Workload with shares patched only in part would run in an undefined state.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from controller.snapshot.snapshot import Snapshot
 from machinery.types import strategic_merge
 
 _KEPT = 1024
-"""Patched pods that are remembered: the same few are asked for in every pass."""
+"""Patched pods that are remembered: every pass asks for the same few."""
 
 
 @dataclass(frozen=True, slots=True)
 class PatchedPod:
-    """What a pod asks for once it is patched, and which nodes it may lie on."""
+    """The request of a pod once it is patched, and the nodes that it may lie on."""
 
     request: Mapping[str, int]
     node_selector: Mapping[str, str]
@@ -40,7 +40,11 @@ class PatchedPod:
 
 
 def patched(unit: WorkloadInfo, patch: Mapping[str, Any]) -> PatchedPod:
-    """The pod of a unit with a patch over it. Raises ValueError, naming the field."""
+    """Return the pod of a Workload with a patch over it.
+
+    Raises:
+        ValueError: the patch does not fit; names the field.
+    """
     if not unit.pod:
         raise ValueError(f"a {unit.kind} has no pod template that it could be laid over")
     return _patched(unit.pod, msgspec.json.encode(patch, order="deterministic"))
@@ -49,10 +53,11 @@ def patched(unit: WorkloadInfo, patch: Mapping[str, Any]) -> PatchedPod:
 def variants(
     spread: CompiledSpread, unit: WorkloadInfo, inside: Callable[[Snapshot], Mask]
 ) -> list[Variant]:
-    """The unit as it is in the subsets where it differs, like ones as one; the patches must fit.
+    """Return the Workload as it is in the subsets where it differs, equal ones as one.
 
-    A cluster of several subsets has it as in the first one that tolerates its taints, or, where
-    none does, as in the first one. `inside` tells which clusters each matches, shape (subsets, n).
+    The patches must fit. A cluster of several subsets has the variant of the first one that
+    tolerates its taints, or, where none does, of the first one. `inside` returns which clusters
+    each matches, shape (subsets, n).
     """
     said = [(*unit.tolerations, *each.tolerations) for each in spread.subsets]
     kinds = [Variant(_nowhere, *_asked(unit, None), unit.tolerations)]
@@ -71,7 +76,6 @@ def variants(
 def _asked(
     unit: WorkloadInfo, patch: Mapping[str, Any] | None
 ) -> tuple[Mapping[str, int], Mapping[str, str], tuple[Toleration, ...]]:
-    """Request, node selector and tolerations of its pods."""
     if patch is None:
         return unit.request, unit.node_selector, unit.pod_tolerations
     pod = patched(unit, patch)
@@ -79,7 +83,7 @@ def _asked(
 
 
 class _Where:
-    """The subset that says how the unit is on each cluster; told once for each fleet."""
+    """The subset that decides the variant on each cluster, computed once for each snapshot."""
 
     def __init__(
         self, tolerations: Sequence[Sequence[Toleration]], inside: Callable[[Snapshot], Mask]
@@ -89,7 +93,7 @@ class _Where:
         self._last: tuple[Snapshot, Ints] | None = None
 
     def among(self, places: Sequence[int], fleet: Snapshot) -> Mask:
-        """Shape (n,): the clusters where it is one of these subsets."""
+        """Return the clusters where one of these subsets decides, shape (n,)."""
         if self._last is None or self._last[0] is not fleet:
             self._last = (fleet, self._first(fleet))
         mask: Mask = np.isin(self._last[1], places)
@@ -108,7 +112,7 @@ def _nowhere(fleet: Snapshot) -> Mask:
 
 
 def fault(spread: CompiledSpread, unit: WorkloadInfo) -> str:
-    """What is wrong with its patches for the pods of its target; empty when nothing."""
+    """Return the fault of its patches for the pods of its target; empty where there is none."""
     for i, subset in enumerate(spread.subsets):
         if subset.patch is not None:
             try:

@@ -1,10 +1,10 @@
-"""The plugin WorkloadSpread: ordered subsets of clusters for the units of one Workload.
+"""The plugin WorkloadSpread: ordered subsets of clusters for the replicas of one Workload.
 
-It needs no label: a spread names its Workload, and from then on the units of that are divided,
-whatever its distribution. PreFilter finds the spread, and says what a subset's patch and
-tolerations make of a unit; Filter refuses clusters of no subset; at Assign the plan gets the
-subsets, their order, caps and preferences. A spread that makes no sense, or whose patch does not
-fit, lets in nothing new and takes nothing away.
+A spread needs no label: it names its Workload, whose replicas are divided from then on, whatever
+its distribution. PreFilter finds the spread, and applies the subsets' patches and tolerations;
+Filter refuses clusters of no subset; at Assign the plan gets the subsets, their order, caps and
+preferences. An invalid spread, or one whose patch does not fit, lets in nothing new and takes
+nothing away.
 """
 
 from __future__ import annotations
@@ -53,29 +53,29 @@ NAMED_SUBSETS = 4
 """Subsets that a message names."""
 _OUTSIDE = "not in a subset of workload-spread"
 _EVENTS = (on(MEMBER_CLUSTER, Action.ADDED | Action.LABELS | Action.TAINTS),)
-"""What a spread itself says is no event: its Workload is looked at whenever that changes."""
+"""A change of the spread is no event here: the feature queues its Workload."""
 
 
 class Commits(Protocol):
-    """The books of the spreads: a share counts there before it is written."""
+    """The controller of the spreads: a share counts there before it is written."""
 
     def closed(self) -> str:
-        """Why nothing can be noted in this process at all; empty where it can."""
+        """Return why this process takes no quota at all; empty where it does."""
         ...
 
     async def commit(
         self, spread: CompiledSpread, unit: WorkloadInfo, placements: Mapping[str, int]
     ) -> bool:
-        """Note the units that come and go; False where the Workload must be decided anew."""
+        """Commit the replicas that come and go; False where the Workload must be decided again."""
         ...
 
     def withdraw(self, spread: CompiledSpread, unit: WorkloadInfo) -> None:
-        """The decision was not written."""
+        """End the commit of a decision that was not written."""
         ...
 
 
 class SpreadArgs(Args):
-    """For how long a marked subset takes no new unit, in seconds."""
+    """`mark_seconds`: for how long a marked subset takes no new replica."""
 
     mark_seconds: Annotated[int, Field(strict=True, ge=1, le=10**9)] = MARK_SECONDS
 
@@ -83,7 +83,7 @@ class SpreadArgs(Args):
 class WorkloadSpreadPlugin:
     """A spread at PreFilter, Filter, Assign, Reserve and PreBind.
 
-    Nothing is committed without `books`: in a plan, and by whoever only explains.
+    Without `books` the plugin commits nothing: in a plan or an explanation.
     """
 
     name = NAME
@@ -96,21 +96,21 @@ class WorkloadSpreadPlugin:
         self._memory = SubsetMemo()
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """Which clusters are in a subset, and which of their taints it tolerates."""
+        """Return changes of the clusters in a subset, and of their taints."""
         return _EVENTS
 
     def routes(self) -> Sequence[Route]:
-        """What each spread holds; nothing in a plan, which serves nobody."""
+        """Return the endpoints; none in a plan, which serves no requests."""
         return self.endpoints
 
     def settled(self, unit: WorkloadInfo, _now: datetime, bound: PlacementIndex) -> WorkloadInfo:
-        """The unit of a spread's target is divided."""
+        """Mark the target of a spread as divided."""
         if unit.divided or bound.ledger(Spreads).of(unit.key) is None:
             return unit
         return replace(unit, divided=True)
 
     def next_look(self, _unit: WorkloadInfo, _now: datetime) -> float | None:
-        """Whoever marks a subset has the Workload looked at again."""
+        """Return None: the controller that marks a subset requeues the Workload."""
         return None
 
     def pre_filter(
@@ -130,13 +130,13 @@ class WorkloadSpreadPlugin:
         return SUCCESS
 
     def _inside(self, spread: CompiledSpread, total: int, fleet: Snapshot) -> Mask:
-        """Shape (subsets, n), which clusters each matches."""
+        """Return which clusters each subset matches, shape (subsets, n)."""
         return self._memory.of(spread, fleet, total).inside
 
     def filter(
         self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
-        """The clusters that no subset matches."""
+        """Return the clusters that no subset matches."""
         spread = _spread(state)
         if spread is None:
             return NOTHING_REFUSED
@@ -144,19 +144,19 @@ class WorkloadSpreadPlugin:
         return FilterMask([(outside, f"{_OUTSIDE} {spread.name}")])
 
     def divides(self, _unit: WorkloadInfo, state: CycleState) -> bool:
-        """Whatever a spread bounds, unless PreFilter is switched off."""
+        """Return whether a spread bounds the Workload, and PreFilter is not switched off."""
         return NAME in state.data
 
     def bound(self, unit: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
-        """The subsets with their order and caps; inside them preferences, scores and names decide.
+        """Add the subsets with their order and caps; inside them preferences and scores decide.
 
-        Where a subset is marked, units that its members leave without a node are free to go.
+        Where a subset is marked, replicas that its members leave without a node are free to go.
         """
         spread = _spread(field.state)
         if spread is None:
             return problem
         subsets = self._memory.of(spread, field.fleet, unit.replicas)
-        # One that may take units and has no room left lacks only that as well.
+        # A cluster that may take replicas and is full lacks only room, too.
         crowded = field.crowded | (field.able & (problem.room <= problem.present))
         able = field.able | crowded
         return replace(
@@ -171,7 +171,7 @@ class WorkloadSpreadPlugin:
     def post_filter(
         self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _unplaced: Unplaced
     ) -> Status:
-        """Name the subsets that no cluster is in; those that are full the plan names."""
+        """Name the subsets without a cluster; the plan names the full ones."""
         spread = _spread(state)
         if spread is None or not (empty := self._empty(spread, unit, fleet)):
             return SUCCESS
@@ -179,7 +179,6 @@ class WorkloadSpreadPlugin:
         return Status(reasons=(text,), plugin=NAME)
 
     def _empty(self, spread: CompiledSpread, unit: WorkloadInfo, fleet: Snapshot) -> list[str]:
-        """The subsets that no cluster is in."""
         inside = self._inside(spread, unit.replicas, fleet)
         return [
             each.name for each, row in zip(spread.subsets, inside, strict=True) if not row.any()
@@ -188,14 +187,14 @@ class WorkloadSpreadPlugin:
     def shortfall(
         self, _unit: WorkloadInfo, field: Candidates, plan: Apportionment
     ) -> Sequence[str]:
-        """Subsets that are at their cap, or closed; the first ones."""
+        """Name the first subsets that are at their cap, or closed."""
         said = plan.subsets_shut if NAME in field.state.data else ()
         more = len(said) - NAMED_SUBSETS
         rest = (f"{more} more subsets take no more",) if more > 0 else ()
         return (*map(str, said[:NAMED_SUBSETS]), *rest)
 
     def stops(self, shortage: Shortage) -> Sequence[Stop]:
-        """Clusters of subsets that all take no more, whatever the room: by what these say."""
+        """Return the clusters whose subsets all take no more, whatever the room."""
         plan, spread = shortage.state.plan, _spread(shortage.state)
         subsets = None if plan is None else plan.asked.subsets
         if plan is None or spread is None or subsets is None:
@@ -212,7 +211,7 @@ class WorkloadSpreadPlugin:
     def cause(
         self, before: Mapping[str, int], after: Mapping[str, int], state: CycleState
     ) -> tuple[str, str] | None:
-        """A cluster whose units are taken back, as they have no node and its subset is closed."""
+        """Return the cause of a shrunk share: its replicas had no node in a closed subset."""
         plan = state.plan if NAME in state.data else None
         subsets = None if plan is None else plan.asked.subsets
         if subsets is None or not subsets.closed.any():
@@ -222,7 +221,7 @@ class WorkloadSpreadPlugin:
         return None if left is None else (ChangeCause.RESCHEDULED.value, left)
 
     def cure(self, shortage: Shortage, text: str, _rows: Mask) -> str:
-        """The spread as it should be, or a label that puts a cluster into a subset of it."""
+        """Suggest a valid spread, or a label that puts a cluster into one of its subsets."""
         if text.startswith(_OUTSIDE):
             name = text.removeprefix(_OUTSIDE).strip()
             into = _open(shortage.state)
@@ -233,7 +232,7 @@ class WorkloadSpreadPlugin:
         return f"WorkloadSpread {name} as its rules say"
 
     def remedies(self, shortage: Shortage) -> Sequence[Note]:
-        """A larger cap where one is used up, the end of a mark, a cluster where there is none."""
+        """Suggest a larger cap, the end of a mark, or a cluster for an empty subset."""
         spread, plan = _spread(shortage.state), shortage.state.plan
         if spread is None or plan is None:
             return ()
@@ -259,13 +258,11 @@ class WorkloadSpreadPlugin:
         fleet: Snapshot,
         bound: PlacementIndex,
     ) -> Mapping[str, Any]:
-        """overrides: the patch and the deletion costs of each share.
-
-        Those of a spread that makes no sense any more stay as they are, so that nothing restarts.
-        """
+        """Return `overrides`: the patch and the deletion costs of each share."""
         spread = bound.ledger(Spreads).of(unit.key)
         if spread is None:
             return {"overrides": None}
+        # The overrides of a spread that became invalid stay as they are, so that nothing restarts.
         if fault_of(spread, unit):
             return {}
         subsets = self._memory.of(spread, fleet, unit.replicas)
@@ -274,13 +271,13 @@ class WorkloadSpreadPlugin:
     def reserve(
         self, _state: CycleState, _unit: WorkloadInfo, _placements: Mapping[str, int]
     ) -> Status:
-        """Nothing is set aside: nobody but the Workload itself draws on its subsets."""
+        """Reserve nothing: only the Workload itself draws on its subsets."""
         return SUCCESS
 
     async def pre_bind(
         self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
     ) -> Status:
-        """Commit the units in the books; where the spread has changed it is decided anew."""
+        """Commit the replicas; where the spread has changed the Workload is decided again."""
         spread = _spread(state)
         if spread is None or self.books is None:
             return SUCCESS
@@ -291,14 +288,13 @@ class WorkloadSpreadPlugin:
     def unreserve(
         self, state: CycleState, unit: WorkloadInfo, _placements: Mapping[str, int]
     ) -> None:
-        """Take the commit back."""
         spread = _spread(state)
         if spread is not None and self.books is not None:
             self.books.withdraw(spread, unit)
 
 
 def fault_of(spread: CompiledSpread, unit: WorkloadInfo) -> str:
-    """Why a spread cannot divide this unit; empty where it can."""
+    """Return why a spread cannot divide this Workload; empty where it can."""
     if spread.fault:
         return spread.fault
     if unit.kind == "DaemonSet":
@@ -312,7 +308,7 @@ def _spread(state: CycleState) -> CompiledSpread | None:
 
 
 def _running(unit: WorkloadInfo, field: Candidates, subsets: Subsets, problem: Problem) -> Ints:
-    """Shape (n,): in marked subsets the units that have a node, where units wait for one."""
+    """Return the replicas with a node in marked subsets, where others wait for one, shape (n,)."""
     learnt, home = problem.learnt.copy(), subsets.home
     closed = np.append(subsets.closed, False)[home]
     for name, shown in unit.shown.items():
@@ -323,7 +319,6 @@ def _running(unit: WorkloadInfo, field: Candidates, subsets: Subsets, problem: P
 
 
 def _open(state: CycleState) -> list[str]:
-    """The subsets that take more units."""
     spread, plan = _spread(state), state.plan
     shut = {each.name for each in plan.subsets_shut} if plan is not None else set()
     return [each.name for each in (spread.subsets if spread else ()) if each.name not in shut]

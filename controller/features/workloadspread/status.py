@@ -1,7 +1,6 @@
-"""What the subsets of a WorkloadSpread hold, as its status says it. Pure.
+"""The status of a WorkloadSpread: its subsets, events, and the moment of the next check. Pure.
 
-See `controller.features.workloadspread.counted` for what counts. Here it becomes the fields of the
-status, the events, and the moment of the next look.
+See `controller.features.workloadspread.counted` for the replicas that count.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from machinery.types import conditions
 from machinery.types.bounds import MOST_UNITS
 
 NAMED_SPANS = 10
-"""Ranges of units that an event names."""
+"""Ranges of replicas that an event names."""
 SUMMARY_LIMIT = 1024
 MESSAGE_LIMIT = 4096
 _READY = SpreadCondition.READY.value
@@ -44,9 +43,9 @@ _READY = SpreadCondition.READY.value
 
 @dataclass(frozen=True, slots=True)
 class SpreadResult:
-    """The statuses of the subsets, what is new, and when it may be another one without a report.
+    """The statuses of the subsets, the events, and when they may change without a report.
 
-    `stranded` says that units wait for a node in a subset that takes no new one.
+    `stranded` says that replicas wait for a node in a subset that takes no new one.
     """
 
     statuses: list[dict[str, Any]]
@@ -61,7 +60,7 @@ NOTHING = SpreadResult([], [], None)
 
 @dataclass(frozen=True, slots=True)
 class SpreadState:
-    """Whether a spread can be followed, and why not; `counts`: whether its subsets are told."""
+    """Whether a spread is valid, and why not; `counts`: whether its subsets are counted."""
 
     reason: SpreadReadyReason = SpreadReadyReason.VALID
     message: str = ""
@@ -69,7 +68,7 @@ class SpreadState:
 
     @property
     def event(self) -> SpreadEvent | None:
-        """What people are told when it comes to that; a target may come after its spread."""
+        """Return the event of this state; none for a target that may come after its spread."""
         if self.reason in (SpreadReadyReason.VALID, SpreadReadyReason.TARGET_NOT_FOUND):
             return None
         return SpreadEvent(self.reason, self.message, warning=True)
@@ -78,7 +77,7 @@ class SpreadState:
 def verdict_of(
     spread: CompiledSpread, holder: CompiledSpread | None, target: Workload | None
 ) -> SpreadState:
-    """Of a spread, where `holder` is the one that divides its target."""
+    """Return the state of a spread; `holder` is the spread that divides its target."""
     if spread.fault:
         return SpreadState(SpreadReadyReason.INVALID_SPREAD, spread.fault, counts=False)
     if holder is not None and holder.key != spread.key:
@@ -97,7 +96,6 @@ def verdict_of(
 def status_of(
     stored: WorkloadSpread, look: SpreadResult, verdict: SpreadState, now: datetime
 ) -> dict[str, Any]:
-    """The whole status."""
     return {
         "observedGeneration": stored.metadata.generation,
         "conditions": [_ready(stored, verdict, now)],
@@ -107,13 +105,13 @@ def status_of(
 
 
 def differs(status: Mapping[str, Any], stored: WorkloadSpread) -> bool:
-    """Whether the spread does not say all of it already."""
+    """Return whether the stored status lacks any of the fields."""
     said = msgspec.to_builtins(stored.status)
     return any(said.get(name) != value for name, value in status.items())
 
 
 def turned(stored: WorkloadSpread, verdict: SpreadState) -> SpreadEvent | None:
-    """What is told of a verdict that is another one than before."""
+    """Return the event of a state that is new."""
     before = conditions.among(stored.status.conditions, _READY)
     said = (before.get("status"), before.get("reason"), before.get("message"))
     now = ("False", verdict.reason.value, verdict.message[:MESSAGE_LIMIT])
@@ -141,7 +139,7 @@ def subset_statuses(
     *,
     mark_seconds: int = MARK_SECONDS,
 ) -> SpreadResult:
-    """What the subsets hold at that moment, with what `before` says of times."""
+    """Return the subsets' statuses as of now, with the moments that `before` holds."""
     counts = counted(spread, classes, target, before, now)
     most = most_entries(len(spread.subsets))
     costs = classes.subsets.cost()[0].tolist()
@@ -178,7 +176,7 @@ def subset_statuses(
 
 
 def _summary(statuses: Sequence[Mapping[str, Any]], classes: Classes) -> str:
-    """The SUBSETS column: `normal=80/100,elastic=0`, cut where it gets too long."""
+    """Return the SUBSETS column: `normal=80/100,elastic=0`, cut where it gets too long."""
     caps = [classes.cap(place) for place in range(len(statuses))]
     text = ",".join(
         f"{each['name']}={each['replicas']}{f'/{cap}' if cap < UNBOUNDED else ''}"
@@ -188,7 +186,7 @@ def _summary(statuses: Sequence[Mapping[str, Any]], classes: Classes) -> str:
 
 
 def _failures(name: str, units: Counted) -> Iterator[SpreadEvent]:
-    """What is told of units that did not come, or did not go, in time."""
+    """Yield an event for replicas that did not come, or did not go, in time."""
     for late, reason, text in (
         (units.not_created, SpreadEventReason.CREATE_FAILED, f"not created in {CREATE_SECONDS} s"),
         (units.not_deleted, SpreadEventReason.DELETE_FAILED, f"not deleted in {DELETE_SECONDS} s"),

@@ -1,7 +1,7 @@
-"""The subsets of a spread over a fleet, as the planner reads them.
+"""The subsets of a spread over a snapshot, as the planner reads them.
 
-Placing, the books and what the status tells of each share all ask here, so that a unit counts to
-the same subset for all of them.
+Placing, the counts and the status of each share all use this module, so that a replica counts to
+the same subset in all of them.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ from machinery.types.bounds import between
 
 
 class SubsetMemo:
-    """The last answer of `subsets_of`: a pass asks several times for the same."""
+    """Keeps the last answer of `subsets_of`: a pass asks several times for the same."""
 
     def __init__(self) -> None:
         self._last: tuple[CompiledSpread, Snapshot, int, Subsets] | None = None
 
     def of(self, spread: CompiledSpread, fleet: Snapshot, total: int) -> Subsets:
-        """The subsets for so many units in all."""
         last = self._last
         if last is None or last[0] is not spread or last[1] is not fleet or last[2] != total:
             last = self._last = (spread, fleet, total, subsets_of(spread, fleet, total))
@@ -35,9 +34,9 @@ class SubsetMemo:
 
 
 def subsets_of(spread: CompiledSpread, fleet: Snapshot, total: int) -> Subsets:
-    """For so many units in all; which clusters lack room is left open.
+    """Return the subsets for so many replicas in all; `crowded` is left empty.
 
-    Equals stand in the order of their names, so that nothing depends on scores, which change.
+    Ties are broken by name, so that nothing depends on scores, which change.
     """
     marked = np.array([each.name in spread.marked for each in spread.subsets], dtype=np.bool_)
     return Subsets(
@@ -53,14 +52,14 @@ def subsets_of(spread: CompiledSpread, fleet: Snapshot, total: int) -> Subsets:
 
 
 def inside(subset: CompiledSubset, fleet: Snapshot) -> Mask:
-    """Shape (n,): the clusters that it matches; all of them where it has no term."""
+    """Return the clusters that a subset matches, shape (n,); all where it has no term."""
     if subset.required is None:
         return np.ones(len(fleet), dtype=np.bool_)
     return fleet.matches(subset.required)
 
 
 def units_of(placements: Mapping[str, int], fleet: Snapshot) -> Ints:
-    """Shape (n,): the units that each cluster holds; those of clusters that are gone left out."""
+    """Return the replicas of each cluster, shape (n,), without those on clusters that are gone."""
     units = np.zeros(len(fleet), dtype=np.int64)
     for name, number in placements.items():
         row = fleet.row.get(name)
@@ -70,7 +69,7 @@ def units_of(placements: Mapping[str, int], fleet: Snapshot) -> Ints:
 
 
 def _rank(subset: CompiledSubset, fleet: Snapshot) -> Ints:
-    """Shape (n,): the sum of the weights of its preferred terms that match."""
+    """Return the sum of the weights of the preferred terms that match, shape (n,)."""
     rank = np.zeros(len(fleet), dtype=np.int64)
     for each in subset.preferred:
         rank += each.weight * fleet.matches(each.preference)
@@ -81,5 +80,4 @@ T = TypeVar("T", bound=np.generic)
 
 
 def _stacked(columns: Sequence[NDArray[T]], fleet: Snapshot, kind: type[T]) -> NDArray[T]:
-    """Shape (subsets, n)."""
     return np.array(columns, dtype=kind).reshape(len(columns), len(fleet))

@@ -1,1 +1,1 @@
-"""The gate of a WorkloadGroup: what of it may go to members, and what its status says."""
+"""The gate of a WorkloadGroup: which of its placements go to members, and its status."""

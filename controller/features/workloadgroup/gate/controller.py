@@ -1,13 +1,13 @@
-"""The books of all WorkloadGroups: what their statuses say, and with that the gate of each.
+"""Keeps the statuses of all WorkloadGroups, and with them the gate of each; the leader runs it.
 
-A status follows what is stored: the group, its Workloads with their placements, and what their
-clusters report. So nothing is claimed here, and nothing is lost with a leader: whoever reads the
-same objects goes on from there, and a restart in which nothing changed writes nothing. What opens,
-closes or extends a gate is written at once; numbers of one group are written once a second at most,
-and words that alone have changed once in ten.
+A status follows from stored objects: the group, its Workloads with their placements, and the
+reports of their clusters. So nothing is claimed here, and nothing is lost with a leader: a process
+that reads the same objects goes on from there, and a restart in which nothing changed writes
+nothing. A gate that opens, closes or extends is written at once; numbers of one group are written
+once a second at most, and changes of the message alone once in ten.
 
-Its Workloads are decided again whenever a group comes, changes or loses its gate, when one that
-failed may be tried again, and while they must be emptied.
+The Workloads of a group are decided again whenever the group comes, changes or loses its gate, when
+a failed group may be tried again, and while they must be emptied.
 """
 
 from __future__ import annotations
@@ -48,30 +48,30 @@ from machinery.tasks import in_slices
 from machinery.types.metadata import Key
 
 CALM_SECONDS = 1.0
-"""Between two looks at a group because of its numbers."""
+"""Between two checks of a group because of its numbers."""
 MEMBER_SECONDS = 0.00005
-"""For each of its Workloads so long between two looks at a group, whatever happens to them."""
+"""Per Workload of a group, the least time between two checks of it, whatever happens to them."""
 WORDS_SECONDS = 10.0
-"""Between two writes of a group in which nothing but words has changed."""
+"""Between two writes of a group in which only the message has changed."""
 WRITING_SECONDS = 10.0
-"""So long the gate stays shut for decisions on their way to the hub of which none arrives."""
+"""How long the gate stays shut for decisions on their way to the hub of which none arrives."""
 FRESH_SECONDS = 5.0
-"""So long a failure must have been told that may be one of an earlier try."""
+"""How long a failure must stand that may be one of an earlier try."""
 SOON_SECONDS = 0.25
-"""Until the next look at a group whose gate was put off."""
+"""Until the next check of a group whose gate was put off."""
 EMPTY_SECONDS = 2.0
-"""So often members of a closed gang are decided again while they have placements."""
+"""The interval at which members of a closed gang are decided again while they have placements."""
 LEAST_WAIT = 0.1
-"""Seconds until the next look at least: two clocks measure them, and never agree in full."""
+"""The least seconds until the next check: two clocks measure them, and never agree in full."""
 LONGEST_WAIT = 3600.0
-"""Seconds after which the time is looked at again, as the wall clock may have been set."""
+"""Seconds after which the time is checked again, as the wall clock may have been set."""
 SLICE_COST = 4000
 """Shares, and twenty for each Workload, that are read in one go: some milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What was read of a Workload, for as long as the informer keeps this version of it."""
+    """The parsed form of a Workload, valid for as long as the informer keeps this version of it."""
 
     workload: Workload
     standing: Standing
@@ -80,12 +80,12 @@ class _Known:
 
 @dataclass(slots=True)
 class _GateWatch:
-    """What is remembered of a group from look to look.
+    """The memory of a group between two checks; moments without a type are monotonic.
 
-    Since when none of the decisions on their way to the hub has arrived, how few there were, and
-    since when a failure is told, on the monotonic clock, as the last look and the last write; when
-    its Workloads are to be decided again, and whether that is now. `most` are the bytes that its
-    gate may take.
+    `writing` is since when none of the decisions on their way to the hub has arrived, `left` how
+    few there were, `failing` since when a failure stands; `looked` and `written` are the last check
+    and the last write; `due` is when its Workloads are to be decided again, `wake` whether that is
+    now. `most` are the bytes that its gate may take.
     """
 
     writing: float | None = None
@@ -100,7 +100,7 @@ class _GateWatch:
 
 @dataclass(frozen=True, slots=True)
 class _GroupDraft:
-    """What is being said of a group, whether that is a write, and seconds until another look."""
+    """A drafted status, whether it is written, and the seconds until another check."""
 
     uid: str
     gate: Gate
@@ -134,28 +134,23 @@ class GroupController:
         )
 
     async def run(self) -> None:
-        """Write, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._writer.run())
             tasks.create_task(self._begin())
 
     async def _begin(self) -> None:
-        """Look at all of them, a few at a time: what the last leader left undone is done now.
-
-        Of what was placed and not released yet somebody may have gone meanwhile, of which nobody
-        hears any more: those that are left are decided again.
-        """
+        """Queue all groups, a few at a time, to finish what the last leader left undone."""
         async for stored in in_slices(list(self._stored.values())):
             key, said = stored.metadata.key, stored.status
+            # A member of a gang that is placed and not released may have gone meanwhile, and no
+            # event tells of it now: the others are decided again.
             if self._ledger.placed(key) and not (said.gate or said.quorum_time):
                 self._watched[key].wake = True
             self._writer.add(key)
 
     def look(self, key: Key, *, at_once: bool = False) -> None:
-        """Something about a group has changed; `at_once` where its gate may be another one.
-
-        Labels may name groups that there are not, without an end of names: nothing is kept of them.
-        """
+        """Queue a check of a group; `at_once` where its gate may change."""
+        # Labels may name any number of groups that do not exist: nothing is kept for these.
         if self._ledger.get(key) is None:
             return
         gap = len(self._ledger.members(key)) * MEMBER_SECONDS if at_once else CALM_SECONDS
@@ -164,17 +159,16 @@ class GroupController:
         self._writer.add(key, after=max(gap - since, 0.0))
 
     def wake(self, key: Key) -> None:
-        """Its Workloads may be decided otherwise now: once for many changes of it."""
+        """Have its Workloads decided again, once for many changes of the group."""
         if self._ledger.get(key) is not None:
             self._watched[key].wake = True
             self.look(key, at_once=True)
 
     def forget(self, key: Key) -> None:
-        """A group is gone."""
         self._watched.pop(key, None)
 
     def saw(self, key: Key, group: Key | None) -> None:
-        """A Workload came, changed or went; `group` is the one that it names."""
+        """Read a Workload that came, changed or went; `group` is the one that it names."""
         before = self._known.get(key)
         if group is None or self._workloads.get(key) is None:
             self._known.pop(key, None)
@@ -184,10 +178,10 @@ class GroupController:
         if old != new:
             self.look(group, at_once=old is None or new is None or _moved(old, new))
 
-    # The book of the writer.
+    # The book of the status writer.
 
     async def prepare(self, stored: WorkloadGroup) -> None:
-        """Have its Workloads decided where that is due, and read them, which may take a while."""
+        """Queue its Workloads where that is due, and read them in slices."""
         key = stored.metadata.key
         watch = self._watched[key]
         if watch.wake or (watch.due is not None and self._clock.now() >= watch.due):
@@ -204,7 +198,7 @@ class GroupController:
                 await asyncio.sleep(0)
 
     def draft(self, stored: WorkloadGroup) -> Mapping[str, Any] | None:
-        """The status as everything stored has it now."""
+        """Return the changes of the status that follows from the stored objects."""
         key, now, at = stored.metadata.key, self._clock.now(), self._clock.monotonic()
         known = self._ledger.get(key)
         if known is None or known.uid != stored.metadata.uid:
@@ -227,9 +221,9 @@ class GroupController:
         return status.changes(look.fields, stored) if written else None
 
     def landed(self, key: Key) -> float | None:
-        """It stands there: people are told."""
+        """Emit the events of the stored draft; return the seconds until the next check, or None."""
         draft = self._drafted.pop(key, None)
-        if draft is None or self._ledger.get(key) is None:  # one that went meanwhile is forgotten
+        if draft is None or self._ledger.get(key) is None:  # the group may be gone by now
             return None
         if draft.written:
             self._watched[key].written = self._clock.monotonic()
@@ -237,11 +231,11 @@ class GroupController:
         return self._next(key, draft)
 
     def missed(self, key: Key) -> None:
-        """Who wrote meanwhile is read by now, and the next draft stands on that."""
+        """Drop the draft; the next one is made from the other writer's version."""
         self._drafted.pop(key, None)
 
     def shorter(self, key: Key, error: TransportError) -> bool:
-        """Where it is too large nothing more is released, and that is told in a short one."""
+        """Release nothing more where the status is too large; the next, shorter draft says so."""
         draft = self._drafted.get(key)
         if draft is None or draft.gate.large or not too_large(error):
             return False
@@ -249,7 +243,6 @@ class GroupController:
         return True
 
     def given_up(self, key: Key, error: TransportError | None) -> None:
-        """Nobody waits for it."""
         self._drafted.pop(key, None)
 
     def _tell(self, key: Key, draft: _GroupDraft) -> None:
@@ -264,7 +257,7 @@ class GroupController:
             )
 
     def _next(self, key: Key, draft: _GroupDraft) -> float | None:
-        """Seconds until its status may be otherwise, or its Workloads are to be decided again."""
+        """Return the seconds until the status may change, or its Workloads are due again."""
         now = self._clock.now()
         due = (draft.look.next_look, self._watched[key].due)
         waits = [(each - now).total_seconds() for each in due if each is not None]
@@ -279,7 +272,10 @@ class GroupController:
         facts: GroupFacts,
         now: datetime,
     ) -> bool:
-        """Whether it holds less merely because it is being decided anew: told once that is over."""
+        """Return whether the group holds less only because it is being decided again.
+
+        Such a status is put off until that decision is over.
+        """
         if group.fault or facts.could < group.min_member:
             return False
         less = facts.held < stored.status.waiting and (gate.state or "") == stored.status.gate
@@ -288,7 +284,7 @@ class GroupController:
     def _mind(
         self, watch: _GateWatch, gate: Gate, look: GroupResult, facts: GroupFacts, now: datetime
     ) -> None:
-        """When its Workloads are to be decided again: as long as they must be emptied, soon."""
+        """Set when its Workloads are decided again: soon, for as long as they must be emptied."""
         if gate.state is GateState.CLOSED:
             if any(each.ours and each.units for each in facts.members):
                 watch.due = watch.due or now + timedelta(seconds=EMPTY_SECONDS)
@@ -296,7 +292,7 @@ class GroupController:
             watch.due = look.next_look
 
     def _facts(self, group: CompiledGroup, read: Sequence[_Known], now: datetime) -> GroupFacts:
-        """What there is to say, as it is stored and as this term knows it."""
+        """Return the facts of the stored objects, and of this term's memory."""
         key = group.key
         since = self._memory.held_since(key, now)
         held = self._on_their_way(key, read) if since is not None else {}
@@ -305,7 +301,7 @@ class GroupController:
         return GroupFacts(
             members=members,
             workloads=len(self._ledger.members(key)),
-            # What every cluster runs in full is wanted once for each cluster that it has.
+            # A Workload that runs everywhere is wanted once for each cluster that it has.
             desired=max(self._ledger.desired(key), scheduled),
             most=self._ledger.desired(key, len(self._handle.fleet())),
             holders=held,
@@ -314,7 +310,7 @@ class GroupController:
         )
 
     def _on_their_way(self, key: Key, read: Iterable[_Known]) -> dict[str, int]:
-        """Units that are decided and not stored, by the Workload's name; 0 of what only moves."""
+        """Return replicas that are decided and not stored, by Workload; 0 of a pure move."""
         decided = self._ledger.members(key)
         found = {}
         for each in read:
@@ -326,10 +322,10 @@ class GroupController:
     def _doubts(
         self, key: Key, read: Iterable[_Known], facts: GroupFacts, at: float
     ) -> Unconfirmed:
-        """What may be otherwise in a moment: for so long only, as nobody may wait for ever."""
+        """Return what may change in a moment; bounded, so that no gate waits for ever."""
         watch = self._watched[key]
         left = 0 if facts.held else len(self._on_their_way(key, read))
-        if watch.writing is None or left < watch.left:  # they are written one after the other
+        if watch.writing is None or left < watch.left:  # decisions are written one by one
             watch.left, watch.writing = left, at
         failing = any(each.trouble for each in facts.members)
         watch.writing = watch.writing if left else None
@@ -342,14 +338,13 @@ class GroupController:
         )
 
     def _members(self, stored: WorkloadGroup) -> Iterator[_Known]:
-        """Those that count, as they are stored."""
         for key in self._chosen(stored):
             found = self._read(key)
             if found is not None:
                 yield found
 
     def _chosen(self, stored: WorkloadGroup) -> Iterable[Key]:
-        """Its members; of too many those that are released already, and then those known first."""
+        """Return its members; of too many, those released already, and then those known first."""
         key = stored.metadata.key
         members = self._ledger.members(key)
         if len(members) <= MOST_WORKLOADS:
@@ -360,7 +355,7 @@ class GroupController:
         return islice(chain(first, others), MOST_WORKLOADS)
 
     def _read(self, key: Key) -> _Known | None:
-        """A Workload as it is stored; None for one that is gone, or going."""
+        """Return a Workload as it is stored; None for one that is gone, or being deleted."""
         workload = self._workloads.get(key)
         if workload is None or workload.metadata.deleting:
             self._known.pop(key, None)
@@ -375,7 +370,7 @@ class GroupController:
 
 
 def _moved(old: Standing, new: Standing) -> bool:
-    """Whether more than numbers and words is another one, so that the gate may be, too."""
+    """Return whether more than numbers and messages has changed, so that the gate may change."""
     return replace(old, **_NO_MATTER) != replace(new, **_NO_MATTER)
 
 

@@ -1,18 +1,19 @@
 """The gate of a WorkloadGroup: which Workloads may stand on members, at which decision. Pure.
 
-Placements stand in several Workloads, and no write covers them all. So the propagator pushes what
-the group's status releases, and nothing else; one compare-and-swap opens the gate for all, and one
-closes it. What is said here follows from what is stored alone: whoever leads next, after whatever
-write the last one died, goes on from there.
+Placements stand in several Workloads, and no write covers them all. So the propagator pushes only
+placements that the group's status releases; one compare-and-swap opens the gate for all, and one
+closes it. The gate follows from stored objects alone: the next leader, after whatever write the
+last one died, goes on from there.
 
-The gate opens once units of at least minMember have a cluster, and closes when one of them fails
+The gate opens once replicas of at least minMember have a cluster, and closes when one of them fails
 before so many have run, or when so many find no node that too few are left. From then on nothing
-closes it. It is taken away when all have lost their placements, so that the next try begins anew.
+closes it. It is removed when all have lost their placements, so that the next try starts over.
 
-A gate that closes takes back what it has released, and nothing else. Without a gate nothing of the
-group is pushed: so the pods that its clusters report in that moment ran before. They are noted in
-the same write that releases their Workload, and stand there until the quorum has run, as does who
-was released: else units that a closed gate has left on a lost cluster would pass for old ones.
+A gate that closes takes back the placements that it has released, and nothing else. Without a gate
+nothing of the group is pushed: so the pods that its clusters report in that moment ran before. They
+are recorded in the same write that releases their Workload, and stay recorded until the quorum has
+run, as do the released decisions: else replicas that a closed gate has left on a lost cluster would
+pass for earlier ones.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ from machinery.types import conditions
 from machinery.types.bounds import between
 
 _WORDS: Final = re.compile(r"[\w.-]+")
-"""What may be the name of a cluster in a message, a full stop after it included."""
+"""A possible name of a cluster in a message, including a full stop after it."""
 NOTED: Final = 3
 """Failures that a message names."""
 WORDS_LIMIT: Final = 1024
-"""Characters of what one Workload says."""
+"""The most characters of one Workload's message."""
 _BAD: Final = frozenset({ShareState.FAILED.value, ShareState.UNREACHABLE.value})
 _LASTING: Final = frozenset(
     each.value
@@ -53,7 +54,7 @@ _LASTING: Final = frozenset(
         PropagatedReason.REJECTED,
     )
 )
-"""Reasons of Propagated=False that no waiting mends, or nobody knows when."""
+"""Reasons of Propagated=False that do not pass by waiting, or not at a known time."""
 
 
 _STATES: Final = frozenset(state.value for state in GateState)
@@ -63,13 +64,13 @@ _STATES: Final = frozenset(state.value for state in GateState)
 class Standing:
     """A member as it is stored.
 
-    `placed` says that it has placements, be they of no units; `shares` are their units by cluster,
-    `units` the sum of these, and `decision` names them. `ours` says that we decide on it.
-    `running`, `succeeded` and `failed` are what its clusters report of these units; `there` are the
-    clusters on which some of them may stand, `seen` the pods of them by cluster; `stands` says that
-    any cluster at all reports pods. `trouble` says in words what keeps one of its clusters from
-    running them. `stuck` units have a cluster on which they find no node, the last of them since
-    then. `reason` and `message` are what its last decision says.
+    `placed` says that it has placements, also empty ones; `shares` are their replicas by cluster,
+    `units` the sum of these, and `decision` their digest. `ours` says that this controller decides
+    it. `running`, `succeeded` and `failed` are what its clusters report of these replicas; `there`
+    are the clusters on which some of them may stand, `seen` the pods of them by cluster; `stands`
+    says that any cluster at all reports pods. `trouble` says in words what keeps one of its
+    clusters from running them. `stuck` replicas have a cluster on which they find no node, the last
+    of them since `stuck_since`. `reason` and `message` are those of its last decision.
     """
 
     name: str
@@ -93,21 +94,21 @@ class Standing:
 
     @property
     def runs(self) -> int:
-        """Units that run, or have ended well."""
+        """Return the replicas that run, or have ended well."""
         return self.running + self.succeeded
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What the status shall say. `ran`: the quorum has run; `failure`: what closes it now.
+    """The gate for the status. `ran`: the quorum has run; `failure`: what closes it now.
 
-    `released` are the decisions that it has released, `retained` the units that ran before it did,
-    both by the Workload's uid. `large` says that these are more than the status can hold, so that
-    it stays as it was.
+    `released` are the decisions that the gate has released, `retained` the replicas that ran
+    before, both by the Workload's uid. `large` says that these are more than the status can hold,
+    so that the gate stays as it was.
 
-    `waits` says that it is put off for what is being written, or may be true no longer: another
-    look soon tells. `obstacle` is a failure that closes nothing, as what runs stood there before;
-    by `due` it may be another one though nothing happens.
+    `waits` says that the gate is put off for decisions that are being written, or for a fact that
+    may be outdated: another check follows soon. `obstacle` is a failure that closes nothing, as the
+    running replicas stood there before; at `due` the gate may change though nothing happens.
     """
 
     state: GateState | None
@@ -122,17 +123,17 @@ class Gate:
 
     @property
     def size(self) -> int:
-        """Bytes of what is noted, as JSON."""
+        """Return the bytes of `released` and `retained`, as JSON."""
         return len(msgspec.json.encode((self.released, self.retained)))
 
 
 @dataclass(frozen=True, slots=True)
 class Unconfirmed:
-    """What is stored and may be another one in a moment.
+    """Stored facts that may change in a moment.
 
-    `writing`: permitted decisions are on their way to the hub. `fresh`: a failure was told of
-    before the gate has ever been open, and may be that of an earlier try. `most`: the bytes
-    that what is noted may take.
+    `writing`: permitted decisions are on their way to the hub. `fresh`: a failure was reported
+    before the gate has ever been open, and may be that of an earlier try. `most`: the bytes that
+    `released` and `retained` may take.
     """
 
     writing: bool = False
@@ -149,14 +150,14 @@ def gate_of(
     now: datetime,
     doubts: Unconfirmed = NO_DOUBTS,
 ) -> Gate:
-    """What the gate of a group shall be, where these are its members as they are stored."""
+    """Return the gate that a group shall have, given its members as they are stored."""
     return _bounded(group, _noted(group, members, _state(group, members, now, doubts)), doubts)
 
 
 def _state(
     group: CompiledGroup, members: Sequence[Standing], now: datetime, doubts: Unconfirmed
 ) -> Gate:
-    """Open, closed or none, and why."""
+    """Return whether the gate is open, closed or absent, and why."""
     units = sum(each.units for each in members)
     enough = not group.fault and units >= group.min_member
     if group.gate == GateState.OPEN:
@@ -169,7 +170,7 @@ def _state(
 
 
 def standing_of(workload: Workload, *, ours: bool) -> Standing:
-    """A member as it is stored; `ours` where its scheduler is one of ours."""
+    """Return a member as it is stored; `ours` where its scheduler is one of ours."""
     placements, meta = workload.placements, workload.metadata
     units = {cluster: n for cluster, n in placements.items() if n > 0}
     shares = [share for share in workload.status.clusters if share.name in units]
@@ -194,19 +195,17 @@ def standing_of(workload: Workload, *, ours: bool) -> Standing:
 
 
 def _pods(share: ClusterShare) -> int:
-    """Those that a cluster has for it; of a custom kind the units that it calls ready or ended."""
+    """Return the pods that a cluster has for it; of a custom kind the replicas it reports."""
     told = share.scheduled + share.unschedulable + share.finished
     return max(share.current, told, share.ready)
 
 
 def _stuck(standing: Standing, workload: Workload) -> Standing:
-    """With its units that find no node. Those that are divided may find one on another cluster.
-
-    So these count once it was learnt what their cluster runs, and they were left there in spite of
-    it: then there is no other one.
-    """
+    """Add the replicas that find no node."""
     unit = workload.unit
     for cluster, shown in unit.shown.items():
+        # Divided replicas may find a node on another cluster. They count once their cluster's limit
+        # is learnt and they were left there in spite of it: then there is no other cluster.
         limit = unit.limits.get(cluster)
         left = not unit.learns or (limit is not None and limit.units < shown.asked)
         if shown.since is not None and left:
@@ -217,7 +216,7 @@ def _stuck(standing: Standing, workload: Workload) -> Standing:
 
 
 def _counted(standing: Standing, shares: Iterable[tuple[ClusterShare, int]]) -> Standing:
-    """With what the clusters report, none of it beyond what they were given."""
+    """Add the reports of the clusters, none of it beyond the shares."""
     running = succeeded = failed = 0
     for share, units in shares:
         well = between(0, share.succeeded, units)
@@ -228,7 +227,7 @@ def _counted(standing: Standing, shares: Iterable[tuple[ClusterShare, int]]) -> 
 
 
 def _trouble(workload: Workload, shares: Sequence[ClusterShare]) -> str:
-    """What keeps one of its clusters from running its units; empty where nothing does."""
+    """Return what keeps one of its clusters from running its replicas; empty where nothing does."""
     bad, said = [share for share in shares if share.state in _BAD], _refused(workload)
     if bad:
         more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
@@ -239,7 +238,7 @@ def _trouble(workload: Workload, shares: Sequence[ClusterShare]) -> str:
 
 
 def _refused(workload: Workload) -> str:
-    """What Propagated says of the present generation, where that is nothing to wait out."""
+    """Return the message of Propagated for the present generation, where waiting does not help."""
     said = conditions.among(workload.status.conditions, WorkloadCondition.PROPAGATED.value)
     lasting = said.get("status") == "False" and said.get("reason") in _LASTING
     if not lasting or said.get("observedGeneration") != workload.metadata.generation:
@@ -251,9 +250,10 @@ def _refused(workload: Workload) -> str:
 
 
 def _left_behind(workload: Workload, message: str) -> bool:
-    """Whether it speaks of clusters alone that it has left: that concerns no unit that it has now.
+    """Return whether the message speaks only of clusters that the Workload has left.
 
-    What its group says of a cluster may be said of one that another Workload is on.
+    The message must name one of these: a message about its group may name a cluster of another
+    Workload.
     """
     placements = workload.placements
     left = (
@@ -268,12 +268,10 @@ def _left_behind(workload: Workload, message: str) -> bool:
 def _absent(
     group: CompiledGroup, members: Sequence[Standing], now: datetime, doubts: Unconfirmed
 ) -> Gate:
-    """Without a gate, and with enough units: it opens, unless something speaks against it.
-
-    A group that was made anew finds its members where they run: they are released as they are. What
-    runs without a gate stood there before, so nothing is taken away for what fails beside it.
-    """
+    """Return the gate of a group without one, and with enough replicas."""
     runs = sum(each.runs for each in members)
+    # A group that was created again finds its members where they run, and releases them as they
+    # are.
     if group.ran or runs >= group.min_member:
         return Gate(GateState.OPEN, ran=True)
     if group.rests_until(now) is not None:
@@ -281,6 +279,8 @@ def _absent(
     if failure := failure_of(members):
         if doubts.fresh:
             return Gate(None, waits=True)
+        # Running replicas without a gate stood there before, so no failure beside them takes them
+        # away.
         if runs:
             return Gate(None, obstacle=failure)
         return Gate(GateState.CLOSED, failure=failure)
@@ -297,7 +297,7 @@ def _open(
     enough: bool,
     doubts: Unconfirmed,
 ) -> Gate:
-    """Open: whoever has placements is released at them, until one fails before its time."""
+    """Return the gate of an open one, which stays open until a member fails too early."""
     if not any(each.placed for each in members):
         return Gate(None)
     runs = sum(each.runs for each in members)
@@ -324,9 +324,9 @@ def _open(
 def _too_few_nodes(
     group: CompiledGroup, members: Sequence[Standing], now: datetime
 ) -> tuple[datetime | None, str]:
-    """When the gang is given up, as fewer than minMember find a node; in words, once it is.
+    """Return when too few find a node for too long, and the failure once that is so.
 
-    They may wait for one as long as the gang may wait for its clusters.
+    Replicas may wait for a node as long as the gang may wait for its clusters.
     """
     stuck = [each for each in members if each.stuck]
     since = max((each.stuck_since for each in stuck if each.stuck_since), default=None)
@@ -345,31 +345,31 @@ def _too_few_nodes(
 
 
 def _closed(group: CompiledGroup, members: Sequence[Standing], now: datetime) -> Gate:
-    """Closed: until what it has released has left.
+    """Return the gate of a closed one, which stays until the released placements have left.
 
-    Ours have no placements by then but for what ran before, others are on no other clusters.
-
-    Theirs keep their placements, so that without a gate nobody would take them away. Another
-    controller may decide on them, and has to see that it is closed: so it is for as long as it
-    rests, too.
+    Our Workloads then have no placements but those that ran before, others are on no other
+    clusters.
     """
     left = any(_has_to_leave(group, each) for each in members)
+    # Workloads of other controllers keep their placements, so without a gate nothing would take
+    # these away. Their controllers must see the closed gate, so it stays during the back-off, too.
     others = any(not each.ours and _beyond(group, each) for each in members)
     stays = left or (others and group.rests_until(now) is not None)
     return Gate(GateState.CLOSED if stays else None, ran=group.ran and stays)
 
 
 def _has_to_leave(group: CompiledGroup, member: Standing) -> bool:
-    """Whether a closed gate waits for it. Of ours what never stood anywhere gives up its place."""
+    """Return whether a closed gate waits for the member."""
     beyond = _beyond(group, member)
     if not group.takes_back(member.uid):
+        # One of ours that never ran anywhere gives up its place.
         return member.ours and bool(member.units) and not member.stands
     kept = group.retained.get(member.uid, {})
     return bool(beyond) if member.ours else any(c in member.there and c not in kept for c in beyond)
 
 
 def _beyond(group: CompiledGroup, member: Standing) -> list[str]:
-    """The clusters on which it has more units than ran there before it was released."""
+    """Return the clusters with more replicas than ran there before the release."""
     if not group.takes_back(member.uid):
         return []
     kept = group.retained.get(member.uid, {})
@@ -377,14 +377,14 @@ def _beyond(group: CompiledGroup, member: Standing) -> list[str]:
 
 
 def _noted(group: CompiledGroup, members: Sequence[Standing], gate: Gate) -> Gate:
-    """With what it has released, and what ran before that."""
+    """Add the released decisions, and the replicas that ran before."""
     placed = [each for each in members if each.placed]
     entries = {each.uid: each.decision for each in sorted(placed, key=_by_name)}
     if gate.state is GateState.OPEN and gate.ran:
         return replace(gate, released=entries)
     retained = {each.uid: _ran_before(group, each) for each in placed}
     if gate.state is None:
-        if group.gate == GateState.OPEN:  # all have lost their placements: it begins anew
+        if group.gate == GateState.OPEN:  # all have lost their placements: the next try starts over
             return gate
         there = {each.uid for each in members}
         entries = {uid: decision for uid, decision in group.released.items() if uid in there}
@@ -395,14 +395,14 @@ def _noted(group: CompiledGroup, members: Sequence[Standing], gate: Gate) -> Gat
 
 
 def _ran_before(group: CompiledGroup, member: Standing) -> Mapping[str, int]:
-    """Its units that ran before the gate has released it; what it has given up since is none."""
+    """Return the replicas that ran before the release, without those given up since."""
     if member.uid in group.released:
         return within(member.shares, group.retained.get(member.uid, {}))
     return member.seen
 
 
 def _bounded(group: CompiledGroup, gate: Gate, doubts: Unconfirmed) -> Gate:
-    """As it was, where all that there is to note is more than can be stored."""
+    """Keep the former gate, where the status cannot hold all of the new one."""
     if gate.size <= doubts.most:
         return gate
     large = (
@@ -419,7 +419,7 @@ def _by_name(standing: Standing) -> str:
 
 
 def failure_of(members: Iterable[Standing]) -> str:
-    """What is wrong with the first of them by name, and with how many more; empty without any."""
+    """Return the first troubles by name, and how many more there are; empty without any."""
     troubles = sorted(each.trouble for each in members if each.trouble)
     more = len(troubles) - NOTED
     return "; ".join(troubles[:NOTED]) + (f"; and {more} more Workloads" if more > 0 else "")

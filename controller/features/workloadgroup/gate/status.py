@@ -1,8 +1,8 @@
-"""What a WorkloadGroup says of itself: phase, numbers, condition, and what people are told. Pure.
+"""The status of a WorkloadGroup: phase, numbers, condition and events. Pure.
 
-Every number is counted anew from what is stored, and never carried on: whoever leads next says the
-same. Why the last try was in vain the Workloads say themselves; where none of them does any more,
-what stands there stays.
+Every number is counted from stored objects each time, and never carried on, so that the next leader
+writes the same. The Workloads' own statuses tell why the last try failed; where none does any more,
+the stored message stays.
 """
 
 from __future__ import annotations
@@ -38,30 +38,30 @@ MESSAGE_LIMIT: Final = 4096
 NAMED: Final = 3
 """Workloads that a message names."""
 FIRST_SECONDS: Final = 10
-"""Of the back-off after a failure: it doubles from the first to the longest."""
+"""The back-off after the first failure; it doubles up to the longest."""
 _IN_VAIN: Final = frozenset(
     {GroupScheduledReason.GROUP_DENIED.value, GroupScheduledReason.SCHEDULE_TIMEOUT.value}
 )
-"""What Workloads of a group say of a try, by the names that the group has for it, too."""
+"""Reasons that Workloads give for a failed try; the group has the same names for them."""
 _NO_TRY: Final = (TOO_FEW, FAILED)
-"""In what they say while there is none."""
+"""Parts of messages that Workloads give where there was no try."""
 _SCHEDULED: Final = GroupCondition.SCHEDULED.value
 _UNWRITTEN: Final = "lastFailureTime"
-"""Told along with other news, and no news of its own: the queue knows it better."""
+"""Written along with other changes, and no reason for a write: the queue knows it better."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """What is known beside the object itself and its gate.
+    """The facts beside the object itself and its gate.
 
     Args:
         members: those that are looked at, at most MOST_WORKLOADS.
-        workloads: all that name the group.
-        desired: units that they want together.
-        most: the same, where what every cluster runs in full is on all of them.
-        holders: units that are held until more of them fit, by the Workload's name.
+        workloads: the number of all that name the group.
+        desired: replicas that they want together.
+        most: the same, with Workloads that run everywhere counted on all clusters.
+        holders: replicas that are held until more of them fit, by the Workload's name.
         until: when these are given back.
-        last_failure: when the last try was in vain, as text.
+        last_failure: when the last try failed, as text.
     """
 
     members: Sequence[Standing] = ()
@@ -74,28 +74,26 @@ class GroupFacts:
 
     @property
     def scheduled(self) -> int:
-        """Units that have a cluster, as it is stored."""
         return sum(each.units for each in self.members)
 
     @property
     def could(self) -> int:
-        """Units that might ever have a cluster."""
+        """Return the most replicas that might ever have a cluster."""
         return max(self.desired, self.most)
 
     @property
     def held(self) -> int:
-        """Units that are held."""
         return sum((self.holders or {}).values())
 
     @property
     def refused(self) -> Standing | None:
-        """The first that says why the last try was in vain; None where nobody does."""
+        """Return the first member that says why the last try failed; None where none does."""
         found = [each for each in self.members if not each.units and _in_vain(each)]
         return min(found, key=lambda each: each.name, default=None)
 
     @property
     def tried(self) -> bool:
-        """Whether there has been a try, as far as that is known."""
+        """Return whether there has been a try, as far as is known."""
         return bool(self.scheduled or self.held or self.last_failure or self.refused)
 
 
@@ -107,7 +105,7 @@ class Said(NamedTuple):
 
 
 class GroupEvent(NamedTuple):
-    """What people are told of a group."""
+    """An event about a group."""
 
     reason: GroupEventReason
     note: str
@@ -116,7 +114,7 @@ class GroupEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupResult:
-    """The fields to write, what people are told with them, and when it may be otherwise."""
+    """The fields to write, the events to emit, and when the status may change by itself."""
 
     fields: Mapping[str, Any]
     events: Sequence[GroupEvent]
@@ -126,7 +124,7 @@ class GroupResult:
 def look(
     stored: WorkloadGroup, group: CompiledGroup, gate: Gate, facts: GroupFacts, now: datetime
 ) -> GroupResult:
-    """What the status shall say by now."""
+    """Return the status as of now."""
     retry = _retry(group, gate, now)
     due = retry if retry is not None and retry > now else None
     said = _said(stored, group, gate, facts, due)
@@ -150,15 +148,15 @@ def look(
 
 
 def differs(fields: Mapping[str, Any], stored: WorkloadGroup) -> bool:
-    """Whether the group does not say all of it already."""
+    """Return whether the stored status lacks any of the fields."""
     return any(name != _UNWRITTEN for name in _changed(fields, stored))
 
 
 def changes(fields: Mapping[str, Any], stored: WorkloadGroup) -> dict[str, Any]:
-    """The merge patch that makes it say all of it, and of large maps their other entries alone.
+    """Return the merge patch that adds the fields; of large maps only the changed entries.
 
-    The first one says numbers that are 0 as well, and each takes away what an earlier release said,
-    be it of a form that nobody can read.
+    The first patch writes numbers that are 0 as well. Each one removes the entries of an earlier
+    release, even unreadable ones.
     """
     said = msgspec.to_builtins(stored.status)
     names = _changed(fields, stored) if stored.status.phase else fields
@@ -181,7 +179,7 @@ def _delta(before: Any, after: Any) -> Any:
 
 
 def words_alone(fields: Mapping[str, Any], stored: WorkloadGroup) -> bool:
-    """Whether all that is new is the message of a condition that stays what it is."""
+    """Return whether only the message of an otherwise equal condition is new."""
     if differs({k: v for k, v in fields.items() if k != "conditions"}, stored):
         return False
     pairs = [
@@ -192,10 +190,10 @@ def words_alone(fields: Mapping[str, Any], stored: WorkloadGroup) -> bool:
 
 
 def phase_of(group: CompiledGroup, gate: Gate, facts: GroupFacts) -> GroupPhase:
-    """How far it has come.
+    """Return the phase.
 
-    It has failed when the units that have not failed are too few, whatever becomes of them. It has
-    finished when enough have ended well and none of the others runs or may run yet.
+    Failed: the replicas that have not failed are too few, whatever becomes of them. Finished:
+    enough have ended well, and none of the others runs or may still run.
     """
     running, succeeded, failed = _outcomes(facts)
     if failed and facts.could - failed < group.min_member and not group.fault:
@@ -213,7 +211,7 @@ def phase_of(group: CompiledGroup, gate: Gate, facts: GroupFacts) -> GroupPhase:
 def _said(
     stored: WorkloadGroup, group: CompiledGroup, gate: Gate, facts: GroupFacts, due: datetime | None
 ) -> Said:
-    """The condition, the most pressing first; `due` is when it is tried anew, if that comes yet."""
+    """Return the most pressing condition; `due` is the next try, if that is to come."""
     if group.fault:
         return Said(GroupScheduledReason.INVALID_GROUP, group.fault)
     if facts.workloads > MOST_WORKLOADS:
@@ -236,12 +234,11 @@ def _said(
 
 
 def _in_vain(member: Standing) -> bool:
-    """Whether it says that a try has come to nothing."""
     return member.reason in _IN_VAIN and not any(text in member.message for text in _NO_TRY)
 
 
 def _waits(group: CompiledGroup, gate: Gate, facts: GroupFacts, before: Said) -> Said:
-    """Why it is not placed yet. What nobody knows any more stands as it was said."""
+    """Return why the gang is not placed yet; the stored reason where no fact gives one any more."""
     if facts.held:
         return Said(GroupScheduledReason.WAITING_FOR_GROUP, _holding(group, facts))
     if facts.could < group.min_member:
@@ -260,7 +257,7 @@ def _waits(group: CompiledGroup, gate: Gate, facts: GroupFacts, before: Said) ->
 
 
 def _before(stored: WorkloadGroup) -> Said:
-    """What it says now; what makes no sense is that it waits."""
+    """Return the stored condition; WaitingForGroup in place of an unknown one."""
     said = _condition(stored)
     try:
         reason = GroupScheduledReason(str(said.get("reason")))
@@ -279,7 +276,7 @@ def _quorum(group: CompiledGroup, facts: GroupFacts) -> str:
 
 
 def _holding(group: CompiledGroup, facts: GroupFacts) -> str:
-    """Who holds what, how many are missing, and until when they wait for these."""
+    """Say which Workloads hold what, how many replicas are missing, and until when."""
     holders = sorted((facts.holders or {}).items())
     named = ", ".join(f"{name} {units}" for name, units in holders[:NAMED])
     more = f" and {len(holders) - NAMED} more Workloads" if len(holders) > NAMED else ""
@@ -299,7 +296,7 @@ def _failed(gate: Gate, due: datetime | None) -> str:
 
 
 def _outcomes(facts: GroupFacts) -> tuple[int, int, int]:
-    """Units that run, that ended well, that failed."""
+    """Return the replicas that run, that ended well, and that failed."""
     members = facts.members
     running, succeeded, failed = 0, 0, 0
     for each in members:
@@ -310,8 +307,9 @@ def _outcomes(facts: GroupFacts) -> tuple[int, int, int]:
 
 
 def _numbers(stored: WorkloadGroup, gate: Gate, facts: GroupFacts) -> dict[str, int]:
-    """Units held of a gang that another controller decides on are for that one to say."""
+    """Return the numbers of the status."""
     others = bool(facts.members) and not any(each.ours for each in facts.members)
+    # The controller that decides on all members reports the replicas that it holds.
     held = stored.status.waiting if others and gate.state is None else facts.held
     running, succeeded, failed = _outcomes(facts)
     numbers = {
@@ -329,7 +327,7 @@ def _numbers(stored: WorkloadGroup, gate: Gate, facts: GroupFacts) -> dict[str, 
 def _times(
     stored: WorkloadGroup, group: CompiledGroup, gate: Gate, facts: GroupFacts, now: datetime
 ) -> dict[str, str | None]:
-    """Moments are said once and stand; when all have lost their placements, all begins anew."""
+    """Return the times: each is set once and stands, until all have lost their placements."""
     status, at = stored.status, timestamp(now)
     over = group.ran and not gate.ran
     tried = facts.tried or gate.state is not None
@@ -343,14 +341,14 @@ def _times(
 
 
 def _failures(group: CompiledGroup, gate: Gate) -> int:
-    """How often in a row it failed: none once it has run."""
+    """Return the failures in a row, 0 once the quorum has run."""
     if gate.ran:
         return 0
     return min(max(group.failures, 0) + bool(gate.failure), MOST_UNITS)
 
 
 def _retry(group: CompiledGroup, gate: Gate, now: datetime) -> datetime | None:
-    """When it is tried anew: as it was said, or longer after each failure in a row."""
+    """Return when the gang is tried again: as stored, or later after each failure in a row."""
     if gate.ran or gate.state is GateState.OPEN:
         return None
     if not gate.failure:
@@ -358,11 +356,11 @@ def _retry(group: CompiledGroup, gate: Gate, now: datetime) -> datetime | None:
         return group.retry if over else group.rests_until(now)
     doublings = min(max(group.failures, 0), 16)
     wait = min(FIRST_SECONDS * 2**doublings, LONGEST_SECONDS)
-    return now.replace(microsecond=0) + timedelta(seconds=wait + 1)  # whole seconds, and no less
+    return now.replace(microsecond=0) + timedelta(seconds=wait + 1)  # whole seconds, rounded up
 
 
 def _conditions(stored: WorkloadGroup, said: Said, now: datetime) -> list[Any]:
-    """Scheduled as it is now, those of others as they are."""
+    """Return Scheduled as of now, and the other conditions unchanged."""
     ours = conditions.renewed(
         _condition(stored),
         type_=_SCHEDULED,
@@ -389,7 +387,7 @@ def _gate_events(
 def _events(
     stored: WorkloadGroup, group: CompiledGroup, said: Said, facts: GroupFacts, phase: GroupPhase
 ) -> Iterator[GroupEvent]:
-    """What has changed: of tries that end as the last one did nobody is told again."""
+    """Yield an event for each change; a try that ends as the last one did emits none."""
     if facts.held and not stored.status.waiting:
         yield GroupEvent(GroupEventReason.WAITING_FOR_GROUP, said.message)
     reason, before = _TOLD.get(said.reason), _before(stored)
