@@ -328,7 +328,7 @@ def test_a_large_workload(running: Stage, space: str) -> None:
     assert len(landed["data"]["text"]) == 300_000
 
 
-@pytest.mark.parametrize("size", [100, pytest.param(300, marks=pytest.mark.long)])
+@pytest.mark.parametrize("size", [50, pytest.param(300, marks=pytest.mark.long)])
 def test_a_crowd_at_once(running: Stage, space: str, size: int) -> None:
     before = {role: _requests(running, role) for role in ("controller", "propagator")}
     crowd = [

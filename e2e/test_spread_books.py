@@ -256,7 +256,7 @@ MOST = 4
 
 
 @pytest.mark.proves("W19", "W22")
-@pytest.mark.parametrize("many", [10, pytest.param(20, marks=pytest.mark.long)])
+@pytest.mark.parametrize("many", [6, pytest.param(20, marks=pytest.mark.long)])
 def test_leaders_that_are_killed_in_the_midst_leave_the_books_right(
     running: Stage, space: str, many: int
 ) -> None:

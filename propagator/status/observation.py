@@ -51,7 +51,7 @@ class Survey:
         holders = self._inventory.holders(workload.uid)
         sent = record_of(workload).names(self._fleet.names)
         async for name in in_slices(sorted({*workload.placements, *holders, *sent})):
-            if name in holders and self._only_kept(workload, name):
+            if self._only_kept(workload, name):
                 continue
             spoken_of = name in workload.placements or name in holders
             if not spoken_of and not self._inventory.may_hold(workload, name):
@@ -106,15 +106,18 @@ class Survey:
         session = self._fleet.get(name)
         return session is not None and self._inventory.asked(session, workload)
 
-    def _serves(self, name: str) -> bool:
-        session = self._fleet.get(name)
-        return session is not None and session.contact is Contact.SERVING
-
     def _only_kept(self, workload: Workload, name: str) -> bool:
-        """Whether only kept objects are known to be left there."""
-        session = self._fleet.get(name)
-        if session is None or not self._serves(name) or name in workload.placements:
+        """Whether only kept objects are left on the member, which `status.kept` alone names.
+
+        A member that does not answer, or whose kinds are not listed yet, counts as it was told.
+        """
+        if name in workload.placements:
             return False
+        session = self._fleet.get(name)
+        if session is None or not self._shown(workload, name):
+            told = workload.status
+            shares = (each["name"] for each in told.clusters)
+            return name not in shares and any(each["cluster"] == name for each in told.kept)
         there = owned(session, workload.uid)
         return bool(there) and all(keep_of(each) != NEVER for _, each in there)
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, NAMESPACES, SECRETS, WORKLOADS, Resource
-from machinery.errors import NotFound
+from machinery.errors import NotFound, StowageError
 from propagator.app import Propagator
 from propagator.members.kinds import USUAL
 from propagator.reconciler import WorkloadPlacements
@@ -319,9 +319,19 @@ async def staged(
         try:
             await stage.ready()
             yield stage
+        except BaseException:
+            # What failed first is told; what is left of it must not fail the tests that follow.
+            with suppress(AssertionError, StowageError, TimeoutError):
+                async with asyncio.timeout(CLEANING_SECONDS):
+                    await _empty(stage)
+            raise
+        else:
             await _empty(stage)
         finally:
             await stage.stop()
+
+
+CLEANING_SECONDS = 30.0
 
 
 async def _empty(stage: Stage) -> None:

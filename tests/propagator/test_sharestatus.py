@@ -269,8 +269,28 @@ def test_what_was_kept_is_told_until_its_kind_is_listed(asked: bool):
 def nothing_held(*, known: bool = True) -> OwnedObjects:
     return cast(
         "OwnedObjects",
-        SimpleNamespace(holders=lambda uid: set(), may_hold=lambda w, name: not known),
+        SimpleNamespace(
+            holders=lambda uid: set(),
+            may_hold=lambda w, name: not known,
+            asked=lambda session, w: known,
+        ),
     )
+
+
+@pytest.mark.proves("N2", "R5")
+@pytest.mark.parametrize("contact", [None, *Contact])
+async def test_of_a_cluster_that_kept_something_no_share_is_told_after_a_restart(
+    contact: Contact | None,
+):
+    survey = Survey(ground_of(contact), inventory=nothing_held(known=False))
+    kept = [{"cluster": "m1", "kind": "ConfigMap", "namespace": "shop", "name": "c"}]
+    moved = workload(
+        placements=[{"cluster": "m2", "replicas": 1}],
+        clusters=[{"name": "m2", "state": "Running", "replicas": 1}],
+        kept=kept,
+        footprint={"clusters": "m1,m2"},
+    )
+    assert [each.name async for each in survey.seen(moved, {})] == ["m2"]
 
 
 @pytest.mark.proves("G24", "R5")

@@ -215,7 +215,7 @@ async def test_what_another_leader_wrote_in_between_is_taken_as_it_is(
 
 
 @pytest.mark.proves("N6")
-@pytest.mark.parametrize("kills", [3, pytest.param(30, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [2, pytest.param(30, marks=pytest.mark.long)])
 async def test_of_two_replicas_whose_leader_is_killed_each_write_is_made_once(
     stage_on: MakeStage, hub: Cluster, tmp_path: Path, kills: int
 ):
