@@ -352,9 +352,11 @@ class Informer(Cache[T]):
         key = obj.metadata.key
         if key not in self:
             self._check_number(len(self) + 1)
-        self._shelf.take(size)
+        # The difference alone: an object that is as large as before needs no further room. The
+        # one before has given its own back with that, also where it is dropped for another uid.
+        self._shelf.take(size - self._sizes.get(key, 0))
+        self._sizes[key] = 0
         take(kept)
-        self._shelf.take(-self._sizes.pop(key, 0))
         self._sizes[key] = size
         return True
 

@@ -23,7 +23,7 @@ from machinery.errors import (
 )
 from machinery.pace import ServerBudget
 from machinery.runtime.informer import HEALTHY_SECONDS, WATCH_SECONDS, Informer
-from machinery.types.memory_budget import BudgetShare
+from machinery.types.memory_budget import Book, BudgetShare
 from machinery.types.metadata import Meta, Object
 from tests.fakeclock import FakeClock, settle
 
@@ -265,6 +265,28 @@ async def test_a_list_is_a_consistent_read_with_the_selection(server, clock, sto
     }
     assert server.lists == [{"limit": 200, **selection}]
     assert server.watches == [{"from": "100", "seconds": WATCH_SECONDS, **selection}]
+    running.cancel()
+
+
+async def test_an_object_that_is_as_large_as_before_needs_no_further_room(server, clock, story):
+    book = Book(1 << 20)
+    server.holding = BudgetShare(book)
+    server.put("a", size=1)
+    informer = informer_of(server, clock, story)
+    running = asyncio.create_task(informer.run())
+    await informer.wait_synced()
+    await settle()
+    server.put("a", size=2)  # an event has another length than an item of a list
+    await settle()
+    book.most = book.total
+    server.put("a", size=3)
+    await settle()
+    assert informer.get(("ns", "a")).spec.size == 3
+    server.put("a", uid="uid-b", size=4)  # another one of that name
+    await settle()
+    assert informer.get(("ns", "a")).spec.size == 4
+    assert len(server.watches) == 1
+    assert book.total == book.most
     running.cancel()
 
 

@@ -96,6 +96,22 @@ def test_what_a_container_still_holds_while_it_shrinks_counts():
     assert requested({"containers": [container(cpu="1")]}, status) == {"cpu": 2000}
 
 
+def test_each_container_counts_with_the_more_of_what_it_asks_for_and_holds():
+    """One grows while the other shrinks, and a sidecar shrinks as well."""
+    shrinks = {"name": "a", "resources": {"requests": {"cpu": "1"}}}
+    grows = {"name": "b", "resources": {"requests": {"cpu": "3"}}}
+    beside = {"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}
+    status = {
+        "containerStatuses": [
+            {"name": "a", "allocatedResources": {"cpu": "2"}},
+            {"name": "b", "allocatedResources": {"cpu": "1"}},
+        ],
+        "initContainerStatuses": [{"name": "s", "allocatedResources": {"cpu": "4"}}],
+    }
+    spec = {"containers": [shrinks, grows], "initContainers": [beside]}
+    assert requested(spec, status) == {"cpu": 9000}
+
+
 def test_a_pod_without_a_node_holds_no_room():
     waiting = pod("x", spec={"containers": [container(cpu="1")]})
     assert waiting.requests == ()

@@ -98,6 +98,7 @@ class _Port(msgspec.Struct, rename="camel"):
 
 
 class _Container(msgspec.Struct, rename="camel"):
+    name: str = ""
     resources: _Resources = msgspec.field(default_factory=_Resources)
     restart_policy: str = ""
     ports: list[_Port] = []
@@ -121,12 +122,14 @@ class _Condition(msgspec.Struct, rename="camel"):
 
 
 class _ContainerStatus(msgspec.Struct, rename="camel"):
+    name: str = ""
     allocated_resources: dict[str, str | int | float] = {}
 
 
 class _PodStatus(msgspec.Struct, rename="camel"):
     conditions: list[_Condition] = []
     container_statuses: list[_ContainerStatus] = []
+    init_container_statuses: list[_ContainerStatus] = []
 
 
 class WirePod(Object, frozen=True):
@@ -211,16 +214,17 @@ def _requests(pod: WirePod) -> Amounts:
 
     These are all containers and restartable init containers together, or, if more, an init
     container with the restartable ones started before it; pod-level requests instead where given;
-    plus overhead. While a container is being resized, what it still holds counts.
+    plus overhead. While a container is being resized, the more of what it asks for and what it
+    holds counts, for each container by itself.
     """
+    held = _allocated(pod)
     total: Counter[str] = Counter()
     for container in pod.spec.containers:
-        total.update(dict(_amounts(container.resources.requests)))
-    total |= _allocated(pod)
+        total.update(_counted(container, held))
     sidecars: Counter[str] = Counter()
     peak: Counter[str] = Counter()
     for init in pod.spec.init_containers:
-        asked = Counter(dict(_amounts(init.resources.requests)))
+        asked = _counted(init, held)
         if init.restart_policy == "Always":
             total.update(asked)
             sidecars.update(asked)
@@ -259,11 +263,14 @@ def _gives_way(pod: WirePod, claim: PodClaim | None) -> bool:
     )
 
 
-def _allocated(pod: WirePod) -> Counter[str]:
-    held: Counter[str] = Counter()
-    for status in pod.status.container_statuses:
-        held.update(dict(_amounts(status.allocated_resources)))
-    return held
+def _counted(container: _Container, held: Mapping[str, Counter[str]]) -> Counter[str]:
+    asked = Counter(dict(_amounts(container.resources.requests)))
+    return asked | held.get(container.name, Counter())
+
+
+def _allocated(pod: WirePod) -> dict[str, Counter[str]]:
+    told = (*pod.status.container_statuses, *pod.status.init_container_statuses)
+    return {each.name: Counter(dict(_amounts(each.allocated_resources))) for each in told}
 
 
 def _waiting_since(pod: WirePod, scheduled: _Condition | None) -> datetime | None:
