@@ -10,7 +10,7 @@ import msgspec
 
 from controller.eventhandlers import SchedulerCache, known
 from controller.features.reservation.compiled import Reserved, compile_reservation
-from controller.features.reservation.feature import ReservationLedger as Feature
+from controller.features.reservation.feature import Reservations as Feature
 from controller.features.reservation.ledger import ReservationLedger
 from controller.features.reservation.objects import Reservation
 from controller.model.objects import ReservedShare, Workload

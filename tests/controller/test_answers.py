@@ -103,8 +103,8 @@ SHORT = "gave an array of shape (2,) for 3 clusters"
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (None, "gave None where a Refused is wanted"),
-        ([(ALL, "no")], "gave list where a Refused is wanted"),
+        (None, "gave None where a FilterMask is wanted"),
+        ([(ALL, "no")], "gave list where a FilterMask is wanted"),
         (FilterMask([(ALL[:2], "no")]), SHORT),
         (FilterMask((), short=[(ALL[:2], "no")]), SHORT),
         (
@@ -151,7 +151,7 @@ def test_a_score_of_other_integers_counts_as_it_is() -> None:
         (None, "gave None where (unit, changed) or a Status is wanted"),
         ((1, 2, 3), "gave tuple where (unit, changed) or a Status is wanted"),
         ((unit(), 1), "gave 1 where True or False is wanted"),
-        (("a", True), "gave 'a' where a Unit is wanted"),
+        (("a", True), "gave 'a' where a WorkloadInfo is wanted"),
         ((unit("other"), True), "gave the unit of another Workload, shop/other"),
         (SUCCESS, "gave the Status Success, which refuses nothing"),
         (SKIP, "gave the Status Skip, which refuses nothing"),
@@ -166,7 +166,7 @@ def test_pre_filter_hook(answer: Any, words: str) -> None:
 def test_filter_hook() -> None:
     answer = Answers(lambda _state, unit, _fleet, _bound: (unit, None, True))
     words = said(passed(before_filter=[answer]))
-    assert words == "plugin Odd failed at FilterHook: gave None where a Fleet is wanted"
+    assert words == "plugin Odd failed at FilterHook: gave None where a Snapshot is wanted"
 
 
 def test_score_hook() -> None:

@@ -88,7 +88,7 @@ VALUES = frozenset({"Single", "Duplicated", "Divided", "WorkloadAffinity"})
 
 
 @pytest.mark.parametrize(
-    "room", ["scheduling", "binding", "queue", "explain", "framework", "hosting"]
+    "room", ["scheduling", "binding", "queue", "explain", "framework", "framework/runtime"]
 )
 def test_the_core_knows_no_plugin_by_name_and_no_policy_at_all(room: str) -> None:
     names = frozenset(catalogue.registry().names) - VALUES

@@ -18,7 +18,7 @@ from controller import catalogue
 from crds.names import BINDING_LABELS
 
 ROOT = Path(__file__).resolve().parents[2] / "controller"
-ROOMS = ("scheduling", "binding", "queue", "explain", "framework", "hosting", "http", "cache")
+ROOMS = ("scheduling", "binding", "queue", "explain", "framework", "http", "cache", "snapshot")
 MODEL = "model"
 WORDS = (
     *("distributionWeights", "spreadConstraints", "maxReplicas", "minReplicas", "minDomains"),
