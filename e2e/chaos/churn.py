@@ -31,6 +31,7 @@ from stowage.playground.processes import ProcessFailed
 
 MOST = 60
 """The default bound of Workloads at the same time."""
+_PATIENCE_SECONDS = 240.0
 
 
 class NotTaken(AssertionError):
@@ -188,7 +189,7 @@ class Churn:
             return True
 
         try:
-            await insist(once)
+            await insist(once, of="/".join(key))
         finally:
             self.busy.discard(key)
 
@@ -231,7 +232,7 @@ class Churn:
             return True
 
         try:
-            await insist(once)
+            await insist(once, of="/".join(key))
         finally:
             self.busy.discard(key)
 
@@ -281,13 +282,23 @@ async def _listed(stage: ChaosStage) -> dict[Key, dict[str, Any]]:
     return found
 
 
-async def insist(once: Callable[[], Awaitable[bool]]) -> None:
-    """Repeat `once` until it returns True, without an end; a server that fails is asked again.
+async def insist(once: Callable[[], Awaitable[bool]], *, of: str = "") -> None:
+    """Repeat `once` until it returns True; a server that fails is asked again.
 
-    While faults stand, a Workload may wait for its predecessor as long as they do.
+    While faults stand, a Workload may wait for its predecessor as long as they do. Raises NotTaken,
+    with the last answer, after more time than any fault stands.
     """
-    while True:
-        with suppress(TransportError, ProcessFailed, OSError):  # OSError: a time-out too
-            if await once():
-                return
-        await asyncio.sleep(0.3)
+    fault: Exception | None = None
+    try:
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            while True:
+                try:
+                    if await once():
+                        return
+                    fault = None
+                except (TransportError, ProcessFailed, OSError) as e:  # OSError: a time-out too
+                    fault = e
+                await asyncio.sleep(0.3)
+    except TimeoutError:
+        why = fault or "what it waits for does not come"
+        raise NotTaken(f"{of} asked for {_PATIENCE_SECONDS:.0f} s: {why}".strip()) from None
