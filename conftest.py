@@ -56,8 +56,6 @@ def pytest_configure(config: pytest.Config) -> None:
     """End as if interrupted when SIGTERM comes: what was started is stopped."""
     # API servers and etcd collect garbage a quarter as often: memory is there, processor time not.
     os.environ.setdefault("GOGC", "400")
-    # There are more of them than cores: threads of one that look for work take time from others.
-    os.environ.setdefault("GOMAXPROCS", "1")
     signal.signal(signal.SIGTERM, _interrupt)
     # A worker that has a playground to take down needs more than the ten seconds it has by default.
     NodeManager.EXIT_TIMEOUT = 60

@@ -155,6 +155,7 @@ def _create(
         progress.step("Clusters created", before + made, of)
         return made == len(jobs)
 
+    progress.step("Clusters created", before, of)
     try:
         for name in names:
             jobs[name] = _started(directory, name, image)
