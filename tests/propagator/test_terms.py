@@ -14,7 +14,7 @@ import pytest
 
 from crds.names import SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
-from machinery.api.resources import LEASES, SECRETS
+from machinery.api.resources import LEASES, SECRETS, WORKLOADS
 from machinery.errors import ServerError
 from propagator.app import LEASE, Propagator
 from propagator.members.kinds import USUAL
@@ -26,7 +26,7 @@ from tests.relay import Relay
 
 from .stage import CONFIGMAPS, MakeStage, Stage, configmap, counted, deployment, settled
 from .test_kills import Outside, outside
-from .test_restart import all_changes, stored
+from .test_restart import all_changes
 from .waits import until
 
 SHORT_TERMS = {"lease_seconds": 5.0, "renew_deadline": 3.5, "lease_retry": 0.4}
@@ -46,6 +46,12 @@ async def read(stage: Stage) -> dict[str, Counter[str]]:
     """The lists of all members, and of the hub."""
     members = {name: await lists(client) for name, client in stage.members.items()}
     return {**members, "hub": await lists(stage.hub, OF_THE_HUB)}
+
+
+async def stored(hub: ApiClient) -> dict[str, Any]:
+    """The versions of all Workloads. Of a member a new latency may have been measured meanwhile."""
+    found = (await hub.list(WORKLOADS))["items"]
+    return {each["metadata"]["uid"]: each["metadata"]["resourceVersion"] for each in found}
 
 
 def hardly_read(before: Counter[str], after: Counter[str]) -> bool:
