@@ -18,10 +18,10 @@ import msgspec
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from machinery import logs
+from machinery import logs, metrics
 from machinery.config.address import loopback
 from machinery.doorkeeper import HEAD_SECONDS, Doorkeeper, Noise, names_nobody_else
-from machinery.http_messages import Handler, Request
+from machinery.http_messages import Handler, Request, Response
 
 LOG = logs.get(__name__)
 BODY_LIMIT = 1024 * 1024
@@ -43,6 +43,7 @@ class HttpServer:
         self._runner: web.AppRunner | None = None
         self._listener: asyncio.Server | None = None
         self._stopping = asyncio.Lock()
+        self._scrape = metrics.Scrape()
 
     def route(self, method: str, path: str, handler: Handler) -> None:
         """Register the handler of a method and path. Raises ValueError when there is one."""
@@ -50,6 +51,13 @@ class HttpServer:
         if method in methods:
             raise ValueError(f"{method} {path} has a handler already")
         methods[method] = handler
+
+    def serve_metrics(self) -> None:
+        """Register `GET /metrics`."""
+        self.route("GET", "/metrics", self._metrics)
+
+    async def _metrics(self, _request: Request) -> Response:
+        return Response(200, await self._scrape.text(), metrics.CONTENT_TYPE)
 
     def otherwise(self, prefix: str, handler: Handler) -> None:
         """Register the handler of paths with that prefix and without a route, for any method."""

@@ -101,7 +101,7 @@ class Propagator:
         server = HttpServer()
         server.route("GET", "/healthz", self._healthz)
         server.route("GET", "/readyz", self._readyz)
-        server.route("GET", "/metrics", self._metrics)
+        server.serve_metrics()
         self.port = await server.start(self._settings.http_host, self._settings.http_port)
         LOG.info("listening on %s:%d", self._settings.http_host, self.port)
         try:
@@ -182,9 +182,6 @@ class Propagator:
         reason = self.unready()
         body = reason.encode() or b"ok"
         return Response(503 if reason else 200, body, "text/plain; charset=utf-8")
-
-    async def _metrics(self, _request: Request) -> Response:
-        return Response(200, metrics.exposition(), metrics.CONTENT_TYPE)
 
 
 def identity() -> str:

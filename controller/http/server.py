@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from controller.framework.runtime.services import PREFIX, Endpoint, as_json, failure
 from controller.http.guard import Guard
-from machinery import logs, metrics
+from machinery import logs
 from machinery.errors import TransportError
 from machinery.http_messages import Handler, Request, Response
 from machinery.http_server import HttpServer
@@ -87,7 +87,7 @@ def install(
 
     server.route("GET", "/healthz", endpoints.healthz)
     server.route("GET", "/readyz", endpoints.readyz)
-    server.route("GET", "/metrics", endpoints.metrics)
+    server.serve_metrics()
     for method in ("PUT", "POST"):
         server.route(method, "/debug/flags/s", _guarded(endpoints.scores, guard))
         server.route(method, "/debug/flags/v", _guarded(endpoints.verbosity, guard))
@@ -113,9 +113,6 @@ class _Endpoints:
     async def readyz(self, _request: Request) -> Response:
         reason = self._insight.unready()
         return failure(503, reason) if reason else _text("ok")
-
-    async def metrics(self, _request: Request) -> Response:
-        return Response(200, metrics.exposition(), metrics.CONTENT_TYPE)
 
     async def scores(self, request: Request) -> Response:
         return _set(self._flags.set_scores, request)

@@ -6,13 +6,16 @@ import asyncio
 import io
 import json
 import logging
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
+from prometheus_client import CollectorRegistry
 
-from machinery import http_server
+from machinery import http_server, metrics
+from machinery.api.client_metrics import Meter
 from machinery.http_messages import Request, Response
 from machinery.http_server import BODY_LIMIT, HttpServer
 from tests.fakeclock import settle
@@ -196,6 +199,58 @@ async def test_routes_are_listed_by_method_sorted_and_as_written() -> None:
 
 
 @pytest.mark.proves("E8")
+@pytest.mark.proves("L7")
+async def test_metrics_of_very_many_members_do_not_hold_the_loop() -> None:
+    """A step of the product of more than a quarter of a second fails every test."""
+    server, meters = HttpServer(), [Meter.of(f"member-{number}") for number in range(3000)]
+    server.serve_metrics()
+    try:
+        async with asking(server) as client, client.get("/metrics") as answer:
+            assert answer.status == 200
+            assert answer.headers["Content-Type"] == metrics.CONTENT_TYPE
+            text = await answer.text()
+    finally:
+        for meter in meters:
+            meter.release()
+    told = [
+        line for line in text.splitlines() if line.startswith("stowage_api_request_seconds_sum")
+    ]
+    assert len({line for line in told if "member-" in line}) == 3000
+
+
+async def test_who_asks_for_metrics_meanwhile_gets_the_same_and_one_may_hang_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun, go_on, computed = threading.Event(), threading.Event(), list[int]()
+
+    def slowly(registry: CollectorRegistry) -> bytes:
+        begun.set()
+        assert go_on.wait(60)
+        computed.append(len(list(registry.collect())))
+        return b"all"
+
+    monkeypatch.setattr(metrics, "generate_latest", slowly)
+    server = HttpServer()
+    server.serve_metrics()
+    server.route("GET", "/healthz", echo)
+    async with asking(server) as client:
+        first, second = (asyncio.create_task(_body(client, "/metrics")) for _ in range(2))
+        assert await asyncio.to_thread(begun.wait, 60)
+        assert await _body(client, "/healthz"), "others are answered meanwhile"
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        go_on.set()
+        assert await second == b"all"
+        assert len(computed) == 1
+        assert await _body(client, "/metrics") == b"all"
+        assert len(computed) == 2, "who comes later is told anew"
+
+
+async def _body(client: aiohttp.ClientSession, path: str) -> bytes:
+    async with client.get(path) as answer:
+        return await answer.read()
+
+
 async def test_an_unknown_path_is_404_in_json() -> None:
     server = HttpServer()
     server.route("GET", "/thing", echo)
