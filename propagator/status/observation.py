@@ -111,7 +111,8 @@ class Survey:
 
         A member that does not answer, or whose kinds are not listed yet, counts as it was told.
         """
-        if name in workload.placements:
+        # The end of a Workload waits for the member as well, and the status says so.
+        if name in workload.placements or workload.metadata.deleting:
             return False
         session = self._fleet.get(name)
         if session is None or not self._shown(workload, name):

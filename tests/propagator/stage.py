@@ -91,7 +91,7 @@ class Stage:
     sessions: SessionSettings = CALM
     terms: Mapping[str, float] = field(default_factory=lambda: LONG_TERMS)
 
-    async def create(self, name: str, *, dry_run: bool = False, **spec: Any) -> dict[str, Any]:
+    async def create(self, name: str, **spec: Any) -> dict[str, Any]:
         """A Workload that another scheduler than ours places."""
         if "template" not in spec:
             spec.setdefault("targetDeployment", deployment())
@@ -101,7 +101,7 @@ class Stage:
             "metadata": {"name": name, "namespace": self.namespace},
             "spec": {"schedulerName": "the-test", **spec},
         }
-        return await self.hub.create(WORKLOADS, body, dry_run=dry_run)
+        return await self.hub.create(WORKLOADS, body)
 
     async def place(self, name: str, *, footprint: str = "", **shares: int) -> None:
         """Decide, as another scheduler does, or with the footprint that ours writes."""

@@ -244,9 +244,7 @@ async def scene(hub: Cluster, m1: Cluster, log: Path) -> AsyncIterator[Scene]:
                 watching.cancel()
                 print(there.said[-2000:])
             kept = await there.lease() == held
-            # Where many wait for each core, the hub's own answers may come too late for a lease.
-            crowded = os.getloadavg()[0] > 2 * (os.cpu_count() or 1)
-            assert kept or crowded or there.stalls.longest > MOST_STALL, "the lease is kept"
+            assert kept or there.stalls.longest > MOST_STALL, "the lease is kept"
             assert there.peak < MOST_MEMORY
             said = there.said
             assert [line for line in said.splitlines() if "Traceback" in line][:1] == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 
 from crds.names import LABEL_MANAGED
 from machinery.api.client import ApiClient
-from machinery.api.resources import MEMBER_CLUSTERS, SECRETS, WORKLOADS
+from machinery.api.resources import MEMBER_CLUSTERS, SECRETS, WORKLOADS, Resource
 from propagator.members.health import LATENCY_ANSWERS, HealthProbe
 from stowage.playground.controlplanes import Cluster
 
@@ -100,9 +100,11 @@ async def all_changes(stage: Stage) -> dict[str, Any]:
     }
 
 
-async def stored(hub: ApiClient) -> dict[str, Any]:
+async def stored(
+    hub: ApiClient, kinds: Sequence[Resource] = (WORKLOADS, MEMBER_CLUSTERS)
+) -> dict[str, Any]:
     """The versions of all that a propagator writes on a hub."""
-    found = [*(await hub.list(WORKLOADS))["items"], *(await hub.list(MEMBER_CLUSTERS))["items"]]
+    found = [each for kind in kinds for each in (await hub.list(kind))["items"]]
     return {each["metadata"]["uid"]: each["metadata"]["resourceVersion"] for each in found}
 
 

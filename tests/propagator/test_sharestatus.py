@@ -43,10 +43,14 @@ RAN = {
 WAITS = RAN | {"ready": 1, "unschedulable": 2, "unschedulableSince": SINCE, "state": "Creating"}
 
 
-def workload(*, generation: int = 1, uid: str = "u1", **status: Any) -> Workload:
+def workload(
+    *, generation: int = 1, uid: str = "u1", deleting: bool = False, **status: Any
+) -> Workload:
+    going = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleting else {}
+    meta = {"namespace": "shop", "name": "w", "uid": uid, "generation": generation, **going}
     return workload_of(
         {
-            "metadata": {"namespace": "shop", "name": "w", "uid": uid, "generation": generation},
+            "metadata": meta,
             "spec": {"targetDeployment": {"apiVersion": "apps/v1", "kind": "Deployment"}},
             "status": {"placements": [{"cluster": "m1", "replicas": 3}], **status},
         },
@@ -278,10 +282,12 @@ def nothing_held(*, known: bool = True) -> OwnedObjects:
 
 
 @pytest.mark.proves("N2", "R5")
-@pytest.mark.parametrize("contact", [None, *Contact])
-async def test_of_a_cluster_that_kept_something_no_share_is_told_after_a_restart(
-    contact: Contact | None,
+@pytest.mark.parametrize(("deleting", "told"), [(False, ["m2"]), (True, ["m1", "m2"])])
+@pytest.mark.parametrize("contact", Contact)
+async def test_a_cluster_that_only_kept_something_is_told_when_the_workload_ends(
+    contact: Contact, deleting: bool, told: list[str]
 ):
+    """And not after a restart, while it is not known whether more is there."""
     survey = Survey(ground_of(contact), inventory=nothing_held(known=False))
     kept = [{"cluster": "m1", "kind": "ConfigMap", "namespace": "shop", "name": "c"}]
     moved = workload(
@@ -289,8 +295,9 @@ async def test_of_a_cluster_that_kept_something_no_share_is_told_after_a_restart
         clusters=[{"name": "m2", "state": "Running", "replicas": 1}],
         kept=kept,
         footprint={"clusters": "m1,m2"},
+        deleting=deleting,
     )
-    assert [each.name async for each in survey.seen(moved, {})] == ["m2"]
+    assert [each.name async for each in survey.seen(moved, {})] == told
 
 
 @pytest.mark.proves("G24", "R5")
