@@ -19,6 +19,7 @@ from pathlib import Path
 from benchmarks.ground import SPACE, Process, clients, playground, workload
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
+from machinery.types import conditions
 
 ROLES = ("controller", "propagator")
 CREATORS = 16
@@ -37,11 +38,7 @@ async def settled(hub: ApiClient, members: int, count: int) -> None:
     """Return once all members are ready and so many Workloads are Running."""
     while True:
         clusters = (await hub.list(MEMBER_CLUSTERS))["items"]
-        ready = sum(
-            c["status"] == "True"
-            for m in clusters
-            for c in m.get("status", {}).get("conditions", ())
-        )
+        ready = sum(conditions.holds(each.get("status", {}), "Ready") for each in clusters)
         workloads = (await hub.list(WORKLOADS, namespace=SPACE))["items"]
         running = sum(w.get("status", {}).get("state") == "Running" for w in workloads)
         if ready >= members and running >= count:
