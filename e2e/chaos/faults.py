@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import signal
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -144,11 +143,11 @@ class Faults:
 
     @asynccontextmanager
     async def _pause(self, instance: str) -> AsyncIterator[float]:
-        self._stage.processes[instance].send(signal.SIGSTOP)
+        self._stage.processes[instance].freeze()
         try:
             yield self._chance.uniform(2, 20)
         finally:
-            self._stage.processes[instance].send(signal.SIGCONT)
+            self._stage.processes[instance].thaw()
 
     @asynccontextmanager
     async def _skew(self, instance: str) -> AsyncIterator[float]:

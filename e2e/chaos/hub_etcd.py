@@ -45,11 +45,11 @@ class HubEtcd:
         folder = _unused(self._planes.directory)
         process = self._own or self._planes.etcd
         assert process is not None, "the control planes run"
-        process.send(signal.SIGSTOP)
+        process.freeze()
         try:
             shutil.copytree(self._data, folder)
         finally:
-            process.send(signal.SIGCONT)
+            process.thaw()
         return folder
 
     def put_back(self, copy: Path) -> None:

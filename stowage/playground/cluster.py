@@ -148,11 +148,11 @@ class Cluster:
         return probes.api_ready(self.port, self.ca)
 
     def freeze(self) -> None:
-        """SIGSTOP the API server: the kernel accepts connections, and none is answered."""
-        self.processes["kube-apiserver"].send(signal.SIGSTOP)
+        """Stop the API server: the kernel accepts connections, and none is answered."""
+        self.processes["kube-apiserver"].freeze()
 
     def thaw(self) -> None:
-        self.processes["kube-apiserver"].send(signal.SIGCONT)
+        self.processes["kube-apiserver"].thaw()
 
     def kill(self) -> None:
         """SIGKILL the API server; its data is in etcd."""

@@ -92,6 +92,26 @@ class Process:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 
+    def freeze(self) -> None:
+        """Send SIGSTOP, and return when every thread has stopped.
+
+        The kernel stops each of them when it runs next: on a busy machine others serve meanwhile.
+        """
+        self.send(signal.SIGSTOP)
+        if not wait_until(self._stands_still, seconds=10.0, every=0.001, grow=1.5):
+            raise self.failure("did not stop on SIGSTOP")
+
+    def thaw(self) -> None:
+        """Send SIGCONT."""
+        self.send(signal.SIGCONT)
+
+    def _stands_still(self) -> bool:
+        threads = Path(f"/proc/{self.pid()}/task")
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # one ended meanwhile
+            states = [_fields(each / "stat")[0] for each in threads.iterdir()]
+            return all(state in "TZX" for state in states)
+        return not _PROC.exists() or not self.alive()
+
     def end(self, number: signal.Signals = signal.SIGTERM, *, seconds: float = 10.0) -> None:
         """Send the signal and wait until it is gone; after that many seconds, kill it."""
         self.send(number)
@@ -149,12 +169,17 @@ def die_with_parent() -> None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
+def _fields(stat: Path) -> list[str]:
+    """Return the fields of a stat file from the state on; the command before it may hold spaces."""
+    return stat.read_text().rpartition(")")[2].split()
+
+
 def _born(pid: int) -> str:
     """Return the kernel's start time of a process; empty when it is gone or a zombie."""
     stat = Path(f"/proc/{pid}/stat")
     if _PROC.exists():
         try:
-            fields = stat.read_text().rpartition(")")[2].split()
+            fields = _fields(stat)
         except (FileNotFoundError, ProcessLookupError):
             return ""
         return "" if fields[0] in "ZX" else fields[19]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+import signal
 import ssl
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 
@@ -110,6 +112,35 @@ def test_nothing_is_warned_of_a_child_that_another_process_ended(tmp_path):
     command = [sys.executable, "-Wdefault", "-c", _ENDED_BY_ANOTHER, str(tmp_path)]
     ended = subprocess.run(command, capture_output=True, text=True, check=True)
     assert ended.stderr == ""
+
+
+_BUSY = """
+import hashlib, os, threading
+def run():
+    while True:
+        hashlib.sha256(bytes(100_000)).digest()
+        os.write(1, b".")
+for _ in range(7):
+    threading.Thread(target=run).start()
+run()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of threads")
+def test_no_thread_of_a_frozen_process_goes_on(tmp_path):
+    busy = Process("busy", [sys.executable, "-c", _BUSY], tmp_path / "log")
+    busy.start(detached=False)
+    try:
+        for _ in range(20):
+            before = len(busy.log.read_bytes())
+            assert wait_until(lambda b=before: len(busy.log.read_bytes()) > b, seconds=PATIENCE * 5)
+            busy.freeze()
+            written = len(busy.log.read_bytes())
+            time.sleep(0.02)
+            assert len(busy.log.read_bytes()) == written
+            busy.thaw()
+    finally:
+        busy.end(signal.SIGKILL)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux kills with the parent")
