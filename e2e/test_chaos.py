@@ -25,19 +25,12 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield directory
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 @pytest.mark.proves("R1", "R2", "R5", "C32", "D3", "N1", "N2", "N3b", "N11")
-@pytest.mark.parametrize(
-    ("seed", "seconds", "most"),
-    [(7, 8.0, 8), pytest.param(8, 60.0, MOST, marks=pytest.mark.long)],
-)
-async def test_whatever_breaks_the_promises_hold(
-    clusters: Path, tmp_path: Path, seed: int, seconds: float, most: int
-) -> None:
+async def test_whatever_breaks_the_promises_hold(clusters: Path, tmp_path: Path) -> None:
     """The first faults are those of registrations; in the middle the hub is set back in time."""
-    made = await run(
-        clusters, tmp_path, seed=seed, seconds=seconds, say=print, least=LEAST, most=most
-    )
+    made = await run(clusters, tmp_path, seed=8, seconds=60.0, say=print, least=LEAST, most=MOST)
     assert made.faults >= LEAST
     assert made.edits >= LEAST
     assert made.states > made.workloads
@@ -47,21 +40,18 @@ async def test_whatever_breaks_the_promises_hold(
     assert made.backs == 1
 
 
-SMALL = Size(gangs=20, kills=1, stops=1, removals=1)
-LARGE = Size(gangs=30, kills=8, stops=4, removals=2)
+SIZE = Size(gangs=30, kills=8, stops=4, removals=2)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 @pytest.mark.proves("G3", "G4", "G24")
-@pytest.mark.parametrize(
-    ("seed", "size"), [(11, SMALL), pytest.param(12, LARGE, marks=pytest.mark.long)]
-)
 async def test_no_half_gang_stands_on_members_whatever_breaks(
-    clusters: Path, tmp_path: Path, seed: int, size: Size
+    clusters: Path, tmp_path: Path
 ) -> None:
-    made = await run_gangs(clusters, tmp_path, seed=seed, size=size, say=print)
-    assert made.kills == {"controller": size.kills, "propagator": size.kills}
-    assert (made.stops, made.removals) == (size.stops, size.removals)
+    made = await run_gangs(clusters, tmp_path, seed=12, size=SIZE, say=print)
+    assert made.kills == {"controller": SIZE.kills, "propagator": SIZE.kills}
+    assert (made.stops, made.removals) == (SIZE.stops, SIZE.removals)
     assert made.arrivals > made.running > 5
     assert made.running < made.gangs, "there is no room for all of them"
     print(made)

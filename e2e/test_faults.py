@@ -328,8 +328,9 @@ def test_a_large_workload(running: Stage, space: str) -> None:
     assert len(landed["data"]["text"]) == 300_000
 
 
-@pytest.mark.parametrize("size", [50, pytest.param(300, marks=pytest.mark.long)])
-def test_a_crowd_at_once(running: Stage, space: str, size: int) -> None:
+@pytest.mark.long
+def test_a_crowd_at_once(running: Stage, space: str) -> None:
+    size = 300
     before = {role: _requests(running, role) for role in ("controller", "propagator")}
     crowd = [
         workload(f"w{n}", space, targetDeployment=deployment(f"w{n}", replicas=0))
@@ -366,6 +367,7 @@ async def _create(running: Stage, space: str, crowd: list[dict[str, Any]]) -> No
         await asyncio.gather(*(hub.create(WORKLOADS, each, namespace=space) for each in crowd))
 
 
+@pytest.mark.long
 def test_watches_that_are_cut_every_second(running: Stage, space: str, tmp_path: Path) -> None:
     """The hub is reached through a relay that ends every connection once a second."""
     text = running.hub.kubeconfig.read_text()

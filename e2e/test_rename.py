@@ -179,6 +179,7 @@ def test_nothing_on_the_member_is_touched_and_back_again(renamable: Stage, space
     assert {each: after[each] for each in kept} == kept
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("role", ["controller", "propagator"])
 def test_a_process_that_is_killed_meanwhile_touches_nothing(
     renamable: Stage, space: str, role: str

@@ -256,11 +256,11 @@ MOST = 4
 
 
 @pytest.mark.proves("W19", "W22")
-@pytest.mark.parametrize("many", [6, pytest.param(20, marks=pytest.mark.long)])
+@pytest.mark.long
 def test_leaders_that_are_killed_in_the_midst_leave_the_books_right(
-    running: Stage, space: str, many: int
+    running: Stage, space: str
 ) -> None:
-    hub, crowd = running.hub, [f"w{n}" for n in range(many)]
+    hub, crowd = running.hub, [f"w{n}" for n in range(20)]
     hub.apply(*(spread(name, space, *pools(MOST)) for name in crowd))
     wait("the books to be open", lambda: all(books(running, space)[name] for name in crowd))
     running.process("controller", "standby")

@@ -23,6 +23,7 @@ from tests.patience import until
 from .live import World, placements
 from .pairs import Pair, pair
 
+KILLS = 30
 CLUSTERS = ("a", "b", "c")
 NODES, NODE_CPU = 2, 8
 GROUPS = ("red", "green", "blue", "once")
@@ -185,17 +186,15 @@ def right(workloads: list[dict[str, Any]], rsv: Mapping[str, Mapping[str, Any]])
 
 
 @pytest.mark.proves("E25", "E28", "E29")
-@pytest.mark.parametrize("kills", [3, pytest.param(30, marks=pytest.mark.long)])
-async def test_no_room_is_lost_however_often_the_leader_dies(
-    world: World, tmp_path: Path, kills: int
-) -> None:
+@pytest.mark.long
+async def test_no_room_is_lost_however_often_the_leader_dies(world: World, tmp_path: Path) -> None:
     for cluster in CLUSTERS:
         await world.cluster(cluster, cpu=str(NODE_CPU), nodes=NODES)
     for group in GROUPS:
         await world.client.create(RESERVATIONS, reservation(world, group))
     owners, chance = Owners(world), random.Random(7)
     async with pair(world, tmp_path) as both:
-        for _ in range(kills):
+        for _ in range(KILLS):
             await both.leader()
             before = {w["metadata"]["resourceVersion"] for w in (await stored(world))[0]}
             for number in range(3):

@@ -298,6 +298,7 @@ def batched(modes: Iterable[Mode], size: int) -> list[list[Mode]]:
 
 
 @pytest.mark.proves("S3", "R7")
+@pytest.mark.long
 async def test_what_hangs_of_one_tenant_holds_up_no_other_on_the_same_member(
     hub: Cluster, m1: Cluster, villain: Hostile, tmp_path: Path
 ) -> None:

@@ -29,6 +29,7 @@ from .test_kills import Outside, outside
 from .test_restart import all_changes, stored
 from .waits import until
 
+KILLS = 30
 SHORT_TERMS = {"lease_seconds": 5.0, "renew_deadline": 3.5, "lease_retry": 0.4}
 READ = frozenset({"nodes", "pods", *(resource.plural for resource in USUAL)})
 """What a propagator lists on a member."""
@@ -219,9 +220,9 @@ async def test_what_another_leader_wrote_in_between_is_taken_as_it_is(
 
 
 @pytest.mark.proves("N6")
-@pytest.mark.parametrize("kills", [2, pytest.param(30, marks=pytest.mark.long)])
+@pytest.mark.long
 async def test_of_two_replicas_whose_leader_is_killed_each_write_is_made_once(
-    stage_on: MakeStage, hub: Cluster, tmp_path: Path, kills: int
+    stage_on: MakeStage, hub: Cluster, tmp_path: Path
 ):
     """Who leads lists a member once; who waits, never."""
     async with stage_on() as stage, outside(stage, hub, tmp_path) as first:
@@ -233,7 +234,7 @@ async def test_of_two_replicas_whose_leader_is_killed_each_write_is_made_once(
         standby = Outside(hub, stage.hub, tmp_path / "propagator.log")
         standby.spawn()
         try:
-            for number in range(kills):
+            for number in range(KILLS):
                 led = await leader(stage)
                 replicas.pop(led).kill()
                 await stage.place("demo", m1=2 + number)
@@ -251,13 +252,13 @@ async def test_of_two_replicas_whose_leader_is_killed_each_write_is_made_once(
                 await asyncio.to_thread(each.end)
         made = {name: after[name] - before[name] for name in stage.members}
         assert {of: n for of, n in made["m1"].items() if of[0] != "LIST"} == {
-            ("APPLY", "deployments"): kills
+            ("APPLY", "deployments"): KILLS
         }
         assert {of: n for of, n in made["m2"].items() if of[0] != "LIST"} == {}
         for name in stage.members:
             for kind in ("nodes", "pods"):
                 # A watch that is cut asks for the member's moment, by a list of one object.
-                assert kills <= made[name]["LIST", kind] <= 2 * kills
+                assert KILLS <= made[name]["LIST", kind] <= 2 * KILLS
 
 
 async def asked(client: ApiClient) -> Counter[tuple[str, str]]:

@@ -196,8 +196,9 @@ def test_a_wrong_configuration_file_is_1(stowage, apiserver, tmp_path):
     assert "profile" in outcome.err
 
 
-@pytest.mark.parametrize("role", ["controller", "propagator"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("role", "number"), [("controller", signal.SIGTERM), ("propagator", signal.SIGINT)]
+)
 def test_processes_end_when_asked(hub, tmp_path, role, number):
     hub_and_port = [f"--kubeconfig={hub.kubeconfig}", "--http-port=0"]
     log = tmp_path / "log"
