@@ -69,38 +69,6 @@ def test_it_is_the_plain_loop_on_wider_fleets(seed: int, size: int, heavy: int) 
     assert _ours(case) == one_at_a_time(**case)
 
 
-def test_equal_weights_are_all_ties_and_go_by_the_order() -> None:
-    size = 50
-    order = list(range(size))
-    random.Random(5).shuffle(order)
-    for total in range(0, 2 * size + 1, 7):
-        case = {
-            "total": total,
-            "weight": [4] * size,
-            "start": [0] * size,
-            "top": [MAX_UNITS] * size,
-            "order": order,
-            "nests": [],
-        }
-        rounds, rest = divmod(total, size)
-        assert _ours(case) == [rounds + (place < rest) for place in order]
-
-
-def test_priorities_that_differ_in_the_last_place_are_told_apart() -> None:
-    near = {
-        "total": 1,
-        "weight": [MAX_WEIGHT - 1, MAX_WEIGHT],
-        "start": [0, 0],
-        "top": [9, 9],
-        "order": [0, 1],
-        "nests": [],
-    }
-    assert _ours(near) == [0, 1]
-    held = MAX_UNITS // 2 - 1
-    far = near | {"start": [held, held], "total": 2 * held + 1, "top": [MAX_UNITS] * 2}
-    assert _ours(far) == [held, held + 1]
-
-
 @pytest.mark.parametrize("size", [1000, 5000])
 def test_large_fleets_are_divided_to_the_unit(size: int) -> None:
     """What the sums cannot show: no cluster is ahead of another by a whole step."""

@@ -60,6 +60,7 @@ def test_the_planner_keeps_its_promises(part: int) -> None:
         assert int(shares.sum()) + plan.pending == of.total, seed
         assert plan.pending >= 0, seed
         assert (shares <= np.maximum(of.cap(), held)).all(), seed
+        assert (shares <= np.maximum(of.lower, held))[of.weight == 0].all(), seed
         for group, (now, most) in zip(of.groups, inside(of, shares), strict=True):
             before = np.bincount(group.group, weights=held, minlength=len(group.upper))
             assert (now <= np.maximum(most, before[group.group])).all(), seed

@@ -1,18 +1,12 @@
-"""The closed form of a policy against one scheduling cycle for each unit, written out plainly."""
+"""The closed form of a policy: worked examples; `test_composed` has it against a plain loop."""
 
 from __future__ import annotations
 
-from fractions import Fraction
-from typing import Any
-
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from controller.planner.indomain import Clusters, grow, shrink
+from controller.planner.indomain import Clusters, grow
 from controller.planner.unitcycle import (
-    OUTSIDE,
     DomainQuota,
     Method,
     assignment_order,
@@ -20,168 +14,9 @@ from controller.planner.unitcycle import (
     scores,
 )
 from controller.planner.webster import sums
-from tests.examples import examples
 
 FILL, BALANCE = Method.FILL, Method.BALANCE
 FAR = 10**6
-
-
-class Plain:
-    """The same policy and clusters as lists, one unit at a time."""
-
-    def __init__(self, quota: DomainQuota, clusters: Clusters) -> None:
-        self.quota = quota
-        self.desired, self.count = quota.desired.tolist(), quota.count.tolist()
-        self.domain, self.room = clusters.domain.tolist(), clusters.room.tolist()
-        self.present, self.held = clusters.present.tolist(), clusters.held.tolist()
-        self.score, self.order = clusters.score.tolist(), clusters.order.tolist()
-        self.change = [0] * len(self.room)
-
-    def score_of(self, domain: int) -> int:
-        desired, count = self.desired[domain], self.count[domain]
-        if self.quota.method is FILL:
-            return 100 * count // desired
-        return 100 * (desired - count) // desired
-
-    def turn(self, cluster: int) -> Any:
-        """The smaller goes first; None where nothing may go."""
-        domain = self.domain[cluster]
-        fill = self.quota.method is FILL
-        inside = (
-            -self.score[cluster],
-            -self.held[cluster] if fill else self.held[cluster],
-            self.order[cluster],
-        )
-        below = domain != OUTSIDE and self.count[domain] < self.desired[domain]
-        if self.quota.required and not below:
-            return None
-        if not self.quota.ordered:
-            return (-self.score[cluster], self.order[cluster])
-        if below:
-            return (0, -self.score_of(domain), domain, *inside)
-        if domain == OUTSIDE:
-            return (3, 0, 0, *inside)
-        if not self.desired[domain]:
-            return (2, 0, domain, *inside)
-        return (1, Fraction(self.count[domain], self.desired[domain]), domain, *inside)
-
-    def grow(self, units: int) -> list[int]:
-        for _ in range(units):
-            line = [
-                (turn, c)
-                for c in range(len(self.room))
-                if self.room[c] > self.change[c] and (turn := self.turn(c)) is not None
-            ]
-            if not line:
-                break
-            self.move(min(line)[1], 1)
-        return self.change
-
-    def move(self, cluster: int, sign: int) -> None:
-        self.change[cluster] += 1
-        self.held[cluster] += sign
-        if self.domain[cluster] != OUTSIDE:
-            self.count[self.domain[cluster]] += sign
-
-    def last(self, cluster: int) -> Any:
-        """The smaller gives first."""
-        domain = self.domain[cluster]
-        fill = self.quota.method is FILL
-        inside = (
-            self.score[cluster],
-            self.held[cluster] if fill else -self.held[cluster],
-            -self.order[cluster],
-        )
-        if not self.quota.ordered:
-            return inside
-        if domain == OUTSIDE:
-            return (0, 0, 0, *inside)
-        desired, count = self.desired[domain], self.count[domain]
-        if count > desired:
-            if not desired:
-                return (1, 0, -domain, *inside)
-            return (2, -Fraction(count - 1, desired), -domain, *inside)
-        if fill:
-            ratio = 100 if count >= desired else 100 * count // max(desired, 1)
-            return (3, ratio, -domain, *inside)
-        return (3, 100 * (desired - count + 1) // max(desired, 1), -domain, *inside)
-
-    def shrink(self, units: int) -> list[int]:
-        for _ in range(units):
-            line = [
-                (self.last(c), c)
-                for c in range(len(self.present))
-                if self.present[c] > self.change[c]
-            ]
-            if not line:
-                break
-            self.move(min(line)[1], -1)
-        return self.change
-
-
-@st.composite
-def cases(draw: Any, *, ordered: bool = True) -> tuple[DomainQuota, Clusters]:
-    domains = draw(st.integers(1, 4))
-    size = draw(st.integers(1, 7))
-
-    def column(least: int, most: int, length: int = size) -> np.ndarray:
-        return np.array(
-            draw(st.lists(st.integers(least, most), min_size=length, max_size=length)),
-            dtype=np.int64,
-        )
-
-    domain, present = column(OUTSIDE, domains - 1), column(0, 5)
-    held = present + column(0, 3)
-    at = np.where(domain == OUTSIDE, domains, domain)
-    count = np.bincount(at, weights=held, minlength=domains + 1).astype(np.int64)[:-1]
-    big = draw(st.booleans())
-    desired = column(0, 400 if big else 9, domains)
-    order = np.array(draw(st.permutations(range(size))), dtype=np.int64)
-    quota = DomainQuota(
-        desired,
-        count,
-        draw(st.sampled_from(Method)),
-        draw(st.booleans()),
-        ordered,
-    )
-    room = column(0, 60 if big else 6)
-    return quota, Clusters(domain, room, present, held, column(0, 2), order)
-
-
-@pytest.mark.proves("K2", "K3", "K8", "K9", "K11", "K12", "K13")
-@examples(1500)
-@given(cases(), st.integers(0, 90))
-def test_growing_is_one_cycle_for_each_unit(case, units):
-    quota, clusters = case
-    assert grow(quota, clusters, units).tolist() == Plain(quota, clusters).grow(units)
-
-
-@pytest.mark.proves("K29")
-@examples(1500)
-@given(cases(), st.integers(0, 40))
-def test_shrinking_is_one_cycle_for_each_unit(case, units):
-    quota, clusters = case
-    assert shrink(quota, clusters, units).tolist() == Plain(quota, clusters).shrink(units)
-
-
-@pytest.mark.proves("K23")
-@examples(500)
-@given(cases(ordered=False), st.integers(0, 60))
-def test_without_the_order_of_domains_the_quota_still_holds(case, units):
-    quota, clusters = case
-    taken = grow(quota, clusters, units)
-    assert taken.tolist() == Plain(quota, clusters).grow(units)
-    given_ = shrink(quota, clusters, units)
-    assert int(given_.sum()) == min(units, int(clusters.present.sum()))
-    assert (given_ <= clusters.present).all()
-
-
-@examples(500)
-@given(cases(), st.integers(0, 60))
-def test_one_more_unit_takes_none_away(case, units):
-    quota, clusters = case
-    assert (grow(quota, clusters, units + 1) >= grow(quota, clusters, units)).all()
-    assert (shrink(quota, clusters, units + 1) >= shrink(quota, clusters, units)).all()
 
 
 def policy(
