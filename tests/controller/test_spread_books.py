@@ -13,28 +13,17 @@ from controller.features.workloadspread.adaptive import rescheduled
 from controller.features.workloadspread.books import Entries, Span, entries_of, named, stamp
 from controller.features.workloadspread.compiled import CompiledSpread, compile_spread
 from controller.features.workloadspread.counted import Classes, SpreadTarget
-from controller.features.workloadspread.objects import SubsetStatus, WorkloadSpread
+from controller.features.workloadspread.objects import SubsetStatus
 from controller.features.workloadspread.status import SpreadResult, subset_statuses
 from controller.model.objects import ClusterShare
 from machinery.clock import timestamp
 
 from . import make
+from .spreading import adaptive, subset
+from .spreads import spread
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-ADAPTIVE = {"type": "Adaptive", "adaptive": {"rescheduleCriticalSeconds": 30}}
-
-
-def subset(name: str, most: Any = None, pool: str = "") -> dict[str, Any]:
-    """Of the clusters with the label `pool` of that value, or of the name."""
-    term = {"matchLabels": {"pool": pool or name}}
-    return {"name": name, "requiredNodeSelectorTerm": term, "maxReplicas": most}
-
-
-def spread(*subsets: Mapping[str, Any], **spec: Any) -> WorkloadSpread:
-    target = {"apiVersion": "stowage.dev/v1alpha1", "kind": "Workload", "name": "demo"}
-    meta = {"name": "ws", "namespace": "shop", "uid": "1", "generation": 1}
-    body = {"targetRef": target, "subsets": list(subsets), **spec}
-    return msgspec.convert({"metadata": meta, "spec": body}, WorkloadSpread)
+ADAPTIVE = adaptive(30)
 
 
 NORMAL = (subset("normal", 100), subset("elastic"))
@@ -476,8 +465,7 @@ class TestMarks:
 
     @pytest.mark.proves("W29")
     def test_no_seconds_mark_at_once_and_still_leave_a_chance(self) -> None:
-        now = {"type": "Adaptive", "adaptive": {"rescheduleCriticalSeconds": 0}}
-        book = Book(scheduleStrategy=now)
+        book = Book(scheduleStrategy=adaptive(0))
         book.look()
         book.commit(m1=80)
         book.after(5)

@@ -11,7 +11,7 @@ import pytest
 from machinery.api.resources import EVENTS, WORKLOAD_SPREADS
 from tests.patience import until
 
-from .live import World, condition, deciding, placements
+from .live import World, deciding, placements
 from .spreading import adaptive, subset
 
 
@@ -79,32 +79,6 @@ async def told(world: World, reason: str) -> list[str]:
     return [each["note"] for each in about if each["reason"] == reason]
 
 
-@pytest.mark.proves("W16", "W17", "W18", "W7")
-async def test_counts_of_a_spread_that_grows_and_shrinks(world: World) -> None:
-    await pools(world)
-    await spread(world)
-    async with deciding(world):
-        status = await shown(world, lambda s: condition(s[""], "Ready"))
-        assert condition(status[""], "Ready")["reason"] == "TargetNotFound"
-        assert numbers(status) == {"normal": (0, 100), "elastic": (0, -1)}
-        await world.workload("demo", replicas=130, cpu="1m")
-        assert await world.placed("demo") == {"n": 100, "e": 30}
-        whole = {"normal": (100, 0), "elastic": (30, -1)}
-        status = await shown(world, lambda s: numbers(s) == whole)
-        assert condition(status[""], "Ready")["reason"] == "Valid"
-        assert list(status["normal"]["creatingPods"]) == ["n/1-100"]
-        await report(world, n={"current": 100}, e={"current": 30})
-        status = await shown(world, lambda s: not s["normal"]["creatingPods"])
-        await world.edit("demo", {"spec": {"replicas": 90}})
-        status = await shown(world, lambda s: s["normal"]["replicas"] == 90)
-        assert numbers(status) == {"normal": (90, 10), "elastic": (0, -1)}
-        assert list(status["normal"]["deletingPods"]) == ["n/91-100"]
-        assert list(status["elastic"]["deletingPods"]) == ["e/1-30"]
-        await report(world, n={"current": 90}, e={"current": 0})
-        status = await shown(world, lambda s: not s["normal"]["deletingPods"])
-        assert status[""]["summary"] == "normal=90/100,elastic=0"
-
-
 @pytest.mark.proves("W23", "W29", "W30")
 async def test_meddling_is_repaired_and_a_mark_is_kept_over_a_restart(world: World) -> None:
     await pools(world)
@@ -140,24 +114,6 @@ async def test_meddling_is_repaired_and_a_mark_is_kept_over_a_restart(world: Wor
         status = await shown(world, lambda s: s[""])
         assert status["normal"]["conditions"] == mark
         assert status[""]["version"] == version, "a restart writes nothing"
-
-
-@pytest.mark.proves("W36")
-async def test_a_dry_run_leaves_the_books_alone(world: World) -> None:
-    await pools(world)
-    await spread(world)
-    await world.workload("demo", replicas=10, cpu="1m")
-    async with deciding(world):
-        assert await world.placed("demo") == {"n": 10}
-        before = await shown(world, lambda s: numbers(s)["normal"] == (10, 90))
-        patch = '{"spec": {"replicas": 50}}'
-        await asyncio.to_thread(
-            world.hub.kubectl, "patch", "workloads.stowage.dev", "demo", "-n", world.namespace,
-            "--type=merge", "--dry-run=server", "-p", patch,
-        )  # fmt: skip
-        await asyncio.sleep(2)
-        after = await shown(world, lambda s: s[""])
-        assert numbers(after) == numbers(before)
 
 
 @pytest.mark.proves("W24")

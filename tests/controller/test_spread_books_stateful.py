@@ -22,9 +22,19 @@ from tests.examples import examples
 
 from . import make
 from .memory import Stage
-from .spreading import adaptive, numbers, quiet, ready, report, scale, spread, stuck, subsets
-from .spreading import subset as pool_of
-from .test_spread_books import ADAPTIVE, Book, subset
+from .spreading import (
+    adaptive,
+    numbers,
+    quiet,
+    ready,
+    report,
+    scale,
+    spread,
+    stuck,
+    subset,
+    subsets,
+)
+from .test_spread_books import ADAPTIVE, Book
 
 CLUSTERS = ("m1", "m2", "e1", "both")
 FLEET = make.fleet(
@@ -191,7 +201,7 @@ async def _play(steps: Sequence[tuple[str, Any]]) -> None:
     stage = Stage()
     for pool in ("normal", "elastic"):
         stage.cluster(pool[0], cpu="4000", pods="9999", pool=pool)
-    pools = [pool_of("normal", 10), pool_of("elastic")]
+    pools = [subset("normal", 10), subset("elastic")]
     spread(stage, *pools, scheduleStrategy=adaptive(5, blind=True))
     stage.workload("demo", replicas=5, cpu="1m")
     number = 0
@@ -215,7 +225,7 @@ async def _do(stage: Stage, what: str, value: int) -> None:
         case "scale":
             scale(stage, value)
         case "cap":
-            pools = [pool_of("normal", value), pool_of("elastic")]
+            pools = [subset("normal", value), subset("elastic")]
             stage.hub.edit(WORKLOAD_SPREADS, "ws", {"spec": {"subsets": pools}})
         case "report":
             report(stage, **{name: max(n - value, 0) for name, n in placed.items()})

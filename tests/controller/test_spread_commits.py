@@ -165,26 +165,6 @@ async def test_a_process_that_dies_around_the_commit_leaves_nothing_wrong(before
         assert not stage.hub.events("CreateFailed")
 
 
-@pytest.mark.proves("W18")
-async def test_a_unit_less_is_missing_before_the_member_confirms() -> None:
-    stage = arranged()
-    stage.workload("demo", replicas=80, cpu="1m")
-    async with stage.leading():
-        await stage.until(lambda: stage.placed("demo"))
-        report(stage, n=80)
-        await stage.calm(3)
-        scale(stage, 79)
-        await stage.until(lambda: stage.placed("demo") == {"n": 79})
-        assert numbers(stage)["normal"] == (79, 21)
-        assert list(subsets(stage)["normal"]["deletingPods"]) == ["n/80"]
-        report(stage, n=79)
-        await stage.calm(3)
-        assert numbers(stage)["normal"] == (79, 21)
-        assert subsets(stage)["normal"]["deletingPods"] == {}
-        await stage.calm(30)
-        assert not stage.hub.events("DeleteFailed")
-
-
 @pytest.mark.proves("W21")
 async def test_a_stale_informer_loses_no_decrement() -> None:
     """The watch of spreads is silent: own writes count all the same, one upon the other."""
@@ -206,78 +186,6 @@ async def test_a_stale_informer_loses_no_decrement() -> None:
         await stage.calm(3)
         assert writes(stage) - before == 3
         assert numbers(stage)["normal"] == (77, 23)
-
-
-@pytest.mark.proves("W23")
-async def test_a_count_that_somebody_wrote_is_repaired() -> None:
-    stage = arranged()
-    stage.workload("demo", replicas=80, cpu="1m")
-    async with stage.leading():
-        await stage.until(lambda: stage.placed("demo"))
-        report(stage, n=80)
-        await stage.calm(3)
-        right = status(stage)
-        wrong = [{**each, "missingReplicas": 7, "replicas": 1} for each in right["subsetStatuses"]]
-        said = {"subsetStatuses": wrong, "summary": "x", "conditions": []}
-        stage.hub.edit(WORKLOAD_SPREADS, "ws", {"status": said}, status=True)
-        await stage.calm(2)
-        repaired = status(stage)
-        assert repaired["subsetStatuses"] == right["subsetStatuses"]
-        assert repaired["summary"] == right["summary"]
-        assert ready(stage) == ("Valid", "")
-
-
-@pytest.mark.proves("W24")
-async def test_units_that_never_come_are_told_once_and_their_quota_is_back() -> None:
-    stage = arranged()
-    stage.workload("demo", replicas=130, cpu="1m")
-    async with stage.leading():
-        await stage.until(lambda: stage.placed("demo"))
-        report(stage, e=30)
-        await stage.calm(25)
-        assert list(subsets(stage)["normal"]["creatingPods"]) == ["n/1-100"]
-        assert numbers(stage)["normal"] == (100, 0)
-        await stage.calm(10)
-        assert subsets(stage)["normal"]["creatingPods"] == {}
-        assert numbers(stage) == {"normal": (0, 100), "elastic": (30, -1)}
-        (event,) = stage.hub.events("CreateFailed")
-        assert event["type"] == "Warning"
-        assert "n/1-100" in event["note"]
-        await stage.calm(60)
-    before = writes(stage)
-    async with stage.leading(identity="two"):
-        await stage.calm(20)
-        assert len(stage.hub.events("CreateFailed")) == 1, "no news after a restart"
-        assert writes(stage) == before
-        report(stage, n=100, e=30)
-        await stage.calm(5)
-        assert numbers(stage)["normal"] == (100, 0)
-        assert stage.placed("demo") == {"n": 100, "e": 30}, "no unit was placed twice"
-
-
-@pytest.mark.proves("W25")
-async def test_a_unit_that_its_member_keeps_counts_until_it_is_gone() -> None:
-    stage = arranged()
-    stage.workload("demo", replicas=80, cpu="1m")
-    async with stage.leading():
-        await stage.until(lambda: stage.placed("demo"))
-        report(stage, n=80)
-        await stage.calm(3)
-        scale(stage, 79)
-        await stage.until(lambda: stage.placed("demo") == {"n": 79})
-        report(stage, n=80)  # its finalizer holds it
-        await stage.calm(18)
-        (event,) = stage.hub.events("DeleteFailed")
-        assert "n/80" in event["note"]
-        assert numbers(stage)["normal"] == (80, 20)
-        assert subsets(stage)["normal"]["deletingPods"] == {}
-    async with stage.leading(identity="two"):
-        await stage.calm(20)
-        assert numbers(stage)["normal"] == (80, 20)
-        report(stage, n=79)
-        await stage.calm(5)
-        assert numbers(stage)["normal"] == (79, 21)
-        assert len(stage.hub.events("DeleteFailed")) == 1
 
 
 @pytest.mark.proves("W28", "W29")

@@ -10,10 +10,8 @@ from typing import Any
 
 import pytest
 
-from controller.framework.statuswriter import StatusWriter
 from machinery.api.resources import WORKLOAD_SPREADS, WORKLOADS
 from machinery.errors import Conflict
-from machinery.types.metadata import Key
 
 from .memory import Stage
 from .spreading import adaptive, arranged, numbers, quiet, report, scale, spread, subset, told
@@ -146,54 +144,29 @@ async def storm(stage: Stage, names: list[str]) -> None:
 
 
 @pytest.mark.proves("W20")
-async def test_one_spread_is_written_once_at_a_time_and_others_meanwhile(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Counted with the queue that keeps a key in one hand, and without it."""
+async def test_one_spread_is_written_once_at_a_time_and_others_meanwhile() -> None:
     under_way: Counter[str] = Counter()
     most: Counter[str] = Counter()
+    stage, names = crowd(8)
 
-    async def conflicts(*, apart: bool) -> int:
-        stage, names = crowd(8)
+    async def watches(method: str, path: str, _body: Any) -> None:
+        if method != "PATCH" or "/workloadspreads/" not in path:
+            return
+        under_way[path] += 1
+        most["one"] = max(most["one"], under_way[path])
+        most["all"] = max(most["all"], sum(1 for n in under_way.values() if n))
+        try:
+            await stage.clock.sleep(0.2)
+        finally:
+            under_way[path] -= 1
 
-        async def watches(method: str, path: str, _body: Any) -> None:
-            if method != "PATCH" or "/workloadspreads/" not in path:
-                return
-            under_way[path] += 1
-            most["one"] = max(most["one"], under_way[path])
-            most["all"] = max(most["all"], sum(1 for n in under_way.values() if n))
-            try:
-                await stage.clock.sleep(0.2)
-            finally:
-                under_way[path] -= 1
-
-        stage.hub.faults.append(watches)
-        watched = Watched(stage, 10**6)
-        for name in names:
-            stage.workload(name, replicas=4, cpu="1m")
-        tasks: set[asyncio.Task[Any]] = set()
-
-        def at_once(self: StatusWriter[Any], key: Key, *, after: float = 0.0) -> None:
-            task = asyncio.ensure_future(self.sync(key))
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
-
-        with monkeypatch.context() as without:
-            if not apart:
-                without.setattr(StatusWriter, "add", at_once)
-            async with stage.leading():
-                await storm(stage, names)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-        return watched.conflicts
-
-    with_queue = await conflicts(apart=True)
+    stage.hub.faults.append(watches)
+    for name in names:
+        stage.workload(name, replicas=4, cpu="1m")
+    async with stage.leading():
+        await storm(stage, names)
     assert most["one"] == 1, "never two writes of one spread"
     assert most["all"] > 1, "different ones side by side"
-    without = await conflicts(apart=False)
-    assert most["one"] > 1
-    assert with_queue * 5 < without
 
 
 @pytest.mark.proves("W20")

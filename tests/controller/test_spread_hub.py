@@ -9,7 +9,7 @@ import pytest
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_SPREADS, WORKLOADS
 
 from .memory import Stage
-from .spreads import KIND, adaptive, stored, subset
+from .spreads import KIND, stored, subset
 
 SECOND = [{"type": "Schedulable", "status": "False", "reason": "PodUnschedulable"}]
 
@@ -50,24 +50,6 @@ async def test_a_spread_comes_and_goes_and_nothing_moves(stage: Stage) -> None:
         assert stage.placed("demo") == {home: 6}
 
 
-@pytest.mark.proves("W3", "W10", "W15")
-async def test_scaling_follows_the_spread_and_its_caps(stage: Stage) -> None:
-    async with stage.leading():
-        stage.hub.put(WORKLOAD_SPREADS, stored(subset("a", 5), subset("b")))
-        stage.workload("demo", replicas=4)
-        await stage.until(lambda: stage.placed("demo") == {"a1": 4})
-        scale(stage, 9)
-        await stage.until(lambda: stage.placed("demo") == {"a1": 5, "b1": 4})
-        smaller = stored(subset("a", 3), subset("b"))["spec"]
-        stage.hub.edit(WORKLOAD_SPREADS, "ws", {"spec": smaller, "metadata": {"generation": 2}})
-        await stage.until(lambda: costs(stage)["a1"][-1] == {"cost": -100, "replicas": 2})
-        assert stage.placed("demo") == {"a1": 5, "b1": 4}
-        scale(stage, 7)
-        await stage.until(lambda: stage.placed("demo") == {"a1": 3, "b1": 4})
-        scale(stage, 4)
-        await stage.until(lambda: stage.placed("demo") == {"a1": 3, "b1": 1})
-
-
 @pytest.mark.proves("W6", "W15")
 async def test_a_larger_cap_lets_waiting_units_in(stage: Stage) -> None:
     async with stage.leading():
@@ -78,28 +60,6 @@ async def test_a_larger_cap_lets_waiting_units_in(stage: Stage) -> None:
         larger = stored(subset("a", 2), subset("b"))["spec"]
         stage.hub.edit(WORKLOAD_SPREADS, "ws", {"spec": larger})
         await stage.until(lambda: stage.placed("demo") == {"a1": 2, "b1": 4})
-
-
-@pytest.mark.proves("W28", "W29")
-async def test_a_mark_and_its_end_have_the_workload_looked_at(stage: Stage) -> None:
-    body = stored(subset("a"), subset("b"), scheduleStrategy=adaptive())
-    async with stage.leading():
-        stage.hub.put(WORKLOAD_SPREADS, {**body, "status": {}})
-        stage.workload("demo", replicas=4)
-        await stage.until(lambda: stage.placed("demo") == {"a1": 4})
-        waits = {
-            "name": "a1",
-            "replicas": 4,
-            "scheduled": 1,
-            "unschedulable": 3,
-            "unschedulableSince": "2020-01-01T00:00:00Z",
-        }
-        stage.hub.edit(WORKLOADS, "demo", {"status": {"clusters": [waits]}}, status=True)
-        marked = {"subsetStatuses": [{"name": "a", "conditions": SECOND}]}
-        stage.hub.edit(WORKLOAD_SPREADS, "ws", {"status": marked}, status=True)
-        await stage.until(lambda: stage.placed("demo") == {"a1": 1, "b1": 3}, seconds=60)
-        change = stage.hub.read(WORKLOADS, "demo")["status"]["history"][-1]
-        assert (change["cause"], change["name"]) == ("Rescheduled", "a1")
 
 
 async def test_clusters_that_are_labelled_anew_change_costs_and_move_nothing(stage: Stage) -> None:

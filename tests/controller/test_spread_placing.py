@@ -9,7 +9,6 @@ import pytest
 
 from controller.explain.pending import obstacles
 from controller.explain.remedies import remedies
-from controller.planner.reasons import RuleKind
 from controller.scheduling.decision import Decision
 from crds.workload import ScheduledReason
 
@@ -499,4 +498,3 @@ def test_why_names_the_subset():
     }
     assert any("subset normal" in text for text in reasons["normal1"])
     assert any("subset elastic" in text for text in reasons["elastic1"])
-    assert RuleKind.SUBSET_CAP

@@ -47,7 +47,12 @@ class Spreads(RuleBasedStateMachine):
         self.waits: dict[str, int] = {}
         self.last: Decision | None = None
 
-    @rule(name=NAMES, kind=st.sampled_from(KINDS), room=st.integers(0, 9), cordon=st.booleans())
+    @rule(
+        name=NAMES,
+        kind=st.sampled_from((*KINDS, "none")),
+        room=st.integers(0, 9),
+        cordon=st.booleans(),
+    )
     def register_or_change(self, name: str, kind: str, room: int, cordon: bool) -> None:
         self.clusters[name] = {"kind": kind, "room": room, "cordon": cordon}
 

@@ -10,7 +10,7 @@ import pytest
 from machinery.api.resources import WORKLOAD_SPREADS, WORKLOADS
 
 from .live import World, deciding, placements
-from .spreads import KIND, adaptive, stored, subset
+from .spreads import KIND, stored, subset
 
 
 @pytest.fixture
@@ -70,38 +70,6 @@ async def test_a_hundred_and_elastic_scaled_by_the_scale_subresource(pools: Worl
         assert scaled["status"]["selector"] == "app=demo"
 
 
-@pytest.mark.proves("W2", "W15", "W33")
-async def test_it_comes_changes_and_goes_and_nothing_moves(pools: World) -> None:
-    async with deciding(pools):
-        affinity = {"matchExpressions": [{"key": KIND, "operator": "In", "values": ["normal"]}]}
-        term = "requiredDuringSchedulingIgnoredDuringExecution"
-        chosen = {term: {"clusterSelectorTerms": [affinity]}}
-        await pools.workload("demo", replicas=6, clusterAffinity=chosen)
-        before = await holds(pools, normal=6)
-        await apply(pools, subset("normal", 2), subset("elastic"))
-        found = await pools.until("demo", lambda s: s["overrides"])
-        assert costs(found) == {"normal1": [(200, 2), (-100, 4)]}
-        await apply(pools, subset("normal", 5), subset("elastic"))
-        found = await pools.until(
-            "demo", lambda s: s["overrides"][0]["clusters"][0]["deletionCosts"][0]["replicas"] == 5
-        )
-        assert placements(found) == {"normal1": 6}
-        assert found["metadata"]["generation"] == before["metadata"]["generation"]
-        await pools.client.delete(WORKLOAD_SPREADS, "ws", namespace=pools.namespace)
-        found = await pools.until("demo", lambda s: "overrides" not in s)
-        assert placements(found) == {"normal1": 6}
-
-
-@pytest.mark.proves("W32")
-async def test_a_full_pool_is_passed_over_in_the_first_decision(pools: World) -> None:
-    await pools.report("normal1", cpu="300m", memory="9Ti", pods="5000")
-    await apply(pools, subset("normal"), subset("elastic"), scheduleStrategy=adaptive())
-    async with deciding(pools):
-        await pools.workload("demo", replicas=10, cpu="100m")
-        found = await holds(pools, normal=3, elastic=7)
-        assert len(found["status"]["history"]) == 1, "the first decision is right already"
-
-
 @pytest.mark.proves("W11")
 async def test_a_patch_is_stored_whole_also_where_it_takes_away(pools: World) -> None:
     patch = {"metadata": {"labels": {"arch": "arm"}}}
@@ -135,17 +103,3 @@ async def test_a_dry_run_takes_nothing(pools: World) -> None:
         assert placements(await pools.get("demo")) == {"normal1": 1}
         after = await pools.client.get(WORKLOAD_SPREADS, "ws", namespace=pools.namespace)
         assert after.get("status") == before.get("status")
-
-
-async def test_a_restart_writes_nothing_on_a_real_hub(pools: World) -> None:
-    await apply(
-        pools, subset("normal", 1, patch={"metadata": {"labels": {"a": "b"}}}), subset("elastic")
-    )
-    async with deciding(pools):
-        await pools.workload("demo", replicas=3)
-        await holds(pools, normal=1, elastic=2)
-        await pools.settle()
-    before = (await pools.get("demo"))["metadata"]["resourceVersion"]
-    async with deciding(pools, identity="two"):
-        await pools.settle()
-        assert (await pools.get("demo"))["metadata"]["resourceVersion"] == before
