@@ -77,15 +77,14 @@ def test_the_elastic_case(files: Files) -> None:
 
 
 @pytest.mark.parametrize(
-    ("caps", "units", "shares"),
+    ("kind", "caps", "units", "shares"),
     [
-        ([100, None], 80, {"a": 80}),
-        ([100, None], 130, {"a": 100, "b": 30}),
-        (["20%", "20%", "60%"], 10, {"a": 2, "b": 2, "c": 6}),
-        ([2, 3], 7, {"a": 2, "b": 3, "other": 2}),
+        ("Deployment", [100, None], 80, {"a": 80}),
+        ("CloneSet", [100, None], 130, {"a": 100, "b": 30}),
+        ("StatefulSet", ["20%", "20%", "60%"], 10, {"a": 2, "b": 2, "c": 6}),
+        ("Deployment", [2, 3], 7, {"a": 2, "b": 3, "other": 2}),
     ],
 )
-@pytest.mark.parametrize("kind", ["Deployment", "CloneSet", "StatefulSet"])
 def test_the_output_places_as_openkruise_does(
     files: Files, kind: str, caps: list[Any], units: int, shares: dict[str, int]
 ) -> None:
