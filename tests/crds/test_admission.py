@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 
 import pytest
@@ -19,6 +18,7 @@ from crds.names import (
 from tests.patience import hold_on
 
 from .asking import refusal
+from .bodies import body
 
 MARK = f"{NORMALISED_PREFIX}workload-policy"
 FIRST, SECOND = POLICY_ALIASES
@@ -157,22 +157,13 @@ LABEL_CASES = [
     ({LABEL_GROUP: "g", GROUP_ALIASES[0]: "h"}, {f"{NORMALISED_PREFIX}workload-group": "g"}),
     ({}, {}),
 ]
-LABELLED = {
-    "apiVersion": "stowage.dev/v1alpha1",
-    "kind": "Workload",
-    "metadata": {"name": "labelled", "namespace": "default"},
-    "spec": {
-        "targetDeployment": {"apiVersion": "apps/v1", "kind": "Deployment"},
-        "schedulerName": "stowage",
-    },
-}
 
 
 @pytest.mark.proves("C24", "K14")
 @pytest.mark.parametrize(("labels", "annotations"), LABEL_CASES)
 @pytest.mark.parametrize("empty", [True, False])
 def test_the_policy_and_python_bring_labels_into_the_same_form(asking, labels, annotations, empty):
-    workload = copy.deepcopy(LABELLED)
+    workload = body("Workload", schedulerName="stowage")
     written = {"labels": labels, "annotations": annotations}
     workload["metadata"] |= {field: said for field, said in written.items() if said or empty}
     made = asking.create(workload, dry_run=True)["metadata"]

@@ -99,26 +99,3 @@ def test_every_field_says_what_it_is_and_every_status_field_who_writes_it():
         for name, field in root["status"]["properties"].items():
             if name != "conditions" or kind == "MemberCluster":
                 assert "Writer: " in field["description"], (kind, name)
-
-
-@pytest.mark.proves("C35")
-def test_the_columns_are_those_that_people_know():
-    columns = {
-        kind: [(c["name"].upper(), c.get("priority", 0)) for c in v["additionalPrinterColumns"]]
-        for kind, v in versions().items()
-    }
-    narrow = {kind: [n for n, wide in cs if not wide] for kind, cs in columns.items()}
-    assert narrow["Workload"] == ["STATE", "CLUSTERS", "DESIRED", "ASSIGNED", "READY", "AGE"]
-    assert [n for n, wide in columns["Workload"] if wide] == [
-        "PENDING",
-        "NAMESPACE",
-        "DEPLOYMENT",
-        "SERVICE-EXTERNAL-IP",
-    ]
-    assert [n for n, _ in columns["MemberCluster"]] == (
-        ["READY", "VERSION", "PROVIDER", "NODES", "CPU", "MEMORY", "AGE"]
-    )
-    assert narrow["WorkloadSpread"] == ["TARGET", "SUBSETS", "STRATEGY", "READY", "AGE"]
-    seen = ["PHASE", "MINMEMBER", "RUNNING", "SUCCEEDED", "FAILED", "AGE"]
-    assert narrow["WorkloadGroup"] == seen
-    assert [n for n, wide in columns["WorkloadGroup"] if wide] == ["SCHEDULED", "WAITING", "GATE"]

@@ -248,26 +248,11 @@ def test_one_cluster_is_not_many_domains(spec, good):
     assert validation.violations({"spec": spec | {"spreadConstraints": fewer}}) == []
 
 
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        ("status.nodeGroups[].free", {"cpu": "a lot"}),
-        ("spec.taints", [{"key": "a", "effect": "NoSchedule"}] * 2),
-        ("spec.namespaces", {"allow": ["Shop"]}),
-        ("spec.maxAllocatable", {"cpu": -1}),
-        ("metadata.name", "x" * 64),
-    ],
-)
-def test_a_wrong_membercluster_is_refused(path, value):
-    wrong = {
-        "status.nodeGroups[].free": {"status": {"nodeGroups": [{"count": 1, "free": value}]}},
-        "spec.taints": {"spec": {"taints": value}},
-        "spec.namespaces": {"spec": {"namespaces": value}},
-        "spec.maxAllocatable": {"spec": {"maxAllocatable": value}},
-        "metadata.name": {"metadata": {"name": value}},
-    }[path]
+def test_a_wrong_amount_of_a_node_group_is_refused():
     with pytest.raises(ValidationError):
-        MemberCluster.model_validate(wrong)
+        MemberCluster.model_validate(
+            {"status": {"nodeGroups": [{"count": 1, "free": {"cpu": "a lot"}}]}}
+        )
 
 
 @pytest.mark.proves("C29")

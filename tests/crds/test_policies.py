@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-import copy
+from functools import partial
 from typing import Any
 
 import pytest
 
 from crds.admission import validation
 
-from .asking import Asking, refusal
+from .asking import refusal
+from .bodies import body, dry, taken
 
-BASE: dict[str, Any] = {
-    "apiVersion": "stowage.dev/v1alpha1",
-    "kind": "WorkloadPolicy",
-    "metadata": {"name": "demo", "namespace": "default"},
-    "spec": {
-        "topologyKey": "topology.kubernetes.io/zone",
-        "labelSelector": {"matchLabels": {"app": "demo"}},
-        "allocationPolicy": [{"name": "member", "replicas": 1}, {"name": "host", "replicas": 3}],
-    },
-}
-GONE = object()
 A = {"name": "a", "replicas": 1}
 OUTSIDE = {"key": "a", "operator": "Outside"}
 REFUSED = [
-    ("K4", "topologyKey", GONE, "spec.topologyKey"),
+    ("K4", "topologyKey", None, "spec.topologyKey"),
     ("K4", "topologyKey", "", "spec.topologyKey"),
     ("K4", "topologyKey", "a b", "spec.topologyKey"),
-    ("K5", "labelSelector", GONE, "spec.labelSelector"),
+    ("K5", "labelSelector", None, "spec.labelSelector"),
     ("K5", "labelSelector", {"matchExpressions": [OUTSIDE]}, "matchExpressions[0].operator"),
-    ("K6", "allocationPolicy", GONE, "spec.allocationPolicy"),
+    ("K6", "allocationPolicy", None, "spec.allocationPolicy"),
     ("K6", "allocationPolicy", [], "spec.allocationPolicy"),
     ("K6", "allocationPolicy", [A, A], "spec.allocationPolicy"),
     ("K6", "allocationPolicy", [{"name": "a", "replicas": -1}], "allocationPolicy[0].replicas"),
@@ -44,25 +34,14 @@ each = pytest.mark.parametrize(
     ("field", "value", "named"),
     [
         pytest.param(
-            f, v, n, marks=pytest.mark.proves(k), id=f"{f} {'gone' if v is GONE else v}"[:40]
+            f, v, n, marks=pytest.mark.proves(k), id=f"{f} {'gone' if v is None else v}"[:40]
         )
         for k, f, v, n in REFUSED
     ],
 )
 
 
-def policy(**spec: Any) -> dict[str, Any]:
-    body = copy.deepcopy(BASE)
-    for field, value in spec.items():
-        if value is GONE:
-            del body["spec"][field]
-        else:
-            body["spec"][field] = value
-    return body
-
-
-def dry(asking: Asking, body: dict[str, Any]) -> str:
-    return refusal(asking.create, body, dry_run=True)
+policy = partial(body, "WorkloadPolicy")
 
 
 @each
@@ -89,8 +68,7 @@ def test_what_is_good_is_taken(asking):
         {"allocationPolicy": [{"name": "a", "replicas": 0}]},
         {"allocationMethod": "Fill", "scheduleStrategy": "Fill"},
     ):
-        assert dry(asking, policy(**spec)) == "", spec
-        assert validation.policy_violations(policy(**spec)) == []
+        assert taken(asking, policy(**spec)), spec
 
 
 @pytest.mark.proves("K1")
@@ -103,7 +81,7 @@ def test_it_is_a_kind_of_namespaces_with_a_short_name(asking, tenant):
     space = {"name": f"{tenant.namespace}-too"}
     asking.create({"apiVersion": "v1", "kind": "Namespace", "metadata": space})
     for namespace in spaces:
-        asking.create(BASE | {"metadata": {"name": "demo", "namespace": namespace}})
+        asking.create(policy(namespace=namespace))
     listed = [each["metadata"] for each in asking.list("WorkloadPolicy")]
     uids = {each["uid"] for each in listed if each["namespace"] in spaces}
     assert len(uids) == 2
@@ -121,11 +99,11 @@ def test_it_is_a_kind_of_namespaces_with_a_short_name(asking, tenant):
     ],
 )
 def test_the_stored_object_always_shows_its_method_and_type(tenant, given, stored):
-    body = policy(**given) | {"metadata": {"name": "demo", "namespace": tenant.namespace}}
-    tenant.create(body)
+    made = policy(namespace=tenant.namespace, **given)
+    tenant.create(made)
     spec = tenant.get("demo", "WorkloadPolicy")["spec"]
     assert (spec["allocationMethod"], spec["allocationType"]) == (stored, "Preferred")
-    written = body["spec"] | validation.normalised_policy(body).get("spec", {})
+    written = made["spec"] | validation.normalised_policy(made).get("spec", {})
     assert written["allocationMethod"] == stored
 
 
@@ -133,7 +111,7 @@ def test_the_stored_object_always_shows_its_method_and_type(tenant, given, store
 @pytest.mark.parametrize("how", ["client-side", "server-side"])
 def test_an_edited_alias_takes_the_method_with_it(tenant, how):
     def said(**spec: Any) -> dict[str, Any]:
-        return policy(**spec) | {"metadata": {"name": "demo", "namespace": tenant.namespace}}
+        return policy(namespace=tenant.namespace, **spec)
 
     def stored() -> str:
         return tenant.get("demo", "WorkloadPolicy")["spec"]["allocationMethod"]
@@ -156,7 +134,7 @@ def test_an_edited_alias_takes_the_method_with_it(tenant, how):
 
 @pytest.mark.proves("K32")
 def test_its_columns(tenant):
-    tenant.create(BASE | {"metadata": {"name": "demo", "namespace": tenant.namespace}})
+    tenant.create(policy(namespace=tenant.namespace))
     status = {"workloads": 1, "summary": "member=1/1,host=3/3"}
     tenant.write_status("demo", status, "WorkloadPolicy")
     head, row = tenant.kubectl("get", "wlp", "demo").splitlines()

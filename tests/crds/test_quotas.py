@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import pytest
 
 from crds.admission import validation
 
-from .asking import refusal
+from .bodies import body, dry
 
 pytestmark = pytest.mark.proves("N4")
 
@@ -47,15 +46,9 @@ pytestmark = pytest.mark.proves("N4")
         ({f"requests.r{n}": "1" for n in range(33)}, "hard"),
     ],
 )
-def test_amounts(tenant: Any, hard: Any, fault: str) -> None:
-    body = {
-        "apiVersion": "stowage.dev/v1alpha1",
-        "kind": "WorkloadQuota",
-        "metadata": {"name": "team", "namespace": tenant.namespace},
-        "spec": {} if hard is None else {"hard": hard},
-    }
-    create = functools.partial(tenant.asking.create, dry_run=True)
-    said, ours = refusal(create, body), validation.quota_violations(body)
+def test_amounts(asking: Any, hard: Any, fault: str) -> None:
+    made = body("WorkloadQuota", hard=hard)
+    said, ours = dry(asking, made), validation.quota_violations(made)
     if not fault:
         assert (said, ours) == ("", [])
         return
@@ -63,26 +56,19 @@ def test_amounts(tenant: Any, hard: Any, fault: str) -> None:
     assert any("hard" in each for each in ours)
 
 
-def test_a_status_as_the_controller_writes_it(tenant: Any) -> None:
-    body = {
-        "apiVersion": "stowage.dev/v1alpha1",
-        "kind": "WorkloadQuota",
-        "metadata": {"name": "team", "namespace": tenant.namespace},
-        "spec": {"hard": {"units": "5"}},
-        "status": {
-            "observedGeneration": 1,
-            "hard": {"units": "5"},
-            "used": {"units": "3"},
-            "claims": [
-                {
-                    "workload": f"{tenant.namespace}/reservations/room",
-                    "uid": "u",
-                    "holder": "one",
-                    "time": "2026-01-02T03:04:05.000000Z",
-                    "placements": [{"cluster": "a", "replicas": 2}],
-                }
-            ],
-            "conditions": [{"type": "Ready", "status": "True", "reason": "Valid"}],
-        },
+def test_a_status_as_the_controller_writes_it() -> None:
+    claim = {
+        "workload": "shop/reservations/room",
+        "uid": "u",
+        "holder": "one",
+        "time": "2026-01-02T03:04:05.000000Z",
+        "placements": [{"cluster": "a", "replicas": 2}],
     }
-    assert validation.quota_violations(body) == []
+    status = {
+        "observedGeneration": 1,
+        "hard": {"units": "5"},
+        "used": {"units": "3"},
+        "claims": [claim],
+        "conditions": [{"type": "Ready", "status": "True", "reason": "Valid"}],
+    }
+    assert validation.quota_violations(body("WorkloadQuota") | {"status": status}) == []

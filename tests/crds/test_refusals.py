@@ -1,8 +1,7 @@
-"""Every object of refused.yaml, put to a real API server and to crds.admission.validation: both refuse alike."""
+"""Every object of the files *refused.yaml, and every example: a real API server and Python judge alike."""
 
 from __future__ import annotations
 
-import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -10,63 +9,66 @@ from typing import Any
 import pytest
 import yaml
 
-from crds.admission import validation
+from .bodies import VIOLATIONS, body, dry, taken
 
-from .asking import Asking, refusal
-
-BASE = {
-    "apiVersion": "stowage.dev/v1alpha1",
-    "kind": "Workload",
-    "metadata": {"name": "refused", "namespace": "default"},
-    "spec": {"targetDeployment": {"apiVersion": "apps/v1", "kind": "Deployment"}},
+HERE = Path(__file__).parent
+FILES = {
+    "Workload": "refused.yaml",
+    "WorkloadSpread": "spreads_refused.yaml",
+    "WorkloadGroup": "groups_refused.yaml",
+    "Reservation": "reservations_refused.yaml",
 }
-CASES = yaml.safe_load((Path(__file__).parent / "refused.yaml").read_text())
-every_case = pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(case, id=case["name"], marks=pytest.mark.proves(*case["proves"]))
-        for case in CASES
-    ],
-)
+CASES = [
+    pytest.param(
+        kind,
+        case,
+        id=f"{kind}: {case['name']}",
+        marks=pytest.mark.proves(*case.get("proves", ["G1"])),
+    )
+    for kind, file in FILES.items()
+    for case in yaml.safe_load((HERE / file).read_text())
+]
+EXAMPLES = [
+    document
+    for path in sorted((HERE.parent.parent / "examples").glob("*.yaml"))
+    for document in yaml.safe_load_all(path.read_text())
+    if document["kind"] in FILES
+]
 
 
-def built(case: dict[str, Any]) -> dict[str, Any]:
-    workload: dict[str, Any] = copy.deepcopy(BASE)
-    for field, value in case["spec"].items():
-        if value is None:
-            del workload["spec"][field]
-        else:
-            workload["spec"][field] = "x" * 254 if value == "REPEAT-254" else value
-    return workload
+@pytest.mark.parametrize(("kind", "case"), CASES)
+def test_the_api_server_and_python_refuse_name_the_field_and_say_what_to_do(
+    asking: Any, kind: str, case: dict[str, Any]
+) -> None:
+    made, says = body(kind, **case["spec"]), case.get("says", "")
+    answer = dry(asking, made)
+    assert case["field"] in answer
+    assert says in answer
+    found = VIOLATIONS[kind](made)
+    # Pydantic has words of its own for the form of a group.
+    told = "" if kind == "WorkloadGroup" else says
+    assert any(case["field"] in text and told in text for text in found), found
 
 
-def dry(asking: Asking, workload: dict[str, Any]) -> str:
-    return refusal(asking.create, workload, dry_run=True)
+@pytest.mark.proves("G1")
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: f"{e['kind']}-{e['metadata']['name']}")
+def test_the_examples_are_taken(asking: Any, example: dict[str, Any]) -> None:
+    metadata = {**example["metadata"], "name": "demo", "namespace": "default"}
+    assert taken(asking, example | {"metadata": metadata})
 
 
-@every_case
-def test_the_api_server_refuses_and_names_the_field(asking, case):
-    assert case["field"] in dry(asking, built(case))
-
-
-@every_case
-def test_python_refuses_and_names_the_field(case):
-    found = validation.violations(built(case))
-    assert any(case["field"] in text for text in found), found
-
-
-def test_the_base_of_all_cases_is_good(hub):
+def test_the_base_of_all_cases_is_good(hub: Any) -> None:
     """And kubectl, which the other cases do without, says so."""
     create = ("create", "--dry-run=server", "-f", "-")
-    answer = hub.kubectl(*create, input=json.dumps(BASE))
-    assert answer == "workload.stowage.dev/refused created (server dry run)\n"
-    assert validation.violations(BASE) == []
+    answer = hub.kubectl(*create, input=json.dumps(body("Workload")))
+    assert answer == "workload.stowage.dev/demo created (server dry run)\n"
+    assert VIOLATIONS["Workload"](body("Workload")) == []
 
 
 @pytest.mark.proves("C29")
 @pytest.mark.parametrize("namespace", ["kube-system", "stowage-system"])
-def test_a_forbidden_namespace_is_no_target_by_default_either(asking, namespace):
-    workload = BASE | {"metadata": {"name": "refused", "namespace": namespace}}
+def test_a_forbidden_namespace_is_no_target_by_default_either(asking: Any, namespace: str) -> None:
+    workload = body("Workload", namespace=namespace)
     answer = dry(asking, workload)
     assert "spec.targetNamespace: kube-* and stowage-system are never a target" in answer
-    assert "spec.targetNamespace" in validation.violations(workload)[0]
+    assert "spec.targetNamespace" in VIOLATIONS["Workload"](workload)[0]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,56 +13,15 @@ import yaml
 from crds.admission import validation
 from crds.reservation import Reservation
 
-from .asking import Asking, refusal
+from .asking import refusal
+from .bodies import LARGE, SPECS, body, dry, taken
 
-HERE = Path(__file__).parent
-BASE: dict[str, Any] = {
-    "apiVersion": "stowage.dev/v1alpha1",
-    "kind": "Reservation",
-    "metadata": {"name": "demo", "namespace": "default"},
-    "spec": {
-        "template": {"spec": {"containers": [{"resources": {"requests": {"cpu": "4"}}}]}},
-        "owners": [{"object": {"kind": "Workload", "name": "demo"}}],
-    },
-}
-CASES = yaml.safe_load((HERE / "reservations_refused.yaml").read_text())
-LARGE = {
-    "OWNERS-33": [{"object": {"name": f"demo-{n}"}} for n in range(33)],
-    "CONTAINERS-33": {"spec": {"containers": [{}] * 33}},
-}
-
-
-def reservation(**spec: Any) -> dict[str, Any]:
-    body = copy.deepcopy(BASE)
-    for field, value in spec.items():
-        if value is None:
-            del body["spec"][field]
-        else:
-            body["spec"][field] = LARGE[value] if str(value) in LARGE else value
-    return body
+ROOT = Path(__file__).parents[2]
+reservation = partial(body, "Reservation")
 
 
 def of(tenant: Any, **spec: Any) -> dict[str, Any]:
-    return reservation(**spec) | {"metadata": {"name": "demo", "namespace": tenant.namespace}}
-
-
-def dry(asking: Asking, body: dict[str, Any]) -> str:
-    return refusal(asking.create, body, dry_run=True)
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(case, id=case["name"], marks=pytest.mark.proves(*case["proves"]))
-        for case in CASES
-    ],
-)
-def test_the_api_server_and_python_refuse_alike_name_the_field_and_say_what_to_do(asking, case):
-    answer = dry(asking, reservation(**case["spec"]))
-    assert case["field"] in answer
-    assert case.get("says", "") in answer
-    found = validation.reservation_violations(reservation(**case["spec"]))
-    assert any(case["field"] in text and case.get("says", "") in text for text in found), found
+    return reservation(namespace=tenant.namespace, **spec)
 
 
 REQUIREMENTS = [
@@ -139,8 +98,7 @@ GOOD = [
 @pytest.mark.proves("E29")
 @pytest.mark.parametrize("spec", [pytest.param(spec, id=name) for name, spec in GOOD])
 def test_what_is_good_is_taken(asking, spec):
-    assert dry(asking, reservation(**spec)) == ""
-    assert validation.reservation_violations(reservation(**spec)) == []
+    assert taken(asking, reservation(**spec))
 
 
 @pytest.mark.proves("E29")
@@ -148,8 +106,7 @@ def test_what_runs_stowage_may_hold_room_for_everybody(asking):
     owners = [{"object": {"name": "demo", "namespace": "shop"}}]
     body = reservation(owners=owners)
     body["metadata"]["namespace"] = "stowage-system"
-    assert dry(asking, body) == ""
-    assert validation.reservation_violations(body) == []
+    assert taken(asking, body)
 
 
 @pytest.mark.proves("E25", "E29")
@@ -158,7 +115,7 @@ def test_what_nobody_says_is_filled_in_and_all_else_is_kept(tenant):
     spec = tenant.get("demo", "Reservation")["spec"]
     assert spec == {
         "template": TEMPLATE,
-        "owners": BASE["spec"]["owners"],
+        "owners": SPECS["Reservation"]["owners"],
         "replicas": 1,
         "allocateOnce": True,
         "ttl": "24h",
@@ -177,7 +134,7 @@ def test_the_template_cannot_be_changed(tenant, how):
     answer = refusal(tenant.apply_by, how, of(tenant, template=TEMPLATE))
     assert "spec.template: Invalid value" in answer
     assert "make a new Reservation" in answer
-    assert tenant.get("demo", "Reservation")["spec"]["template"] == BASE["spec"]["template"]
+    assert tenant.get("demo", "Reservation")["spec"]["template"] == SPECS["Reservation"]["template"]
     [said] = validation.reservation_violations(of(tenant, template=TEMPLATE), of(tenant))
     assert said.startswith("spec.template: cannot be changed; make a new Reservation")
 
@@ -283,22 +240,6 @@ def test_a_large_reservation_is_judged_within_what_a_rule_may_cost(asking):
     body = reservation(template=template, owners=[owner] * 32)
     assert len(json.dumps(body)) > 800_000
     assert dry(asking, body) == ""
-
-
-ROOT = Path(__file__).parents[2]
-EXAMPLES = [
-    document
-    for path in sorted((ROOT / "examples").glob("*.yaml"))
-    for document in yaml.safe_load_all(path.read_text())
-    if document["kind"] == "Reservation"
-]
-
-
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e["metadata"]["name"])
-def test_the_examples_are_taken(asking, example):
-    body = example | {"metadata": {"name": "demo", "namespace": "default"}}
-    assert dry(asking, body) == ""
-    assert validation.reservation_violations(body) == []
 
 
 def test_what_its_page_shows_would_be_taken():

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from pydantic import ValidationError
+
+from crds.membercluster import MemberCluster
 
 from .asking import refusal
 
@@ -179,6 +182,8 @@ def test_a_wrong_membercluster_is_refused(asking, name, spec, field):
         "spec": spec,
     }
     assert field in refusal(asking.create, cluster, dry_run=True)
+    with pytest.raises(ValidationError):
+        MemberCluster.model_validate(cluster)
 
 
 def test_short_names_and_category(hub):

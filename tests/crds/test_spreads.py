@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,58 +13,15 @@ import yaml
 from crds.admission import validation
 from crds.workloadspread import WorkloadSpreadStatus
 
-from .asking import Asking, refusal
+from .asking import refusal
+from .bodies import LARGE, SPECS, body, dry, taken
 
-HERE = Path(__file__).parent
-BASE: dict[str, Any] = {
-    "apiVersion": "stowage.dev/v1alpha1",
-    "kind": "WorkloadSpread",
-    "metadata": {"name": "demo", "namespace": "default"},
-    "spec": {
-        "targetRef": {"apiVersion": "stowage.dev/v1alpha1", "kind": "Workload", "name": "demo"},
-        "subsets": [{"name": "normal", "maxReplicas": 100}, {"name": "elastic"}],
-    },
-}
-CASES = yaml.safe_load((HERE / "spreads_refused.yaml").read_text())
-MANY = [{"name": f"subset-{n}", "maxReplicas": 1} for n in range(33)]
-every_case = pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(case, id=case["name"], marks=pytest.mark.proves(*case["proves"]))
-        for case in CASES
-    ],
-)
-
-
-def spread(**spec: Any) -> dict[str, Any]:
-    body = copy.deepcopy(BASE)
-    for field, value in spec.items():
-        if value is None:
-            del body["spec"][field]
-        else:
-            body["spec"][field] = MANY if value == "SUBSETS-33" else value
-    return body
+ROOT = Path(__file__).parents[2]
+spread = partial(body, "WorkloadSpread")
 
 
 def of(tenant: Any, **spec: Any) -> dict[str, Any]:
-    return spread(**spec) | {"metadata": {"name": "demo", "namespace": tenant.namespace}}
-
-
-def dry(asking: Asking, body: dict[str, Any]) -> str:
-    return refusal(asking.create, body, dry_run=True)
-
-
-@every_case
-def test_the_api_server_refuses_names_the_field_and_says_what_to_do(asking, case):
-    answer = dry(asking, spread(**case["spec"]))
-    assert case["field"] in answer
-    assert case.get("says", "") in answer
-
-
-@every_case
-def test_python_refuses_alike(case):
-    found = validation.spread_violations(spread(**case["spec"]))
-    assert any(case["field"] in text and case.get("says", "") in text for text in found), found
+    return spread(namespace=tenant.namespace, **spec)
 
 
 TERM = {"matchExpressions": [{"key": "type", "operator": "In", "values": ["normal"]}]}
@@ -94,7 +51,7 @@ def adaptive(subsets: int, seconds: int, **more: Any) -> dict[str, Any]:
 GOOD = [
     ("the base", ("W6", "W7"), {}),
     ("one subset", ("W4",), {"subsets": [{"name": "only"}]}),
-    ("32 subsets", ("W4",), {"subsets": MANY[:32]}),
+    ("32 subsets", ("W4",), {"subsets": LARGE["SUBSETS-33"][:32]}),
     ("a cap of nothing", ("W6",), {"subsets": [{"name": "a", "maxReplicas": 0}]}),
     ("the greatest cap", ("W6",), {"subsets": [{"name": "a", "maxReplicas": 2**31 - 1}]}),
     ("percents of all", ("W8",), {"subsets": percents("20%", "20%", "60%")}),
@@ -158,27 +115,11 @@ GOOD = [
     [pytest.param(spec, id=n, marks=pytest.mark.proves(*proves)) for n, proves, spec in GOOD],
 )
 def test_what_is_good_is_taken(asking, spec):
-    assert dry(asking, spread(**spec)) == ""
-    assert validation.spread_violations(spread(**spec)) == []
-
-
-EXAMPLES = [
-    document
-    for path in sorted((HERE.parent.parent / "examples").glob("*.yaml"))
-    for document in yaml.safe_load_all(path.read_text())
-    if document["kind"] == "WorkloadSpread"
-]
-
-
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e["metadata"]["name"])
-def test_the_examples_are_taken(asking, example):
-    body = example | {"metadata": {"name": "demo", "namespace": "default"}}
-    assert dry(asking, body) == ""
-    assert validation.spread_violations(body) == []
+    assert taken(asking, spread(**spec))
 
 
 def test_what_its_page_shows_would_be_taken():
-    page = (HERE.parent.parent / "docs" / "spreads.md").read_text()
+    page = (ROOT / "docs" / "spreads.md").read_text()
     shown = [yaml.safe_load(block.partition("```")[0]) for block in page.split("```yaml")[1:]]
     [whole] = [each for each in shown if "kind" in each]
     assert validation.spread_violations(whole) == []
@@ -250,7 +191,10 @@ def test_the_target_cannot_be_changed(tenant, how):
     answer = refusal(tenant.apply_by, how, edited)
     assert "spec.targetRef: Invalid value" in answer
     assert "make a new WorkloadSpread" in answer
-    assert tenant.get("demo", "WorkloadSpread")["spec"]["targetRef"] == BASE["spec"]["targetRef"]
+    assert (
+        tenant.get("demo", "WorkloadSpread")["spec"]["targetRef"]
+        == SPECS["WorkloadSpread"]["targetRef"]
+    )
     [said] = validation.spread_violations(edited, of(tenant))
     assert said == (
         "spec.targetRef: cannot be changed; make a new WorkloadSpread for the other Workload"
@@ -260,7 +204,9 @@ def test_the_target_cannot_be_changed(tenant, how):
 @pytest.mark.proves("W15", "W35")
 def test_all_else_can_be_changed(tenant):
     tenant.create(of(tenant))
-    edited = of(tenant, subsets=[{"name": "first", "maxReplicas": 3}, *BASE["spec"]["subsets"]])
+    edited = of(
+        tenant, subsets=[{"name": "first", "maxReplicas": 3}, *SPECS["WorkloadSpread"]["subsets"]]
+    )
     edit = {"spec": {"subsets": edited["spec"]["subsets"]}}
     tenant.patch("demo", edit, kind="WorkloadSpread")
     assert [s["name"] for s in tenant.get("demo", "WorkloadSpread")["spec"]["subsets"]] == [
@@ -311,28 +257,6 @@ def test_the_status_is_kept_and_the_columns_tell_it(tenant):
     assert (head.split()[-1], row.split()[-1]) == ("REASON", "Valid")
     below = {"subsetStatuses": [{"name": "normal", "missingReplicas": -2}]}
     assert "missingReplicas" in write_status(tenant, below)
-
-
-@pytest.mark.proves("W36")
-@pytest.mark.parametrize("how", [(), ("--server-side", "--force-conflicts")])
-def test_a_dry_run_leaves_the_status_as_it_is(tenant, how):
-    tenant.apply_by("client-side", of(tenant))
-    assert write_status(tenant, STATUS) == ""
-    before = tenant.get("demo", "WorkloadSpread")
-    larger = of(tenant, subsets=[{"name": "normal", "maxReplicas": 300}, {"name": "elastic"}])
-    dry_run = ("apply", "-f", "-", "--dry-run=server", *how)
-    answer = tenant.kubectl(*dry_run, input=json.dumps(larger | {"status": {"summary": "mine"}}))
-    assert "server" in answer
-    assert tenant.get("demo", "WorkloadSpread") == before
-
-
-@pytest.mark.proves("W2")
-def test_it_says_nothing_to_the_workload(tenant):
-    tenant.create(tenant.workload("demo"))
-    before = tenant.get("demo")
-    tenant.create(of(tenant))
-    tenant.asking.delete("demo", "WorkloadSpread", namespace=tenant.namespace)
-    assert tenant.get("demo") == before
 
 
 OVERRIDES = [

@@ -1,0 +1,76 @@
+"""A good object of each kind, and what the hub and Python say of one that differs from it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+from crds.admission import validation
+
+from .asking import Asking, refusal
+
+VIOLATIONS: dict[str, Callable[[dict[str, Any]], list[str]]] = {
+    "Workload": validation.violations,
+    "WorkloadPolicy": validation.policy_violations,
+    "WorkloadSpread": validation.spread_violations,
+    "WorkloadGroup": validation.group_violations,
+    "WorkloadQuota": validation.quota_violations,
+    "Reservation": validation.reservation_violations,
+}
+SPECS: dict[str, dict[str, Any]] = {
+    "Workload": {"targetDeployment": {"apiVersion": "apps/v1", "kind": "Deployment"}},
+    "WorkloadPolicy": {
+        "topologyKey": "topology.kubernetes.io/zone",
+        "labelSelector": {"matchLabels": {"app": "demo"}},
+        "allocationPolicy": [{"name": "member", "replicas": 1}, {"name": "host", "replicas": 3}],
+    },
+    "WorkloadSpread": {
+        "targetRef": {"apiVersion": "stowage.dev/v1alpha1", "kind": "Workload", "name": "demo"},
+        "subsets": [{"name": "normal", "maxReplicas": 100}, {"name": "elastic"}],
+    },
+    "WorkloadGroup": {"minMember": 4},
+    "WorkloadQuota": {"hard": {"units": "5"}},
+    "Reservation": {
+        "template": {"spec": {"containers": [{"resources": {"requests": {"cpu": "4"}}}]}},
+        "owners": [{"object": {"kind": "Workload", "name": "demo"}}],
+    },
+}
+LARGE: dict[str, Any] = {
+    "REPEAT-254": "x" * 254,
+    "SUBSETS-33": [{"name": f"subset-{n}", "maxReplicas": 1} for n in range(33)],
+    "OWNERS-33": [{"object": {"name": f"demo-{n}"}} for n in range(33)],
+    "CONTAINERS-33": {"spec": {"containers": [{}] * 33}},
+    "RESOURCES-65": {f"example.com/gpu-{n}": "1" for n in range(65)},
+    "DIGITS-65": "1" * 65,
+}
+"""What the files of refused objects name, as it would fill them."""
+
+
+def body(kind: str, *, namespace: str = "default", **spec: Any) -> dict[str, Any]:
+    """The good object with these fields put over those of its spec; None removes one."""
+    whole = copy.deepcopy(SPECS[kind]) | {field: _grown(value) for field, value in spec.items()}
+    return {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": kind,
+        "metadata": {"name": "demo", "namespace": namespace},
+        "spec": {field: value for field, value in whole.items() if value is not None},
+    }
+
+
+def _grown(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _grown(each) for key, each in value.items()}
+    return LARGE.get(value, value) if isinstance(value, str) else value
+
+
+def dry(asking: Asking, made: dict[str, Any]) -> str:
+    """What the hub refuses it with; empty where it takes it."""
+    return refusal(asking.create, made, dry_run=True)
+
+
+def taken(asking: Asking, made: dict[str, Any]) -> bool:
+    """Whether the hub takes it; Python says the same of it."""
+    said, ours = dry(asking, made), VIOLATIONS[made["kind"]](made)
+    assert bool(said) == bool(ours), (said, ours)
+    return not said
