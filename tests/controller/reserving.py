@@ -10,8 +10,6 @@ from tests.patience import until
 
 from .live import EVENTS_EVERY, World, condition
 
-ENDED = ("Succeeded", "Failed")
-
 
 def owner(name: str = "demo", **more: Any) -> dict[str, Any]:
     """An owner by its name, as spec.owners has it."""

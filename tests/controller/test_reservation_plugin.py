@@ -9,12 +9,13 @@ import pytest
 
 from controller.explain.hooks import told
 from controller.explain.remedies import remedies
-from machinery.api.resources import RESERVATIONS, WORKLOADS
+from machinery.api.resources import WORKLOADS
 
 from .live import configured
 from .make import REQUIRED
 from .memory import Stage
-from .reserving import inside, reservation
+from .reserving import inside
+from .test_reservations_hub import phase, put
 from .test_services import ask
 
 APART = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "stowage.dev/cluster"}
@@ -26,14 +27,6 @@ def stage() -> Stage:
     made = Stage()
     made.cluster("a", cpu="4")
     return made
-
-
-def put(stage: Stage, name: str = "room", **how: Any) -> None:
-    stage.hub.put(RESERVATIONS, reservation(name, **how))
-
-
-def phase(stage: Stage, name: str = "room") -> str:
-    return str(stage.hub.read(RESERVATIONS, name).get("status", {}).get("phase", ""))
 
 
 async def decision(controller: Any, name: str = "demo") -> Any:

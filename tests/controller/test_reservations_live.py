@@ -7,7 +7,6 @@ import os
 import signal
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -35,7 +34,6 @@ from .live import (
 from .make import REQUIRED
 from .pairs import free_lease
 from .reserving import (
-    free,
     inside,
     owner,
     phase,
@@ -53,70 +51,6 @@ async def one(world: World) -> World:
     """One cluster of 4 cpu."""
     await world.cluster("a", cpu="4")
     return world
-
-
-@pytest.mark.proves("E25", "E26")
-async def test_what_is_reserved_is_there_for_nobody_else(one: World) -> None:
-    async with deciding(one) as controller:
-        await reserve(one)
-        said = await phase(one, "Available", clusterName="a", allocatable={"cpu": "4"})
-        assert (said["desired"], said["assigned"], said["pending"]) == (1, 1, 0)
-        assert ready(said) == ("True", "Available")
-        await one.workload("stranger", cpu="1")
-        refused = await one.refused("stranger", "InsufficientCapacity")
-        assert "cpu" in refused["message"]
-        about = controller.cluster("a")
-        assert about is not None
-        assert (about["reserved"]["cpu"], about["remaining"]["cpu"]) == ("4", "0")
-
-
-@pytest.mark.proves("E28", "E29")
-@pytest.mark.parametrize(
-    ("resource", "amount"),
-    [("cpu", "4"), ("memory", "8Gi"), ("pods", "1"), ("nvidia.com/gpu", "2")],
-)
-async def test_an_owner_uses_what_is_reserved(world: World, resource: str, amount: str) -> None:
-    await world.cluster("a")
-    room = {"cpu": "8", "memory": "16Gi", "pods": "10"} | {resource: amount}
-    await free(world, "a", **room)
-    asks = {resource: amount} if resource != "pods" else {"cpu": "1"}
-    async with deciding(world):
-        await reserve(world, requests=asks)
-        await phase(world, "Available")
-        await world.workload("stranger", template=deployment(asks))
-        await world.refused("stranger", "InsufficientCapacity")
-        await world.workload("demo", template=deployment(asks))
-        found = await within(world, "demo", a=1)
-        assert placements(found) == {"a": 1}
-        said = await phase(world, "Succeeded", owners=1)
-        assert [each["name"] for each in said["currentOwners"]] == ["demo"]
-        await world.refused("stranger", "InsufficientCapacity")
-
-
-def deployment(requests: dict[str, str]) -> dict[str, Any]:
-    container = {"name": "main", "image": "x", "resources": {"requests": requests}}
-    pod = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [container]}}
-    spec = {"selector": {"matchLabels": {"app": "x"}}, "template": pod}
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x"}, "spec": spec}
-
-
-@pytest.mark.proves("E27")
-async def test_a_rule_about_others_does_not_keep_an_owner_out(world: World) -> None:
-    for name in "ab":
-        await world.cluster(name, cpu="8")
-    apart = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "stowage.dev/cluster"}
-    spec = {"workloadAntiAffinity": {REQUIRED: [apart]}}
-    async with deciding(world):
-        await world.workload("db", targetCluster={"name": "a"})
-        await world.placed("db")
-        await reserve(world, targetCluster={"name": "a"})
-        await phase(world, "Available", clusterName="a")
-        await world.workload("stranger", cpu="2", **spec)
-        assert await world.placed("stranger") == {"b": 1}
-        await world.workload("demo", cpu="2", **spec)
-        found = await within(world, "demo", a=1)
-        assert placements(found) == {"a": 1}
-        assert REQUIRED in found["spec"]["workloadAntiAffinity"]
 
 
 @pytest.mark.proves("E29")
@@ -139,17 +73,6 @@ async def test_it_expires_and_its_room_comes_back(one: World) -> None:
         (note,) = await told(one, "Expired")
         assert "it held until" in note
         assert said["observedGeneration"] == 2
-
-
-@pytest.mark.proves("E29")
-async def test_what_expires_says_the_moment_and_zero_is_never(one: World) -> None:
-    async with deciding(one):
-        await reserve(one, "never", requests={"cpu": "1"}, ttl="0")
-        await reserve(one, "past", requests={"cpu": "1"}, ttl="0", expires="2026-01-01T00:00:00Z")
-        await reserve(one, "late", requests={"cpu": "1"}, ttl="1ms", expires="2099-01-01T00:00:00Z")
-        assert ready(await phase(one, "Failed", "past")) == ("False", "Expired")
-        await phase(one, "Available", "never")
-        await phase(one, "Available", "late")
 
 
 class _Wrong(SystemClock):
@@ -201,22 +124,6 @@ async def test_nothing_ends_for_good_while_the_clocks_differ(
         assert ready(await phase(one, "Failed")) == ("False", "Expired")
 
 
-@pytest.mark.proves("E26", "E29")
-async def test_once_means_that_the_rest_is_free_for_everybody(one: World) -> None:
-    async with deciding(one):
-        await reserve(one, replicas=4, requests={"cpu": "1"})
-        await phase(one, "Available", allocatable={"cpu": "4"})
-        await one.workload("stranger", cpu="1")
-        await one.refused("stranger", "InsufficientCapacity")
-        await one.workload("demo", replicas=2, cpu="1")
-        await within(one, "demo", a=2)
-        said = await phase(one, "Succeeded", allocated={"cpu": "2"}, owners=1)
-        assert ready(said) == ("False", "Succeeded")
-        assert await one.placed("stranger") == {"a": 1}
-        assert len(await told(one, "Allocated")) == 1
-        assert len(await told(one, "Succeeded")) == 1
-
-
 @pytest.mark.proves("E26", "E28", "E29")
 async def test_several_owners_use_it_up_and_give_it_back(one: World) -> None:
     async with deciding(one):
@@ -244,40 +151,6 @@ async def test_several_owners_use_it_up_and_give_it_back(one: World) -> None:
         await one.refused("stranger", "InsufficientCapacity")
 
 
-@pytest.mark.proves("E29")
-async def test_an_owner_is_named_by_any_of_three_forms(one: World) -> None:
-    owners = [
-        owner("by-name"),
-        {"controller": {"kind": "Deployment", "name": "by-template"}},
-        {"labelSelector": {"matchLabels": {"team": "x"}}},
-    ]
-    async with deciding(one):
-        await reserve(one, replicas=4, requests={"cpu": "1"}, allocateOnce=False, owners=owners)
-        await phase(one, "Available")
-        await one.workload("stranger", cpu="1", labels={"team": "y"})
-        await one.refused("stranger", "InsufficientCapacity")
-        await one.workload("by-name", cpu="1")
-        await one.workload("by-template", cpu="1")
-        await one.workload("by-label", cpu="1", labels={"team": "x"})
-        for name in ("by-name", "by-template", "by-label"):
-            await within(one, name, a=1)
-        await phase(one, "Available", owners=3)
-
-
-@pytest.mark.proves("E26")
-async def test_units_of_a_reservation_lie_on_several_clusters(world: World) -> None:
-    for name in "ab":
-        await world.cluster(name, cpu="4")
-    async with deciding(world):
-        await reserve(world, replicas=4, requests={"cpu": "2"}, allocateOnce=False)
-        await phase(world, "Available", clusterName="a,b", allocatable={"cpu": "8"})
-        assert placements(await stored(world)) == {"a": 2, "b": 2}
-        await world.workload("demo", replicas=3, cpu="2", distribution="Divided")
-        found = await world.until("demo", lambda status: status["pending"] == 0)
-        assert sum(inside(found).values()) == 3
-        await phase(world, "Available", allocated={"cpu": "6"})
-
-
 async def test_who_waits_is_looked_at_when_a_reservation_comes(world: World) -> None:
     await world.cluster("a", cpu="4")
     apart = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "stowage.dev/cluster"}
@@ -292,47 +165,6 @@ async def test_who_waits_is_looked_at_when_a_reservation_comes(world: World) -> 
             RESERVATIONS, "room", {"spec": {"owners": [owner()]}}, namespace=world.namespace
         )
         await within(world, "demo", a=1)
-
-
-async def test_an_owner_and_its_reservation_wait_for_the_same_room(world: World) -> None:
-    async with deciding(world):
-        await reserve(world)
-        await world.workload("demo", cpu="4")
-        await phase(world, "Pending")
-        await world.refused("demo", "FailedToSchedule")
-        await world.cluster("a", cpu="4")
-        await world.cluster("b", cpu="4")
-        await world.placed("demo")
-        said = await phase(world, "Available") if not inside(await world.get("demo")) else {}
-        assert said.get("phase") in (None, "Available")
-
-
-async def test_one_that_is_deleted_leaves_its_owners_where_they_are(one: World) -> None:
-    async with deciding(one):
-        await reserve(one, replicas=2, requests={"cpu": "2"}, allocateOnce=False)
-        await phase(one, "Available")
-        await one.workload("demo", cpu="2")
-        await within(one, "demo", a=1)
-        await one.workload("stranger", cpu="2")
-        await one.refused("stranger", "InsufficientCapacity")
-        await one.client.delete(RESERVATIONS, "room", namespace=one.namespace)
-        assert await one.placed("stranger") == {"a": 1}
-        found = await within(one, "demo")
-        assert placements(found) == {"a": 1}
-
-
-async def test_an_owner_that_is_one_no_more_stays_inside(one: World) -> None:
-    async with deciding(one):
-        team = {"labelSelector": {"matchLabels": {"team": "x"}}}
-        await reserve(one, replicas=2, requests={"cpu": "2"}, allocateOnce=False, owners=[team])
-        await phase(one, "Available")
-        await one.workload("demo", cpu="2", labels={"team": "x"})
-        await within(one, "demo", a=1)
-        await one.edit("demo", {"metadata": {"labels": {"team": "y"}}, "spec": {"replicas": 2}})
-        await one.refused("demo", "InsufficientCapacity")
-        assert inside(await one.get("demo")) == {("room", "a"): 1}
-        await one.edit("demo", {"spec": {"replicas": 0}})
-        await phase(one, "Available", owners=0)
 
 
 @pytest.mark.proves("E26")
