@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
@@ -28,12 +29,14 @@ def group(name: str = "batch", least: Any = 4, **spec: Any) -> dict[str, Any]:
 
 
 class Gangs(Stage):
-    """A stage with gangs on it; `config` is where a configuration of all defaults is written."""
+    """A stage with gangs on it; in `folder` its configuration is written, with these arguments."""
 
-    def __init__(self, config: Path) -> None:
+    def __init__(self, folder: Path, **args: object) -> None:
         super().__init__()
-        self._config = config / "scheduler.yaml"
-        self._config.write_text(CONFIGURATION)
+        about = {"name": "Coscheduling", "args": args}
+        profile = {"schedulerName": "stowage", "pluginConfig": [about] if args else []}
+        self._config = folder / "scheduler.yaml"
+        self._config.write_text(f"{CONFIGURATION}profiles: {json.dumps([profile])}\n")
 
     def led(self, identity: str = "one", **given: Any) -> AbstractAsyncContextManager[None]:
         """A controller whose plugins live in that very process, from when it leads on."""

@@ -43,10 +43,20 @@ def placed(gang: Gang) -> Gang:
     return gang
 
 
-def running(gang: Gang) -> Gang:
-    placed(gang)
+def opened(gang: Gang) -> Gang:
+    placed(gang).look()
+    return gang
+
+
+def failed(gang: Gang, state: str = "Failed") -> None:
+    """The worker fails before the quorum runs, so that the gate closes."""
+    opened(gang).members["worker"].reports(state)
     gang.look()
-    gang.run()
+    assert gang.status["gate"] == "Closed"
+
+
+def running(gang: Gang) -> Gang:
+    opened(gang).run()
     gang.look()
     assert gang.status["phase"] == "Running"
     return gang
@@ -99,8 +109,7 @@ def test_a_share_of_no_units_is_released_as_well(gang: Gang):
 
 @pytest.mark.proves("G3")
 def test_what_changes_and_who_comes_later_is_released_at_once(gang: Gang):
-    placed(gang)
-    gang.look()
+    opened(gang)
     gang.place(worker={"m2": 3})
     gang.members["late"] = Stored("late", placements={"m3": 2})
     gang.look(WRITING)
@@ -122,8 +131,7 @@ def test_a_member_that_is_made_anew_has_an_entry_of_its_own(gang: Gang):
 def test_placements_of_any_writer_count_and_are_released(gang: Gang):
     for each in gang.members.values():
         each.ours = False
-    placed(gang)
-    gang.look()
+    opened(gang)
     assert set(gang.open) == {"driver", "worker"}
 
 
@@ -169,11 +177,7 @@ def test_what_runs_is_adopted_though_one_cluster_does_not_answer(gang: Gang):
 @pytest.mark.proves("G24")
 @pytest.mark.parametrize("state", ["Failed", "Unreachable"])
 def test_a_failure_before_the_quorum_runs_closes_it(gang: Gang, state: str):
-    placed(gang)
-    gang.look()
-    gang.members["worker"].reports(state)
-    gang.look()
-    assert gang.status["gate"] == "Closed"
+    failed(gang, state)
     assert not gang.open
     assert gang.status["failures"] == 1
     assert gang.status["retryTime"] == timestamp(START + timedelta(seconds=11))
@@ -202,8 +206,7 @@ def test_a_failure_before_the_quorum_runs_closes_it(gang: Gang, state: str):
     ],
 )
 def test_reasons_that_close_it_and_those_that_are_waited_out(gang: Gang, reason: str, closes: bool):
-    placed(gang)
-    gang.look()
+    opened(gang)
     said = {"type": "Propagated", "status": "False", "reason": reason, "observedGeneration": 1}
     gang.members["driver"].conditions = [said]
     gang.look()
@@ -212,8 +215,7 @@ def test_reasons_that_close_it_and_those_that_are_waited_out(gang: Gang, reason:
 
 @pytest.mark.proves("G24")
 def test_what_the_member_says_of_a_failure_is_told_with_it(gang: Gang):
-    placed(gang)
-    gang.look()
+    opened(gang)
     worker = gang.members["worker"]
     worker.reports("Failed")
     said = {"type": "Propagated", "status": "False", "reason": "AlreadyExists", "message": "a Job"}
@@ -224,8 +226,7 @@ def test_what_the_member_says_of_a_failure_is_told_with_it(gang: Gang):
 
 @pytest.mark.proves("G24")
 def test_what_is_said_of_another_generation_closes_nothing(gang: Gang):
-    placed(gang)
-    gang.look()
+    opened(gang)
     said = {"type": "Propagated", "status": "False", "reason": "Rejected"}
     gang.members["driver"].conditions = [{**said, "observedGeneration": 7}, {}, {"type": 3}]
     gang.look()
@@ -234,8 +235,7 @@ def test_what_is_said_of_another_generation_closes_nothing(gang: Gang):
 
 @pytest.mark.proves("G24")
 def test_a_cluster_that_was_left_and_does_not_answer_closes_nothing(gang: Gang):
-    placed(gang)
-    gang.look()
+    opened(gang)
     driver = gang.members["driver"]
     driver.clusters = [{"name": "m9", "replicas": 0, "state": "Unreachable"}]
     said = {"type": "Propagated", "status": "False", "observedGeneration": 1}
@@ -260,8 +260,7 @@ def test_a_cluster_that_was_left_and_does_not_answer_closes_nothing(gang: Gang):
     ],
 )
 def test_a_cluster_that_was_left_hides_no_failure_of_another_one(gang: Gang, message: str):
-    placed(gang)
-    gang.look()
+    opened(gang)
     driver = gang.members["driver"]
     driver.clusters = [
         {"name": "m1", "replicas": 1, "state": "Pending"},
@@ -275,8 +274,7 @@ def test_a_cluster_that_was_left_hides_no_failure_of_another_one(gang: Gang, mes
 
 @pytest.mark.proves("G24")
 def test_placements_that_fall_below_the_quorum_close_it(gang: Gang):
-    placed(gang)
-    gang.look()
+    opened(gang)
     gang.place(worker={"m1": 1})
     gang.look(WRITING)
     assert gang.status["gate"] == "Open", "another decision is on its way"
@@ -314,10 +312,7 @@ def test_a_failure_told_before_it_opens_must_last(gang: Gang):
 
 @pytest.mark.proves("G24")
 def test_it_is_taken_away_once_nothing_of_ours_has_placements(gang: Gang):
-    placed(gang)
-    gang.look()
-    gang.members["worker"].reports("Failed")
-    gang.look()
+    failed(gang)
     gang.place(worker={})
     gang.look()
     assert gang.status["gate"] == "Closed"
@@ -332,8 +327,7 @@ def test_it_is_taken_away_once_nothing_of_ours_has_placements(gang: Gang):
 def test_placements_of_others_hold_it_closed_until_nothing_is_there(gang: Gang):
     for each in gang.members.values():
         each.ours = False
-    placed(gang)
-    gang.look()
+    opened(gang)
     gang.members["worker"].reports("Failed")
     gang.members["driver"].reports()
     gang.look()
@@ -409,8 +403,7 @@ def test_who_closes_what_has_run_is_put_right(gang: Gang):
     ],
 )
 def test_what_somebody_wrote_into_the_status_is_repaired(gang: Gang, wrong: dict[str, Any]):
-    placed(gang)
-    gang.look()
+    opened(gang)
     gang.run("worker")
     gang.look()
     aside = ("conditions", "failures", "retained")  # whoever takes away decisions, unsays the last
@@ -440,8 +433,7 @@ def test_a_gang_that_is_scaled_to_nothing_stays_released(gang: Gang):
 
 @pytest.mark.proves("G24")
 def test_a_report_of_before_its_release_closes_nothing(gang: Gang):
-    placed(gang)
-    gang.look()
+    opened(gang)
     gang.members["late"] = Stored("late", placements={"m9": 2})
     gang.members["late"].reports("Unreachable")
     gang.look()
@@ -452,8 +444,7 @@ def test_a_report_of_before_its_release_closes_nothing(gang: Gang):
 
 
 def test_a_group_that_makes_no_sense_any_more_keeps_what_it_has(gang: Gang):
-    placed(gang)
-    gang.look()
+    opened(gang)
     gang.spec["minMember"] = 0
     gang.place(worker={"m2": 1})
     gang.look()
@@ -475,10 +466,7 @@ def test_a_run_is_over_when_nothing_has_placements(gang: Gang, gate: dict[str, s
 
 @pytest.mark.proves("G24")
 def test_one_that_nobody_can_decide_does_not_keep_it_closed(gang: Gang):
-    placed(gang)
-    gang.look()
-    gang.members["worker"].reports("Failed")
-    gang.look()
+    failed(gang)
     gang.place(driver={})
     worker = gang.members["worker"]
     worker.replicas, worker.clusters = -1, []
@@ -510,8 +498,7 @@ def test_a_group_made_anew_takes_nothing_from_those_that_run(gang: Gang):
 
 @pytest.mark.proves("G24")
 def test_no_clock_of_another_leader_makes_it_rest_longer_than_the_longest(gang: Gang):
-    placed(gang)
-    gang.look()
+    opened(gang)
     gang.now += timedelta(hours=2)
     gang.members["worker"].reports("Failed")
     gang.look()
@@ -519,8 +506,7 @@ def test_no_clock_of_another_leader_makes_it_rest_longer_than_the_longest(gang: 
     gang.now -= timedelta(hours=2)
     gang.place(driver={}, worker={})
     gang.look()
-    placed(gang)
-    gang.look()
+    opened(gang)
     assert gang.status["gate"] == "Open"
     assert "retryTime" not in gang.status
 
@@ -539,8 +525,7 @@ def without_nodes(gang: Gang, **stuck: int) -> None:
 @pytest.mark.proves("G24")
 def test_a_gang_whose_quorum_finds_no_node_in_time_is_taken_away(gang: Gang):
     """Half of it would hold room that another half waits for."""
-    placed(gang)
-    gang.look()
+    opened(gang)
     without_nodes(gang, worker=1)
     assert gang.look().next_look == gang.now + timedelta(seconds=60)
     gang.after(59)
@@ -564,8 +549,7 @@ def test_units_beyond_the_quorum_may_wait_for_a_node_for_ever(gang: Gang):
 def test_divided_units_count_once_there_is_no_other_cluster_for_them(gang: Gang):
     worker = gang.members["worker"]
     worker.distribution = "Divided"
-    placed(gang)
-    gang.look()
+    opened(gang)
     without_nodes(gang, worker=2)
     gang.after(1000)
     assert gang.status["gate"] == "Open", "the plan has not seen it yet"
@@ -583,8 +567,7 @@ def test_what_another_controller_holds_is_not_unsaid(gang: Gang):
     gang.status = {"waiting": 5}
     gang.look()
     assert gang.status["waiting"] == 5
-    placed(gang)
-    gang.look()
+    opened(gang)
     assert gang.status["waiting"] == 0
 
 
@@ -598,8 +581,7 @@ def test_each_phase_is_reached(gang: Gang):
     gang.members["worker"].replicas = 5
     gang.look(holders={"driver": 1}, until=START)
     phases.append(gang.status["phase"])
-    placed(gang)
-    gang.look()
+    opened(gang)
     phases.append(gang.status["phase"])
     gang.run()
     gang.look()
@@ -673,18 +655,10 @@ def denied(message: str) -> list[dict[str, str]]:
     return [{"type": "Scheduled", "status": "False", **about}]
 
 
-def failed(gang: Gang) -> None:
-    """It was placed, a member failed, and all of it has left its clusters."""
-    placed(gang)
-    gang.look()
-    gang.members["worker"].reports("Failed")
-    gang.look()
-    gang.place(driver={}, worker={})
-
-
 @pytest.mark.proves("G24")
 def test_what_failed_stands_until_it_is_tried_anew(gang: Gang):
     failed(gang)
+    gang.place(driver={}, worker={})
     gang.members["worker"].conditions = denied("full")
     gang.after(5)
     assert gang.said[1] == "PropagationFailed"
@@ -695,6 +669,7 @@ def test_what_failed_stands_until_it_is_tried_anew(gang: Gang):
 @pytest.mark.proves("G24")
 def test_what_members_said_while_it_rested_is_no_failure_of_the_next_try(gang: Gang):
     failed(gang)
+    gang.place(driver={}, worker={})
     rests = "WorkloadGroup shop/batch failed before its quorum ran: it is tried again at "
     gang.members["worker"].conditions = denied(f"{rests}{timestamp(START)}")
     gang.after(15)
@@ -711,8 +686,7 @@ def test_what_a_placed_member_says_of_its_other_units_is_no_failed_try(gang: Gan
 
 @pytest.mark.proves("G19")
 def test_numbers_are_counted_anew_and_a_restart_writes_nothing(gang: Gang):
-    placed(gang)
-    gang.look()
+    opened(gang)
     gang.run()
     gang.look()
     told = [gang.status[n] for n in ("workloads", "desired", "scheduled", "waiting", "running")]
@@ -845,6 +819,7 @@ def test_conditions_of_others_stay(gang: Gang):
 
 def joined(gang: Gang) -> Gang:
     """The worker ran with three units before there was the group; it is scaled to four with it."""
+    gang.spec["minMember"] = 5
     gang.place(worker={"m1": 2, "m2": 1})
     gang.run("worker")
     gang.members["worker"].placements = {"m1": 2, "m2": 2}
@@ -856,7 +831,6 @@ def joined(gang: Gang) -> Gang:
 
 @pytest.mark.proves("N8")
 def test_what_ran_before_it_opened_is_noted_in_the_write_that_opens_it(gang: Gang):
-    gang.spec["minMember"] = 5
     joined(gang)
     assert gang.status["retained"] == {"uid-worker": {"m1": 2, "m2": 1}}
     assert set(gang.status["decisions"]) == {"uid-driver", "uid-worker"}
@@ -868,7 +842,6 @@ def test_what_ran_before_it_opened_is_noted_in_the_write_that_opens_it(gang: Gan
 
 @pytest.mark.proves("N8")
 def test_it_closes_until_what_it_released_is_taken_back_and_no_longer(gang: Gang):
-    gang.spec["minMember"] = 5
     joined(gang)
     gang.members["driver"].reports("Failed")
     gang.look()
@@ -886,7 +859,6 @@ def test_it_closes_until_what_it_released_is_taken_back_and_no_longer(gang: Gang
 @pytest.mark.proves("N8")
 def test_what_a_closed_gate_left_on_a_lost_cluster_never_ran_before_it(gang: Gang):
     """The driver comes back with a pod of the last try: it is of that try when it opens again."""
-    gang.spec["minMember"] = 5
     joined(gang)
     gang.members["driver"].reports("Failed")
     gang.look()
@@ -904,8 +876,7 @@ def test_what_a_closed_gate_left_on_a_lost_cluster_never_ran_before_it(gang: Gan
 @pytest.mark.proves("N8")
 @pytest.mark.parametrize("gate", ["Open", "Closed"])
 def test_who_joins_later_keeps_what_it_runs(gang: Gang, gate: str):
-    placed(gang)
-    gang.look()
+    opened(gang)
     if gate == "Closed":
         gang.members["worker"].reports("Failed")
         gang.look()
@@ -924,7 +895,6 @@ def test_who_joins_later_keeps_what_it_runs(gang: Gang, gate: str):
 
 @pytest.mark.proves("N8")
 def test_what_it_has_given_up_since_is_not_kept_for_it(gang: Gang):
-    gang.spec["minMember"] = 5
     joined(gang)
     gang.members["worker"].placements = {"m1": 1, "m3": 3}
     gang.look()
@@ -936,7 +906,6 @@ def test_what_it_has_given_up_since_is_not_kept_for_it(gang: Gang):
 
 @pytest.mark.proves("N8")
 def test_a_workload_of_another_scheduler_holds_it_closed_by_what_it_has_elsewhere(gang: Gang):
-    gang.spec["minMember"] = 5
     gang.members["worker"].ours = False
     joined(gang)
     gang.members["driver"].reports("Failed")
@@ -948,8 +917,7 @@ def test_a_workload_of_another_scheduler_holds_it_closed_by_what_it_has_elsewher
 
 @pytest.mark.proves("N8", "N9")
 def test_a_group_of_the_release_before_is_read_and_written_anew(gang: Gang):
-    placed(gang)
-    gang.look()
+    opened(gang)
     there = [
         {"name": uid.removeprefix("uid-"), "uid": uid, "decision": decision}
         for uid, decision in gang.status.pop("decisions").items()
@@ -992,12 +960,13 @@ def test_the_largest_group_stays_well_below_what_the_hub_stores():
 
 @pytest.mark.proves("N9")
 def test_one_that_is_too_large_says_so_and_does_not_open():
-    """Twenty Workloads that ran on two thousand clusters each."""
-    wide = {f"cluster-with-a-long-name-{n:04}": 1 for n in range(2000)}
-    members = [Stored(f"w{n}", 2000, placements=dict(wide)) for n in range(20)]
-    gang = Gang(*members, Stored("new", 9, placements={"m1": 9}), least=40_009)
+    """Twenty Workloads that ran on a hundred clusters each, where so much is too large."""
+    large = Unconfirmed(most=40_000)
+    wide = {f"cluster-with-a-long-name-{n:04}": 1 for n in range(100)}
+    members = [Stored(f"w{n}", 100, placements=dict(wide)) for n in range(20)]
+    gang = Gang(*members, Stored("new", 9, placements={"m1": 9}), least=2009)
     gang.run(*(each.name for each in members))
-    gang.look()
+    gang.look(large)
     assert "gate" not in gang.status
     assert gang.said[:2] == ("False", "TooLarge")
     assert "make several groups" in gang.said[2]
@@ -1005,15 +974,14 @@ def test_one_that_is_too_large_says_so_and_does_not_open():
     assert "TooLarge" in gang.told
     for each in members[10:]:
         del gang.members[each.name]
-    gang.spec["minMember"] = 20_009
-    gang.look()
+    gang.spec["minMember"] = 1009
+    gang.look(large)
     assert gang.status["gate"] == "Open"
 
 
 @pytest.mark.proves("N9")
 def test_one_that_is_open_releases_no_more_than_fits(gang: Gang):
-    placed(gang)
-    gang.look()
+    opened(gang)
     before = dict(gang.status["decisions"])
     gang.members["late"] = Stored("late", placements={"m3": 2})
     gang.look(Unconfirmed(most=70))

@@ -14,11 +14,10 @@ from controller.scheduling.sets import Batch
 from controller.scheduling.steps import Steps
 from crds.groups.workloadgroup import MOST_WORKLOADS
 from crds.workload import ScheduledReason
-from machinery.api.resources import WORKLOAD_GROUPS, WORKLOADS
+from machinery.api.resources import WORKLOAD_GROUPS
 
 from .crews import Crew
-from .grouping import Gangs, group
-from .live import condition
+from .grouping import Gangs
 from .make import NOW, unit
 from .memory import Stage
 from .test_gathered import all_say, with_crew
@@ -109,7 +108,7 @@ async def test_members_that_a_fault_leaves_undecided_have_turns_of_their_own(sta
 
 
 @pytest.mark.proves("G1", "G12")
-@pytest.mark.parametrize("least", [2**31 - 1, 2**63 - 1, 10**30])
+@pytest.mark.parametrize("least", [2**31 - 1, 10**30])
 async def test_a_quorum_beyond_all_bounds_harms_nobody_else(gangs: Gangs, least: int) -> None:
     gangs.group(least=least)
     gangs.member("worker", replicas=1, cpu="1")
@@ -129,14 +128,10 @@ async def test_a_quorum_beyond_all_bounds_harms_nobody_else(gangs: Gangs, least:
     [
         {"cpu": "1" + "0" * 400},
         {"cpu": "1e999999999"},
-        {"cpu": "999999999999999E"},
-        {"cpu": "-5"},
-        {"cpu": ["1"]},
         {"cpu": {"much": True}},
         {f"example.com/r{n}": "1" for n in range(500)},
         {"x" * 100_000: "1"},
         {"cpu\nScheduled: all is well": "-5"},
-        {"cpu\nScheduled: all is well": "many"},
         "all",
     ],
     ids=lambda amounts: str(amounts)[:24],
@@ -185,31 +180,3 @@ async def test_whatever_a_status_says_the_gang_is_placed_and_released(
         assert gangs.decisions() == {"worker": True}
         assert "released" not in gangs.status()
         assert gangs.writes() <= 4
-
-
-@pytest.mark.proves("G1")
-@pytest.mark.parametrize("spec", [7, [], "x", {"minMember": "4"}, {"minMember": None}, {}])
-async def test_whatever_a_spec_says_its_members_are_told(gangs: Gangs, spec: Any) -> None:
-    stored = group()
-    gangs.hub.put(WORKLOAD_GROUPS, {**stored, "spec": spec})
-    gangs.member("worker", replicas=1, cpu="1")
-    async with gangs.led():
-        await gangs.until(lambda: gangs.says("worker")[1] == "InvalidGroup")
-        assert "spec" in gangs.says("worker")[2]
-        assert gangs.placed("worker") == {}
-
-
-@pytest.mark.proves("G2", "G25")
-async def test_a_label_reaches_no_group_of_another_namespace(gangs: Gangs) -> None:
-    gangs.group(least=4)
-    gangs.member("worker", replicas=2, cpu="1")
-    mine = gangs.hub.read(WORKLOADS, "worker")
-    meta = {"name": "worker", "namespace": "other", "labels": mine["metadata"]["labels"]}
-    gangs.hub.put(WORKLOADS, {**mine, "metadata": meta})
-    async with gangs.led():
-        await gangs.until(lambda: gangs.says("worker")[0] == "False")
-        await gangs.calm(5)
-        elsewhere = gangs.hub.read(WORKLOADS, "worker", "other")["status"]
-        assert condition(elsewhere, "Scheduled")["reason"] == "GroupNotFound"
-        assert "has 2 units in all its Workloads, minMember is 4" in gangs.says("worker")[2]
-        assert gangs.status()["desired"] == 2

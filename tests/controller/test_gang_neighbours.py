@@ -28,20 +28,18 @@ def gangs(tmp_path: Path) -> Gangs:
     return made
 
 
-def requires(name: str) -> dict[str, Any]:
-    return {REQUIRED: [beside(name)]}
+def beside_each_other(gangs: Gangs) -> None:
+    """A group of two Workloads of five units, each of which requires the other."""
+    gangs.group(least=10)
+    for name, other in (("one", "two"), ("two", "one")):
+        requires = {REQUIRED: [beside(other)]}
+        gangs.member(name, replicas=5, cpu="1", distribution="Single", workloadAffinity=requires)
 
 
 @pytest.mark.proves("G3", "G26")
 async def test_members_that_require_each_other_are_placed_beside_each_other(gangs: Gangs) -> None:
     gangs.cluster("b", cpu="20")
-    gangs.group(least=10)
-    gangs.member(
-        "one", replicas=5, cpu="1", distribution="Single", workloadAffinity=requires("two")
-    )
-    gangs.member(
-        "two", replicas=5, cpu="1", distribution="Single", workloadAffinity=requires("one")
-    )
+    beside_each_other(gangs)
     async with gangs.led():
         await gangs.until(lambda: gangs.released() == {"one", "two"})
         assert gangs.placed("one") == gangs.placed("two") == {"b": 5}
@@ -50,13 +48,7 @@ async def test_members_that_require_each_other_are_placed_beside_each_other(gang
 @pytest.mark.proves("G4", "G26")
 async def test_members_that_require_each_other_and_have_no_room_hold_nothing(gangs: Gangs) -> None:
     gangs.cluster("b", cpu="8")
-    gangs.group(least=10)
-    gangs.member(
-        "one", replicas=5, cpu="1", distribution="Single", workloadAffinity=requires("two")
-    )
-    gangs.member(
-        "two", replicas=5, cpu="1", distribution="Single", workloadAffinity=requires("one")
-    )
+    beside_each_other(gangs)
     async with gangs.led():
         await all_say(gangs, "GroupDenied", "one", "two")
         await gangs.calm(10)

@@ -1,7 +1,8 @@
-"""What becomes of gangs, row by row: on the pass that everybody asks, with the plugin's own memory."""
+"""Coscheduling decides gangs: by the pass of every Workload, without a hub."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -300,31 +301,19 @@ def test_a_denial_ends_by_itself() -> None:
 
 
 @pytest.mark.proves("G11")
-def test_a_new_member_clears_a_denial() -> None:
+@pytest.mark.parametrize(
+    ("edit", "units"),
+    [
+        pytest.param(lambda made: made.store(member("small", 4, cpu="1")), 4, id="a new member"),
+        pytest.param(lambda made: made.store(member(cpu="2")), 4, id="an edited member"),
+        pytest.param(lambda made: made.group(group(min_member=3, generation=2)), 3, id="an edit"),
+        pytest.param(lambda made: made.group(group(min_member=3, uid="another")), 3, id="another"),
+    ],
+)
+def test_an_edit_clears_a_denial(edit: Callable[[Yard], object], units: int) -> None:
     made = denied()
-    made.store(member("small", 4, cpu="1"))
-    assert sum(each.assigned for each in made.decide("small").values()) >= 4
-
-
-@pytest.mark.proves("G11")
-def test_an_edited_member_clears_a_denial() -> None:
-    made = denied()
-    made.store(member(cpu="2"))
-    assert made.decide()["worker"].assigned == 4
-
-
-@pytest.mark.proves("G11")
-def test_an_edited_group_clears_a_denial() -> None:
-    made = denied()
-    made.group(group(min_member=3, generation=2))
-    assert made.decide()["worker"].assigned == 3
-
-
-@pytest.mark.proves("G11")
-def test_a_group_made_anew_is_not_denied() -> None:
-    made = denied()
-    made.group(group(min_member=3, uid="another"))
-    assert made.decide()["worker"].assigned == 3
+    edit(made)
+    assert sum(each.assigned for each in made.decide().values()) >= units
 
 
 @pytest.mark.proves("G11")
@@ -354,16 +343,6 @@ def test_what_comes_by_while_it_is_denied_is_looked_at_when_that_is_over() -> No
 
 
 # --- too few --------------------------------------------------------------------------------------
-
-
-@pytest.mark.proves("G12")
-def test_too_few_siblings_are_told_with_both_numbers() -> None:
-    made = yard("99")
-    made.store(member("a", 1))
-    made.store(member("b", 2))
-    reason, message = said(made.decide("a")["a"])
-    assert reason == "GroupDenied"
-    assert "WorkloadGroup shop/batch has 3 units in all its Workloads, minMember is 4" in message
 
 
 @pytest.mark.proves("G12")
@@ -836,6 +815,9 @@ def test_two_labels_that_differ_are_a_condition() -> None:
         ({"minMember": 1, "scheduleTimeoutSeconds": 901}, "spec.scheduleTimeoutSeconds: 901"),
         ({"minMember": 1, "minResources": {"cpu": "lots"}}, "spec.minResources.cpu"),
         ({"minMember": 1, "minResources": {"cpu": "-1"}}, "spec.minResources.cpu"),
+        ({"minMember": 1, "minResources": {"cpu": ["1"]}}, "spec.minResources.cpu"),
+        ({"minMember": 1, "minResources": {"memory": "9e40"}}, "spec.minResources.memory"),
+        ({"minMember": 1, "minResources": {"memory": "999E"}}, "spec.minResources.memory"),
         ({"minMember": 1, "topology": {"topologyKey": "a b"}}, "spec.topology.topologyKey"),
         ({"minMember": 1, "topology": {"topologyKey": "a", "mode": "Maybe"}}, "spec.topology.mode"),
         ({"minMember": 1, "topology": 3}, "spec.topology"),
@@ -861,16 +843,6 @@ def test_no_gang_is_placed_where_nobody_would_open_its_gate() -> None:
     assert reason == "GroupDenied"
     assert "the controller of plugin Coscheduling is switched off" in message
     assert made.plugin.next_look(made.workloads[NS, "worker"].unit, made.time.at) is None
-
-
-def test_a_group_of_too_many_workloads_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controller.features.workloadgroup.together.MOST_WORKLOADS", 2)
-    made = yard("99")
-    for name in ("a", "b", "c"):
-        made.store(member(name, 2))
-    reason, message = said(made.decide("a")["a"])
-    assert reason == "InvalidGroup"
-    assert "WorkloadGroup shop/batch has 3 Workloads, 2 at most: make several groups" in message
 
 
 # --- the gate -------------------------------------------------------------------------------------
@@ -935,6 +907,7 @@ def test_what_was_released_or_runs_is_never_taken_back() -> None:
     assert {name: each.assigned for name, each in found.items()} == {"a": 1, "b": 1, "c": 0}
 
 
+@pytest.mark.proves("G12")
 def test_too_few_siblings_take_back_what_was_never_released() -> None:
     made = yard("99")
     made.store(member("a", 2, present={"a": 2}))
@@ -946,19 +919,6 @@ def test_too_few_siblings_take_back_what_was_never_released() -> None:
 # --- where ----------------------------------------------------------------------------------------
 
 
-def test_a_gang_stays_in_its_domain_and_so_does_who_comes_later() -> None:
-    zones = [("a", "6", "x"), ("b", "6", "y"), ("c", "6", "y")]
-    made = Yard(*(room(name, cpu, labels={make.ZONE: zone}) for name, cpu, zone in zones))
-    made.group(group(min_member=3, topology={"topologyKey": make.ZONE}))
-    made.store(member(replicas=3))
-    assert set(made.decide()["worker"].placements) == {"b", "c"}
-    made.store(member("late", 3))
-    found = made.decide("late")["late"]
-    assert "a" not in found.placements
-    assert found.assigned == 1
-    assert "outside zone y, where WorkloadGroup shop/batch is" in found.message
-
-
 def test_no_member_is_decided_without_its_group() -> None:
     made = yard("99")
     unit = made.store(member(replicas=4)).unit
@@ -968,20 +928,3 @@ def test_no_member_is_decided_without_its_group() -> None:
     assert made.plugin.next_look(unit, made.time.at) == 1  # it comes again
     state = CycleState(data={made.plugin.name: Attempt()})
     assert made.plugin.pre_filter(state, unit, fleet, bound).ok
-
-
-def test_the_later_of_two_gangs_that_hold_gives_way_and_says_for_whom() -> None:
-    made = yard("57", "2")
-    for name, created in (("first", "2026-01-01T00:00:01Z"), ("second", "2026-01-01T00:00:02Z")):
-        made.group(group(name, 10, created=created))
-    made.store(member("two", 10, of="second"))
-    made.store(member("one", 10, of="first"))
-    made.decide("two")  # it is placed: all 30 of 57
-    found = made.decide("one")["one"]
-    assert found.reason is ScheduledReason.WAITING_FOR_GROUP  # 9 of 10
-    made.group(group("third", 10, created="2026-01-01T00:00:03Z"))
-    made.world.cluster_changed(None, room("b", "27"))  # the first one may find what it lacks there
-    made.store(member("three", 10, of="third"))
-    late = made.decide("three")["three"]
-    assert late.reason is ScheduledReason.GROUP_DENIED
-    assert "gives way to WorkloadGroup shop/first" in late.message

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.features.workloadgroup.rivals import SHARE, TURN, Keeping
+from crds.names import LABEL_GROUP
 from machinery.api.resources import WORKLOAD_GROUPS, WORKLOADS
 from tests.examples import examples
 
 from . import make
 from .ganging import NS, Yard, room
+from .grouping import Gangs
 from .live import deployment
-from .memory import Stage
 from .test_gang_turns import elsewhere, gang, told
-from .test_gang_waits import LABEL
 
 pytestmark = pytest.mark.proves("N10")
 PATIENCE = 300
@@ -95,17 +95,9 @@ def _at(yard: Yard, seconds: float = 0) -> str:
 
 async def test_a_gang_of_another_namespace_starts_once_that_share_is_over(tmp_path: Path) -> None:
     patience = 2
-    file = tmp_path / "scheduler.yaml"
-    file.write_text(
-        "apiVersion: stowage.dev/v1alpha1\n"
-        "kind: SchedulerConfiguration\n"
-        "profiles:\n"
-        "- schedulerName: stowage\n"
-        f"  pluginConfig: [{{name: Coscheduling, args: {{patienceSeconds: {patience}}}}}]\n"
-    )
-    stage = Stage()
+    stage = Gangs(tmp_path, patienceSeconds=patience)
     stage.cluster("a", cpu="12")
-    async with stage.configured(file):
+    async with stage.led():
         _gang(stage, "runs", 6, "greedy")
         await stage.until(lambda: _units(stage, "runs", "greedy") == 6)
         for number in range(3):
@@ -119,7 +111,7 @@ async def test_a_gang_of_another_namespace_starts_once_that_share_is_over(tmp_pa
         await stage.until(lambda: _units(stage, "small", "shop") == 2, seconds=12)
 
 
-def _gang(stage: Stage, name: str, units: int, namespace: str) -> None:
+def _gang(stage: Gangs, name: str, units: int, namespace: str) -> None:
     meta = {"name": name, "namespace": namespace, "generation": 1}
     stage.hub.put(WORKLOAD_GROUPS, {"metadata": meta, "spec": {"minMember": units}})
     spec = {
@@ -128,15 +120,15 @@ def _gang(stage: Stage, name: str, units: int, namespace: str) -> None:
         "distribution": "Divided",
         "targetDeployment": deployment(name, "1"),
     }
-    labelled = {"name": name, "namespace": namespace, "labels": {LABEL: name}}
+    labelled = {"name": name, "namespace": namespace, "labels": {LABEL_GROUP: name}}
     stage.hub.put(WORKLOADS, {"metadata": labelled, "spec": spec})
 
 
-def _units(stage: Stage, name: str, namespace: str) -> int:
+def _units(stage: Gangs, name: str, namespace: str) -> int:
     status = stage.hub.read(WORKLOADS, name, namespace).get("status", {})
     return sum(each["replicas"] for each in status.get("placements", []))
 
 
-def _message(stage: Stage, name: str, namespace: str) -> str:
+def _message(stage: Gangs, name: str, namespace: str) -> str:
     status = stage.hub.read(WORKLOADS, name, namespace).get("status", {})
     return "".join(each["message"] for each in status.get("conditions", []))

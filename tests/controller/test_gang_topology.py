@@ -238,26 +238,6 @@ def test_passes_are_bounded_whatever_the_gang_and_the_domains(monkeypatch):
     assert number(2) == 4
 
 
-def test_required_binds_who_comes_later_to_the_domain_of_its_siblings():
-    where = fleet(zone("a", "z1", 9), zone("b", "z2", 9), zone("c", None, 9))
-    gone = group("batch", 2, topology_key=ZONE)
-    there = member("there", present={"b": 2})
-    within = standing(gone, where, books([gone], [there, member("later")]))
-    assert within is not None
-    [bare, outside] = within.outside(where)
-    assert {n for n in where.names if bare[0][where.row[n]]} == {"c"}
-    assert {n for n in where.names if outside[0][where.row[n]]} == {"a"}
-    assert bare[1] == f"without label {ZONE}"
-    assert outside[1] == "outside zone z2, where WorkloadGroup shop/batch is"
-
-
-def test_a_gang_that_stands_is_tried_where_it_stands():
-    where = fleet(zone("a", "z1", 9), zone("b", "z2", 4))
-    gone = group("batch", 4, topology_key=ZONE)
-    units = [member("there", present={"b": 2}), member("new", replicas=2)]
-    assert placed(decided(where, gone, units)) == {"b": 4}
-
-
 def test_preferred_begins_where_the_gang_stands():
     where = fleet(zone("a", "z1", 9), zone("b", "z2", 1), zone("c", "z3", 2))
     gone = group("batch", 4, topology_key=ZONE, topology_required=False)
@@ -276,18 +256,6 @@ def test_a_relabelled_cluster_moves_nothing_and_takes_more_where_it_is():
     within = standing(gone, where, books([gone], units))
     assert within is not None
     assert within.values == ("z1", "z2")
-
-
-def test_a_gang_on_clusters_of_no_domain_gets_nothing_new_and_says_why():
-    where = fleet(zone("a", None, 9), zone("b", "z2", 9))
-    gone = group("batch", 2, topology_key=ZONE)
-    within = standing(gone, where, books([gone], [member("one", present={"a": 2})]))
-    assert within is not None
-    texts = [text for mask, text in within.outside(where) if mask.any()]
-    assert texts == [
-        f"without label {ZONE}",
-        f"in a domain, while WorkloadGroup shop/batch is on a without label {ZONE}",
-    ]
 
 
 def test_a_cluster_that_is_gone_binds_nobody():

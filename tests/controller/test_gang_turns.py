@@ -251,8 +251,15 @@ def late_in_two_sets() -> Yard:
     return yard
 
 
-def test_all_sets_of_one_that_holds_in_several_give_way():
+@pytest.mark.parametrize("how", ["in several", "one is decided anew", "held on"])
+def test_all_sets_of_one_that_holds_in_several_give_way(how: str):
     yard = late_in_two_sets()
+    if how == "one is decided anew":
+        yard.give_back("a")
+        told(yard, "x")
+    elif how == "held on":  # it came to no decision
+        for each in [yard.give_back("a"), yard.give_back("n")]:
+            yard.hold_on(each)
     gang(yard, "early", 19, 19, created=at(60))
     told(yard, "early")
     assert rejected(yard, "a")
@@ -262,28 +269,6 @@ def test_all_sets_of_one_that_holds_in_several_give_way():
     yard.later(4)
     yard.give_back("n")
     assert told(yard, "early").assigned == 19
-
-
-def test_a_set_that_is_decided_anew_leaves_what_the_others_hold_known():
-    yard = late_in_two_sets()
-    yard.give_back("a")
-    told(yard, "x")
-    assert held(yard, "a")
-    gang(yard, "early", 19, 19, created=at(60))
-    told(yard, "early")
-    assert rejected(yard, "a")
-    assert rejected(yard, "n")
-
-
-def test_what_came_to_no_decision_is_known_to_be_held_as_before():
-    yard = late_in_two_sets()
-    back = [yard.give_back("a"), yard.give_back("n")]
-    for each in back:
-        yard.hold_on(each)
-    gang(yard, "early", 19, 19, created=at(60))
-    told(yard, "early")
-    assert rejected(yard, "a")
-    assert rejected(yard, "n")
 
 
 def test_a_set_that_is_given_back_leaves_what_the_others_hold_known():
@@ -485,25 +470,6 @@ def test_who_stands_behind_is_looked_at_when_the_turn_is_over():
     assert yard.plugin.next_look(unit, yard.time.at) is not None
 
 
-def test_who_stands_behind_is_looked_at_when_the_other_is_placed_or_gone():
-    for end in ("placed", "gone"):
-        yard = crowded()
-        gang(yard, "small", 2, 2, created=at(0))
-        told(yard, "small")
-        turns = yard.plugin.memory.turns
-        if end == "gone":
-            yard.groups.drop_group((NS, "big"))
-            turns.over((NS, "big"))
-            assert turns.news() == [(NS, "small")]
-            continue
-        looked: list[Any] = []
-        yard.plugin._handle.look = looked.extend
-        yard.delete("runs")
-        yard.later(4)
-        told(yard, "big")
-        assert looked == [(NS, "small")]
-
-
 def test_no_member_is_relied_on_to_come_for_the_others():
     """The first may be another scheduler's, or one that cannot be decided."""
     yard = crowded()
@@ -519,14 +485,6 @@ def test_no_member_is_relied_on_to_come_for_the_others():
     yard.later(4)
     told(yard, "big")
     assert sorted(looked) == [(NS, "first"), (NS, "second")]
-
-
-def test_after_its_turn_it_rests_for_as_long():
-    yard = crowded()
-    gang(yard, "small", 2, 2, created=at(0))
-    assert told(yard, "small").assigned == 0
-    yard.later(TURN * 300)
-    assert told(yard, "small").assigned == 2
 
 
 @pytest.mark.parametrize(

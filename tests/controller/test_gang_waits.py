@@ -13,6 +13,7 @@ from controller.scheduler import Scheduler
 from controller.scheduling import gathered, steps
 from controller.scheduling.sets import Batch
 from controller.scheduling.steps import Steps
+from crds.names import LABEL_GROUP
 from machinery.api.resources import (
     MEMBER_CLUSTERS,
     WORKLOAD_GROUPS,
@@ -21,22 +22,8 @@ from machinery.api.resources import (
     WORKLOADS,
 )
 
-from .memory import Stage
+from .grouping import Gangs
 from .spreads import stored, subset
-
-LABEL = "stowage.dev/workload-group"
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    """The default profile, made by the process itself: its features keep what its plugins read."""
-    found = tmp_path / "scheduler.yaml"
-    found.write_text(
-        "apiVersion: stowage.dev/v1alpha1\n"
-        "kind: SchedulerConfiguration\n"
-        "profiles: [{schedulerName: stowage}]\n"
-    )
-    return found
 
 
 def _group(**spec: int) -> dict[str, Any]:
@@ -44,20 +31,20 @@ def _group(**spec: int) -> dict[str, Any]:
 
 
 @pytest.fixture
-def stage() -> Stage:
-    made = Stage()
+def stage(tmp_path: Path) -> Gangs:
+    made = Gangs(tmp_path)
     made.cluster("a", cpu="9")
     made.hub.put(WORKLOAD_GROUPS, _group(minMember=10, scheduleTimeoutSeconds=10))
-    made.workload("one", replicas=10, labels={LABEL: "crew"}, distribution="Divided")
+    made.workload("one", replicas=10, labels={LABEL_GROUP: "crew"}, distribution="Divided")
     return made
 
 
 @pytest.mark.proves("G6")
 @pytest.mark.proves("G16")
 async def test_what_was_held_for_too_long_is_not_held_again_until_something_is_new(
-    stage: Stage, file: Path
+    stage: Gangs,
 ) -> None:
-    async with stage.configured(file) as controller:
+    async with stage.led() as controller:
 
         def flying() -> int:
             return int(controller.world.fleet().flights.units.sum())
@@ -78,12 +65,20 @@ async def test_what_was_held_for_too_long_is_not_held_again_until_something_is_n
         await stage.until(lambda: stage.placed("one") == {"a": 9, "b": 1})
 
 
+@pytest.mark.proves("G5", "G6", "G18")
+async def test_what_is_held_is_placed_as_soon_as_others_have_placed_the_rest(stage: Gangs) -> None:
+    stage.workload("other", labels={LABEL_GROUP: "crew"}, replicas=1, schedulerName="somebody")
+    async with stage.led():
+        await stage.until(lambda: stage.says("one")[1] == "WaitingForGroup")
+        share = {"placements": [{"cluster": "theirs", "replicas": 1}]}
+        stage.hub.edit(WORKLOADS, "other", {"status": share}, status=True)
+        await stage.until(lambda: stage.placed("one") == {"a": 9}, seconds=2)
+
+
 @pytest.mark.proves("G16")
-async def test_what_comes_in_the_first_moments_of_the_wait_completes_it(
-    stage: Stage, file: Path
-) -> None:
+async def test_what_comes_in_the_first_moments_of_the_wait_completes_it(stage: Gangs) -> None:
     """The first news is waited out for half a second, and the second comes before that is over."""
-    async with stage.configured(file):
+    async with stage.led():
         await stage.until(lambda: stage.says("one")[1] == "WaitingForGroup")
         stage.cluster("small", cpu="100m")
         await stage.calm(0.2)
@@ -93,15 +88,15 @@ async def test_what_comes_in_the_first_moments_of_the_wait_completes_it(
 
 @pytest.mark.proves("G16")
 async def test_room_that_comes_while_it_is_decided_anew_completes_it(
-    file: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody of the gang waits for an event in that moment."""
     monkeypatch.setattr(steps, "SLICE_SECONDS", 0.0)
-    stage, whole, coming = Stage(), [f"m{n:02}" for n in range(60)], list[str]()
+    stage, whole, coming = Gangs(tmp_path), [f"m{n:02}" for n in range(60)], list[str]()
     stage.cluster("a", cpu="57")
     stage.hub.put(WORKLOAD_GROUPS, _group(minMember=60, scheduleTimeoutSeconds=60))
     for name in whole:
-        stage.workload(name, replicas=1, labels={LABEL: "crew"}, distribution="Divided")
+        stage.workload(name, replicas=1, labels={LABEL_GROUP: "crew"}, distribution="Divided")
     attempts = Together.attempts
 
     def attempted(self: Together, *about: Any) -> Any:
@@ -110,7 +105,7 @@ async def test_room_that_comes_while_it_is_decided_anew_completes_it(
         return attempts(self, *about)
 
     monkeypatch.setattr(Together, "attempts", attempted)
-    async with stage.configured(file):
+    async with stage.led():
         await stage.until(lambda: "held" in stage.says(whole[-1])[2])
         await stage.calm(3)
         coming.append("b")
@@ -122,10 +117,10 @@ async def test_room_that_comes_while_it_is_decided_anew_completes_it(
 
 @pytest.mark.proves("G6")
 async def test_nobody_takes_what_is_held_while_it_is_decided_anew(
-    stage: Stage, file: Path, monkeypatch: pytest.MonkeyPatch
+    stage: Gangs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(steps, "SLICE_SECONDS", 0.0)
-    async with stage.configured(file):
+    async with stage.led():
         await stage.until(lambda: stage.says("one")[1] == "WaitingForGroup")
         stage.workload("stranger", replicas=2, distribution="Divided", created=30)
         await stage.calm(2)
@@ -140,7 +135,7 @@ async def test_nobody_takes_what_is_held_while_it_is_decided_anew(
 
 @pytest.mark.proves("G6")
 async def test_it_is_held_on_where_the_world_does_not_rest_to_decide_it_anew(
-    stage: Stage, file: Path, monkeypatch: pytest.MonkeyPatch
+    stage: Gangs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(steps, "SLICE_SECONDS", 0.0)
     stage.cluster("small", cpu="100m")
@@ -155,7 +150,7 @@ async def test_it_is_held_on_where_the_world_does_not_rest_to_decide_it_anew(
         yield
         return False
 
-    async with stage.configured(file) as controller:
+    async with stage.led() as controller:
         await stage.until(lambda: stage.says("one")[1] == "WaitingForGroup")
         said = stage.says("one")
         stage.workload("stranger", replicas=2, distribution="Divided", created=30)
@@ -174,7 +169,7 @@ async def test_it_is_held_on_where_the_world_does_not_rest_to_decide_it_anew(
 
 @pytest.mark.proves("G5", "G6")
 async def test_a_member_whose_write_takes_long_makes_the_wait_no_longer(
-    stage: Stage, file: Path, monkeypatch: pytest.MonkeyPatch
+    stage: Gangs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It comes to no decision meanwhile, and to one when that is through."""
     stage.hub.edit(WORKLOAD_GROUPS, "crew", {"spec": {"scheduleTimeoutSeconds": 30}})
@@ -186,7 +181,7 @@ async def test_a_member_whose_write_takes_long_makes_the_wait_no_longer(
         self._in_work.begin([slow])
         return Batch([], frozenset({slow}))
 
-    async with stage.configured(file) as controller:
+    async with stage.led() as controller:
         await stage.until(lambda: stage.says("one")[1] == "WaitingForGroup")
         began = stage.clock.monotonic()
         monkeypatch.setattr(Scheduler, "_decide", busy)
@@ -203,7 +198,7 @@ async def test_a_member_whose_write_takes_long_makes_the_wait_no_longer(
 
 @pytest.mark.proves("G5")
 async def test_its_status_counts_what_is_held_while_it_is_decided_anew(
-    stage: Stage, file: Path, monkeypatch: pytest.MonkeyPatch
+    stage: Gangs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A very large gang takes seconds for a pass, and what it held counts nowhere meanwhile."""
     taking, said = scheduler.in_slices, list[int]()
@@ -219,7 +214,7 @@ async def test_its_status_counts_what_is_held_while_it_is_decided_anew(
         return said[-1] == waiting
 
     monkeypatch.setattr(scheduler, "in_slices", slowly)
-    async with stage.configured(file):
+    async with stage.led():
         await stage.until(lambda: stage.says("one")[1] == "WaitingForGroup")
         await stage.until(lambda: told(9))
         for number in range(60):
@@ -236,15 +231,15 @@ async def test_its_status_counts_what_is_held_while_it_is_decided_anew(
 @pytest.mark.proves("G16")
 @pytest.mark.parametrize("how", ["deleted", "faulty", "raised"])
 async def test_all_that_was_held_comes_again_where_it_holds_nothing_together_any_more(
-    file: Path, how: str
+    tmp_path: Path, how: str
 ) -> None:
     """One of the two waits for nothing: it has all that it wants."""
-    stage = Stage()
+    stage = Gangs(tmp_path)
     stage.cluster("a", cpu="9")
     stage.hub.put(WORKLOAD_GROUPS, _group(minMember=10, scheduleTimeoutSeconds=60))
-    stage.workload("aa", replicas=1, cpu="20", labels={LABEL: "crew"}, distribution="Divided")
-    stage.workload("bb", replicas=9, labels={LABEL: "crew"}, distribution="Divided")
-    async with stage.configured(file):
+    stage.workload("aa", replicas=1, cpu="20", labels={LABEL_GROUP: "crew"}, distribution="Divided")
+    stage.workload("bb", replicas=9, labels={LABEL_GROUP: "crew"}, distribution="Divided")
+    async with stage.led():
         await stage.until(lambda: stage.says("bb")[1] == "WaitingForGroup")
         stage.workload("stranger", replicas=2, distribution="Divided")
         await stage.calm(0.1)
@@ -262,7 +257,7 @@ async def test_all_that_was_held_comes_again_where_it_holds_nothing_together_any
 
 
 async def test_a_world_that_never_rests_has_it_decided_no_more_often_than_its_patience_lets(
-    stage: Stage, file: Path, monkeypatch: pytest.MonkeyPatch
+    stage: Gangs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(steps, "SLICE_SECONDS", 0.0)
     stage.hub.edit(WORKLOAD_GROUPS, "crew", {"spec": {"scheduleTimeoutSeconds": 60}})
@@ -275,7 +270,7 @@ async def test_a_world_that_never_rests_has_it_decided_no_more_often_than_its_pa
         return attempts(self, *about)
 
     monkeypatch.setattr(Together, "attempts", attempted)
-    async with stage.configured(file):
+    async with stage.led():
         await stage.until(lambda: stage.says("one")[1] == "WaitingForGroup")
         await stage.calm(50)
         assert stage.says("one")[1] == "WaitingForGroup"
@@ -283,7 +278,7 @@ async def test_a_world_that_never_rests_has_it_decided_no_more_often_than_its_pa
 
 
 async def test_nine_tenths_of_the_time_are_everybodys_while_one_is_decided_anew_all_the_time(
-    stage: Stage, file: Path, monkeypatch: pytest.MonkeyPatch
+    stage: Gangs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A very large gang takes seconds for a pass, and nobody else decides meanwhile."""
     stage.hub.edit(WORKLOAD_GROUPS, "crew", {"spec": {"scheduleTimeoutSeconds": 600}})
@@ -297,7 +292,7 @@ async def test_nine_tenths_of_the_time_are_everybodys_while_one_is_decided_anew_
         return batch
 
     monkeypatch.setattr(scheduler, "in_slices", slowly)
-    async with stage.configured(file):
+    async with stage.led():
         await stage.until(lambda: stage.says("one")[1] == "WaitingForGroup")
         made.clear()
         for number in range(100):
@@ -309,8 +304,8 @@ async def test_nine_tenths_of_the_time_are_everybodys_while_one_is_decided_anew_
 
 
 @pytest.mark.proves("G6")
-async def test_an_edit_lets_it_be_held_once_more(stage: Stage, file: Path) -> None:
-    async with stage.configured(file) as controller:
+async def test_an_edit_lets_it_be_held_once_more(stage: Gangs) -> None:
+    async with stage.led() as controller:
         await stage.until(lambda: stage.says("one")[1] == "ScheduleTimeout", seconds=15)
         stage.hub.edit(
             WORKLOAD_GROUPS,
@@ -325,13 +320,11 @@ async def test_an_edit_lets_it_be_held_once_more(stage: Stage, file: Path) -> No
 
 
 @pytest.mark.proves("G24")
-async def test_what_is_taken_back_counts_nowhere_any_more_and_history_says_so(
-    stage: Stage, file: Path
-) -> None:
+async def test_what_is_taken_back_counts_nowhere_any_more_and_history_says_so(stage: Gangs) -> None:
     """Also not against a policy, nor in the books of a spread."""
     stage.hub.edit(WORKLOAD_GROUPS, "crew", {"spec": {"minMember": 4}})
     stage.hub.remove(WORKLOADS, "one")
-    group = {LABEL: "crew"}
+    group = {LABEL_GROUP: "crew"}
     policy = {"stowage.dev/workload-policy": "quota", "app": "bound"}
     stage.hub.put(
         WORKLOAD_POLICIES,
@@ -346,7 +339,7 @@ async def test_what_is_taken_back_counts_nowhere_any_more_and_history_says_so(
         },
     )
     stage.hub.put(WORKLOAD_SPREADS, stored(subset("all", kind=""), target="spread"))
-    async with stage.configured(file) as controller:
+    async with stage.led() as controller:
         await stage.until(lambda: stage.hub.read(WORKLOAD_SPREADS, "ws").get("status"))
         stage.workload("spread", replicas=2, labels=group)
         stage.workload("bound", replicas=2, labels={**group, **policy}, distribution="Divided")

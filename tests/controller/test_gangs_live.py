@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-import msgspec
 import pytest
 
 from crds.groups.gate import decision_of
-from crds.names import GROUP_ALIASES, LABEL_GROUP
+from crds.names import LABEL_GROUP
 from machinery.api.resources import WORKLOAD_GROUPS, WORKLOADS
 from machinery.errors import Conflict
 from tests.patience import PATIENCE, until
@@ -39,13 +38,6 @@ async def member(
     """Create a Workload of a group, whose units of 3 cpu are divided."""
     given = {"cpu": "3", "distribution": "Divided", "labels": {label: of}, **how}
     await world.workload(name, **given)
-
-
-async def gang(world: World, **spec: Any) -> None:
-    """A driver of one unit and a worker of five, of which four must run."""
-    await begin(world, **spec)
-    await member(world, DRIVER, replicas=1)
-    await member(world, WORKER, replicas=5)
 
 
 async def told(world: World, name: str = "batch") -> dict[str, Any]:
@@ -150,64 +142,6 @@ async def two(world: World) -> World:
 # --- enough, or not -------------------------------------------------------------------------------
 
 
-@pytest.mark.proves("G1", "G3", "G15", "G19")
-async def test_with_room_for_four_of_six_these_four_are_released_and_two_wait(two: World):
-    async with deciding(two):
-        await gang(two)
-        status = await released(two)
-        assert (status["scheduled"], status["desired"], status["waiting"]) == (4, 6, 0)
-        assert status["phase"] == "Scheduled"
-        assert (status["workloads"], status["observedGeneration"]) == (2, 1)
-        assert condition(status, "Scheduled")["status"] == "True"
-        worker = await two.until(WORKER, lambda each: each["pending"] == 2)
-        assert sum(placements(worker).values()) == 3
-        assert "3 of 5 units" in condition(worker["status"], "Scheduled")["message"]
-        await report(two, DRIVER)
-        await report(two, WORKER)
-        running = await says(two, lambda each: each["phase"] == "Running")
-        assert running["running"] == 4
-        assert running["quorumTime"]
-    before = await told(two)
-    async with deciding(two, identity="two"):
-        await asyncio.sleep(3)
-        assert await told(two) == before, "counted anew, and so the same"
-
-
-@pytest.mark.proves("G4", "G13")
-async def test_with_room_for_three_nothing_is_placed_and_nothing_released(world: World):
-    await world.cluster("m1", cpu="7")
-    await world.cluster("m2", cpu="4")
-    async with deciding(world):
-        await gang(world)
-        status = await says(world, lambda each: "resource gap: cpu 1 more" in message(each))
-        assert reason(status) == "GroupDenied"
-        assert status["phase"] == "Scheduling"
-        assert "gate" not in status
-        for name in BOTH:
-            assert not placements(await world.get(name))
-        await world.until(WORKER, lambda each: each["pending"] == 5)
-        await world.report("m2", cpu="7")
-        await released(world)
-
-
-@pytest.mark.proves("G11", "G13")
-async def test_room_that_comes_bit_by_bit_while_it_is_denied_is_found_afterwards(world: World):
-    """Each bit wakes its members, one of whom was to come when the denial is over."""
-    await world.cluster("m1", cpu="12")
-    async with deciding(world):
-        for number in range(3):
-            await world.workload(f"first-{number}", cpu="4")
-            await world.placed(f"first-{number}")
-        await begin(world, least=4)
-        await member(world, DRIVER, replicas=2)
-        await member(world, WORKER, replicas=2)
-        await says(world, lambda each: "resource gap" in message(each))
-        for number in range(3):
-            await asyncio.sleep(0.2)
-            await world.delete(f"first-{number}")
-        await released(world, seconds=20, every=0.1)
-
-
 @pytest.mark.proves("G5", "G6", "G16", "E7", "E9")
 async def test_what_is_held_is_shown_and_free_again_at_the_time_out(world: World):
     await world.cluster("m1", cpu="28")
@@ -238,61 +172,7 @@ async def test_what_is_held_is_shown_and_free_again_at_the_time_out(world: World
         await told_once(world, "ScheduleTimeout")
 
 
-@pytest.mark.proves("G12", "G18")
-async def test_a_label_without_a_group_says_so_and_the_group_mends_it(two: World):
-    async with deciding(two):
-        await member(two, WORKER, replicas=3, label=GROUP_ALIASES[0])
-        refused = await two.refused(WORKER, "GroupNotFound")
-        assert "WorkloadGroup not found" in refused["message"]
-        await begin(two)
-        refused = await two.refused(WORKER, "GroupDenied")
-        text = "WorkloadGroup shop/batch has 3 units in all its Workloads, minMember is 4"
-        assert text in refused["message"]
-        assert text in message(await says(two, lambda each: each["desired"] == 3))
-        await member(two, DRIVER, replicas=1, label=GROUP_ALIASES[1])
-        await released(two)
-
-
-@pytest.mark.proves("G18")
-async def test_a_group_that_is_made_anew_adopts_what_runs(two: World):
-    async with deciding(two):
-        await gang(two)
-        await released(two)
-        await report(two, DRIVER)
-        await report(two, WORKER)
-        await says(two, lambda each: each["phase"] == "Running")
-        before = {name: placements(await two.get(name)) for name in BOTH}
-        await two.client.delete(WORKLOAD_GROUPS, "batch", namespace=two.namespace)
-        await two.refused(WORKER, "GroupNotFound")
-        await begin(two)
-        status = await released(two)
-        await says(two, lambda each: each["phase"] == "Running")
-        assert "failures" not in status or not status["failures"]
-        assert {name: placements(await two.get(name)) for name in BOTH} == before
-
-
 # --- closing --------------------------------------------------------------------------------------
-
-
-@pytest.mark.proves("G24")
-async def test_a_failure_before_the_quorum_runs_takes_the_others_away_and_is_tried_again(
-    two: World,
-):
-    await two.cluster("m3", cpu="7")
-    async with deciding(two):
-        await gang(two)
-        await released(two)
-        await report(two, WORKER, "Unreachable")
-        status = await says(two, lambda each: each["failures"] == 1)
-        assert reason(status) == "PropagationFailed"
-        assert "Workload worker is Unreachable on" in message(status)
-        for name in BOTH:
-            await two.until(name, lambda each: not each.get("placements"))
-            await two.edit(name, {"status": {"clusters": []}}, status=True)
-        status = await says(two, lambda each: "gate" not in each)
-        assert status["decisions"], "who was released is known until the next try"
-        await released(two, seconds=25, every=0.2)
-        await told_once(two, "PropagationFailed")
 
 
 # --- who writes -----------------------------------------------------------------------------------
@@ -369,16 +249,3 @@ async def test_each_phase_is_reached_and_a_group_of_that_name_elsewhere_is_anoth
         assert (other["phase"], other["workloads"], other["desired"]) == ("Pending", 0, 0)
         for each in ("Scheduled", "Running", "Finished", "Failed"):
             await told_once(two, each)
-        columns = await table(two)
-        assert columns["PHASE"] == "Failed"
-        assert columns["MINMEMBER"] == "4"
-        assert columns["FAILED"] == "3"
-
-
-async def table(world: World) -> dict[str, str]:
-    """The row of a group, as kubectl shows it."""
-    path = WORKLOAD_GROUPS.path(world.namespace)
-    accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
-    answer = msgspec.json.decode(await world.client.request("GET", path, accept=accept))
-    names = [each["name"].upper() for each in answer["columnDefinitions"]]
-    return dict(zip(names, map(str, answer["rows"][0]["cells"]), strict=True))

@@ -296,19 +296,52 @@ def schedulable(stage: Any, name: str = "normal") -> str:
     return reason
 
 
+DAEMONS = {
+    "targetDeployment": None,
+    "template": {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "spec": {
+            "selector": {},
+            "template": {"spec": {"containers": [{"name": "main", "image": "x"}]}},
+        },
+    },
+}
+PATCH = {"spec": {"containers": [{"name": "unknown"}]}}
+
+
 class TestReady:
     """What is wrong with a spread, in its condition Ready."""
 
-    async def told(self, stage: Any, *expected: str) -> str:
+    @pytest.mark.parametrize(
+        ("pools", "workload", "expected", "text"),
+        [
+            ([subset("a", "20%"), subset("b", 3)], {}, "InvalidSpread", "maxReplicas"),
+            (
+                [subset("normal", 2, patch=PATCH), subset("elastic")],
+                {},
+                "InvalidPatch",
+                "spec.subsets[0].patch",
+            ),
+            ([], DAEMONS, "InvalidSpread", "DaemonSet"),
+        ],
+        ids=["no sense", "no fitting patch", "no units of its own"],
+    )
+    async def test_what_is_wrong_is_told_once(
+        self, pools: list[Any], workload: dict[str, Any], expected: str, text: str
+    ) -> None:
+        stage = arranged(*pools)
+        stage.workload("demo", replicas=3, **workload)
         async with stage.leading():
-            await stage.until(lambda: ready(stage)[0] in expected)
+            await stage.until(lambda: ready(stage)[0] == expected)
             await stage.calm(3)
             reason, message = ready(stage)
-            assert reason in expected
+            assert (reason, text in message) == (expected, True)
             before = writes(stage)
             await stage.calm(30)
             assert writes(stage) == before
-        return message
+        assert len(told(stage, expected)) == 1
+        assert stage.placed("demo") == {}
 
     async def test_a_target_that_is_missing_and_comes(self) -> None:
         stage = arranged()
@@ -342,28 +375,3 @@ class TestReady:
             stage.hub.remove(WORKLOAD_SPREADS, "ws")
             await stage.until(lambda: ready(stage, "younger")[0] == "Valid")
             assert stage.placed("demo") == {"n": 3}, "nothing moves for that"
-
-    async def test_a_spread_that_makes_no_sense(self) -> None:
-        stage = arranged(subset("a", "20%"), subset("b", 3))
-        stage.workload("demo", replicas=3)
-        message = await self.told(stage, "InvalidSpread")
-        assert "maxReplicas" in message
-        assert len(told(stage, "InvalidSpread")) == 1
-
-    async def test_a_patch_that_does_not_fit(self) -> None:
-        patch = {"spec": {"containers": [{"name": "unknown"}]}}
-        stage = arranged(subset("normal", 2, patch=patch), subset("elastic"))
-        stage.workload("demo", replicas=3)
-        message = await self.told(stage, "InvalidPatch")
-        assert "spec.subsets[0].patch" in message
-        assert len(told(stage, "InvalidPatch")) == 1
-        assert stage.placed("demo") == {}
-
-    async def test_a_kind_without_units_of_its_own(self) -> None:
-        stage = arranged()
-        pods = {"spec": {"containers": [{"name": "main", "image": "x"}]}}
-        body = {"selector": {}, "template": pods}
-        template = {"apiVersion": "apps/v1", "kind": "DaemonSet", "spec": body}
-        stage.workload("demo", replicas=1, targetDeployment=None, template=template)
-        message = await self.told(stage, "InvalidSpread")
-        assert "DaemonSet" in message

@@ -16,7 +16,7 @@ from machinery.errors import Conflict
 from .memory import Stage
 from .spreading import adaptive, arranged, numbers, quiet, report, scale, spread, subset, told
 
-CROWD = 50
+CROWD = 20
 
 
 def crowd(number: int, *, cap: int = 3, **spec: Any) -> tuple[Stage, list[str]]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
-from machinery.api.resources import WORKLOAD_SPREADS, WORKLOADS
+from machinery.api.resources import EVENTS, WORKLOAD_SPREADS, WORKLOADS
+from tests.patience import until
 
 from .live import World, deciding, placements
-from .spreads import KIND, stored, subset
+from .spreads import KIND, adaptive, stored, subset
 
 
 @pytest.fixture
@@ -50,6 +52,47 @@ def costs(found: Mapping[str, Any]) -> dict[str, list[tuple[int, int]]]:
         for entry in found["status"].get("overrides", [])
         for each in entry["clusters"]
     }
+
+
+async def shown(world: World, holds: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
+    """The spread's status by the names of its subsets, as soon as that holds."""
+    latest: dict[str, Any] = {}
+
+    async def says() -> bool:
+        nonlocal latest
+        found = await world.client.get(WORKLOAD_SPREADS, "ws", namespace=world.namespace)
+        status = found.get("status", {})
+        latest = {each["name"]: each for each in status.get("subsetStatuses", [])}
+        latest[""] = {**status, "version": found["metadata"]["resourceVersion"]}
+        try:
+            return bool(holds(latest))
+        except KeyError:
+            return False
+
+    await until(says, what=lambda: latest)
+    return latest
+
+
+def numbers(status: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    return {
+        name: (each["replicas"], each["missingReplicas"]) for name, each in status.items() if name
+    }
+
+
+async def report(world: World, **shares: Mapping[str, Any]) -> None:
+    """What the propagator says of the clusters."""
+    placed = placements(await world.get("demo"))
+    told = [
+        {"name": name, "replicas": placed.get(name, 0), "state": "Creating", **share}
+        for name, share in shares.items()
+    ]
+    await world.edit("demo", {"status": {"clusters": told}}, status=True)
+
+
+async def told(world: World, reason: str) -> list[str]:
+    items = (await world.client.list(EVENTS, namespace=world.namespace))["items"]
+    about = [each for each in items if each["regarding"]["kind"] == "WorkloadSpread"]
+    return [each["note"] for each in about if each["reason"] == reason]
 
 
 @pytest.mark.proves("W3", "W6", "W10", "W14")
@@ -103,3 +146,56 @@ async def test_a_dry_run_takes_nothing(pools: World) -> None:
         assert placements(await pools.get("demo")) == {"normal1": 1}
         after = await pools.client.get(WORKLOAD_SPREADS, "ws", namespace=pools.namespace)
         assert after.get("status") == before.get("status")
+
+
+@pytest.mark.proves("W23", "W29", "W30")
+async def test_meddling_is_repaired_and_a_mark_is_kept_over_a_restart(pools: World) -> None:
+    world, blind = pools, {"rescheduleCriticalSeconds": 0, "disableSimulationSchedule": True}
+    strategy = adaptive(**blind)
+    await apply(world, subset("normal", 100), subset("elastic"), scheduleStrategy=strategy)
+    await world.workload("demo", replicas=10, cpu="1m")
+    async with deciding(world):
+        assert await world.placed("demo") == {"normal1": 10}
+        waits = {"current": 10, "unschedulable": 4, "unschedulableSince": "2026-01-01T00:00:00Z"}
+        await report(world, normal1=waits)
+        status = await shown(
+            world, lambda s: s["normal"]["conditions"][0]["reason"] == "PodUnschedulable"
+        )
+        mark = status["normal"]["conditions"]
+        await world.until(
+            "demo", lambda s: placements({"status": s}) == {"normal1": 6, "elastic1": 4}
+        )
+        await report(world, normal1={"current": 6}, elastic1={"current": 4})
+        await shown(world, lambda s: numbers(s) == {"normal": (6, 94), "elastic": (4, -1)})
+        await until(lambda: told(world, "Rescheduled"))
+        wrong = [{"name": "normal", "missingReplicas": 1}, {"name": "elastic"}]
+        wrong[0]["conditions"] = mark
+        await world.client.merge_patch(
+            WORKLOAD_SPREADS,
+            "ws",
+            {"status": {"subsetStatuses": wrong}},
+            namespace=world.namespace,
+            subresource="status",
+        )
+        status = await shown(world, lambda s: numbers(s)["normal"] == (6, 94))
+        assert status["normal"]["conditions"] == mark
+    version = status[""]["version"]
+    async with deciding(world, identity="two"):
+        await world.settle()
+        await asyncio.sleep(2)
+        status = await shown(world, lambda s: s[""])
+        assert status["normal"]["conditions"] == mark
+        assert status[""]["version"] == version, "a restart writes nothing"
+
+
+@pytest.mark.proves("W24")
+async def test_a_wide_spread_is_a_status_that_the_hub_takes(world: World) -> None:
+    names = [f"c{n:03}" for n in range(40)]
+    await asyncio.gather(*(world.cluster(name, labels={KIND: "wide"}) for name in names))
+    subsets = [subset(f"s{n}", 8, kind="wide") for n in range(32)]
+    await apply(world, *subsets)
+    await world.workload("demo", replicas=200, cpu="100m")
+    async with deciding(world):
+        assert sum((await world.placed("demo")).values()) == 200
+        status = await shown(world, lambda s: s["s0"]["replicas"] == 8)
+        assert sum(each["replicas"] for name, each in status.items() if name) == 200

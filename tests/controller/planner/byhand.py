@@ -11,44 +11,6 @@ from controller.planner.plan import Problem
 from .plain import one_at_a_time
 
 
-def packed_by_hand(of: Problem) -> list[int]:
-    """One unit after another: taken from, or given to, the first cluster in line."""
-    lower, weight, order = (column.tolist() for column in (of.lower, of.weight, of.order))
-    cap = of.cap().tolist()
-    floor = [min(pair) for pair in zip(lower, cap, strict=True)]
-    may = [c if w else f for c, w, f in zip(cap, weight, floor, strict=True)]
-    shares = of.settled().tolist()
-    rows = range(len(shares))
-
-    def leaves(row: int) -> tuple[int, ...]:
-        held, last = shares[row], -order[row]
-        within = min(held, cap[row])
-        if held > cap[row]:
-            return (0, within, last)
-        if held > may[row]:
-            return (1, within, last)
-        if not floor[row]:
-            return (2, held, last)
-        if held > floor[row]:
-            return (3, held, last)
-        return (4, held, last)
-
-    def comes(row: int) -> tuple[int, ...]:
-        held, first = shares[row], order[row]
-        if held < floor[row]:
-            return (0, first) if held else (1, held - floor[row], first)
-        return (2, -held, held - may[row], first)
-
-    while sum(shares) > of.total:
-        shares[min((row for row in rows if shares[row]), key=leaves)] -= 1
-    while sum(shares) < of.total:
-        open_ = [row for row in rows if shares[row] < max(floor[row], may[row])]
-        if not open_:
-            break
-        shares[min(open_, key=comes)] += 1
-    return shares
-
-
 def fewest(of: Problem) -> int:
     """The fewest clusters that shrinking could leave in use, by trying all sets of them.
 

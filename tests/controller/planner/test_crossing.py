@@ -54,7 +54,7 @@ def test_on_a_thousand_clusters_no_constraints_cost_more_than_the_budget() -> No
 
 @pytest.mark.proves("P4")
 def test_the_same_question_has_the_same_answer_at_the_same_cost() -> None:
-    for asked in [each for number, each in enumerate(nasty(200, seed=3)) if number % 9 == 0]:
+    for asked in [each for number, each in enumerate(nasty(200, seed=3)) if number % 27 == 0]:
         first, second = Effort(), Effort()
         one, other = chosen(asked, first), chosen(asked, second)
         assert (one is None) == (other is None), asked.name
@@ -65,7 +65,7 @@ def test_the_same_question_has_the_same_answer_at_the_same_cost() -> None:
 @pytest.mark.proves("P4")
 def test_more_steps_find_no_less_room() -> None:
     dice = np.random.default_rng(9)
-    for _ in range(10):
+    for _ in range(4):
         levels = [Level(dice.integers(0, 12, 120), 1, 3) for _ in range(4)]
         asked = Asked(
             "growing", levels, np.zeros(120, dtype=np.bool_), dice.integers(1, 99, 120), 10**9

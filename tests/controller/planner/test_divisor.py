@@ -15,7 +15,7 @@ from controller.planner import webster
 from controller.planner.webster import MAX_UNITS, MAX_WEIGHT, Nest, divide
 from tests.examples import examples
 
-from .plain import ints, one_at_a_time, seeds
+from .plain import ints, one_at_a_time, seeds, tried
 
 CASES = 4000
 
@@ -175,7 +175,7 @@ def _tied(dice: random.Random) -> dict[str, Any]:
 @pytest.mark.proves("P5")
 def test_ties_in_nested_groups_are_the_plain_loop_and_end(steps: list[int]) -> None:
     dice = random.Random(257)
-    for number in range(600):
+    for number in range(tried(600)):
         case = _tied(dice)
         steps.clear()
         assert _ours(case) == one_at_a_time(**case), number

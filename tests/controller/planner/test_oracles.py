@@ -7,14 +7,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 
 import numpy as np
 import pytest
-
-from controller.planner.plan import apportion
 
 from .peers import ALL, FILES, ORACLES, Answer, Case, divisions, packings, size_of
 
@@ -158,6 +155,7 @@ def test_a_division(file: str, subtests: pytest.Subtests) -> None:
     for case in DIVISIONS[file]:
         with subtests.test(case.id):
             _divides(case)
+            _places_as_many(case)
 
 
 def _divides(case: Case) -> None:
@@ -200,14 +198,8 @@ def test_every_case_of_packing_is_run_and_every_line_of_its_list_is_needed() -> 
     assert {key for found in PACKED_ELSE.values() for key in found} <= {c.id for c in PACKINGS}
 
 
-@pytest.mark.parametrize("file", DIVIDING)
-def test_never_fewer_are_placed_than_the_peer_places(file: str, subtests: pytest.Subtests) -> None:
-    for case in DIVISIONS[file]:
-        with subtests.test(case.id):
-            _places_as_many(case)
-
-
 def _places_as_many(case: Case) -> None:
+    """Never fewer than the peer places."""
     ours = case.ours()
     for answer in case.answers:
         inside = sum(min(u, case.hidden.get(name, u)) for name, u in answer.items())
@@ -343,11 +335,3 @@ def test_every_line_of_the_lists_is_needed() -> None:
         for name, prefix in cases:
             found = [case for case in ALL[name] if isinstance(case, str)]
             assert any(case.startswith(prefix) for case in found), prefix
-
-
-def test_ours_is_its_own_plan_for_every_case() -> None:
-    """What a peer's harness needs up to three calls for, one call of ours does."""
-    for case in divisions():
-        first = apportion(case.of)
-        again = apportion(replace(case.of, present=first.shares))
-        assert again.shares.tolist() == first.shares.tolist(), case.id
