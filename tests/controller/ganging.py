@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -148,6 +148,11 @@ class Yard:
         self.world.workload_changed(self.workloads.get(key), workload)
         self.workloads[key] = workload
         return workload
+
+    def having(self, *workloads: Workload) -> Self:
+        for each in workloads:
+            self.store(each)
+        return self
 
     def delete(self, name: str) -> None:
         self.world.workload_changed(self.workloads.pop((NS, name)), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -146,16 +146,23 @@ class Gang:
         self.now += timedelta(seconds=seconds)
         return self.look(doubts, **facts)
 
-    def place(self, **placements: Mapping[str, int]) -> None:
+    def place(self, **placements: Mapping[str, int]) -> Self:
         """The scheduler writes these placements."""
         for name, shares in placements.items():
             self.members[name].placements = dict(shares)
             self.members[name].clusters = []
+        return self
 
-    def run(self, *names: str) -> None:
+    def run(self, *names: str) -> Self:
         """All units of these members run, or of all."""
         for name in names or self.members:
             self.members[name].reports()
+        return self
+
+    def report(self, name: str, state: str = "Running", **counts: int) -> Self:
+        """The propagator says that of one member."""
+        self.members[name].reports(state, **counts)
+        return self
 
     @property
     def open(self) -> dict[str, str]:

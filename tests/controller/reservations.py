@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -134,6 +134,11 @@ class Hall:
         if old is not None or new is not None:
             self.world.workload_changed(old, new)
         return compiled
+
+    def reserving(self, *stored: Reservation) -> Self:
+        for each in stored:
+            self.reserve(each)
+        return self
 
     def release(self, name: str = "peak", namespace: str = NS) -> None:
         """The hub has deleted a reservation."""

@@ -39,8 +39,7 @@ def gang() -> Gang:
 
 
 def placed(gang: Gang) -> Gang:
-    gang.place(driver={"m1": 1}, worker={"m1": 1, "m2": 2})
-    return gang
+    return gang.place(driver={"m1": 1}, worker={"m1": 1, "m2": 2})
 
 
 def opened(gang: Gang) -> Gang:
@@ -50,14 +49,12 @@ def opened(gang: Gang) -> Gang:
 
 def failed(gang: Gang, state: str = "Failed") -> None:
     """The worker fails before the quorum runs, so that the gate closes."""
-    opened(gang).members["worker"].reports(state)
-    gang.look()
+    opened(gang).report("worker", state).look()
     assert gang.status["gate"] == "Closed"
 
 
 def running(gang: Gang) -> Gang:
-    opened(gang).run()
-    gang.look()
+    opened(gang).run().look()
     assert gang.status["phase"] == "Running"
     return gang
 
@@ -67,12 +64,10 @@ def running(gang: Gang) -> Gang:
 
 @pytest.mark.proves("G3", "G4")
 def test_it_opens_at_the_quorum_and_not_below(gang: Gang):
-    gang.place(driver={"m1": 1}, worker={"m1": 2})
-    gang.look()
+    gang.place(driver={"m1": 1}, worker={"m1": 2}).look()
     assert "gate" not in gang.status
     assert not gang.open
-    gang.place(worker={"m1": 1, "m2": 2})
-    gang.look()
+    gang.place(worker={"m1": 1, "m2": 2}).look()
     assert gang.status["gate"] == "Open"
     assert gang.open == {
         "driver": decision_of({"m1": 1}),
@@ -88,22 +83,19 @@ def test_one_write_releases_all_whose_placements_are_on_their_way(gang: Gang):
     assert gang.gate(WRITING).waits
     gang.look(WRITING)
     assert "gate" not in gang.status
-    gang.place(late={"m2": 2})
-    gang.look()
+    gang.place(late={"m2": 2}).look()
     assert set(gang.open) == {"driver", "worker", "late"}
 
 
 def test_a_member_without_placements_is_not_released(gang: Gang):
-    gang.place(worker={"m1": 5})
-    gang.look()
+    gang.place(worker={"m1": 5}).look()
     assert set(gang.open) == {"worker"}
 
 
 def test_a_share_of_no_units_is_released_as_well(gang: Gang):
     """Its objects are there, and a Workload that is scaled to nothing must reach them."""
     running(gang)
-    gang.place(worker={"m1": 0})
-    gang.look()
+    gang.place(worker={"m1": 0}).look()
     assert gang.open["worker"] == decision_of({"m1": 0})
 
 
@@ -156,8 +148,7 @@ def test_a_group_that_is_made_anew_adopts_those_that_run(gang: Gang):
 @pytest.mark.proves("G18")
 def test_it_adopts_those_that_have_begun_though_others_are_being_written(gang: Gang):
     placed(gang)
-    gang.members["worker"].reports("Creating")
-    gang.look(WRITING)
+    gang.report("worker", "Creating").look(WRITING)
     assert gang.status["gate"] == "Open"
     assert gang.status["phase"] == "Scheduled"
 
@@ -275,8 +266,7 @@ def test_a_cluster_that_was_left_hides_no_failure_of_another_one(gang: Gang, mes
 @pytest.mark.proves("G24")
 def test_placements_that_fall_below_the_quorum_close_it(gang: Gang):
     opened(gang)
-    gang.place(worker={"m1": 1})
-    gang.look(WRITING)
+    gang.place(worker={"m1": 1}).look(WRITING)
     assert gang.status["gate"] == "Open", "another decision is on its way"
     gang.look()
     assert gang.status["gate"] == "Closed"
@@ -287,8 +277,8 @@ def test_placements_that_fall_below_the_quorum_close_it(gang: Gang):
 def test_after_the_quorum_has_run_nothing_closes_it(gang: Gang):
     running(gang)
     since = gang.status["quorumTime"]
-    gang.members["worker"].reports("Unreachable")
-    gang.members["driver"].reports("Failed")
+    gang.report("worker", "Unreachable")
+    gang.report("driver", "Failed")
     gang.after(60)
     gang.place(driver={}, worker={"m2": 1})
     gang.after(60)
@@ -302,8 +292,7 @@ def test_after_the_quorum_has_run_nothing_closes_it(gang: Gang):
 def test_a_failure_told_before_it_opens_must_last(gang: Gang):
     """It may be that of the try before, of which the report is not there yet."""
     placed(gang)
-    gang.members["worker"].reports("Unreachable")
-    gang.look(FRESH)
+    gang.report("worker", "Unreachable").look(FRESH)
     assert "gate" not in gang.status
     assert gang.gate(FRESH).waits
     gang.look()
@@ -313,11 +302,9 @@ def test_a_failure_told_before_it_opens_must_last(gang: Gang):
 @pytest.mark.proves("G24")
 def test_it_is_taken_away_once_nothing_of_ours_has_placements(gang: Gang):
     failed(gang)
-    gang.place(worker={})
-    gang.look()
+    gang.place(worker={}).look()
     assert gang.status["gate"] == "Closed"
-    gang.place(driver={})
-    gang.look()
+    gang.place(driver={}).look()
     assert "gate" not in gang.status
     assert gang.said[1] == "PropagationFailed", "it stands until there is a new try"
     assert gang.status["phase"] == "Scheduling"
@@ -328,14 +315,13 @@ def test_placements_of_others_hold_it_closed_until_nothing_is_there(gang: Gang):
     for each in gang.members.values():
         each.ours = False
     opened(gang)
-    gang.members["worker"].reports("Failed")
-    gang.members["driver"].reports()
-    gang.look()
+    gang.report("worker", "Failed")
+    gang.report("driver").look()
     assert gang.status["gate"] == "Closed"
     gang.members["worker"].clusters = []
     gang.look()
     assert gang.status["gate"] == "Closed", "the driver still runs"
-    gang.members["driver"].reports("Pending", ready=0)
+    gang.report("driver", "Pending", ready=0)
     gang.after(5)
     assert gang.status["gate"] == "Closed", "who decides on them may be another controller"
     assert gang.look().next_look == gang.group.retry
@@ -353,7 +339,7 @@ def test_the_next_try_comes_later_after_each_failure(gang: Gang):
         gang.now += timedelta(seconds=400)
         gang.look()
         assert gang.status["gate"] == "Open"
-        gang.members["worker"].reports("Failed")
+        gang.report("worker", "Failed")
         gang.look()
         waits.append(gang.group.retry - gang.now)
         gang.place(driver={}, worker={})
@@ -361,8 +347,7 @@ def test_the_next_try_comes_later_after_each_failure(gang: Gang):
     assert [each.total_seconds() for each in waits] == [11, 21, 41, 81, 161, 301, 301]
     placed(gang)
     gang.after(400)
-    gang.run()
-    gang.look()
+    gang.run().look()
     assert gang.status["failures"] == 0, "once it runs"
     assert "retryTime" not in gang.status
 
@@ -404,8 +389,7 @@ def test_who_closes_what_has_run_is_put_right(gang: Gang):
 )
 def test_what_somebody_wrote_into_the_status_is_repaired(gang: Gang, wrong: dict[str, Any]):
     opened(gang)
-    gang.run("worker")
-    gang.look()
+    gang.run("worker").look()
     aside = ("conditions", "failures", "retained")  # whoever takes away decisions, unsays the last
     right = {k: v for k, v in gang.status.items() if k not in aside}
     gang.status |= wrong
@@ -425,8 +409,7 @@ def test_a_message_names_a_few_failures_and_no_more_than_it_can_hold():
 def test_a_gang_that_is_scaled_to_nothing_stays_released(gang: Gang):
     """Its objects stand on members, and only what is released reaches them."""
     running(gang)
-    gang.place(driver={"m1": 0}, worker={"m1": 0})
-    gang.look()
+    gang.place(driver={"m1": 0}, worker={"m1": 0}).look()
     assert gang.status["gate"] == "Open"
     assert set(gang.open) == {"driver", "worker"}
 
@@ -435,8 +418,7 @@ def test_a_gang_that_is_scaled_to_nothing_stays_released(gang: Gang):
 def test_a_report_of_before_its_release_closes_nothing(gang: Gang):
     opened(gang)
     gang.members["late"] = Stored("late", placements={"m9": 2})
-    gang.members["late"].reports("Unreachable")
-    gang.look()
+    gang.report("late", "Unreachable").look()
     assert gang.status["gate"] == "Open"
     assert "late" in gang.open
     gang.look()
@@ -446,8 +428,7 @@ def test_a_report_of_before_its_release_closes_nothing(gang: Gang):
 def test_a_group_that_makes_no_sense_any_more_keeps_what_it_has(gang: Gang):
     opened(gang)
     gang.spec["minMember"] = 0
-    gang.place(worker={"m2": 1})
-    gang.look()
+    gang.place(worker={"m2": 1}).look()
     assert gang.status["gate"] == "Open"
     assert gang.open["worker"] == decision_of({"m2": 1})
     assert gang.said[1] == "InvalidGroup"
@@ -458,8 +439,7 @@ def test_a_run_is_over_when_nothing_has_placements(gang: Gang, gate: dict[str, s
     running(gang)
     del gang.status["decisions"], gang.status["gate"]
     gang.status |= gate
-    gang.place(driver={}, worker={})
-    gang.look()
+    gang.place(driver={}, worker={}).look()
     assert not gang.status.get("gate")
     assert "quorumTime" not in gang.status
 
@@ -481,8 +461,7 @@ def test_one_that_nobody_can_decide_does_not_keep_it_closed(gang: Gang):
 @pytest.mark.proves("G24")
 def test_a_group_made_anew_takes_nothing_from_those_that_run(gang: Gang):
     running(gang)
-    gang.members["worker"].reports("Failed", ready=1)
-    gang.look()
+    gang.report("worker", "Failed", ready=1).look()
     assert gang.status["gate"] == "Open"
     gang.status, gang.uid = {}, "2"
     gang.look(FRESH)
@@ -490,8 +469,7 @@ def test_a_group_made_anew_takes_nothing_from_those_that_run(gang: Gang):
     assert "gate" not in gang.status
     assert "what runs of it stays" in gang.said[2]
     assert "Workload worker is Failed" in gang.said[2]
-    gang.run()
-    gang.look()
+    gang.run().look()
     assert gang.status["gate"] == "Open"
     assert gang.status["phase"] == "Running"
 
@@ -500,12 +478,10 @@ def test_a_group_made_anew_takes_nothing_from_those_that_run(gang: Gang):
 def test_no_clock_of_another_leader_makes_it_rest_longer_than_the_longest(gang: Gang):
     opened(gang)
     gang.now += timedelta(hours=2)
-    gang.members["worker"].reports("Failed")
-    gang.look()
+    gang.report("worker", "Failed").look()
     assert gang.status["gate"] == "Closed"
     gang.now -= timedelta(hours=2)
-    gang.place(driver={}, worker={})
-    gang.look()
+    gang.place(driver={}, worker={}).look()
     opened(gang)
     assert gang.status["gate"] == "Open"
     assert "retryTime" not in gang.status
@@ -538,8 +514,7 @@ def test_a_gang_whose_quorum_finds_no_node_in_time_is_taken_away(gang: Gang):
 
 @pytest.mark.proves("G24")
 def test_units_beyond_the_quorum_may_wait_for_a_node_for_ever(gang: Gang):
-    gang.place(driver={"m1": 1}, worker={"m1": 3, "m2": 2})
-    gang.look()
+    gang.place(driver={"m1": 1}, worker={"m1": 3, "m2": 2}).look()
     without_nodes(gang, worker=2)
     gang.after(10_000)
     assert gang.status["gate"] == "Open"
@@ -583,13 +558,11 @@ def test_each_phase_is_reached(gang: Gang):
     phases.append(gang.status["phase"])
     opened(gang)
     phases.append(gang.status["phase"])
-    gang.run()
-    gang.look()
+    gang.run().look()
     phases.append(gang.status["phase"])
     assert (gang.status["running"], gang.status["succeeded"]) == (4, 0)
-    gang.members["worker"].reports("Running", ready=1, succeeded=1)
-    gang.members["driver"].reports("Running", ready=1, succeeded=1)
-    gang.look()
+    gang.report("worker", "Running", ready=1, succeeded=1)
+    gang.report("driver", "Running", ready=1, succeeded=1).look()
     assert gang.status["phase"] == "Running"
     for share in gang.members["worker"].clusters:
         share |= {"ready": share["replicas"], "succeeded": share["replicas"]}
@@ -603,12 +576,9 @@ def test_each_phase_is_reached(gang: Gang):
 @pytest.mark.proves("G25")
 @pytest.mark.parametrize(("failed", "phase"), [(0, "Running"), (2, "Running"), (3, "Failed")])
 def test_it_has_failed_when_those_left_are_too_few(gang: Gang, failed: int, phase: str):
-    gang.place(driver={"m1": 1}, worker={"m1": 5})
-    gang.look()
-    gang.run()
-    gang.look()
-    gang.members["worker"].reports("Running", ready=0, failed=failed)
-    gang.look()
+    gang.place(driver={"m1": 1}, worker={"m1": 5}).look()
+    gang.run().look()
+    gang.report("worker", "Running", ready=0, failed=failed).look()
     assert gang.status["phase"] == phase, "of six units four must run"
     assert gang.status["failed"] == failed
     assert gang.status["gate"] == "Open"
@@ -617,16 +587,14 @@ def test_it_has_failed_when_those_left_are_too_few(gang: Gang, failed: int, phas
 @pytest.mark.proves("G25")
 def test_units_that_failed_and_may_be_replaced_fail_no_group(gang: Gang):
     running(gang)
-    gang.members["worker"].reports("Running", ready=0, failed=1)
-    gang.look()
+    gang.report("worker", "Running", ready=0, failed=1).look()
     assert gang.status["phase"] == "Running", "two more want a cluster, so four may run yet"
 
 
 @pytest.mark.proves("G25")
 def test_units_that_clusters_without_any_may_yet_run_keep_a_group_from_failing(gang: Gang):
     running(gang)
-    gang.members["worker"].reports("Running", ready=0, failed=3)
-    gang.look(desired=6, most=8)
+    gang.report("worker", "Running", ready=0, failed=3).look(desired=6, most=8)
     assert gang.status["phase"] == "Running", "eight are wanted where every cluster runs them"
     gang.look(desired=6, most=6)
     assert gang.status["phase"] == "Failed"
@@ -634,18 +602,13 @@ def test_units_that_clusters_without_any_may_yet_run_keep_a_group_from_failing(g
 
 @pytest.mark.proves("G25")
 def test_it_has_not_finished_while_others_run(gang: Gang):
-    gang.place(driver={"m1": 1}, worker={"m1": 5})
-    gang.look()
-    gang.run()
-    gang.look()
-    gang.members["worker"].reports("Running", ready=5, succeeded=5)
-    gang.look()
+    gang.place(driver={"m1": 1}, worker={"m1": 5}).look()
+    gang.run().look()
+    gang.report("worker", "Running", ready=5, succeeded=5).look()
     assert gang.status["phase"] == "Running", "the driver does"
-    gang.members["driver"].reports("Running", ready=0)
-    gang.look()
+    gang.report("driver", "Running", ready=0).look()
     assert gang.status["phase"] == "Running", "the driver may run again"
-    gang.members["driver"].reports("Running", ready=0, failed=1)
-    gang.look()
+    gang.report("driver", "Running", ready=0, failed=1).look()
     assert gang.status["phase"] == "Finished"
 
 
@@ -679,16 +642,14 @@ def test_what_members_said_while_it_rested_is_no_failure_of_the_next_try(gang: G
 
 def test_what_a_placed_member_says_of_its_other_units_is_no_failed_try(gang: Gang):
     gang.members["worker"].conditions = denied("full")
-    gang.place(worker={"m1": 2})
-    gang.look()
+    gang.place(worker={"m1": 2}).look()
     assert gang.said[1] == "WaitingForGroup"
 
 
 @pytest.mark.proves("G19")
 def test_numbers_are_counted_anew_and_a_restart_writes_nothing(gang: Gang):
     opened(gang)
-    gang.run()
-    gang.look()
+    gang.run().look()
     told = [gang.status[n] for n in ("workloads", "desired", "scheduled", "waiting", "running")]
     assert told == [2, 6, 4, 0, 4]
     writes = gang.writes
@@ -702,7 +663,7 @@ def test_numbers_are_counted_anew_and_a_restart_writes_nothing(gang: Gang):
 
 def test_reports_beyond_what_was_asked_count_no_more_than_that(gang: Gang):
     placed(gang)
-    gang.members["worker"].reports("Running", ready=2**31 - 1, succeeded=2**31 - 1, failed=-4)
+    gang.report("worker", "Running", ready=2**31 - 1, succeeded=2**31 - 1, failed=-4)
     gang.members["driver"].clusters = [{"name": "elsewhere", "ready": 50, "state": "Running"}]
     gang.look()
     assert (gang.status["running"], gang.status["succeeded"], gang.status["failed"]) == (0, 3, 0)
@@ -834,8 +795,7 @@ def test_what_ran_before_it_opened_is_noted_in_the_write_that_opens_it(gang: Gan
     joined(gang)
     assert gang.status["retained"] == {"uid-worker": {"m1": 2, "m2": 1}}
     assert set(gang.status["decisions"]) == {"uid-driver", "uid-worker"}
-    gang.run()
-    gang.look()
+    gang.run().look()
     assert gang.status["quorumTime"]
     assert "retained" not in gang.status, "nothing closes it any more"
 
@@ -843,12 +803,10 @@ def test_what_ran_before_it_opened_is_noted_in_the_write_that_opens_it(gang: Gan
 @pytest.mark.proves("N8")
 def test_it_closes_until_what_it_released_is_taken_back_and_no_longer(gang: Gang):
     joined(gang)
-    gang.members["driver"].reports("Failed")
-    gang.look()
+    gang.report("driver", "Failed").look()
     assert gang.status["gate"] == "Closed"
     assert "but what ran there before" in gang.said[2]
-    gang.place(driver={})
-    gang.look()
+    gang.place(driver={}).look()
     assert gang.status["gate"] == "Closed", "the fourth unit of the worker"
     gang.members["worker"].placements = {"m1": 2, "m2": 1}
     gang.look()
@@ -860,8 +818,7 @@ def test_it_closes_until_what_it_released_is_taken_back_and_no_longer(gang: Gang
 def test_what_a_closed_gate_left_on_a_lost_cluster_never_ran_before_it(gang: Gang):
     """The driver comes back with a pod of the last try: it is of that try when it opens again."""
     joined(gang)
-    gang.members["driver"].reports("Failed")
-    gang.look()
+    gang.report("driver", "Failed").look()
     gang.place(driver={})
     gang.members["worker"].placements = {"m1": 2, "m2": 1}
     gang.look()
@@ -878,18 +835,16 @@ def test_what_a_closed_gate_left_on_a_lost_cluster_never_ran_before_it(gang: Gan
 def test_who_joins_later_keeps_what_it_runs(gang: Gang, gate: str):
     opened(gang)
     if gate == "Closed":
-        gang.members["worker"].reports("Failed")
+        gang.report("worker", "Failed")
         gang.look()
     gang.members["late"] = Stored("late", placements={"m3": 2})
-    gang.run("late")
-    gang.look()
+    gang.run("late").look()
     if gate == "Open":
         assert gang.status["retained"] == {"uid-late": {"m3": 2}}
-        gang.members["worker"].reports("Failed")
+        gang.report("worker", "Failed")
         gang.look()
     assert gang.status["gate"] == "Closed"
-    gang.place(driver={}, worker={})
-    gang.look()
+    gang.place(driver={}, worker={}).look()
     assert "gate" not in gang.status, "it is not waited for"
 
 
@@ -908,8 +863,7 @@ def test_what_it_has_given_up_since_is_not_kept_for_it(gang: Gang):
 def test_a_workload_of_another_scheduler_holds_it_closed_by_what_it_has_elsewhere(gang: Gang):
     gang.members["worker"].ours = False
     joined(gang)
-    gang.members["driver"].reports("Failed")
-    gang.look()
+    gang.report("driver", "Failed").look()
     gang.place(driver={})
     gang.after(20)
     assert "gate" not in gang.status, "m1 and m2 keep what ran there"
@@ -965,8 +919,7 @@ def test_one_that_is_too_large_says_so_and_does_not_open():
     wide = {f"cluster-with-a-long-name-{n:04}": 1 for n in range(100)}
     members = [Stored(f"w{n}", 100, placements=dict(wide)) for n in range(20)]
     gang = Gang(*members, Stored("new", 9, placements={"m1": 9}), least=2009)
-    gang.run(*(each.name for each in members))
-    gang.look(large)
+    gang.run(*(each.name for each in members)).look(large)
     assert "gate" not in gang.status
     assert gang.said[:2] == ("False", "TooLarge")
     assert "make several groups" in gang.said[2]

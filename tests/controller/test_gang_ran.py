@@ -55,8 +55,7 @@ def test_after_it_the_units_of_a_lost_cluster_are_replaced_though_a_sibling_was_
 
 @pytest.mark.proves("G24")
 def test_after_it_as_many_of_them_are_placed_as_there_is_room_for() -> None:
-    made = yard(status(other={"b": 2}), "3", "0")
-    made.store(member("other", 2, present={"b": 2}))
+    made = yard(status(other={"b": 2}), "3", "0").having(member("other", 2, present={"b": 2}))
     made.store(member(replicas=2))
     found = made.decide()["worker"]
     assert (found.placements, found.pending) == ({"a": 1}, 1)
@@ -94,8 +93,7 @@ def test_after_it_a_sibling_that_comes_wakes_who_waits_though_they_are_too_few()
 
 @pytest.mark.proves("G24")
 def test_a_member_of_no_units_has_its_placement_and_is_scaled_up_without_a_quorum() -> None:
-    made = yard(status(worker={"a": 0}), "30")
-    made.store(member(replicas=2, present={"a": 0}))
+    made = yard(status(worker={"a": 0}), "30").having(member(replicas=2, present={"a": 0}))
     assert made.decide()["worker"].placements == {"a": 2}
 
 
@@ -106,8 +104,7 @@ def test_a_member_of_no_units_has_its_placement_and_is_scaled_up_without_a_quoru
 @pytest.mark.parametrize("there", [{}, {"late": {}}], ids=["nothing", "held"])
 def test_once_all_have_lost_their_placements_it_is_asked_for_anew(there: dict[str, Any]) -> None:
     """Also while the status says otherwise for a moment, and while some of it is held."""
-    made = yard(status(), "27", "0", least=10)
-    made.store(member(replicas=9))
+    made = yard(status(), "27", "0", least=10).having(member(replicas=9))
     for name in there:
         made.store(member(name, 1))
         assert made.batch().held, "nine of ten are held"
@@ -133,8 +130,7 @@ def test_without_an_open_gate_it_is_asked_for(gate: str | None) -> None:
 
 @pytest.mark.proves("G24")
 def test_whoever_is_on_its_way_out_is_no_part_of_what_is_left() -> None:
-    made = yard(status(worker={"a": 2}), "30")
-    made.store(member(replicas=2, present={"a": 2}))
+    made = yard(status(worker={"a": 2}), "30").having(member(replicas=2, present={"a": 2}))
     assert made.groups.started(BATCH)
     unit = made.world.unit((NS, "worker"))
     made.groups.put(unit, {})

@@ -57,8 +57,7 @@ def plain(name: str = "alone", **how: Any) -> Any:
 
 def torn(**how: Any) -> Yard:
     """A gang that no estimate refuses: two of its units each want a cluster for themselves."""
-    made = yard("30", **how)
-    made.store(member("driver", 1))
+    made = yard("30", **how).having(member("driver", 1))
     apart = {"labelSelector": {"matchLabels": {"app": "driver"}}, "topologyKey": make.CLUSTER}
     made.store(member("worker", 3, workloadAntiAffinity={make.REQUIRED: [apart]}))
     return made
@@ -69,8 +68,7 @@ def torn(**how: Any) -> Yard:
 
 @pytest.mark.proves("G3", "G5", "G15")
 def test_what_fits_is_placed_once_the_quorum_is_there_and_the_rest_waits() -> None:
-    made = yard("6", "6")
-    made.store(member())
+    made = yard("6", "6").having(member())
     found = made.decide()["worker"]
     assert found.placements == {"a": 2, "b": 2}
     assert (found.pending, found.reason) == (2, ScheduledReason.INSUFFICIENT_CAPACITY)
@@ -79,17 +77,14 @@ def test_what_fits_is_placed_once_the_quorum_is_there_and_the_rest_waits() -> No
 
 @pytest.mark.proves("G4", "G13")
 def test_too_little_room_places_nothing_and_names_what_is_short() -> None:
-    made = yard("6", "3")
-    made.store(member())
+    made = yard("6", "3").having(member())
     assert said(made.decide()["worker"]) == ("GroupDenied", GAP)
     assert made.groups.assigned(BATCH) == 0
 
 
 @pytest.mark.proves("G2", "G5")
 def test_units_are_counted_over_workloads_and_clusters_of_one_namespace() -> None:
-    made = yard("6", "6")
-    made.store(member("driver", 1))
-    made.store(member("worker", 3))
+    made = yard("6", "6").having(member("driver", 1), member("worker", 3))
     made.store(member("worker", 9, namespace="other"))
     found = made.decide("driver")
     assert sum(each.assigned for each in found.values()) == 4
@@ -101,16 +96,14 @@ def test_units_are_counted_over_workloads_and_clusters_of_one_namespace() -> Non
 @pytest.mark.proves("G2")
 @pytest.mark.parametrize("key", [LABEL_GROUP, *GROUP_ALIASES])
 def test_every_label_makes_a_member(key: str) -> None:
-    made = yard("12")
-    made.store(member(labels={key: "batch"}, replicas=4))
+    made = yard("12").having(member(labels={key: "batch"}, replicas=4))
     assert made.groups.desired(BATCH) == 4
     assert made.decide()["worker"].assigned == 4
 
 
 @pytest.mark.proves("G15")
 def test_a_unit_beyond_the_quorum_waits_alone_and_leaves_the_others_as_they_are() -> None:
-    made = yard("12")
-    made.store(member(replicas=4))
+    made = yard("12").having(member(replicas=4))
     made.decide()
     made.store(member("late", 1))
     batch = made.batch("late")
@@ -123,8 +116,7 @@ def test_a_unit_beyond_the_quorum_waits_alone_and_leaves_the_others_as_they_are(
 
 @pytest.mark.proves("G15")
 def test_a_unit_beyond_the_quorum_that_fits_is_placed_alone() -> None:
-    made = yard("15")
-    made.store(member(replicas=4))
+    made = yard("15").having(member(replicas=4))
     made.decide()
     made.store(member("late", 1))
     assert made.decide("late")["late"].assigned == 1
@@ -133,9 +125,7 @@ def test_a_unit_beyond_the_quorum_that_fits_is_placed_alone() -> None:
 
 @pytest.mark.proves("G17")
 def test_where_others_are_to_decide_the_rest_no_pod_is_blamed() -> None:
-    made = yard("30")
-    made.store(member("ours", 2))
-    made.store(member("theirs", 2, schedulerName="mine"))
+    made = yard("30").having(member("ours", 2), member("theirs", 2, schedulerName="mine"))
     reason, message = said(made.decide("ours")["ours"])
     assert reason == "GroupDenied"
     assert message.startswith("WorkloadGroup shop/batch gets rejected, as what is missing others ")
@@ -144,8 +134,7 @@ def test_where_others_are_to_decide_the_rest_no_pod_is_blamed() -> None:
 
 @pytest.mark.proves("G5")
 def test_units_that_another_scheduler_has_placed_count() -> None:
-    made = yard("6")
-    made.store(member("other", 2, schedulerName="theirs", present={"z": 2}))
+    made = yard("6").having(member("other", 2, schedulerName="theirs", present={"z": 2}))
     made.store(member("worker", 2))
     found = made.decide()
     assert set(found) == {"worker"}
@@ -213,8 +202,7 @@ def test_a_gang_that_could_not_be_placed_goes_behind_who_came_before_its_failure
 
 @pytest.mark.proves("G10", "G18")
 def test_who_has_no_group_is_not_touched() -> None:
-    made = yard("6")
-    made.store(member())
+    made = yard("6").having(member())
     made.decide()  # the group is denied
     made.store(plain())
     assert made.batch("alone").conclusion is None
@@ -246,8 +234,7 @@ def test_a_unit_whose_room_a_ledger_holds_is_in_no_group() -> None:
 @pytest.mark.proves("G11")
 @pytest.mark.parametrize("seconds", [3, 7])
 def test_who_is_denied_says_for_how_long_and_says_the_same_until_then(seconds: int) -> None:
-    made = yard("6", "3", denied_seconds=seconds)
-    made.store(member())
+    made = yard("6", "3", denied_seconds=seconds).having(member())
     first = said(made.decide()["worker"])
     assert first[1].startswith(f"WorkloadGroup shop/batch is denied for {seconds} s: resource gap")
     for _ in range(2):
@@ -258,8 +245,7 @@ def test_who_is_denied_says_for_how_long_and_says_the_same_until_then(seconds: i
 
 @pytest.mark.proves("G11")
 def test_a_clock_that_is_set_back_denies_nobody_for_longer() -> None:
-    made = yard("6", "3")
-    made.store(member())
+    made = yard("6", "3").having(member())
     made.decide()
     assert made.plugin.memory.denied(BATCH, made.time.at)
     made.later(-3600)
@@ -280,8 +266,7 @@ def test_the_seconds_come_from_the_configuration() -> None:
 
 def denied() -> Yard:
     """A gang that lacks one unit of room, whose clusters do not tell of more yet."""
-    made = yard("6", "3")
-    made.store(member())
+    made = yard("6", "3").having(member())
     made.decide()
     made.later(1)
     assert said(made.batch().of((NS, "worker"))) == ("GroupDenied", GAP)
@@ -366,8 +351,7 @@ def sibling_hint(made: Yard) -> Any:
 
 @pytest.mark.proves("G12")
 def test_a_workload_that_every_cluster_runs_counts_for_each_of_them() -> None:
-    made = yard("9", "9")
-    made.store(member("every", 2, distribution="Duplicated"))
+    made = yard("9", "9").having(member("every", 2, distribution="Duplicated"))
     assert made.decide("every")["every"].placements == {"a": 2, "b": 2}
 
 
@@ -419,8 +403,7 @@ def test_an_attempt_that_is_made_again_is_estimated_once() -> None:
     ],
 )
 def test_the_room_that_is_missing(clusters: list[str], short: str) -> None:
-    made = yard(*clusters)
-    made.store(member(replicas=4))
+    made = yard(*clusters).having(member(replicas=4))
     found = made.decide()["worker"]
     assert ("resource gap" in found.message) == bool(short)
     assert short in found.message
@@ -429,9 +412,7 @@ def test_the_room_that_is_missing(clusters: list[str], short: str) -> None:
 
 @pytest.mark.proves("G13")
 def test_what_no_cluster_may_take_is_no_resource_gap() -> None:
-    made = yard("99", "99")
-    made.store(member("a", 2))
-    made.store(member("b", 2, clusterSelector={"disk": "fast"}))
+    made = yard("99", "99").having(member("a", 2), member("b", 2, clusterSelector={"disk": "fast"}))
     found = made.decide("a")
     for each in found.values():
         assert "resource gap" not in each.message
@@ -508,9 +489,7 @@ def test_only_usable_clusters_count() -> None:
 
 @pytest.mark.proves("G13")
 def test_workloads_with_different_requests_are_added_up_from_the_smallest() -> None:
-    made = yard("13")
-    made.store(member("small", 2, cpu="3"))
-    made.store(member("large", 2, cpu="5"))
+    made = yard("13").having(member("small", 2, cpu="3"), member("large", 2, cpu="5"))
     assert f"{DENIED}resource gap: cpu 3 more" in made.decide("large")["large"].message
     made.store(member("large", 2, cpu="2"))
     assert sum(each.assigned for each in made.decide("large").values()) == 4
@@ -518,8 +497,7 @@ def test_workloads_with_different_requests_are_added_up_from_the_smallest() -> N
 
 @pytest.mark.proves("G13")
 def test_units_that_are_placed_need_no_room() -> None:
-    made = yard("3")
-    made.store(member("other", 3, schedulerName="theirs", present={"z": 3}))
+    made = yard("3").having(member("other", 3, schedulerName="theirs", present={"z": 3}))
     made.store(member("worker", 1))
     assert made.decide()["worker"].assigned == 1
 
@@ -654,8 +632,7 @@ def test_units_that_others_place_let_everybody_go() -> None:
 
 @pytest.mark.proves("G16")
 def test_a_sibling_that_finds_nothing_leaves_the_others_waiting() -> None:
-    made = holding()
-    made.store(member("late", 1))
+    made = holding().having(member("late", 1))
     made.later(4)
     assert made.batch("late").conclusion.verdict.outcome is TrialResult.REFUSE  # it holds nothing
     reason, message = said(made.decide("late")["late"])
@@ -759,9 +736,7 @@ def test_a_rejection_gives_back_what_siblings_hold() -> None:
 
 @pytest.mark.proves("G17")
 def test_members_that_are_refused_themselves_count_as_not_placed_and_are_named() -> None:
-    made = yard("30")
-    made.store(member("worker", 3))
-    made.store(member("broken", 3))
+    made = yard("30").having(member("worker", 3), member("broken", 3))
     others = Others(partner=lambda key: key != (NS, "broken"))
     found = made.decide("worker", others=others)
     assert set(found) == {"worker"}
@@ -774,8 +749,7 @@ def test_members_that_are_refused_themselves_count_as_not_placed_and_are_named()
 
 @pytest.mark.proves("G18")
 def test_a_label_without_a_group_is_told_and_creating_the_group_mends_it() -> None:
-    made = Yard(room("a", "12"))
-    made.store(member(replicas=4))
+    made = Yard(room("a", "12")).having(member(replicas=4))
     reason, message = said(made.decide()["worker"])
     assert reason == "GroupNotFound"
     assert "WorkloadGroup not found: create shop/batch, or take the label away" in message
@@ -797,8 +771,7 @@ def test_permit_knows_who_has_no_group_and_whose_group_is_not_there() -> None:
 
 @pytest.mark.proves("G2")
 def test_two_labels_that_differ_are_a_condition() -> None:
-    made = yard("12")
-    made.store(member(labels={LABEL_GROUP: "batch", GROUP_ALIASES[0]: "other"}))
+    made = yard("12").having(member(labels={LABEL_GROUP: "batch", GROUP_ALIASES[0]: "other"}))
     reason, message = said(made.decide()["worker"])
     assert reason == "AmbiguousGroup"
     assert "WorkloadGroups batch and other" in message
@@ -836,8 +809,7 @@ def test_a_group_that_makes_no_sense_is_told_and_places_nothing(
 
 @pytest.mark.proves("G21")
 def test_no_gang_is_placed_where_nobody_would_open_its_gate() -> None:
-    made = yard("99")
-    made.store(member(replicas=4))
+    made = yard("99").having(member(replicas=4))
     made.handle.choose(lambda plugin: plugin != "Coscheduling")
     reason, message = said(made.decide()["worker"])
     assert reason == "GroupDenied"
@@ -887,8 +859,7 @@ def test_nothing_is_tried_before_the_time_that_the_group_says() -> None:
 
 def test_half_a_gang_that_was_written_and_never_released_is_taken_back() -> None:
     """The process died between the writes, and the rest does not fit any more."""
-    made = yard("3")
-    made.store(member("a", 2, present={"z": 2}))
+    made = yard("3").having(member("a", 2, present={"z": 2}))
     made.world.cluster_changed(None, room("z", "0"))
     made.store(member("b", 2))
     found = made.decide("b")
@@ -909,8 +880,7 @@ def test_what_was_released_or_runs_is_never_taken_back() -> None:
 
 @pytest.mark.proves("G12")
 def test_too_few_siblings_take_back_what_was_never_released() -> None:
-    made = yard("99")
-    made.store(member("a", 2, present={"a": 2}))
+    made = yard("99").having(member("a", 2, present={"a": 2}))
     found = made.decide("a")["a"]
     assert (dict(found.placements), found.reason) == ({}, ScheduledReason.GROUP_DENIED)
     assert "has 2 units in all its Workloads, minMember is 4" in found.message

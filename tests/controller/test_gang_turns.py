@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from controller.features.workloadgroup.rivals import TURN, turn
-from controller.framework.waiting import WaitingWorkload
 from controller.scheduling.batch import decide_set
 from controller.scheduling.decision import Decision
 from controller.scheduling.sets import Batch
@@ -36,18 +35,22 @@ def gang(yard: Yard, name: str, units: int, quorum: int, cpu: str = "1", **how: 
     yard.store(member(name, units, of=name, cpu=cpu, created=created, **how))
 
 
-def held(yard: Yard, name: str) -> WaitingWorkload | None:
+def held(yard: Yard, name: str) -> Any:
     return yard.room.get((NS, name))
 
 
 def rejected(yard: Yard, name: str) -> bool:
-    found = held(yard, name)
-    assert found is not None
-    return found.rejected
+    return held(yard, name).rejected
 
 
 def told(yard: Yard, name: str) -> Decision:
     return yard.decide(name)[name]
+
+
+def come(yard: Yard, name: str, units: int, quorum: int, *cpu: str, **how: Any) -> Decision:
+    """A group of one Workload comes and is decided."""
+    gang(yard, name, units, quorum, *cpu, **how)
+    return told(yard, name)
 
 
 # --- who gives way --------------------------------------------------------------------------------
@@ -94,12 +97,9 @@ def elsewhere(yard: Yard, name: str, units: int, created: str) -> Batch:
 
 def test_who_gives_way_is_not_told_the_name_of_a_gang_of_another_namespace():
     yard = Yard(room("c", "9"))
-    gang(yard, "late", 10, 10, created=at(30))
-    told(yard, "late")
+    come(yard, "late", 10, 10, created=at(30))
     elsewhere(yard, "early", 9, at(60))
-    found = held(yard, "late")
-    assert found is not None
-    assert found.objection == "gives way to a gang of another namespace"
+    assert held(yard, "late").objection == "gives way to a gang of another namespace"
     yard.give_back("late")
     said = told(yard, "late").message
     assert "WorkloadGroup shop/late gives way to a gang of another namespace" in said
@@ -111,9 +111,7 @@ def test_the_earlier_does_not_give_way_for_the_later():
     yard = two_that_hold()
     yard.give_back("b")
     told(yard, "b")
-    found = held(yard, "a")
-    assert found is not None
-    assert not found.rejected
+    assert not rejected(yard, "a")
 
 
 def test_who_gave_way_holds_nothing_until_the_other_is_decided():
@@ -145,8 +143,7 @@ def test_who_gave_way_for_one_that_is_gone_may_hold_again():
 
 def test_a_member_that_finds_nothing_beside_those_that_hold_hides_not_what_they_hold():
     yard = Yard(room("c", "9"))
-    gang(yard, "b", 8, 10, created=at(30))
-    told(yard, "b")
+    come(yard, "b", 8, 10, created=at(30))
     assert held(yard, "b") is None, "it is not complete"
     yard.store(member("c", 1, of="b", cpu="1", created=at(30)))
     yard.store(member("d", 1, of="b", cpu="1", created=at(30)))
@@ -155,20 +152,16 @@ def test_a_member_that_finds_nothing_beside_those_that_hold_hides_not_what_they_
     assert held(yard, "b")
     yard.later(4)
     assert told(yard, "d").reason is ScheduledReason.WAITING_FOR_GROUP
-    gang(yard, "a", 9, 9, created=at(60))
-    told(yard, "a")
+    come(yard, "a", 9, 9, created=at(60))
     assert rejected(yard, "b")
 
 
 def test_an_earlier_one_that_is_refused_gets_what_a_later_one_merely_holds():
     yard = Yard(room("c", "9"))
     gang(yard, "a", 9, 9, created=at(60))
-    gang(yard, "b", 10, 10, created=at(30))
-    told(yard, "b")
+    come(yard, "b", 10, 10, created=at(30))
     assert "resource gap" in told(yard, "a").message
-    found = held(yard, "b")
-    assert found is not None
-    assert found.objection == "gives way to WorkloadGroup shop/a"
+    assert held(yard, "b").objection == "gives way to WorkloadGroup shop/a"
     yard.give_back("b")
     assert told(yard, "a").assigned == 9, "it is denied no longer"
 
@@ -184,28 +177,18 @@ def test_an_earlier_one_that_is_refused_gets_what_a_later_one_merely_holds():
 )
 def test_holds_that_do_not_matter_are_left_alone(units, how):
     yard = Yard(room("c", "9"), room("d", "1"))
-    gang(yard, "b", 11, 11, created=at(30))
-    told(yard, "b")
-    gang(yard, "a", units, units, **{"created": at(60), **how})
-    assert told(yard, "a").assigned == 0
-    found = held(yard, "b")
-    assert found is not None
-    assert not found.rejected
+    come(yard, "b", 11, 11, created=at(30))
+    assert come(yard, "a", units, units, **{"created": at(60), **how}).assigned == 0
+    assert not rejected(yard, "b")
 
 
 def test_no_more_give_way_than_are_needed_and_the_latest_first():
     yard = Yard(room("c", "9"))
-    gang(yard, "b", 10, 10, created=at(30))
-    told(yard, "b")
+    come(yard, "b", 10, 10, created=at(30))
     yard.world.cluster_changed(None, room("d", "9"))
-    gang(yard, "z", 10, 10, created=at(20))
-    told(yard, "z")
-    gang(yard, "a", 5, 5, created=at(60))
-    told(yard, "a")
-    first, second = held(yard, "b"), held(yard, "z")
-    assert first is not None
-    assert second is not None
-    assert (first.rejected, second.rejected) == (False, True)
+    come(yard, "z", 10, 10, created=at(20))
+    come(yard, "a", 5, 5, created=at(60))
+    assert (rejected(yard, "b"), rejected(yard, "z")) == (False, True)
 
 
 def test_nobody_begins_to_hold_where_an_earlier_one_may_find_what_it_lacks():
@@ -221,10 +204,8 @@ def test_nobody_begins_to_hold_where_an_earlier_one_may_find_what_it_lacks():
 def test_who_gave_way_in_vain_is_not_asked_again():
     """By columns it would fit, on the nodes it does not: else they would ask for ever."""
     yard = Yard(room("c", "1", nodes=9))
-    gang(yard, "b", 10, 10, created=at(30))
-    told(yard, "b")
-    gang(yard, "a", 2, 2, cpu="3", created=at(60))
-    told(yard, "a")
+    come(yard, "b", 10, 10, created=at(30))
+    come(yard, "a", 2, 2, cpu="3", created=at(60))
     assert rejected(yard, "b")
     yard.give_back("b")
     yard.later(4)
@@ -260,8 +241,7 @@ def test_all_sets_of_one_that_holds_in_several_give_way(how: str):
     elif how == "held on":  # it came to no decision
         for each in [yard.give_back("a"), yard.give_back("n")]:
             yard.hold_on(each)
-    gang(yard, "early", 19, 19, created=at(60))
-    told(yard, "early")
+    come(yard, "early", 19, 19, created=at(60))
     assert rejected(yard, "a")
     assert rejected(yard, "n")
     yard.give_back("a")
@@ -275,19 +255,16 @@ def test_a_set_that_is_given_back_leaves_what_the_others_hold_known():
     yard = late_in_two_sets()
     gang(yard, "tiny", 1, 1, created=at(60))
     yard.give_back("a")
-    gang(yard, "early", 18, 18, created=at(61))
-    assert told(yard, "early").assigned == 18
+    assert come(yard, "early", 18, 18, created=at(61)).assigned == 18
     told(yard, "tiny")
     assert rejected(yard, "n")
 
 
 def test_what_a_gang_holds_is_known_when_a_member_joins_it():
     yard = Yard(room("c", "9"))
-    gang(yard, "late", 10, 10, created=at(30))
-    told(yard, "late")
+    come(yard, "late", 10, 10, created=at(30))
     yard.plugin.memory.clear_denied((NS, "late"))
-    gang(yard, "early", 9, 9, created=at(60))
-    told(yard, "early")
+    come(yard, "early", 9, 9, created=at(60))
     assert rejected(yard, "late")
     yard.plugin.memory.clear_denied((NS, "late"))
     yard.woken.clear()
@@ -302,23 +279,19 @@ def test_what_a_gang_holds_is_known_when_a_member_joins_it():
 def crowded(waited: float = 400, **args: Any) -> Yard:
     """A gang runs on half of the fleet; a big one waits for all but two cpu of it."""
     yard = Yard(room("c", "10"), **args)
-    gang(yard, "runs", 4, 4, created=at(waited + 100))
-    assert told(yard, "runs").assigned == 4
-    gang(yard, "big", 8, 8, created=at(waited))
-    assert told(yard, "big").assigned == 0
+    assert come(yard, "runs", 4, 4, created=at(waited + 100)).assigned == 4
+    assert come(yard, "big", 8, 8, created=at(waited)).assigned == 0
     return yard
 
 
 def test_a_small_gang_passes_a_big_one_that_cannot_be_placed():
     yard = crowded(waited=100)
-    gang(yard, "small", 2, 2, created=at(0))
-    assert told(yard, "small").assigned == 2
+    assert come(yard, "small", 2, 2, created=at(0)).assigned == 2
 
 
 def test_later_gangs_stand_behind_one_that_has_waited_for_long():
     yard = crowded()
-    gang(yard, "small", 2, 2, created=at(0))
-    said = told(yard, "small").message
+    said = come(yard, "small", 2, 2, created=at(0)).message
     since = at(400)
     assert f"kept for WorkloadGroup shop/big, which waits since {since}" in said
     assert not yard.groups.assigned((NS, "small"))
@@ -340,8 +313,7 @@ def test_who_stands_behind_is_not_told_the_name_of_a_gang_of_another_namespace()
 )
 def test_the_patience_is_configured(patience, waited, starts):
     yard = crowded(waited, patience_seconds=patience)
-    gang(yard, "small", 2, 2, created=at(0))
-    assert told(yard, "small").assigned == starts
+    assert come(yard, "small", 2, 2, created=at(0)).assigned == starts
 
 
 def test_earlier_ones_and_more_important_ones_go_ahead():
@@ -364,10 +336,8 @@ def test_workloads_without_a_group_and_gangs_that_run_go_on():
 def test_clusters_that_it_cannot_use_are_free_for_everybody():
     yard = Yard(room("c", "10", labels={"tier": "gold"}), room("d", "10"))
     gold = {"clusterSelector": {"tier": "gold"}}
-    gang(yard, "runs", 4, 4, created=at(500), **gold)
-    told(yard, "runs")
-    gang(yard, "big", 8, 8, created=at(400), **gold)
-    told(yard, "big")
+    come(yard, "runs", 4, 4, created=at(500), **gold)
+    come(yard, "big", 8, 8, created=at(400), **gold)
     gang(yard, "small", 2, 2, created=at(0))
     assert dict(told(yard, "small").placements) == {"d": 2}
 
@@ -375,52 +345,40 @@ def test_clusters_that_it_cannot_use_are_free_for_everybody():
 def test_of_domains_only_those_where_it_could_fit_are_kept():
     zones = [room(n, cpu, labels={make.ZONE: n}) for n, cpu in (("x", "10"), ("y", "5"))]
     yard = Yard(*zones)
-    gang(yard, "runs", 4, 4, created=at(500), clusterSelector={make.ZONE: "x"})
-    told(yard, "runs")
-    gang(yard, "big", 8, 8, created=at(400), topology={"topologyKey": make.ZONE})
-    told(yard, "big")
+    come(yard, "runs", 4, 4, created=at(500), clusterSelector={make.ZONE: "x"})
+    come(yard, "big", 8, 8, created=at(400), topology={"topologyKey": make.ZONE})
     gang(yard, "small", 2, 2, created=at(0))
     assert dict(told(yard, "small").placements) == {"y": 2}
 
 
 def test_one_that_would_not_fit_even_so_keeps_nobody_out():
     yard = Yard(room("c", "10"))
-    gang(yard, "runs", 4, 4, created=at(500))
-    told(yard, "runs")
-    gang(yard, "huge", 11, 11, created=at(400))
-    told(yard, "huge")
-    gang(yard, "dear", 2, 2, created=at(400), minResources={"cpu": "11"})
-    told(yard, "dear")
-    gang(yard, "small", 2, 2, created=at(0))
-    assert told(yard, "small").assigned == 2
+    come(yard, "runs", 4, 4, created=at(500))
+    come(yard, "huge", 11, 11, created=at(400))
+    come(yard, "dear", 2, 2, created=at(400), minResources={"cpu": "11"})
+    assert come(yard, "small", 2, 2, created=at(0)).assigned == 2
 
 
 def test_one_that_no_node_is_large_enough_for_has_one_turn_and_no_other():
     yard = Yard(room("c", "1", nodes=10))
-    gang(yard, "runs", 4, 4, created=at(500))
-    told(yard, "runs")
-    gang(yard, "big", 4, 4, cpu="2", created=at(400))
-    told(yard, "big")
-    gang(yard, "small", 2, 2, created=at(0))
-    assert told(yard, "small").assigned == 0
+    come(yard, "runs", 4, 4, created=at(500))
+    come(yard, "big", 4, 4, cpu="2", created=at(400))
+    assert come(yard, "small", 2, 2, created=at(0)).assigned == 0
     yard.delete("runs")
     yard.later(6)
     assert told(yard, "big").assigned == 0
     assert told(yard, "small").assigned == 2
     yard.later(6)
     told(yard, "big")
-    gang(yard, "more", 2, 2, created=at(0))
-    assert told(yard, "more").assigned == 2
+    assert come(yard, "more", 2, 2, created=at(0)).assigned == 2
 
 
 def test_room_that_others_than_gangs_take_is_nobodys_turn():
     yard = Yard(room("c", "10"))
     yard.store(member("alone", 4, labels={}, cpu="1"))
     told(yard, "alone")
-    gang(yard, "big", 8, 8, created=at(400))
-    told(yard, "big")
-    gang(yard, "small", 2, 2, created=at(0))
-    assert told(yard, "small").assigned == 2
+    come(yard, "big", 8, 8, created=at(400))
+    assert come(yard, "small", 2, 2, created=at(0)).assigned == 2
 
 
 def test_room_of_gangs_that_have_ended_is_free_already():
@@ -428,8 +386,7 @@ def test_room_of_gangs_that_have_ended_is_free_already():
     yard.group(group("runs", 4, created=at(500), status={"phase": "Finished"}))
     yard.later(6)
     told(yard, "big")
-    gang(yard, "small", 2, 2, created=at(0))
-    assert told(yard, "small").assigned == 2
+    assert come(yard, "small", 2, 2, created=at(0)).assigned == 2
 
 
 def test_one_that_failed_on_members_keeps_nobody_out_until_it_is_tried_again():
@@ -438,15 +395,13 @@ def test_one_that_failed_on_members_keeps_nobody_out_until_it_is_tried_again():
     yard.group(group("big", 8, created=at(400), status={"failures": 1, "retryTime": retry}))
     yard.plugin.memory.clear_denied((NS, "big"))
     yard.later(6)
-    gang(yard, "small", 2, 2, created=at(0))
-    assert told(yard, "small").assigned == 2
+    assert come(yard, "small", 2, 2, created=at(0)).assigned == 2
 
 
 def test_a_restart_forgets_nobody_though_the_later_one_comes_first():
     yard = crowded()
     yard.plugin.memory.rest()
-    gang(yard, "small", 2, 2, created=at(0))
-    assert told(yard, "small").assigned == 0
+    assert come(yard, "small", 2, 2, created=at(0)).assigned == 0
 
 
 def test_a_gang_waits_since_its_quorum_was_there():
@@ -456,14 +411,12 @@ def test_a_gang_waits_since_its_quorum_was_there():
     yard.store(member("big", 4, of="big", cpu="1", created=at(400)))
     yard.store(member("rest", 4, of="big", cpu="1", created=at(5)))
     told(yard, "big")
-    gang(yard, "small", 2, 2, created=at(0))
-    assert told(yard, "small").assigned == 2
+    assert come(yard, "small", 2, 2, created=at(0)).assigned == 2
 
 
 def test_who_stands_behind_is_looked_at_when_the_turn_is_over():
     yard = crowded()
-    gang(yard, "small", 2, 2, created=at(0))
-    told(yard, "small")
+    come(yard, "small", 2, 2, created=at(0))
     unit = yard.world.unit((NS, "small"))
     seconds = yard.plugin.memory.turns.again((NS, "small"), yard.time.at)
     assert seconds == pytest.approx(300 + TURN * 300 - 400)
@@ -514,11 +467,9 @@ def test_a_gang_of_any_length_is_waited_out():
 
 def test_one_has_the_turn_at_a_time_and_the_older_first():
     yard = crowded()
-    gang(yard, "second", 9, 9, created=at(390))
-    said = told(yard, "second").message
+    said = come(yard, "second", 9, 9, created=at(390)).message
     assert "kept for WorkloadGroup shop/big" in said or "resource gap" in said
-    gang(yard, "small", 2, 2, created=at(0))
-    assert "kept for WorkloadGroup shop/big" in told(yard, "small").message
+    assert "kept for WorkloadGroup shop/big" in come(yard, "small", 2, 2, created=at(0)).message
     yard.delete("runs")
     yard.later(6)
     assert told(yard, "big").assigned == 8

@@ -14,7 +14,7 @@ from crds.workload import ScheduledReason
 
 from . import make
 from .ganging import NS, Yard, group, member
-from .test_gang_turns import at, crowded, gang, held, told, two_that_hold
+from .test_gang_turns import at, come, crowded, gang, held, told, two_that_hold
 
 pytestmark = pytest.mark.proves("G8", "G16")
 
@@ -22,8 +22,7 @@ pytestmark = pytest.mark.proves("G8", "G16")
 def small_behind_big() -> tuple[Yard, Callable[[], float | None]]:
     """`big` has the turn and `small` stands behind it; when that is looked at again."""
     yard = crowded()
-    gang(yard, "small", 2, 2, created=at(0))
-    assert "kept for WorkloadGroup shop/big" in told(yard, "small").message
+    assert "kept for WorkloadGroup shop/big" in come(yard, "small", 2, 2, created=at(0)).message
     unit = yard.world.unit((NS, "small"))
     assert unit is not None
     return yard, lambda: yard.plugin.next_look(unit, yard.time.at)

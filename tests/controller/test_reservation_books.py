@@ -47,8 +47,7 @@ def test_what_is_reserved_is_there_for_nobody_else():
 
 @pytest.mark.proves("E28")
 def test_an_owner_finds_the_room_and_takes_it_once():
-    hall = Hall("a")
-    hall.reserve(reservation(request={"cpu": "8"}, placed={"a": 1}))
+    hall = Hall("a").reserving(reservation(request={"cpu": "8"}, placed={"a": 1}))
     demo = owner(request={"cpu": "2"}, replicas=4)
     assert hall.fits(demo, "a") == 0
     assert hall.fits_with_its_own(demo, "a") == 4
@@ -72,8 +71,7 @@ def test_room_of_an_owner_that_goes_comes_back_unless_it_serves_once():
 
 @pytest.mark.proves("E29")
 def test_one_that_serves_once_serves_nobody_else():
-    hall = Hall("a")
-    hall.reserve(reservation(placed={"a": 2}, owners=[{"labelSelector": {}}]))
+    hall = Hall("a").reserving(reservation(placed={"a": 2}, owners=[{"labelSelector": {}}]))
     first, second = hall.store(owner("first")), hall.store(owner("second"))
     assert [r.name for r in hall.books.of(second)] == ["peak"]
     hall.world.assume(first, {"a": 1})
@@ -84,8 +82,7 @@ def test_one_that_serves_once_serves_nobody_else():
 
 @pytest.mark.proves("E29")
 def test_what_its_only_owner_did_not_take_at_first_it_does_not_take_later():
-    hall = Hall("a")
-    hall.reserve(reservation(placed={"a": 2}))
+    hall = Hall("a").reserving(reservation(placed={"a": 2}))
     hall.store(owner(present={"a": 1}, inside=[share(1)]))
     grown = hall.workloads[NS, "demo"].unit
     assert hall.books.split(grown, {"a": 5}) == (share(1),)
@@ -94,8 +91,7 @@ def test_what_its_only_owner_did_not_take_at_first_it_does_not_take_later():
 @pytest.mark.proves("E29")
 @pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
 def test_one_that_has_ended_holds_nothing_and_takes_nobody(phase):
-    hall = Hall("a")
-    hall.reserve(reservation(placed={"a": 1}, allocateOnce=False))
+    hall = Hall("a").reserving(reservation(placed={"a": 1}, allocateOnce=False))
     demo = hall.store(owner(present={"a": 1}, inside=[share(1)], replicas=3))
     assert hall.amounts("a").reserved["cpu"] == 3000
     hall.reserve(reservation(placed={"a": 1}, allocateOnce=False, phase=phase))
@@ -107,16 +103,14 @@ def test_one_that_has_ended_holds_nothing_and_takes_nobody(phase):
 
 @pytest.mark.proves("E29")
 def test_one_that_is_being_deleted_holds_nothing():
-    hall = Hall("a")
-    hall.reserve(reservation(placed={"a": 1}))
+    hall = Hall("a").reserving(reservation(placed={"a": 1}))
     hall.reserve(reservation(placed={"a": 1}, deleting=True))
     assert hall.amounts("a").reserved == {}
 
 
 @pytest.mark.proves("E28")
 def test_who_was_inside_stays_and_units_outside_go_first():
-    hall = Hall("a", "b")
-    hall.reserve(reservation(placed={"a": 1}, **everybody()))
+    hall = Hall("a", "b").reserving(reservation(placed={"a": 1}, **everybody()))
     demo = hall.store(owner(present={"a": 3, "b": 1}, inside=[share(2)], replicas=4))
     assert hall.books.split(demo, {"a": 2, "b": 2}) == (share(2),)
     assert hall.books.split(demo, {"a": 1, "b": 3}) == (share(1),)
@@ -126,8 +120,7 @@ def test_who_was_inside_stays_and_units_outside_go_first():
 
 @pytest.mark.proves("E26", "E28")
 def test_who_was_inside_is_outside_as_far_as_it_no_longer_reaches():
-    hall = Hall("a", "b")
-    hall.reserve(reservation(placed={"a": 3}, **everybody()))
+    hall = Hall("a", "b").reserving(reservation(placed={"a": 3}, **everybody()))
     demo = hall.store(owner(request={"cpu": "4"}, present={"a": 3}, inside=[share(3)], replicas=3))
     assert not hall.books.says_too_much(demo)
     hall.reserve(reservation(placed={"a": 1, "b": 2}, **everybody()))
@@ -332,8 +325,7 @@ def test_only_what_runs_stowage_may_hold_room_for_other_namespaces():
 
 @pytest.mark.proves("E29")
 def test_a_reservation_is_no_owner_of_another_one():
-    hall = Hall("a")
-    hall.reserve(reservation("first", **everybody()))
+    hall = Hall("a").reserving(reservation("first", **everybody()))
     placed = as_placed(reservation("second", **everybody(), labels={"app": "demo"}))
     assert placed is not None
     assert hall.books.of(placed.unit) == []
@@ -342,8 +334,7 @@ def test_a_reservation_is_no_owner_of_another_one():
 
 @pytest.mark.proves("E29")
 def test_an_edit_of_owners_keeps_who_is_inside_and_takes_others_in():
-    hall = Hall("a")
-    hall.reserve(reservation(placed={"a": 1}, allocateOnce=False))
+    hall = Hall("a").reserving(reservation(placed={"a": 1}, allocateOnce=False))
     demo = hall.store(owner(present={"a": 1}, inside=[share(1)], replicas=2))
     other = hall.store(owner("other"))
     compiled = hall.reserve(
@@ -388,8 +379,7 @@ NONSENSE: list[tuple[str, list[Any], tuple[ReservedShare, ...]]] = [
     ("said", "counts"), [pytest.param(*rest, id=name) for name, *rest in NONSENSE]
 )
 def test_what_a_status_says_beyond_what_is_there_counts_for_nothing(said, counts):
-    hall = Hall("a", "b")
-    hall.reserve(reservation(placed={"a": 1}, **everybody()))
+    hall = Hall("a", "b").reserving(reservation(placed={"a": 1}, **everybody()))
     demo = hall.store(owner(present={"a": 2, "b": 1}, said=said, replicas=3))
     assert hall.books.split(demo, demo.present) == counts
     assert hall.amounts("a").reserved["cpu"] == 4000 - 1000 * sum(s.replicas for s in counts)
@@ -397,16 +387,14 @@ def test_what_a_status_says_beyond_what_is_there_counts_for_nothing(said, counts
 
 @pytest.mark.proves("E28")
 def test_a_tenant_cannot_talk_itself_into_the_room_of_another():
-    hall = Hall("a")
-    hall.reserve(reservation(placed={"a": 1}, **everybody()))
+    hall = Hall("a").reserving(reservation(placed={"a": 1}, **everybody()))
     hall.store(owner(namespace="other", present={"a": 1}, inside=[share(1)], replicas=1))
     assert hall.amounts("a").reserved["cpu"] == 4000
 
 
 @pytest.mark.proves("E28")
 def test_who_was_inside_of_one_is_not_inside_of_the_next_of_that_name():
-    hall = Hall("a")
-    hall.reserve(reservation(placed={"a": 1}, **everybody()))
+    hall = Hall("a").reserving(reservation(placed={"a": 1}, **everybody()))
     hall.store(owner(present={"a": 1}, inside=[share(1)], replicas=1))
     hall.release()
     hall.reserve(reservation(placed={"a": 1}, uid="new", **everybody()))
@@ -590,8 +578,7 @@ def test_phase_and_cluster_are_written_with_the_placements():
 def test_an_overlay_that_grows_says_what_one_that_is_made_anew_says(
     placed: dict[str, int],
 ) -> None:
-    hall = Hall("a", "b")
-    hall.reserve(reservation(replicas=3, placed={"a": 2, "b": 1}, **everybody()))
+    hall = Hall("a", "b").reserving(reservation(replicas=3, placed={"a": 2, "b": 1}, **everybody()))
     units = [hall.store(owner(f"w{n}")) for n in range(3)]
     grown, late = hall.world.index.overlay({}), hall.world.index.overlay({})
     for unit in units:

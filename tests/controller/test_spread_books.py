@@ -102,6 +102,15 @@ class Book:
         return {each.name: (each.replicas, each.missing_replicas) for each in self.before}
 
 
+def running(**units: int) -> Book:
+    """A spread whose units have all come."""
+    book = Book()
+    book.commit(**units)
+    book.runs(**units)
+    book.look()
+    return book
+
+
 @pytest.mark.proves("W16", "W7")
 def test_exact_numbers_of_an_empty_spread():
     book = Book(subset("a", 1, "normal"), subset("b", None, "elastic"), total=0)
@@ -193,10 +202,7 @@ def test_a_withdrawn_commit_leaves_nothing():
 
 @pytest.mark.proves("W18")
 def test_a_unit_that_is_taken_back_is_missing_before_its_member_confirms():
-    book = Book()
-    book.commit(m1=80)
-    book.runs(m1=80)
-    book.look()
+    book = running(m1=80)
     look = book.commit(m1=79)
     assert book.numbers["normal"] == (79, 21)
     assert book["normal"].deleting_pods == {"m1/80": "2026-01-01T00:00:00Z"}
@@ -290,10 +296,7 @@ def test_each_unit_has_its_own_30_seconds():
 
 @pytest.mark.proves("W25")
 def test_a_unit_that_its_member_keeps_counts_again_after_15_seconds():
-    book = Book()
-    book.commit(m1=80)
-    book.runs(m1=80)
-    book.look()
+    book = running(m1=80)
     book.commit(m1=78)
     book.after(14)
     assert book.numbers["normal"] == (78, 22)
@@ -316,10 +319,7 @@ def test_a_unit_that_its_member_keeps_counts_again_after_15_seconds():
 
 @pytest.mark.proves("W25")
 def test_units_that_are_wanted_again_are_neither_deleted_nor_created():
-    book = Book()
-    book.commit(m1=80)
-    book.runs(m1=80)
-    book.look()
+    book = running(m1=80)
     book.commit(m1=70)
     book.commit(m1=75)
     assert book["normal"].deleting_pods == {"m1/76-80": "2026-01-01T00:00:00Z"}
@@ -355,10 +355,7 @@ def test_units_of_a_job_that_ended_are_not_active():
 
 @pytest.mark.proves("W26")
 def test_units_that_a_member_lost_count_no_more():
-    book = Book()
-    book.commit(m1=80)
-    book.runs(m1=80)
-    book.look()
+    book = running(m1=80)
     book.runs(m1=60)
     look = book.after(100)
     assert book.numbers["normal"] == (60, 40)
