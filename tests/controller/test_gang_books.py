@@ -236,28 +236,6 @@ async def test_a_gang_that_is_rejected_is_told_once_whatever_comes_and_goes(stag
         await stage.until(lambda: stage.released() == {"driver", "worker"}, seconds=5)
 
 
-@pytest.mark.proves("G5", "G6", "G16")
-async def test_units_are_held_told_and_given_back_at_the_time_out(stage: Gangs):
-    stage.cluster("m3", cpu="16")
-    async with stage.led():
-        stage.group(least=10, scheduleTimeoutSeconds=10)
-        stage.member("driver", replicas=2)
-        stage.member("worker", replicas=8)
-        await stage.until(lambda: stage.status().get("waiting") == 9)
-        status, reason, message = stage.tells()
-        assert (status, reason) == ("False", "WaitingForGroup")
-        assert "9 of 10 units are held until 2026-01-01T00:00:1" in message
-        assert "1 more is needed, as minMember is 10" in message
-        assert "driver 2, worker 7" in message
-        assert stage.phase() == "Scheduling"
-        assert not stage.gate()
-        await stage.until(lambda: stage.tells()[1] == "ScheduleTimeout", seconds=14)
-        assert stage.status()["waiting"] == 0
-        assert not stage.placed("driver")
-        assert len(stage.told("WaitingForGroup")) == 1
-        assert len(stage.told("ScheduleTimeout")) == 1
-
-
 @pytest.mark.proves("G16")
 async def test_what_is_held_is_released_in_one_write_when_the_last_unit_fits(stage: Gangs):
     stage.cluster("m3", cpu="16")

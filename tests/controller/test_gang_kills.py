@@ -349,18 +349,6 @@ async def test_a_release_of_half_a_gang_is_found() -> None:
     assert not left.half(), "what a user took away later was there then"
 
 
-async def test_room_for_a_gang_is_found_as_its_workloads_may_use_it() -> None:
-    def part(distribution: str, replicas: int) -> Stored:
-        spec = {"distribution": distribution, "replicas": replicas}
-        return seen("workload", 1, spec=spec)
-
-    assert fitting([part("Single", 3)], {"a": 2, "b": 1}) == 2, "on one cluster alone"
-    assert fitting([part("Divided", 3)], {"a": 2, "b": 1}) == 3
-    assert fitting([part("Single", 2), part("Single", 2)], {"a": 2, "b": 3}) == 4
-    assert fitting([part("Single", 3), part("Divided", 2)], {"a": 2, "b": 2}) == 4
-    assert fitting([], {"a": 2}) == 0
-
-
 @pytest.mark.proves("G5", "G19", "G20", "G24")
 @pytest.mark.long
 async def test_no_half_gang_is_released_however_often_the_leader_dies(

@@ -7,6 +7,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -78,25 +79,18 @@ def members(seed: int, *, believed: bool = True) -> Members:
 @given(seeds)
 @MANY
 def test_it_settles_within_as_many_rounds_as_clusters_and_one(seed: int) -> None:
+    """No plan comes back, and what runs after the first round never stops running."""
     fleet = members(seed)
-    plans = [fleet.round() for _ in range(len(fleet.names) + 4)]
+    plans, ran = [], []
+    for _ in range(len(fleet.names) + 4):
+        plans.append(fleet.round())
+        ran.append(fleet.running())
     bound = len(fleet.names) + 1
     assert all(plan == plans[bound - 1] for plan in plans[bound:]), plans
     changes = [tuple(p) for p, last in zip(plans, [None, *plans], strict=False) if p != last]
-    assert len(set(changes)) == len(changes), "no plan comes back"
-
-
-@given(seeds)
-@MANY
-def test_what_runs_after_the_first_round_never_stops_running(seed: int) -> None:
-    fleet = members(seed)
-    fleet.round()
-    before = fleet.running()
-    for _ in range(len(fleet.names) + 2):
-        fleet.round()
-        after = fleet.running()
-        assert all(now >= was for now, was in zip(after, before, strict=True)), (before, after)
-        before = after
+    assert len(set(changes)) == len(changes), plans
+    for before, after in pairwise(ran):
+        assert all(now >= was for now, was in zip(after, before, strict=True)), ran
 
 
 @given(seeds)

@@ -59,42 +59,6 @@ def scaled(of: Problem, *totals: int) -> list[list[int]]:
     return found
 
 
-@pytest.mark.proves("W4")
-def test_one_subset_is_filled_before_the_next() -> None:
-    assert shares(spread(5, ["0", "1", "2"], [2, 2, FREE])) == [2, 2, 1]
-
-
-@pytest.mark.proves("W6")
-def test_a_cap_of_100_and_an_elastic_rest() -> None:
-    of = spread(0, ["0", "1"], [100, FREE])
-    assert scaled(of, 80, 130) == [[80, 0], [100, 30]]
-
-
-@pytest.mark.proves("W8")
-@pytest.mark.parametrize(
-    ("total", "cap", "placed"),
-    [(10, [2, 2, 6], [2, 2, 6]), (5, [1, 1, 3], [1, 1, 3]), (4, [1, 1, 3], [1, 1, 2])],
-)
-def test_caps_that_percentages_gave(total: int, cap: list[int], placed: list[int]) -> None:
-    assert shares(spread(total, ["0", "1", "2"], cap)) == placed
-
-
-@pytest.mark.proves("W9")
-def test_parts_are_kept_down_and_up_again() -> None:
-    of = spread(10, ["0", "1", "2"], [2, 2, 6])
-    of = replace(of, present=apportion(of).shares)
-    fewer = subsets(["0", "1", "2"], [1, 1, 3], 3)
-    less = replace(of, total=5, subsets=fewer)
-    assert shares(less) == [1, 1, 3]
-    assert shares(replace(of, present=ints([1, 1, 3]))) == [2, 2, 6]
-
-
-@pytest.mark.proves("W10", "W13")
-def test_the_elastic_pool_shrinks_first() -> None:
-    of = spread(0, ["0", "1"], [100, FREE])
-    assert scaled(of, 130, 110, 90, 100) == [[100, 30], [100, 10], [90, 0], [100, 0]]
-
-
 @pytest.mark.proves("W13", "W14")
 def test_units_that_are_too_many_go_before_those_of_the_last_subset() -> None:
     of = spread(10, ["0", "1"], [4, 3], present=[7, 3])
