@@ -1,4 +1,4 @@
-"""Gangs without a hub: the world, its books, the plugin, and what becomes of each Workload."""
+"""Gangs without a hub: a cache, its ledger, the plugin, and the decisions that they give."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gang without a hub: what is stored of it, and its status as look after look writes it."""
+"""One gang as it is stored, without a hub, and its status as each look writes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the endpoints of gangs answer: the numbers of the next decision, bounded however many there are."""
+"""The endpoints of gangs answer with the numbers of the next decision, bounded however many there are."""
 
 from __future__ import annotations
 

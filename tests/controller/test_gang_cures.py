@@ -1,4 +1,4 @@
-"""What is said to help a gang: for each refusal of the plugin its own words."""
+"""Each refusal of Coscheduling has words of its own for what would help."""
 
 from __future__ import annotations
 

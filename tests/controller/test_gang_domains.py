@@ -1,4 +1,4 @@
-"""Members that come after the quorum: to the domain of their siblings, and on when that is gone."""
+"""Members that come after the quorum go to the domain of their siblings, and on when that is gone."""
 
 from __future__ import annotations
 

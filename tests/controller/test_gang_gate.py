@@ -1,4 +1,4 @@
-"""The gate of a gang from what is stored alone, and what its status says. By hand, no server."""
+"""The gate and the status of a group follow from what is stored alone, without a hub."""
 
 from __future__ import annotations
 

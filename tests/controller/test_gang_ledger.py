@@ -1,4 +1,4 @@
-"""The books of gangs against a plain recount, and the estimate against every pass."""
+"""The ledger of groups equals a plain recount, and the estimate refuses nothing that a pass would place."""
 
 from __future__ import annotations
 

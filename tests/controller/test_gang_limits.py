@@ -1,4 +1,4 @@
-"""Sets that are decided as one, and groups: huge ones, hostile ones, and old ones."""
+"""Huge, hostile and old groups harm nothing else; sets are decided in short steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups of very many Workloads that are refused: what it costs to say so to each of them."""
+"""A refusal of a group of very many Workloads costs no more than one of few."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gangs beside everything else: affinity, copies, hooks, reservations, plugins that fail."""
+"""Gangs work beside affinity, copies, hooks, Reservations, and plugins that fail."""
 
 from __future__ import annotations
 

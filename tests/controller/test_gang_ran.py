@@ -1,4 +1,4 @@
-"""Gangs whose quorum has run: from then on nobody asks for it, whatever is lost, deleted or edited."""
+"""After its quorum has run a gang needs none, whatever is lost, deleted or edited."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 
 from .ganging import NS, Yard, group, member, room
 from .grouping import Gangs
-from .test_gang_rows import estimates
+from .test_gang_plugin import estimates
 
 BATCH = (NS, "batch")
 RAN = "2026-01-01T00:00:30Z"

@@ -1,4 +1,4 @@
-"""What the gangs of one namespace may keep from those of others, whatever they ask for."""
+"""The gangs of one namespace keep those of others out for a bounded share of the time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gang inside one domain: against every domain tried by hand, and what is said of it."""
+"""A gang is placed inside one domain, compared with every domain tried by hand."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from controller.snapshot.builder import narrowed
 from controller.snapshot.snapshot import Snapshot
 from crds.names import LABEL_CLUSTER
 
-from .gangways import Ganging, books, decided, group, member, placed
+from .gang_topology import Ganging, books, decided, group, member, placed
 from .make import NOW, ZONE, cluster, fleet
 
 PROFILE = default_profile()

@@ -1,4 +1,4 @@
-"""Gangs that want the same room: who gives way, whose turn it is, and that nobody starves."""
+"""Gangs that want the same room: the later yields, the older has its turn, and none starves."""
 
 from __future__ import annotations
 

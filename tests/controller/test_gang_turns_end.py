@@ -1,4 +1,4 @@
-"""How a wait for another gang ends: as its turn is over, and as it waits no longer itself."""
+"""A wait for another gang ends as that one's turn is over, or as it waits no longer itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose turn it is, with a whole controller on a hub in memory: who is woken, and what they say."""
+"""Turns of gangs wake the Workloads that wait, with a whole controller on a hub in memory."""
 
 from __future__ import annotations
 

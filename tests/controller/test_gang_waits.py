@@ -1,4 +1,4 @@
-"""A gang that is held for its last few units, and one that is taken back from where it was."""
+"""A gang is held for its last few units, and taken back when its time is over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gangs on a real hub: all of it or nothing, held, timed out, adopted, and told in phases."""
+"""Gangs on a real hub: holds in real time, conflicts of two writers, and each phase."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The books of reservations: who may use them, what is held, who is inside."""
+"""The ledger of Reservations: owners, held room, and the units inside."""
 
 from __future__ import annotations
 
@@ -204,6 +204,15 @@ def test_who_waits_for_room_hears_of_it_when_others_gain_and_only_then():
 # --- owners ---------------------------------------------------------------------------------------
 
 DEPLOYED = {"apiVersion": "v1", "kind": "App", "name": "web", "uid": "u7"}
+DEPLOYMENT = {"kind": "Deployment", "name": "demo"}
+APP = {"kind": "App", "name": "web"}
+
+
+def with_label(key: str, operator: str, *values: str) -> dict[str, Any]:
+    term = {"key": key, "operator": operator, **({"values": [*values]} if values else {})}
+    return {"labelSelector": {"matchExpressions": [term]}}
+
+
 ENTRIES: list[tuple[str, dict[str, Any], dict[str, Any], bool]] = [
     ("its name", {"object": {"name": "demo"}}, {}, True),
     ("its name and UID", {"object": {"name": "demo", "uid": "uid-demo"}}, {}, True),
@@ -211,72 +220,23 @@ ENTRIES: list[tuple[str, dict[str, Any], dict[str, Any], bool]] = [
     ("another name", {"object": {"name": "other"}}, {}, False),
     ("another kind", {"object": {"name": "demo", "kind": "Job"}}, {}, False),
     ("its own namespace", {"object": {"name": "demo", "namespace": NS}}, {}, True),
-    (
-        "another namespace",
-        {"object": {"name": "demo", "namespace": "x"}},
-        {"namespace": "x"},
-        False,
-    ),
+    ("another one", {"object": {"name": "demo", "namespace": "x"}}, {"namespace": "x"}, False),
     ("nobody", {}, {}, False),
     ("a label", {"labelSelector": {"matchLabels": {"app": "demo"}}}, {}, True),
     ("another label", {"labelSelector": {"matchLabels": {"app": "x"}}}, {}, False),
     ("no requirement", {"labelSelector": {}}, {}, True),
-    (
-        "one of several labels",
-        {
-            "labelSelector": {
-                "matchExpressions": [{"key": "app", "operator": "In", "values": ["x", "demo"]}]
-            }
-        },
-        {},
-        True,
-    ),
-    (
-        "a label that is not there",
-        {"labelSelector": {"matchExpressions": [{"key": "b", "operator": "DoesNotExist"}]}},
-        {},
-        True,
-    ),
-    (
-        "name and label",
-        {"object": {"name": "demo"}, "labelSelector": {"matchLabels": {"app": "x"}}},
-        {},
-        False,
-    ),
-    ("its template", {"controller": {"kind": "Deployment", "name": "demo"}}, {}, True),
-    (
-        "its template's version",
-        {"controller": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "demo"}},
-        {},
-        True,
-    ),
-    (
-        "another version",
-        {"controller": {"apiVersion": "apps/v2", "kind": "Deployment", "name": "demo"}},
-        {},
-        False,
-    ),
-    (
-        "a UID that no template has",
-        {"controller": {"kind": "Deployment", "name": "demo", "uid": "u"}},
-        {},
-        False,
-    ),
-    (
-        "who controls it",
-        {"controller": {"apiVersion": "v1", "kind": "App", "name": "web", "uid": "u7"}},
-        {"controller": DEPLOYED},
-        True,
-    ),
-    (
-        "another one of that name",
-        {"controller": {"kind": "App", "name": "web", "uid": "u8"}},
-        {"controller": DEPLOYED},
-        False,
-    ),
+    ("one of several labels", with_label("app", "In", "x", "demo"), {}, True),
+    ("a label that is not there", with_label("b", "DoesNotExist"), {}, True),
+    ("name and label", {"object": {"name": "demo"}, **with_label("app", "In", "x")}, {}, False),
+    ("its template", {"controller": DEPLOYMENT}, {}, True),
+    ("its template's version", {"controller": DEPLOYMENT | {"apiVersion": "apps/v1"}}, {}, True),
+    ("another version", {"controller": DEPLOYMENT | {"apiVersion": "apps/v2"}}, {}, False),
+    ("a UID that no template has", {"controller": DEPLOYMENT | {"uid": "u"}}, {}, False),
+    ("who controls it", {"controller": DEPLOYED}, {"controller": DEPLOYED}, True),
+    ("one of that name", {"controller": APP | {"uid": "u8"}}, {"controller": DEPLOYED}, False),
     (
         "who owns it and does not control it",
-        {"controller": {"kind": "App", "name": "web"}},
+        {"controller": APP},
         {"controller": {**DEPLOYED, "controller": False}},
         False,
     ),
@@ -284,7 +244,7 @@ ENTRIES: list[tuple[str, dict[str, Any], dict[str, Any], bool]] = [
         "two namespaces",
         {
             "object": {"name": "demo", "namespace": NS},
-            "controller": {"kind": "Deployment", "name": "demo", "namespace": "x"},
+            "controller": DEPLOYMENT | {"namespace": "x"},
         },
         {},
         False,

@@ -1,4 +1,4 @@
-"""Whatever happens to reservations and owners, in whatever order: no room is lost, none is doubled.
+"""The ledger of Reservations loses no room and doubles none, in whatever order things happen.
 
 The oracle is written as plain loops: it puts units into reservations one by one, and adds up.
 """

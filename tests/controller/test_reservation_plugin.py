@@ -1,4 +1,4 @@
-"""What the plugin Reservation says: what it changed for an owner, what would help, what is held."""
+"""The plugin Reservation tells what it changed for an owner, what would help, and what is held."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .live import configured
 from .make import REQUIRED
 from .memory import Stage
 from .reserving import inside
-from .test_reservations_hub import phase, put
+from .test_reservations_hub import phase, put, reserved
 from .test_services import ask
 
 APART = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "stowage.dev/cluster"}
@@ -41,8 +41,7 @@ async def get(controller: Any, path: str) -> tuple[int, Any]:
 async def test_hooks_say_what_they_took_away_and_gave_back(stage: Stage, tmp_path: Path) -> None:
     async with stage.configured(configured(tmp_path)) as controller:
         stage.workload("db", replicas=0, labels={"app": "db"})
-        put(stage, replicas=2, requests={"cpu": "2"}, allocateOnce=False)
-        await stage.until(lambda: phase(stage) == "Available")
+        await reserved(stage, replicas=2, requests={"cpu": "2"}, allocateOnce=False)
         controller.world.rest()  # so that it is diagnosed and not decided
         stage.workload("demo", replicas=2, cpu="2", **ANTI)
         await stage.calm(0.5)
@@ -78,8 +77,7 @@ async def test_what_would_help_an_owner(stage: Stage, tmp_path: Path) -> None:
 @pytest.mark.proves("E5", "E26")
 async def test_endpoints_tell_what_is_held(stage: Stage, tmp_path: Path) -> None:
     async with stage.configured(configured(tmp_path)) as controller:
-        put(stage, replicas=2, requests={"cpu": "2"}, allocateOnce=False)
-        await stage.until(lambda: phase(stage) == "Available")
+        await reserved(stage, replicas=2, requests={"cpu": "2"}, allocateOnce=False)
         stage.workload("demo", replicas=1, cpu="1")
         await stage.until(lambda: inside(stage.hub.read(WORKLOADS, "demo")))
         status, body = await get(controller, "/reservations/shop/room")
@@ -110,8 +108,7 @@ async def test_a_refusal_says_how_much_reservations_hold(
     stage: Stage, tmp_path: Path, distribution: str, cpu: str, said: str
 ) -> None:
     async with stage.configured(configured(tmp_path)) as controller:
-        put(stage, requests={"cpu": "3"}, owners=[{"object": {"name": "another"}}])
-        await stage.until(lambda: phase(stage) == "Available")
+        await reserved(stage, requests={"cpu": "3"}, owners=[{"object": {"name": "another"}}])
         stage.workload("demo", replicas=4, cpu=cpu, distribution=distribution)
         await stage.until(lambda: stage.says("demo")[0] == "False")
         message = (await decision(controller)).message

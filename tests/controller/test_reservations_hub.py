@@ -41,6 +41,12 @@ def phase(stage: Stage, name: str = "room") -> str:
     return str(status(stage, name).get("phase", ""))
 
 
+async def reserved(stage: Stage, **how: Any) -> None:
+    """A Reservation that holds its room."""
+    put(stage, **how)
+    await stage.until(lambda: phase(stage) == "Available")
+
+
 def within(stage: Stage, name: str = "demo") -> int:
     return sum(inside(stage.hub.read(WORKLOADS, name)).values())
 
@@ -53,8 +59,7 @@ def told(stage: Stage) -> list[int]:
 @pytest.mark.proves("E29")
 async def test_what_expires_while_nobody_leads_ends_at_the_next_start(stage: Stage) -> None:
     async with stage.leading():
-        put(stage, ttl="60s")
-        await stage.until(lambda: phase(stage) == "Available")
+        await reserved(stage, ttl="60s")
         stage.workload("stranger", replicas=1)
         await stage.until(lambda: stage.says("stranger")[0] == "False")
     await stage.clock.advance(90)
@@ -106,8 +111,7 @@ async def test_a_leader_that_dies_at_the_write_leaves_nothing_doubled(
 
     (stage.hub.after if answered else stage.hub.faults).append(dies)
     async with stage.leading():
-        put(stage, replicas=4, requests={"cpu": "1"}, allocateOnce=False, owners=TEAM)
-        await stage.until(lambda: phase(stage) == "Available")
+        await reserved(stage, replicas=4, requests={"cpu": "1"}, allocateOnce=False, owners=TEAM)
         stage.workload("demo", replicas=3, labels={"team": "x"})
         await stage.until(lambda: dead)
     stage.hub.faults.clear()
@@ -173,8 +177,7 @@ async def test_an_owner_on_a_decision_that_was_lost_is_inside_as_far_as_the_next
 async def test_who_says_to_be_inside_beyond_what_is_held_is_corrected(stage: Stage) -> None:
     """A late write of who led before, after the reservation's own."""
     async with stage.leading():
-        put(stage, replicas=1, requests={"cpu": "1"}, allocateOnce=False)
-        await stage.until(lambda: phase(stage) == "Available")
+        await reserved(stage, replicas=1, requests={"cpu": "1"}, allocateOnce=False)
         stage.workload("demo", replicas=2)
         await stage.until(lambda: within(stage) == 1)
         late = stage.hub.read(WORKLOADS, "demo")["status"]["reservations"]
@@ -190,8 +193,7 @@ async def test_who_says_to_be_inside_beyond_what_is_held_is_corrected(stage: Sta
 
 async def test_room_of_one_that_ends_is_free_once(stage: Stage) -> None:
     async with stage.leading() as controller:
-        put(stage, replicas=4, requests={"cpu": "1"})
-        await stage.until(lambda: phase(stage) == "Available")
+        await reserved(stage, replicas=4, requests={"cpu": "1"})
         stage.workload("demo", replicas=1)
         await stage.until(lambda: phase(stage) == "Succeeded")
         stage.hub.remove(RESERVATIONS, "room")
@@ -200,20 +202,17 @@ async def test_room_of_one_that_ends_is_free_once(stage: Stage) -> None:
         stage.hub.remove(WORKLOADS, "demo")
         await stage.calm(1)
         assert controller.cluster("a")["remaining"]["cpu"] == "4"
-        put(stage)
-        await stage.until(lambda: phase(stage) == "Available")
+        await reserved(stage)
         assert controller.cluster("a")["remaining"]["cpu"] == "0"
 
 
 async def test_one_that_is_made_anew_knows_nothing_of_the_old_one(stage: Stage) -> None:
     async with stage.leading():
-        put(stage, replicas=2, requests={"cpu": "1"}, allocateOnce=False, owners=TEAM)
-        await stage.until(lambda: phase(stage) == "Available")
+        await reserved(stage, replicas=2, requests={"cpu": "1"}, allocateOnce=False, owners=TEAM)
         stage.workload("demo", replicas=2, labels={"team": "x"})
         await stage.until(lambda: within(stage) == 2)
         stage.hub.remove(RESERVATIONS, "room")
-        put(stage, replicas=2, requests={"cpu": "1"}, allocateOnce=False, owners=TEAM)
-        await stage.until(lambda: phase(stage) == "Available")
+        await reserved(stage, replicas=2, requests={"cpu": "1"}, allocateOnce=False, owners=TEAM)
         await stage.until(lambda: not within(stage))
         assert status(stage)["owners"] == 0
         assert stage.placed("demo") == {"a": 2}
@@ -235,8 +234,7 @@ async def test_one_that_makes_no_sense_holds_nothing_and_says_why(stage: Stage, 
         assert scheduled["reason"] == "InvalidWorkload"
         assert f"spec.{next(iter(spec))}" in scheduled["message"]
         assert not placements({"status": status(stage, "odd")})
-        put(stage, requests={"cpu": "4"})
-        await stage.until(lambda: phase(stage) == "Available")
+        await reserved(stage, requests={"cpu": "4"})
         stage.workload("demo", replicas=1, cpu="4")
         await stage.until(lambda: within(stage) == 1)
 

@@ -1,4 +1,4 @@
-"""Reservations on a real hub: room that is held, used by its owners, and given back."""
+"""Reservations on a real hub: room is held, used by its owners, and given back."""
 
 from __future__ import annotations
 

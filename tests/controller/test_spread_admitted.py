@@ -1,4 +1,4 @@
-"""What admission lets through of a WorkloadSpread, the controller follows; what it refuses, it does not.
+"""The controller follows each WorkloadSpread that admission lets through, and no other.
 
 Two judges of the same rules: the schema with its Python twin, and the compiler, which also meets
 what an older schema let in. So they are held against each other on spreads of all kinds.

@@ -1,4 +1,4 @@
-"""What a spread's status says of its subsets: counts, units under way, marks. By hand, no server."""
+"""The status of a WorkloadSpread counts units, units under way and marks, without a hub."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever happens to a spread and its Workload, in whatever order: its books stay right."""
+"""The status of a WorkloadSpread stays right in whatever order things happen."""
 
 from __future__ import annotations
 

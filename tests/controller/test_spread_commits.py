@@ -1,4 +1,4 @@
-"""The books of a WorkloadSpread around a decision: quota first, then the placements. No server."""
+"""A decision takes its quota of a WorkloadSpread first, then writes the placements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A WorkloadSpread as it is read: what it means, what is wrong with one, and which one has a say."""
+"""A WorkloadSpread as it is read: its meaning, its faults, and the oldest of several."""
 
 from __future__ import annotations
 

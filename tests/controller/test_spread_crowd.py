@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -105,28 +104,6 @@ async def test_two_schedulers_at_once_assign_nothing_twice() -> None:
         assert watched.passed == watched.wrong == []
         for name in names:
             assert numbers(stage, f"ws-{name}") == {"normal": (3, 0), "elastic": (4, -1)}
-    assert not stage.hub.events("CreateFailed")
-
-
-@pytest.mark.proves("W22")
-async def test_one_of_two_that_dies_in_a_burst_leaves_the_totals_right() -> None:
-    stage, names = crowd(20)
-    slow(stage, 0.1, 0.8, 1.5)
-    watched = Watched(stage, 3)
-    async with AsyncExitStack() as second:
-        async with stage.leading(identity="one"):
-            await second.enter_async_context(stage.leading(identity="two", standby=True))
-            for name in names:
-                stage.workload(name, replicas=5, cpu="1m")
-            await stage.until(lambda: sum(bool(stage.placed(name)) for name in names) >= 5)
-            assert not settled(stage, names, 5), "in the middle of it"
-        await stage.until(lambda: settled(stage, names, 5), seconds=120)
-        for name in names:
-            report(stage, name, n=3, e=2)
-        await quiet(stage, 60)
-        assert watched.passed == watched.wrong == []
-        for name in names:
-            assert numbers(stage, f"ws-{name}") == {"normal": (3, 0), "elastic": (2, -1)}
     assert not stage.hub.events("CreateFailed")
 
 

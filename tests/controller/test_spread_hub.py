@@ -1,4 +1,4 @@
-"""WorkloadSpreads and a whole controller on a hub in memory: what wakes a Workload, what is kept."""
+"""WorkloadSpreads wake their Workload and keep its shares, on a hub in memory."""
 
 from __future__ import annotations
 

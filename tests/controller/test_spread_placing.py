@@ -1,4 +1,4 @@
-"""A WorkloadSpread in a decision: order, caps, what leaves first, what is told, and what is not."""
+"""A decision under a WorkloadSpread: order, caps, what leaves first, costs and messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A spread and a fleet that change at random: whatever happened, each decision keeps the promises."""
+"""Each decision keeps order, caps and shares while a spread and a fleet change at random."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Workload may bring along, on a real API server: what a tenant tries, and who may."""
+"""A Workload brings guarded kinds along with the right alone, on a real API server."""
 
 from __future__ import annotations
 

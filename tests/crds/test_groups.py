@@ -1,4 +1,4 @@
-"""Gangs in the lowest layer: who is a member of which group, and how a decision is named."""
+"""The members of a group by their labels, and the name of a decision."""
 
 from __future__ import annotations
 

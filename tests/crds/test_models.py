@@ -1,4 +1,4 @@
-"""The models take what users write and what we write into a status, and give it back unchanged."""
+"""The models take every field of spec and status, and give it back unchanged."""
 
 from __future__ import annotations
 

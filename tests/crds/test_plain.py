@@ -1,4 +1,4 @@
-"""What the validating policy lets through by one question: never more than its own rules would."""
+"""The validating policy lets plain Workloads through by one question, never more than its own rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may go before others, on a real API server and in the words of Python."""
+"""A priority above 0 needs the verb use, on a real API server and in Python."""
 
 from __future__ import annotations
 

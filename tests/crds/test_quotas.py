@@ -1,4 +1,4 @@
-"""What a WorkloadQuota may say, on a real API server and in the words of Python."""
+"""WorkloadQuota: a real API server and Python judge its amounts alike."""
 
 from __future__ import annotations
 

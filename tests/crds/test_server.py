@@ -1,4 +1,4 @@
-"""What a real API server does with good objects: keeps them whole, fills in, prints and scales them."""
+"""A real API server keeps good objects whole, fills in, prints and scales them."""
 
 from __future__ import annotations
 

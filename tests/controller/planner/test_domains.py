@@ -1,4 +1,4 @@
-"""Which domains to use: the table against all choices, and the bounds at any size."""
+"""The table of domains finds the best choice of all, and keeps to its bounds at any size."""
 
 from __future__ import annotations
 

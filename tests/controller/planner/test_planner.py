@@ -1,4 +1,4 @@
-"""What the planner promises, over random problems and against flows; the few rules by example."""
+"""The planner against flows and over random problems, and its few rules by example."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What planner and packing promise of random problems: small, tight, growing and shrinking.
+"""Planner and packing over random problems: small, tight, growing and shrinking.
 
 There are 20,000 in a long run, and a fifth of them in each (`tests.examples`).
 `PLANNER_SEED` in the environment draws others; a failure names the seed of its problem.

@@ -1,4 +1,4 @@
-"""The loop of planning, watching and learning: it ends in time, and what runs stays."""
+"""Planning, watching and learning in a loop ends in time, and keeps what runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Subsets by example: who takes the next unit, who gives one back, and what each one costs."""
+"""Subsets by example: their costs, caps, marks and reasons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gangs without a hub: their books, a world for one decision, and a plugin that does no more.
+"""Gangs without a hub: a ledger, a world for one decision, and a plugin that does no more.
 
 The plugin gathers, tries what `attempts_of` says, and places a gang that has its quorum. What else
 Coscheduling does is left out, so that a test about domains fails for domains alone.
@@ -84,7 +84,7 @@ class View:
 
 
 class Ganging:
-    """See the module."""
+    """A plugin that gathers, tries `attempts_of`, and places a gang that has its quorum."""
 
     name = "Coscheduling"
     ignored_during_execution = True
