@@ -22,7 +22,7 @@ import msgspec
 from controller import catalogue, config
 from controller.admission import Admission
 from controller.admission_review import Reviewer
-from controller.binding.publisher import StatusUpdater
+from controller.binding.statusupdater import StatusUpdater
 from controller.eventhandlers import SchedulerCache, known
 from controller.explain.record import record
 from controller.framework.profile import SchedulerConfiguration
@@ -37,7 +37,7 @@ from controller.http.guard import Guard
 from controller.http.server import Flags, install
 from controller.model.objects import MemberCluster, Workload
 from controller.model.placed import PlacedKind, PlacedObjects, SchedulableLister
-from controller.queue.renewal import MessageRefresher
+from controller.queue.refresher import MessageRefresher
 from controller.queue.scheduling_queue import WORKERS, SchedulingQueue
 from controller.scheduler import Scheduler
 from crds.names import ANNOTATION_RELEASE, DEFAULT_SCHEDULER, SYSTEM_NAMESPACE
@@ -69,7 +69,7 @@ TROUBLE_SECONDS = 10.0
 SURRENDER_SECONDS = 30.0
 """A leader whose view could not be acted on for so long gives up the Lease."""
 RESYNC_SECONDS = 600.0
-"""About how often Workloads that are not settled are decided again, as a trigger may be missed."""
+"""About how often Workloads that need a decision are queued again, as a trigger may be missed."""
 
 PENDING = metrics.gauge("stowage_pending_workloads", "Workloads that wait for a change")
 LEADER = metrics.gauge("stowage_controller_leader", "1 while this instance decides")
@@ -225,7 +225,7 @@ class Controller:
                 return f"{plural} are not listed yet"
             if silence > (TROUBLE_SECONDS if informer.last_error else STALENESS_SECONDS):
                 return f"nothing heard of {plural} for {silence:.0f} s"
-        if not self.world.settled_names:
+        if not self.world.renames_read:
             return "the shares of a cluster that was renamed are not read yet"
         if self._normalises.known and self._refuses.known:
             return self._schema.obstacle
@@ -305,14 +305,14 @@ class Controller:
         LOG.info("deciding as %s", self.identity)
         self.leading = True
         LEADER.set(1)
-        PENDING.set_function(lambda: queue.parked)
+        PENDING.set_function(lambda: queue.unschedulable)
         try:
             self.world.lead(queue)
             await self._decide(queue)
         finally:
             if self._scheduler is not None:
-                self._scheduler.rest()
-            self.world.rest()
+                self._scheduler.close()
+            self.world.stop()
             self._scheduler = self._reviewer = None
             self._controllers.end()
             queue.active.shut_down()
@@ -323,7 +323,7 @@ class Controller:
     async def _decide(self, queue: SchedulingQueue) -> None:
         term = Term(self._client, self._clock, self._check, self._kinds.__getitem__, self._recorder)
         running = self._controllers.begin(term, self._elector.forsake)
-        publisher = StatusUpdater(
+        status_updater = StatusUpdater(
             self._client,
             workloads=self.placed,
             recorder=self._recorder,
@@ -331,10 +331,10 @@ class Controller:
             check=self._check,
         )
         self._scheduler = scheduler = Scheduler(
-            publisher,
+            status_updater,
             queue=queue,
             workloads=self.placed,
-            world=self.world,
+            cache=self.world,
             profiles=self._profiles,
             admission=self._admission,
             clock=self._clock,
@@ -358,7 +358,7 @@ class Controller:
                 *(group.create_task(run()) for run in running),
                 group.create_task(reviewer.run()),
                 group.create_task(
-                    work(queue.active, scheduler.reconcile, workers=WORKERS, log=LOG)
+                    work(queue.active, scheduler.schedule_one, workers=WORKERS, log=LOG)
                 ),
             ]
             await self._stale_for_long()

@@ -19,6 +19,8 @@ from controller.cache.ledger import Ledger, TakesMore
 from controller.cache.ledger import PlacementsByWorkload as PlacedUnits
 from controller.model.objects import WorkloadTerm
 from controller.model.unit import WorkloadInfo
+from controller.snapshot.columns import Mask
+from controller.snapshot.snapshot import Snapshot
 from machinery import logs
 from machinery.types.metadata import Key
 from machinery.types.selectors import LabelSelector
@@ -306,3 +308,21 @@ def _remove(table: dict[K, dict[M, V]], entry: K, member: M) -> None:
     del members[member]
     if not members:
         del table[entry]
+
+
+def beside(unit: WorkloadInfo, term: WorkloadTerm, fleet: Snapshot, bound: PlacementIndex) -> Mask:
+    """Return the domains with a match."""
+    mask = holding(unit, term, fleet, bound)
+    if term.label_selector.matches(unit.labels):
+        own = [cluster for cluster, units in unit.present.items() if units]
+        mask |= fleet.domain(term.topology_key, own)
+        if not mask.any():
+            # The first Workload of a set that requires its own kind may go anywhere.
+            return ~fleet.column(term.topology_key).missing()
+    return mask
+
+
+def holding(unit: WorkloadInfo, term: WorkloadTerm, fleet: Snapshot, bound: PlacementIndex) -> Mask:
+    """Return the domains of a term that hold units of another Workload that it selects."""
+    clusters = bound.clusters_of(unit.namespace, term.label_selector, but=(unit.key,))
+    return fleet.domain(term.topology_key, clusters)

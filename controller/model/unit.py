@@ -15,8 +15,6 @@ from typing import Any
 import msgspec
 
 from controller.model import podtemplate, why
-from controller.model.learning import ObservedLimit
-from controller.model.learnt import Shown, shown, stored
 from controller.model.load import Load
 from controller.model.objects import (
     ClusterAffinity,
@@ -30,6 +28,7 @@ from controller.model.objects import (
     WorkloadAffinity,
     WorkloadSpec,
 )
+from controller.model.observedlimits import ObservedLimit, Shown, from_status, shown
 from controller.model.requests import request_of
 from crds.admission.carried import guarded, kind_name
 from crds.admission.placeholder import keeps_room
@@ -230,7 +229,7 @@ def workload_info(workload: Workload) -> WorkloadInfo:
         demand=_hash([_replicas(spec, template) if counted else 1, request]),
         shape=shape,
         decided=decided,
-        limits=stored(workload.status) if divided and decided[-1] == shape else _NOTHING,
+        limits=from_status(workload.status) if divided and decided[-1] == shape else _NOTHING,
         shown=shown(workload) or _NOTHING if counted else _NOTHING,
         version=meta.resource_version,
         pod=podtemplate.skeleton(pod_meta, pod),

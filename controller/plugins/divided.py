@@ -20,9 +20,8 @@ from controller.framework.explains import Note, NoteKind, Shortage, Stop, cluste
 from controller.framework.interface import Candidates, CycleState
 from controller.framework.runtime.arguments import Args
 from controller.framework.runtime.handle import Handle
-from controller.model import settled
-from controller.model.learning import as_bounds
 from controller.model.objects import MemberCluster
+from controller.model.observedlimits import as_bounds, learn, next_expiry
 from controller.model.unit import WorkloadInfo
 from controller.planner.indomain import WithinDomain
 from controller.planner.plan import Apportionment
@@ -69,11 +68,30 @@ class Divided:
         """
         if not _learns(unit):
             return replace(unit, limits={}) if unit.limits else unit
-        return settled.settled(unit, now, self._patience)
+        now = now.replace(microsecond=0)  # the resolution of the status
+        # Units count as having no node only once they have waited for the patience: a cluster that
+        # grows by itself needs a while.
+        due = {
+            cluster: each
+            for cluster, each in unit.shown.items()
+            if (at := each.believed(self._patience)) is None or at <= now
+        }
+        limits = learn(
+            unit.limits,
+            present={cluster: each.asked for cluster, each in due.items()},
+            unschedulable={cluster: each.asked - each.runs for cluster, each in due.items()},
+            now=now,
+        )
+        return unit if limits == unit.limits else replace(unit, limits=limits)
 
     def next_look(self, unit: WorkloadInfo, now: datetime) -> float | None:
         """Return the seconds until `settled` may change without a report; None for never."""
-        return settled.next_look(unit, now, self._patience) if _learns(unit) else None
+        if not _learns(unit):
+            return None
+        waits = [each.believed(self._patience) for each in unit.shown.values()]
+        moments = [next_expiry(unit.limits), *(at for at in waits if at is not None and at > now)]
+        known = [(at - now).total_seconds() for at in moments if at is not None]
+        return max(min(known), 1.0) if known else None
 
     def divides(self, unit: WorkloadInfo, _state: CycleState) -> bool:
         """Return whether the distribution is Divided, for kinds that have replicas."""

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from controller.cache.neighbours import beside, holding
-from controller.cache.placements import PlacementIndex
+from controller.cache.placements import PlacementIndex, beside, holding
 from controller.framework.events import (
     MEMBER_CLUSTER,
     WORKLOAD,

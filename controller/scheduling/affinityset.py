@@ -17,9 +17,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from controller.cache.neighbours import beside
-from controller.cache.placements import PlacementIndex, PlacementOverlay
-from controller.cache.seekers import PendingAffinity
+from controller.cache.assumed import PendingAffinity
+from controller.cache.placements import PlacementIndex, PlacementOverlay, beside
 from controller.framework.profile import Profile
 from controller.model.objects import ClusterTerms, WorkloadAffinity, WorkloadTerm
 from controller.model.unit import WorkloadInfo

@@ -23,7 +23,7 @@ from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
 from controller.scheduling.gathered import decide_group
 from controller.scheduling.graph import together
-from controller.scheduling.refusal import untouched
+from controller.scheduling.outcome import untouched
 from controller.scheduling.sets import FEW, Batch, Others, View, confirmed
 from controller.scheduling.steps import Steps
 from controller.snapshot.snapshot import Snapshot
@@ -84,7 +84,9 @@ def _incomplete(batch: Batch, view: View) -> Steps[Batch]:
     if not batch.decisions or batch.decisions[0].scheduled or batch.decisions[0].unit.present:
         return batch
     unit = batch.decisions[0].unit
-    members = yield from together(unit, view.seekers, view.settled)  # as of each of the batch
+    members = yield from together(
+        unit, view.pending_affinity, view.placed_affinity
+    )  # as of each of the batch
     running = tuple(each.key for each in members if each.present)
     if not running:
         return batch
@@ -106,8 +108,8 @@ class _Asked:
 
     def decide(self, alone: Decision) -> Steps[Batch]:
         """Decide the Workload with those that require each other with it, if there are any."""
-        others, seekers = self.others, self.view.seekers
-        group = yield from together(self.unit, seekers, partner=others.partner)
+        others, pending = self.others, self.view.pending_affinity
+        group = yield from together(self.unit, pending, partner=others.partner)
         if others.busy(self.unit.key):  # taken into another set during the search
             return Batch([], frozenset({self.unit.key}))
         busy = frozenset(u.key for u in group if u.key != self.unit.key and others.busy(u.key))
@@ -115,7 +117,7 @@ class _Asked:
             return Batch([], busy)
         if busy:
             group = yield from together(
-                self.unit, seekers, partner=lambda k: others.partner(k) and not others.busy(k)
+                self.unit, pending, partner=lambda k: others.partner(k) and not others.busy(k)
             )
         if len(group) < 2:
             return Batch([self._again(alone)], busy)

@@ -37,8 +37,7 @@ from controller.planner.reasons import no_reasons
 from controller.scheduling.affinityset import decide_together, more
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import FITS, Decision
-from controller.scheduling.outcome import without_units
-from controller.scheduling.refusal import untouched
+from controller.scheduling.outcome import untouched, without_units
 from controller.scheduling.sets import FEW, Batch, Conclusion, Others, View, confirmed
 from controller.scheduling.steps import Steps
 from controller.snapshot.columns import Mask

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice, product
 
-from controller.cache.seekers import PendingAffinity
+from controller.cache.assumed import PendingAffinity
 from controller.model.unit import WorkloadInfo
 from controller.scheduling.steps import Steps
 from machinery.types.metadata import Key

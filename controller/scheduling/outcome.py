@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
 from numpy.typing import NDArray
 
 from controller.framework.interface import Assignment
 from controller.framework.status import Status
-from controller.scheduling.decision import FITS, Refusal
+from controller.model.unit import WorkloadInfo
+from controller.scheduling.decision import FITS, Decision, Refusal
+from controller.snapshot.snapshot import Snapshot
 from crds.workload import ScheduledReason, WorkloadState
 
 _FAILING = frozenset({ScheduledReason.FAILED_TO_SCHEDULE, ScheduledReason.INVALID_WORKLOAD})
@@ -75,6 +78,22 @@ def of_assignment(
         return ScheduledCondition(reason, without_units(reason), message)
     message = f"{assigned} of {desired} units have a cluster; {message}"
     return ScheduledCondition(reason, WorkloadState.SCHEDULED, message)
+
+
+def untouched(unit: WorkloadInfo, fleet: Snapshot, now: datetime, status: Status) -> Decision:
+    """Return a decision that keeps every share; reason and message are those of the status."""
+    text = "; ".join(status.reasons)
+    return Decision(
+        unit=unit,
+        fleet=fleet,
+        time=now,
+        placements=unit.present,
+        desired=max(unit.replicas, sum(unit.present.values())),
+        reason=status.reason,
+        state=WorkloadState.SCHEDULED if unit.present else without_units(status.reason),
+        message=text,
+        refusals=[Refusal(status.plugin, text)] if status.plugin else [],
+    )
 
 
 def without_units(reason: ScheduledReason) -> WorkloadState:

@@ -12,8 +12,8 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Protocol
 
+from controller.cache.assumed import PendingAffinity
 from controller.cache.placements import PlacementIndex
-from controller.cache.seekers import PendingAffinity
 from controller.framework.calling import answers
 from controller.framework.calling.deadline import limited
 from controller.framework.calling.guard import PluginError, ask
@@ -44,12 +44,12 @@ class View(Protocol):
         ...
 
     @property
-    def seekers(self) -> PendingAffinity:
+    def pending_affinity(self) -> PendingAffinity:
         """The Workloads that require others and run nowhere yet."""
         ...
 
     @property
-    def settled(self) -> PendingAffinity:
+    def placed_affinity(self) -> PendingAffinity:
         """The Workloads that require others and run somewhere."""
         ...
 

@@ -90,7 +90,7 @@ class Rehearsal:
                     handler(None, found)
         self._faults = {key: each.fault for key, each in self.placed.items() if each.fault}
         self._sound = self._units.keys() - self._faults.keys()
-        self._unsettled = {k for k, each in self.placed.items() if self._world.unsettled(each)}
+        self._unsettled = {k for k, each in self.placed.items() if self._world.needs_decision(each)}
 
     def _take(self, workload: Workload) -> None:
         key = workload.metadata.key

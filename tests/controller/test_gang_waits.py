@@ -181,9 +181,9 @@ async def test_a_member_whose_write_takes_long_makes_the_wait_no_longer(
     deciding, slow = Scheduler._decide, ("shop", "slow")
     came = list[Scheduler]()
 
-    async def busy(self: Scheduler, *about: Any, anew: bool) -> Batch:
+    async def busy(self: Scheduler, *about: Any, reopened: bool) -> Batch:
         came.append(self)
-        self._in_work.begin([slow])
+        self._in_flight.begin([slow])
         return Batch([], frozenset({slow}))
 
     async with stage.configured(file) as controller:
@@ -196,7 +196,7 @@ async def test_a_member_whose_write_takes_long_makes_the_wait_no_longer(
         assert int(controller.world.fleet().flights.units.sum()) == 9
         assert stage.hub.read(WORKLOAD_GROUPS, "crew")["status"]["waiting"] == 9
         monkeypatch.setattr(Scheduler, "_decide", deciding)
-        controller.world.offer(came[0]._in_work.end([slow]))
+        controller.world.activate(came[0]._in_flight.end([slow]))
         await stage.until(lambda: stage.says("one")[1] == "ScheduleTimeout", seconds=60)
         assert stage.clock.monotonic() - began < 32
 

@@ -91,7 +91,7 @@ async def test_all_that_a_feature_has_looked_at_are_offered_step_by_step() -> No
     with scene.watched():
         await asyncio.sleep(0)
         unknown = [("shop", "nobody")]
-        scene.world.offer_in_steps([*unknown, *(each.metadata.key for each in scene.workloads)])
+        scene.world.activate_in_steps([*unknown, *(each.metadata.key for each in scene.workloads)])
         assert len(scene.queue.active) == STEP
         await scene.clock.advance(1)
         assert len(scene.queue.active) == MANY

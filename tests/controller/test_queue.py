@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from controller.framework.events import MEMBER_CLUSTER, WORKLOAD, Action, on
-from controller.queue.hints import EVERYTHING, Awaits
-from controller.queue.parking import MANY
+from controller.queue.hints import ANY_EVENT, NO_EVENT, Awaits
 from controller.queue.scheduling_queue import (
+    BATCH_SECONDS,
     LONGEST_DELAY_SECONDS,
-    SETTLE_SECONDS,
     Rank,
     SchedulingQueue,
 )
+from controller.queue.unschedulable import MANY
 from tests.fakeclock import FakeClock
 
 from .make import cluster, unit
@@ -33,7 +33,7 @@ ROOM = cluster_events(Action.ROOM)
 
 def park(queue: SchedulingQueue, place: Rank, awaits: Awaits) -> None:
     """Refuse the Workload of that place."""
-    queue.park(place, unit(place.key[1]), awaits)
+    queue.add_unschedulable(place, unit(place.key[1]), awaits)
 
 
 def happens(queue: SchedulingQueue, action: Action, name: str = "a") -> None:
@@ -59,7 +59,7 @@ async def handed_out(queue: SchedulingQueue) -> list[str]:
 @pytest.mark.proves("G7")
 async def test_offered_together_they_come_in_the_order_of_the_sort() -> None:
     queue = SchedulingQueue(clock=FakeClock())
-    queue.offer(
+    queue.activate(
         [
             rank("young", created="2026-01-02T00:00:00Z"),
             rank("b"),
@@ -74,27 +74,27 @@ async def test_only_the_awaited_change_wakes() -> None:
     queue = SchedulingQueue(clock=FakeClock())
     park(queue, rank("room"), ROOM)
     park(queue, rank("labels"), cluster_events(Action.LABELS | Action.ADDED))
-    assert queue.parked == 2
+    assert queue.unschedulable == 2
 
     happens(queue, Action.READY)
     queue.flush()
-    assert queue.parked == 2
+    assert queue.unschedulable == 2
 
     happens(queue, Action.ADDED)
     queue.flush()
-    assert queue.parked == 1
+    assert queue.unschedulable == 1
 
 
 async def test_a_burst_of_changes_is_one_look() -> None:
     clock = FakeClock()
     queue = SchedulingQueue(clock=clock)
-    park(queue, rank("demo"), EVERYTHING)
+    park(queue, rank("demo"), ANY_EVENT)
     await clock.advance(1)
     running = asyncio.create_task(queue.run())
     for change in (Action.ADDED, Action.LABELS, Action.ROOM):
         happens(queue, change)
-        await clock.advance(SETTLE_SECONDS / 4)
-    await clock.advance(SETTLE_SECONDS)
+        await clock.advance(BATCH_SECONDS / 4)
+    await clock.advance(BATCH_SECONDS)
     assert await handed_out(queue) == ["demo"]
     running.cancel()
 
@@ -104,15 +104,15 @@ async def test_one_woken_in_vain_waits_longer_and_a_quiet_one_does_not() -> None
     queue = SchedulingQueue(clock=clock)
     looks: list[float] = []
 
-    async def in_vain() -> None:
+    async def attempt() -> None:
         while True:
             key = await queue.active.get()
             looks.append(clock.monotonic())
             park(queue, rank("demo"), ROOM)
             queue.active.done(key)
 
-    queue.offer([rank("demo")])
-    deciding = asyncio.create_task(in_vain())
+    queue.activate([rank("demo")])
+    deciding = asyncio.create_task(attempt())
     for _ in range(600):  # a minute in which a capacity ticks ten times a second
         await clock.advance(0.1)
         happens(queue, Action.ROOM)
@@ -222,12 +222,12 @@ async def test_who_came_later_takes_his_place_in_the_order_all_the_same() -> Non
     """Offered, woken or come after a delay: within a namespace the plugin's order is one line."""
     clock = FakeClock()
     queue = SchedulingQueue(clock=clock)
-    queue.offer([rank("young", created="2026-01-03T00:00:00Z")])
+    queue.activate([rank("young", created="2026-01-03T00:00:00Z")])
     park(queue, rank("middle", created="2026-01-02T00:00:00Z"), ROOM)
     await clock.advance(1)
     happens(queue, Action.ROOM)
     queue.flush()
-    queue.offer([rank("old"), rank("urgent", 5, created="2026-01-04T00:00:00Z")])
+    queue.activate([rank("old"), rank("urgent", 5, created="2026-01-04T00:00:00Z")])
     assert await handed_out(queue) == ["urgent", "old", "middle", "young"]
 
 
@@ -235,7 +235,7 @@ async def test_who_came_later_takes_his_place_in_the_order_all_the_same() -> Non
 async def test_the_order_is_the_plugins_and_not_that_of_priorities() -> None:
     queue = SchedulingQueue(clock=FakeClock())
     for name, priority in (("c", 9), ("a", 0), ("b", 5)):
-        queue.offer([Rank((name,), ("shop", name), priority)])
+        queue.activate([Rank((name,), ("shop", name), priority)])
     assert await handed_out(queue) == ["a", "b", "c"]
 
 
@@ -243,13 +243,13 @@ async def test_the_order_is_the_plugins_and_not_that_of_priorities() -> None:
 async def test_a_look_without_a_reason_reaches_whoever_is_known_or_not() -> None:
     clock = FakeClock()
     queue = SchedulingQueue(clock=clock)
-    queue.rest(rank("resting"), unit("resting"))
+    queue.add_unschedulable(rank("resting"), unit("resting"), NO_EVENT)
     await clock.advance(1)
     happens(queue, Action.every())
     queue.flush()
     assert await handed_out(queue) == [], "nothing that happens helps it"
     for name in ("resting", "unheard-of"):
-        queue.again(rank(name))
+        queue.requeue(rank(name))
     assert await handed_out(queue) == ["resting", "unheard-of"]
 
 
@@ -272,15 +272,15 @@ async def test_nor_does_it_where_the_lower_one_only_waits_a_little_less() -> Non
 async def test_an_offer_overtakes_what_was_waited_for() -> None:
     queue = SchedulingQueue(clock=FakeClock())
     park(queue, rank("demo"), ROOM)
-    queue.offer([rank("demo")])
-    assert queue.parked == 0
+    queue.activate([rank("demo")])
+    assert queue.unschedulable == 0
     assert await handed_out(queue) == ["demo"]
 
 
 async def test_a_change_during_the_write_finds_it_waiting() -> None:
     clock = FakeClock()
     queue = SchedulingQueue(clock=clock)
-    queue.offer([rank("demo")])
+    queue.activate([rank("demo")])
     key = await queue.active.get()
     park(queue, rank("demo"), cluster_events(Action.READY))  # decided; the write is under way
     await clock.advance(1)
@@ -293,9 +293,9 @@ async def test_a_change_during_the_write_finds_it_waiting() -> None:
 
 async def test_what_is_forgotten_is_not_woken() -> None:
     queue = SchedulingQueue(clock=FakeClock())
-    park(queue, rank("demo"), EVERYTHING)
+    park(queue, rank("demo"), ANY_EVENT)
     queue.forget(("shop", "demo"))
     happens(queue, Action.every())
     queue.flush()
-    assert queue.parked == 0
+    assert queue.unschedulable == 0
     assert await handed_out(queue) == []

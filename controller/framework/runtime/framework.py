@@ -16,13 +16,20 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from controller.cache.placements import PlacementIndex
-from controller.framework import told
 from controller.framework.calling import answers
 from controller.framework.calling.deadline import limited
-from controller.framework.calling.guard import PluginError, Resting, ask, ask_aside, failed, words
-from controller.framework.calling.stretches import in_stretches
+from controller.framework.calling.guard import (
+    PluginError,
+    Resting,
+    ask,
+    ask_aside,
+    failed,
+    in_stretches,
+    words,
+)
 from controller.framework.events import Hint
 from controller.framework.interface import CycleState, Fields, Plugin
+from controller.framework.pluginstatus import OWN, PluginStatus, fields_of
 from controller.framework.profile import Profile
 from controller.framework.status import SUCCESS, Code, Status
 from controller.model.unit import WorkloadInfo
@@ -82,14 +89,14 @@ def status_fields(
     term begins, and one fault must not end that.
     """
     fields: dict[str, Any] = {}
-    own, about = told.PluginStatus(), (unit, placements, fleet, bound)
+    own, about = PluginStatus(), (unit, placements, fleet, bound)
     if not (profile.telling or profile.telling_own):
-        return {told.OWN: own.told}
+        return {OWN: own.objects}
     with limited(profile.plugin_timeout):
         for plugin in profile.telling:
             try:
                 tell = plugin.status_fields
-                fields.update(ask_aside(plugin, "StatusFields", told.fields_of, tell, *about))
+                fields.update(ask_aside(plugin, "StatusFields", fields_of, tell, *about))
             except PluginError as e:
                 _log(e, unit)
         for each in profile.telling_own:
@@ -98,7 +105,7 @@ def status_fields(
                 ask_aside(each, "OwnStatus", add, each.own_status, *about)
             except PluginError as e:
                 _log(e, unit)
-    return fields | {told.OWN: own.told}
+    return fields | {OWN: own.objects}
 
 
 def _log(fault: PluginError, unit: WorkloadInfo) -> None:

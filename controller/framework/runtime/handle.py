@@ -133,7 +133,7 @@ class SharedState(Protocol):
         """Return the snapshot of the clusters."""
         ...
 
-    def offer_in_steps(self, keys: Iterable[Key]) -> None:
+    def activate_in_steps(self, keys: Iterable[Key]) -> None:
         """Queue these Workloads to be decided."""
         ...
 
@@ -191,7 +191,7 @@ class PluginHandle:
 
     def look(self, keys: Iterable[Key]) -> None:
         if self._shared is not None:
-            self._shared.offer_in_steps(keys)
+            self._shared.activate_in_steps(keys)
 
     def announce(
         self, kind: str, key: Key, action: Action, old: Any = None, new: Any = None

@@ -12,20 +12,24 @@ keep no order. The Workload's status names the version of the cluster that count
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from controller.cache.placements import PlacementIndex
-from controller.cache.seekers import PendingAffinity
 from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.builder import SnapshotBuilder
 from machinery.runtime.store import number
 from machinery.types.metadata import Key
+from machinery.types.selectors import LabelSelector
 
 _NOWHERE: dict[str, int] = {}
 _LATEST = sys.maxsize
 """Stands for a version that is no number and compares with none: what is told is believed."""
+
+_Place: TypeAlias = tuple[str, str, tuple[str, str] | None]
+"""Scheduler name, namespace, and a label pair; None for all of the namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,53 @@ class AssumedPlacement:
         return max(landed - self.finished.get(cluster, 0), 0)
 
 
+class PendingAffinity:
+    """Workloads that require others, by scheduler name, namespace and label.
+
+    Found by one label pair that a selector demands, so that a decision costs what its own terms ask
+    for, however many Workloads wait.
+    """
+
+    def __init__(self, units: Iterable[WorkloadInfo] = ()) -> None:
+        self._all: dict[Key, WorkloadInfo] = {}
+        self._places: dict[_Place, dict[Key, None]] = {}
+        for unit in units:
+            self.put(unit)
+
+    def put(self, unit: WorkloadInfo) -> None:
+        before = self._all.get(unit.key)
+        if before is not None and (before.labels, before.scheduler_name) != (
+            unit.labels,
+            unit.scheduler_name,
+        ):
+            self.drop(unit.key)
+        self._all[unit.key] = unit
+        for place in _places(unit):
+            self._places.setdefault(place, {})[unit.key] = None
+
+    def drop(self, key: Key) -> None:
+        """Forget a Workload. An unknown key is no fault."""
+        unit = self._all.pop(key, None)
+        for place in _places(unit) if unit is not None else ():
+            members = self._places[place]
+            del members[key]
+            if not members:
+                del self._places[place]
+
+    def selected(self, by: WorkloadInfo, selector: LabelSelector) -> Iterator[WorkloadInfo]:
+        """Return the Workloads of `by`'s scheduler and namespace that the selector picks."""
+        pair = min(selector.match_labels.items(), default=None)
+        keys = self._places.get((by.scheduler_name, by.namespace, pair), {})
+        found = (self._all[key] for key in keys)
+        return (unit for unit in found if selector.matches(unit.labels))
+
+
+def _places(unit: WorkloadInfo) -> Iterator[_Place]:
+    yield (unit.scheduler_name, unit.namespace, None)
+    for pair in unit.labels.items():
+        yield (unit.scheduler_name, unit.namespace, pair)
+
+
 class AssumedPlacements:
     """Assumed placements by Workload and by cluster; index and builder are kept in step."""
 
@@ -76,9 +127,9 @@ class AssumedPlacements:
         self._holders: dict[str, set[Key]] = {}
         self._seen: dict[str, int] = {}
         self._awaiting: dict[str, set[Key]] = {}
-        self.seekers = PendingAffinity()
+        self.pending_affinity = PendingAffinity()
         """Workloads that require others and have no share."""
-        self.settled = PendingAffinity()
+        self.placed_affinity = PendingAffinity()
         """Workloads that require others and have a share."""
 
     def get(self, key: Key) -> AssumedPlacement | None:
@@ -133,8 +184,8 @@ class AssumedPlacements:
         return counted
 
     def drop(self, key: Key) -> None:
-        self.seekers.drop(key)
-        self.settled.drop(key)
+        self.pending_affinity.drop(key)
+        self.placed_affinity.drop(key)
         self._fly(key, self._all.pop(key, None), None)
         self._index.drop(key)
 
@@ -163,11 +214,14 @@ class AssumedPlacements:
     def _put(
         self, unit: WorkloadInfo, placements: Mapping[str, int], counted: _AssumedCount
     ) -> None:
-        for seekers, member in ((self.seekers, not placements), (self.settled, bool(placements))):
+        for index, member in (
+            (self.pending_affinity, not placements),
+            (self.placed_affinity, bool(placements)),
+        ):
             if member and unit.affinity.required:
-                seekers.put(unit)
+                index.put(unit)
             else:
-                seekers.drop(unit.key)
+                index.drop(unit.key)
         flying = {c: max(n - counted.units.get(c, 0), 0) for c, n in placements.items()}
         if unit.booked:
             flying = dict.fromkeys(placements, 0)
