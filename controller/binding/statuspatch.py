@@ -172,12 +172,12 @@ def _why(decision: Decision, workload: Workload) -> dict[str, Any]:
 
 
 def _named(
-    known: list[ShareSteps], shares: steps.ShareDifference, fleet: Snapshot
+    known: list[ShareSteps], shares: steps.ShareDifference, snapshot: Snapshot
 ) -> tuple[list[ShareSteps], steps.ShareDifference]:
     """Return both with the names that clusters have now: a renamed share keeps its steps."""
-    if all(name in fleet.row for name in shares.before):
+    if all(name in snapshot.row for name in shares.before):
         return known, shares
-    now = current_names(fleet.clusters, fleet.row)
+    now = current_names(snapshot.clusters, snapshot.row)
     renamed = [
         msgspec.structs.replace(each, cluster=now.get(each.cluster, each.cluster)) for each in known
     ]
@@ -201,27 +201,27 @@ def _occasion(decision: Decision, workload: Workload) -> Occasion:
 
 
 def _cause(decision: Decision, workload: Workload) -> tuple[str, str]:
-    unit, fleet = decision.unit, decision.fleet
+    info, snapshot = decision.unit, decision.fleet
     present = workload.placements
     if not present:
         return ChangeCause.PLACED, ""
-    if renamed := [c for c in present if c not in fleet.row and c not in unit.present]:
+    if renamed := [c for c in present if c not in snapshot.row and c not in info.present]:
         return ChangeCause.CLUSTER_RENAMED, renamed[0]
-    gone = [c for c in present if c not in fleet.row or fleet.deleting[fleet.row[c]]]
+    gone = [c for c in present if c not in snapshot.row or snapshot.deleting[snapshot.row[c]]]
     if gone and not decision.placements.keys() >= set(gone):
         return ChangeCause.CLUSTER_GONE, gone[0]
-    constraints, demand, shape = unit.decided
-    if constraints and (constraints, shape) != (unit.constraints, unit.shape):
+    constraints, demand, shape = info.decided
+    if constraints and (constraints, shape) != (info.constraints, info.shape):
         return ChangeCause.EDITED, ""
-    if demand and demand != unit.demand:
+    if demand and demand != info.demand:
         scaled = workload.status.desired != decision.desired
         return (ChangeCause.SCALED if scaled else ChangeCause.EDITED), ""
     added = [c for c in decision.placements if c not in present]
-    if unit.everywhere and added:
+    if info.everywhere and added:
         return ChangeCause.CLUSTER_ADDED, added[0]
     if (cause := _plugin_cause(decision, present)) is not None:
         return cause
-    return _learnt_limit(from_status(workload.status), unit.limits) or (_waited_for(workload), "")
+    return _learnt_limit(from_status(workload.status), info.limits) or (_waited_for(workload), "")
 
 
 def _plugin_cause(decision: Decision, present: Mapping[str, int]) -> tuple[str, str] | None:
@@ -338,13 +338,13 @@ def _shares(status: Mapping[str, Any]) -> dict[str, int]:
 
 def _hash(decision: Decision, workload: Workload) -> str:
     kept = bool(decision.placements) and dict(decision.placements) == workload.placements
-    unit = decision.unit
+    info = decision.unit
     # Shares that a refusal left in place are still the old decision's: the refused edit stays an
     # edit.
     if kept and not decision.scheduled and workload.status.decision.hash:
         # The new shape: the limits that are written beside the hash belong to it.
-        return "-".join((*unit.decided[:-1], unit.shape))[-HASH_LIMIT:]
-    return unit.hash
+        return "-".join((*info.decided[:-1], info.shape))[-HASH_LIMIT:]
+    return info.hash
 
 
 def _reference(placements: Mapping[str, int]) -> dict[str, Any] | None:

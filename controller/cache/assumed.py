@@ -80,24 +80,24 @@ class PendingAffinity:
     def __init__(self, units: Iterable[WorkloadInfo] = ()) -> None:
         self._all: dict[Key, WorkloadInfo] = {}
         self._places: dict[_Place, dict[Key, None]] = {}
-        for unit in units:
-            self.put(unit)
+        for info in units:
+            self.put(info)
 
-    def put(self, unit: WorkloadInfo) -> None:
-        before = self._all.get(unit.key)
+    def put(self, info: WorkloadInfo) -> None:
+        before = self._all.get(info.key)
         if before is not None and (before.labels, before.scheduler_name) != (
-            unit.labels,
-            unit.scheduler_name,
+            info.labels,
+            info.scheduler_name,
         ):
-            self.drop(unit.key)
-        self._all[unit.key] = unit
-        for place in _places(unit):
-            self._places.setdefault(place, {})[unit.key] = None
+            self.drop(info.key)
+        self._all[info.key] = info
+        for place in _places(info):
+            self._places.setdefault(place, {})[info.key] = None
 
     def drop(self, key: Key) -> None:
         """Forget a Workload. An unknown key is no fault."""
-        unit = self._all.pop(key, None)
-        for place in _places(unit) if unit is not None else ():
+        info = self._all.pop(key, None)
+        for place in _places(info) if info is not None else ():
             members = self._places[place]
             del members[key]
             if not members:
@@ -108,13 +108,13 @@ class PendingAffinity:
         pair = min(selector.match_labels.items(), default=None)
         keys = self._places.get((by.scheduler_name, by.namespace, pair), {})
         found = (self._all[key] for key in keys)
-        return (unit for unit in found if selector.matches(unit.labels))
+        return (info for info in found if selector.matches(info.labels))
 
 
-def _places(unit: WorkloadInfo) -> Iterator[_Place]:
-    yield (unit.scheduler_name, unit.namespace, None)
-    for pair in unit.labels.items():
-        yield (unit.scheduler_name, unit.namespace, pair)
+def _places(info: WorkloadInfo) -> Iterator[_Place]:
+    yield (info.scheduler_name, info.namespace, None)
+    for pair in info.labels.items():
+        yield (info.scheduler_name, info.namespace, pair)
 
 
 class AssumedPlacements:
@@ -142,16 +142,16 @@ class AssumedPlacements:
         """Return those with a share on a cluster, by the Workload's name."""
         return [self._all[key] for key in sorted(self._holders.get(cluster, ()))]
 
-    def assume(self, unit: WorkloadInfo, placements: Mapping[str, int]) -> None:
+    def assume(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
         """Take a decision whose write is in flight: all its new units are in flight."""
-        before = self._all.get(unit.key)
+        before = self._all.get(info.key)
         counted = _AssumedCount()
         if before is not None:
             units = {c: n - before.flying[c] for c, n in before.placements.items()}
             late = {c: late for c, late in before.late.items() if c in placements}
             counted = _AssumedCount(units, before.finished, late)
-        self._index.put(unit, placements)
-        self._put(unit, placements, counted)
+        self._index.put(info, placements)
+        self._put(info, placements, counted)
 
     def take(self, workload: Workload) -> list[str]:
         """Take what an informer says; return the clusters where fewer units are in flight now."""
@@ -212,23 +212,23 @@ class AssumedPlacements:
         _discard(self._awaiting, cluster, held.unit.key)
 
     def _put(
-        self, unit: WorkloadInfo, placements: Mapping[str, int], counted: _AssumedCount
+        self, info: WorkloadInfo, placements: Mapping[str, int], counted: _AssumedCount
     ) -> None:
         for index, member in (
             (self.pending_affinity, not placements),
             (self.placed_affinity, bool(placements)),
         ):
-            if member and unit.affinity.required:
-                index.put(unit)
+            if member and info.affinity.required:
+                index.put(info)
             else:
-                index.drop(unit.key)
+                index.drop(info.key)
         flying = {c: max(n - counted.units.get(c, 0), 0) for c, n in placements.items()}
-        if unit.booked:
+        if info.booked:
             flying = dict.fromkeys(placements, 0)
-        before = self._all.get(unit.key)
-        after = AssumedPlacement(unit, dict(placements), flying, counted.finished, counted.late)
-        self._all[unit.key] = after
-        self._fly(unit.key, before, after)
+        before = self._all.get(info.key)
+        after = AssumedPlacement(info, dict(placements), flying, counted.finished, counted.late)
+        self._all[info.key] = after
+        self._fly(info.key, before, after)
 
     def _fly(
         self, key: Key, before: AssumedPlacement | None, after: AssumedPlacement | None

@@ -21,7 +21,7 @@ PlacementsByWorkload: TypeAlias = Mapping[Key, tuple[WorkloadInfo, Mapping[str, 
 class Ledger(Protocol):
     """The counts of one feature. All calls come from one event loop."""
 
-    def put(self, unit: WorkloadInfo, placements: Mapping[str, int]) -> None:
+    def put(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
         """Take a Workload with the shares that count: none of one that is being deleted."""
         ...
 
@@ -66,6 +66,6 @@ class TakesMore(Ledger, Protocol):
     Very many Workloads may be decided in one pass, each over those before it.
     """
 
-    def place(self, unit: WorkloadInfo, placements: Mapping[str, int]) -> None:
+    def place(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
         """Place one more Workload so, or one of those placed before otherwise."""
         ...

@@ -72,18 +72,18 @@ def obstacles(decision: Decision, shortage: Shortage | None = None) -> list[Note
 
 def shortage_of(decision: Decision) -> Shortage:
     """Return the decision in the form that plugins get."""
-    unit, fleet, state = decision.seen, decision.fleet, decision.cycle_state
-    placed, judged = decision.placements, len(decision.verdicts) == len(fleet)
-    nowhere = np.zeros(len(fleet), dtype=np.bool_)
+    info, snapshot, state = decision.seen, decision.fleet, decision.cycle_state
+    placed, judged = decision.placements, len(decision.verdicts) == len(snapshot)
+    nowhere = np.zeros(len(snapshot), dtype=np.bool_)
     return Shortage(
-        unit=unit,
-        fleet=fleet,
+        unit=info,
+        fleet=snapshot,
         pending=decision.pending,
         reason=decision.reason,
         state=state,
         feasible=decision.verdicts == FITS if judged else nowhere,
-        held=np.array([placed.get(name, 0) for name in fleet.names], dtype=np.int64),
-        room=room_of(state, unit, fleet),
+        held=np.array([placed.get(name, 0) for name in snapshot.names], dtype=np.int64),
+        room=room_of(state, info, snapshot),
         why=decision.why,
     )
 

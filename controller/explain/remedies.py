@@ -118,8 +118,8 @@ def _offered(decision: Decision, shortage: Shortage) -> Iterator[Note]:
 
 def _room(decision: Decision, blame: _Blame) -> Iterator[Note]:
     """Yield the need for more room, where nothing but the lack of it keeps units away."""
-    unit, fleet = decision.seen, decision.fleet
-    tight = np.zeros(len(fleet), dtype=np.bool_)
+    info, snapshot = decision.seen, decision.fleet
+    tight = np.zeros(len(snapshot), dtype=np.bool_)
     for plugin in blame.short:
         tight |= blame.alone(plugin)
     fits = _fits(decision)
@@ -128,15 +128,15 @@ def _room(decision: Decision, blame: _Blame) -> Iterator[Note]:
     if not tight.any():
         return
     lacking = _lacking(decision, tight)
-    divided = _divided(unit) or not unit.counted
-    several = (unit.counted and decision.pending > 1) if divided else unit.replicas > 1
+    divided = _divided(info) or not info.counted
+    several = (info.counted and decision.pending > 1) if divided else info.replicas > 1
     amounts = _amounts(decision, lacking, " each" if several else "")
     where = either(blame.shortage.names(tight)) + _where(decision, blame.shortage, tight)
     if divided:
-        text = f"{_more(decision.pending, unit)} {amounts} on {where}"
+        text = f"{_more(decision.pending, info)} {amounts} on {where}"
     else:
         most = int(fits[tight].max())
-        text = f"{_all(unit)} {amounts} on {where}: there is room for {most} at the most"
+        text = f"{_all(info)} {amounts} on {where}: there is room for {most} at the most"
     yield Note(NoteKind.ROOM, decision.pending, ",".join(lacking), text)
 
 
@@ -153,13 +153,13 @@ def _said_of(plugin: TellsWhere, rows: Mask, shortage: Shortage) -> list[str]:
 
 def _lacking(decision: Decision, tight: Mask) -> list[str]:
     """Return the resources that a tight cluster lacks; `pods` only if there is no other."""
-    unit = decision.seen
-    spare = max(needed(unit), 1)
+    info = decision.seen
+    spare = max(needed(info), 1)
     held = np.array([decision.placements.get(n, 0) for n in decision.fleet.names], dtype=np.int64)
-    wanted = held + spare if _divided(unit) else np.full_like(held, spare)
+    wanted = held + spare if _divided(info) else np.full_like(held, spare)
     found = [
         resource
-        for resource in resources_of(decision.cycle_state, unit)
+        for resource in resources_of(decision.cycle_state, info)
         if (_fits(decision, only=resource) < wanted)[tight].any()
     ]
     return [resource for resource in found if resource != "pods"] or found
@@ -211,10 +211,10 @@ def _only(row: int, blame: _Blame) -> Mask:
 
 
 def _fits(decision: Decision, *, only: str | None = None) -> Ints:
-    state, unit, fleet = decision.cycle_state, decision.seen, decision.fleet
+    state, info, snapshot = decision.cycle_state, decision.seen, decision.fleet
     if only is None:
-        return room_of(state, unit, fleet)
-    return room(unit, fleet, only=only, variants=variants_of(state))
+        return room_of(state, info, snapshot)
+    return room(info, snapshot, only=only, variants=variants_of(state))
 
 
 def _asked(decision: Decision, resource: str) -> int:
@@ -223,8 +223,8 @@ def _asked(decision: Decision, resource: str) -> int:
     return max(request.get(resource, 0) for request in (decision.seen.request, *said))
 
 
-def _divided(unit: WorkloadInfo) -> bool:
-    return not (unit.whole or unit.everywhere)
+def _divided(info: WorkloadInfo) -> bool:
+    return not (info.whole or info.everywhere)
 
 
 def _amounts(decision: Decision, lacking: list[str], each: str) -> str:
@@ -244,11 +244,11 @@ def _amount(resource: str, amount: int) -> str:
     return f"{quantities.render(resource, amount)} {resource}"
 
 
-def _more(units: int, unit: WorkloadInfo) -> str:
-    if not unit.counted:
+def _more(units: int, info: WorkloadInfo) -> str:
+    if not info.counted:
         return "it needs"
     return "1 more unit needs" if units == 1 else f"{units} more units need"
 
 
-def _all(unit: WorkloadInfo) -> str:
-    return "the unit needs" if unit.replicas == 1 else f"all {unit.replicas} units need"
+def _all(info: WorkloadInfo) -> str:
+    return "the unit needs" if info.replicas == 1 else f"all {info.replicas} units need"

@@ -102,6 +102,6 @@ PLAN_EVENTS: Sequence[EventHint] = (on(MEMBER_CLUSTER, Action.ADDED | Action.ROO
 """The events that a plan awaits, whichever plugins are enabled: the clusters' room bounds it."""
 
 
-def namespace_of(unit: WorkloadInfo) -> str:
+def namespace_of(info: WorkloadInfo) -> str:
     """For `about`: objects of the Workload's own namespace."""
-    return unit.namespace
+    return info.namespace

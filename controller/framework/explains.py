@@ -102,11 +102,11 @@ class Shortage:
 
     def space(self, rows: Mask) -> str:
         """Return `, with room for 4`: the units that clusters could take, where that is counted."""
-        unit = self.unit
-        fits = room(unit, self.fleet, variants=variants_of(self.state))[rows]
-        if not unit.counted or not unit.request or (fits >= UNLIMITED).any():
+        info = self.unit
+        fits = room(info, self.fleet, variants=variants_of(self.state))[rows]
+        if not info.counted or not info.request or (fits >= UNLIMITED).any():
             return ""
-        if not (unit.whole or unit.everywhere):
+        if not (info.whole or info.everywhere):
             return f", with room for {int(fits.sum())}"
         return f", with room for {int(fits.max())}" + (" at the most" if len(fits) > 1 else "")
 
@@ -164,7 +164,7 @@ class TellsShortfall(Plugin, Protocol):
     """A plugin at Assign that says in the condition what its bounds keep out of a plan."""
 
     def shortfall(
-        self, unit: WorkloadInfo, field: Candidates, plan: Apportionment
+        self, info: WorkloadInfo, field: Candidates, plan: Apportionment
     ) -> Sequence[str]:
         """Return phrases for the message, such as `2 clusters are at the maxReplicas of …`.
 
@@ -216,9 +216,9 @@ class TellsStatus(Plugin, Protocol):
 
     def status_fields(
         self,
-        unit: WorkloadInfo,
+        info: WorkloadInfo,
         placements: Mapping[str, int],
-        fleet: Snapshot,
+        snapshot: Snapshot,
         bound: PlacementIndex,
     ) -> Mapping[str, Any]:
         """Return the fields by their JSON names, as they shall be stored; None removes one.
@@ -235,9 +235,9 @@ class TellsOwnStatus(Plugin, Protocol):
 
     def own_status(
         self,
-        unit: WorkloadInfo,
+        info: WorkloadInfo,
         placements: Mapping[str, int],
-        fleet: Snapshot,
+        snapshot: Snapshot,
         bound: PlacementIndex,
     ) -> Mapping[str, Any]:
         """Return an object of JSON values, of 4 KiB at most; an empty one for nothing.

@@ -121,7 +121,7 @@ class EventsToRegister(Plugin, Protocol):
 class QueueSort(Plugin, Protocol):
     """Which Workload is decided first. Exactly one is enabled in a process."""
 
-    def rank(self, unit: WorkloadInfo) -> tuple[Any, ...]:
+    def rank(self, info: WorkloadInfo) -> tuple[Any, ...]:
         """Return a sort key; the smaller goes first."""
         ...
 
@@ -131,7 +131,7 @@ class PreFilter(Plugin, Protocol):
     """Called once, before any cluster is looked at; may refuse the whole Workload."""
 
     def pre_filter(
-        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
+        self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex
     ) -> Status:
         """Return SUCCESS, or why no cluster can take the Workload now."""
         ...
@@ -141,11 +141,11 @@ class PreFilter(Plugin, Protocol):
 class PreFilterExtensions(Plugin, Protocol):
     """A PreFilter whose state can be changed for a what-if: a share came, or went."""
 
-    def add_share(self, state: CycleState, unit: WorkloadInfo, cluster: str, units: int) -> None:
+    def add_share(self, state: CycleState, info: WorkloadInfo, cluster: str, units: int) -> None:
         """Count these units as present there."""
         ...
 
-    def remove_share(self, state: CycleState, unit: WorkloadInfo, cluster: str, units: int) -> None:
+    def remove_share(self, state: CycleState, info: WorkloadInfo, cluster: str, units: int) -> None:
         """Count these units no longer; an unknown cluster is no fault."""
         ...
 
@@ -157,7 +157,7 @@ class Filter(Plugin, Protocol):
     ignored_during_execution: bool
 
     def filter(
-        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
+        self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex
     ) -> FilterMask:
         """Return the refused clusters, with reasons that can be counted."""
         ...
@@ -168,7 +168,7 @@ class PostFilter(Plugin, Protocol):
     """Called when units found no cluster; may add to the message."""
 
     def post_filter(
-        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, unplaced: Unplaced
+        self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, unplaced: Unplaced
     ) -> Status:
         """Return a Status whose reasons are added to the message."""
         ...
@@ -181,8 +181,8 @@ class PreScore(Plugin, Protocol):
     def pre_score(
         self,
         state: CycleState,
-        unit: WorkloadInfo,
-        fleet: Snapshot,
+        info: WorkloadInfo,
+        snapshot: Snapshot,
         bound: PlacementIndex,
         feasible: Mask,
     ) -> Status:
@@ -195,7 +195,7 @@ class Score(Plugin, Protocol):
     """How well each cluster suits, shape (n,). Without NormalizeScore the values are 0..100."""
 
     def score(
-        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
+        self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex
     ) -> Ints:
         """Return integers, the greater the better; entries of refused clusters do not matter."""
         ...
@@ -214,11 +214,11 @@ class NormalizeScore(Plugin, Protocol):
 class Assign(Plugin, Protocol):
     """Turns the ranking into shares that are not divided."""
 
-    def serves(self, unit: WorkloadInfo) -> bool:
+    def serves(self, info: WorkloadInfo) -> bool:
         """Whether this plugin decides for the Workload's distribution; the first one counts."""
         ...
 
-    def assign(self, unit: WorkloadInfo, field: Candidates) -> Assignment:
+    def assign(self, info: WorkloadInfo, field: Candidates) -> Assignment:
         """Return the shares; see `Candidates` for what is known."""
         ...
 
@@ -231,11 +231,11 @@ class Bounds(Plugin, Protocol):
     made. Then one planner solves it (`controller.planner.plan`), so that they all hold together.
     """
 
-    def divides(self, unit: WorkloadInfo, state: CycleState) -> bool:
+    def divides(self, info: WorkloadInfo, state: CycleState) -> bool:
         """Whether units are divided because of this plugin, whatever their distribution."""
         ...
 
-    def bound(self, unit: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
+    def bound(self, info: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
         """Return the problem with this plugin's rules; `problem` itself where it has none."""
         ...
 
@@ -247,11 +247,11 @@ class Settle(Plugin, Protocol):
     For example what clusters have made of their shares, or what another object says of it.
     """
 
-    def settled(self, unit: WorkloadInfo, now: datetime, bound: PlacementIndex) -> WorkloadInfo:
+    def settled(self, info: WorkloadInfo, now: datetime, bound: PlacementIndex) -> WorkloadInfo:
         """Return the Workload with what is known by now; itself where nothing is new."""
         ...
 
-    def next_look(self, unit: WorkloadInfo, now: datetime) -> float | None:
+    def next_look(self, info: WorkloadInfo, now: datetime) -> float | None:
         """Return the seconds until `settled` may say something new without a report, or None."""
         ...
 
@@ -264,7 +264,7 @@ class Reserve(Plugin, Protocol):
     """
 
     def reserve(
-        self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+        self, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
     ) -> Status:
         """Return SUCCESS, or why the decision cannot be had; then nothing of it is written.
 
@@ -273,7 +273,7 @@ class Reserve(Plugin, Protocol):
         ...
 
     def unreserve(
-        self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+        self, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
     ) -> None:
         """Give back: the decision was not written. Also called when nothing was reserved."""
         ...
@@ -284,7 +284,7 @@ class Permit(Plugin, Protocol):
     """The last word before the write."""
 
     def permit(
-        self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+        self, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
     ) -> Status:
         """Return SUCCESS, a refusal, or `status.wait`: the answer follows in the waiting room."""
         ...
@@ -295,7 +295,7 @@ class PreBind(Plugin, Protocol):
     """I/O that must have happened before the decision is written."""
 
     async def pre_bind(
-        self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+        self, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
     ) -> Status:
         """Return SUCCESS, or a refusal: the Workload is decided again. May raise TransportError."""
         ...
@@ -306,7 +306,7 @@ class PostBind(Plugin, Protocol):
     """Called after the decision was written."""
 
     def post_bind(
-        self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+        self, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
     ) -> None:
         """Nothing depends on the answer."""
         ...
@@ -317,7 +317,7 @@ class PreFilterHook(Plugin, Protocol):
     """Before PreFilter: may change a copy of the Workload, or refuse it."""
 
     def before_pre_filter(
-        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
+        self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex
     ) -> tuple[WorkloadInfo, bool] | Status:
         """Return (unit, whether it was changed), or a refusal."""
         ...
@@ -328,7 +328,7 @@ class FilterHook(Plugin, Protocol):
     """Before Filter: may change a copy of the Workload and of the snapshot, or refuse."""
 
     def before_filter(
-        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
+        self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex
     ) -> tuple[WorkloadInfo, Snapshot, bool] | Status:
         """Return (unit, fleet, whether either was changed), or a refusal of the Workload.
 
@@ -344,8 +344,8 @@ class ScoreHook(Plugin, Protocol):
     def before_score(
         self,
         state: CycleState,
-        unit: WorkloadInfo,
-        fleet: Snapshot,
+        info: WorkloadInfo,
+        snapshot: Snapshot,
         bound: PlacementIndex,
         feasible: Mask,
     ) -> tuple[WorkloadInfo, Mask, bool] | Status:
@@ -358,7 +358,7 @@ class Candidates:
     """The input of an Assign plugin. Arrays have one entry a cluster, counts are in units.
 
     Args:
-        fleet: the clusters.
+        snapshot: the clusters.
         feasible: may take new units.
         keeps: may keep what it has.
         line: rows of all clusters, the best first, equals by name.

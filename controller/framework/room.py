@@ -106,44 +106,44 @@ def _caps_of(state: CycleState) -> Sequence[Callable[[Snapshot], Ints]]:
 
 def by_variant(
     variants: Sequence[Variant],
-    unit: WorkloadInfo,
-    fleet: Snapshot,
+    info: WorkloadInfo,
+    snapshot: Snapshot,
     value: Callable[[WorkloadInfo | Variant], Ints],
 ) -> Ints:
     """Return a column, shape (n,): the Workload's value, or a variant's where it holds."""
-    column = value(unit)
+    column = value(info)
     for variant in reversed(variants):
-        column = np.where(variant.rows(fleet), value(variant), column)
+        column = np.where(variant.rows(snapshot), value(variant), column)
     return column
 
 
-def needed(unit: WorkloadInfo) -> int:
+def needed(info: WorkloadInfo) -> int:
     """Return the units that one cluster must have room for."""
-    if not unit.counted:
+    if not info.counted:
         return 0
-    whole = unit.whole or unit.everywhere
-    return unit.replicas if whole else min(unit.replicas, 1)
+    whole = info.whole or info.everywhere
+    return info.replicas if whole else min(info.replicas, 1)
 
 
-def room_of(state: CycleState, unit: WorkloadInfo, fleet: Snapshot) -> Ints:
+def room_of(state: CycleState, info: WorkloadInfo, snapshot: Snapshot) -> Ints:
     """Return the room in all resources, cached in the pass for this unit and snapshot."""
     known = state.data.get(_ROOM)
-    if known is None or known[0] is not unit or known[1] is not fleet:
-        known = state.data[_ROOM] = (unit, fleet, _capped(state, unit, fleet))
+    if known is None or known[0] is not info or known[1] is not snapshot:
+        known = state.data[_ROOM] = (info, snapshot, _capped(state, info, snapshot))
     units: Ints = known[2]
     return units
 
 
-def _capped(state: CycleState, unit: WorkloadInfo, fleet: Snapshot) -> Ints:
-    fits = room(unit, fleet, variants=variants_of(state))
+def _capped(state: CycleState, info: WorkloadInfo, snapshot: Snapshot) -> Ints:
+    fits = room(info, snapshot, variants=variants_of(state))
     for most in _caps_of(state):
-        fits = np.minimum(fits, most(fleet))
+        fits = np.minimum(fits, most(snapshot))
     return fits
 
 
 def room(
-    unit: WorkloadInfo,
-    fleet: Snapshot,
+    info: WorkloadInfo,
+    snapshot: Snapshot,
     *,
     only: str | None = None,
     variants: Sequence[Variant] = (),
@@ -152,21 +152,23 @@ def room(
 
     Caps of plugins do not count here: `room_of` returns what a cluster may hold.
     """
-    if not unit.counted:
-        return np.full(len(fleet), UNLIMITED, dtype=np.int64)
+    if not info.counted:
+        return np.full(len(snapshot), UNLIMITED, dtype=np.int64)
 
     def fitting(of: WorkloadInfo | Variant) -> Ints:
         asked = {r: n for r, n in of.request.items() if only in (None, r)}
-        return fleet.fitting(asked, node_selector=of.node_selector, tolerations=of.pod_tolerations)
+        return snapshot.fitting(
+            asked, node_selector=of.node_selector, tolerations=of.pod_tolerations
+        )
 
-    fits = by_variant(variants, unit, fleet, fitting)
-    for name, units in unit.present.items():
-        row = fleet.row.get(name)
+    fits = by_variant(variants, info, snapshot, fitting)
+    for name, units in info.present.items():
+        row = snapshot.row.get(name)
         if row is not None:
             fits[row] += units
     return fits
 
 
-def resources_of(state: CycleState, unit: WorkloadInfo) -> list[str]:
+def resources_of(state: CycleState, info: WorkloadInfo) -> list[str]:
     """Return the resources that a unit requests on any cluster, sorted."""
-    return sorted({*unit.request, *(r for each in variants_of(state) for r in each.request)})
+    return sorted({*info.request, *(r for each in variants_of(state) for r in each.request)})

@@ -79,7 +79,7 @@ class WaitingWorkloads:
 
     def add(
         self,
-        unit: WorkloadInfo,
+        info: WorkloadInfo,
         placements: Mapping[str, int],
         state: CycleState,
         asked: Mapping[str, Status],
@@ -93,9 +93,9 @@ class WaitingWorkloads:
         own = [s for s in asked.values() if s.reason is not ScheduledReason.WAITING_ON_PERMIT]
         said = tuple(text for status in own or asked.values() for text in status.reasons)
         waiting = WaitingWorkload(
-            unit, placements, state, now, until, said, own[0].reason if own else None
+            info, placements, state, now, until, said, own[0].reason if own else None
         )
-        self._waiting[unit.key] = waiting
+        self._waiting[info.key] = waiting
         return waiting
 
     def put(self, waiting: WaitingWorkload) -> None:

@@ -63,7 +63,7 @@ class HookChange:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision of one pass. Arrays have one entry for each row of `fleet`.
+    """The decision of one pass. Arrays have one entry for each row of `snapshot`.
 
     sum(placements) + pending == desired.
     """

@@ -80,17 +80,17 @@ def of_assignment(
     return ScheduledCondition(reason, WorkloadState.SCHEDULED, message)
 
 
-def untouched(unit: WorkloadInfo, fleet: Snapshot, now: datetime, status: Status) -> Decision:
+def untouched(info: WorkloadInfo, snapshot: Snapshot, now: datetime, status: Status) -> Decision:
     """Return a decision that keeps every share; reason and message are those of the status."""
     text = "; ".join(status.reasons)
     return Decision(
-        unit=unit,
-        fleet=fleet,
+        unit=info,
+        fleet=snapshot,
         time=now,
-        placements=unit.present,
-        desired=max(unit.replicas, sum(unit.present.values())),
+        placements=info.present,
+        desired=max(info.replicas, sum(info.present.values())),
         reason=status.reason,
-        state=WorkloadState.SCHEDULED if unit.present else without_units(status.reason),
+        state=WorkloadState.SCHEDULED if info.present else without_units(status.reason),
         message=text,
         refusals=[Refusal(status.plugin, text)] if status.plugin else [],
     )

@@ -122,7 +122,7 @@ class Others:
         busy: whether a Workload is in flight elsewhere; its write may take long.
         deciding: whether a Workload is being decided: the result is known in a moment.
         begin: told whose decisions are being made from now on, before the first step of them.
-        current: whether `unit` is still what its object says.
+        current: whether `info` is still what its object says.
     """
 
     partner: Callable[[Key], bool] = lambda _: True
@@ -146,8 +146,8 @@ def confirmed(
     """
 
     def anew() -> Steps[bool]:
-        fleet = narrowed(view.fleet(), chosen)
-        return (yield from again(fleet)) if len(fleet) == len(chosen) else False
+        snapshot = narrowed(view.fleet(), chosen)
+        return (yield from again(snapshot)) if len(snapshot) == len(chosen) else False
 
     for _ in range(_CALM_TRIES if large else 0):
         version, clusters = view.index.version, _clusters(view, chosen)
@@ -160,7 +160,7 @@ def confirmed(
 
 
 def _clusters(view: View, names: Iterable[str]) -> list[MemberCluster | None]:
-    fleet = view.fleet()
-    rows = map(fleet.row.get, sorted(names))
+    snapshot = view.fleet()
+    rows = map(snapshot.row.get, sorted(names))
     # Placements on their way to these clusters show in the index's version.
-    return [None if row is None else fleet.clusters[row] for row in rows]
+    return [None if row is None else snapshot.clusters[row] for row in rows]

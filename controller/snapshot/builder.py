@@ -154,29 +154,29 @@ class SnapshotBuilder:
         return replace(last, **_loads(last, changes))
 
 
-def with_cluster(fleet: Snapshot, cluster: MemberCluster) -> Snapshot:
+def with_cluster(snapshot: Snapshot, cluster: MemberCluster) -> Snapshot:
     """Return a copy in which one cluster, known by its name, is as given: for a hook before Filter.
 
     Raises KeyError for a cluster that is not in the snapshot.
     """
-    return with_clusters(fleet, [cluster])
+    return with_clusters(snapshot, [cluster])
 
 
-def with_clusters(fleet: Snapshot, clusters: Iterable[MemberCluster]) -> Snapshot:
+def with_clusters(snapshot: Snapshot, clusters: Iterable[MemberCluster]) -> Snapshot:
     """As `with_cluster`, for several; the cost grows with their number, but for one copy."""
-    rows = [_row(fleet, cluster) for cluster in clusters]
-    return _written(fleet, rows) if rows else fleet
+    rows = [_row(snapshot, cluster) for cluster in clusters]
+    return _written(snapshot, rows) if rows else snapshot
 
 
-def _row(fleet: Snapshot, cluster: MemberCluster) -> tuple[int, Row]:
+def _row(snapshot: Snapshot, cluster: MemberCluster) -> tuple[int, Row]:
     name = cluster.metadata.name
-    row = fleet.row[name]
-    held = fleet.merged.get(name) or fleet.holds.on(row)
-    return row, Row.of(cluster, fleet.flights.on(row), held, fleet.counted.get(name, {}))
+    row = snapshot.row[name]
+    held = snapshot.merged.get(name) or snapshot.holds.on(row)
+    return row, Row.of(cluster, snapshot.flights.on(row), held, snapshot.counted.get(name, {}))
 
 
-def narrowed(fleet: Snapshot, names: Collection[str]) -> Snapshot:
-    return _resized(fleet, {name for name in fleet.names if name not in names}, [])
+def narrowed(snapshot: Snapshot, names: Collection[str]) -> Snapshot:
+    return _resized(snapshot, {name for name in snapshot.names if name not in names}, [])
 
 
 def _empty() -> Snapshot:

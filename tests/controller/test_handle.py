@@ -114,7 +114,7 @@ async def test_in_a_process_it_has_hub_fleet_and_configuration(tmp_path: Path) -
         assert handle.holder == controller.identity
         assert set(handle.fleet().row) == {"a", "b"}
         assert made[0] in handle.plugins
-        assert handle.index() is controller.world.index
+        assert handle.index() is controller.cache.index
         assert made[0] in handle.configuration.profiles["stowage"].filter
 
 

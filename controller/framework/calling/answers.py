@@ -137,25 +137,25 @@ def changed_unit(before: WorkloadInfo) -> Callable[[Any], Status | tuple[Workloa
     def usable(answer: Any) -> Status | tuple[WorkloadInfo, bool]:
         if isinstance(answer, Status):
             return _refusal(answer)
-        unit, changed = _parts(answer, 2, "(unit, changed)")
-        return (a_unit(before)(unit), True) if a_bool(changed) else (before, False)
+        info, changed = _parts(answer, 2, "(unit, changed)")
+        return (a_unit(before)(info), True) if a_bool(changed) else (before, False)
 
     return usable
 
 
 def changed_fleet(
-    before: WorkloadInfo, fleet: Snapshot
+    before: WorkloadInfo, snapshot: Snapshot
 ) -> Callable[[Any], Status | tuple[WorkloadInfo, Snapshot, bool]]:
 
     def usable(answer: Any) -> Status | tuple[WorkloadInfo, Snapshot, bool]:
         if isinstance(answer, Status):
             return _refusal(answer)
-        unit, found, changed = _parts(answer, 3, "(unit, fleet, changed)")
+        info, found, changed = _parts(answer, 3, "(unit, fleet, changed)")
         if not a_bool(changed):
-            return before, fleet, False
+            return before, snapshot, False
         if not isinstance(found, Snapshot):
             raise _wanted("a Snapshot", found)
-        return a_unit(before)(unit), found, True
+        return a_unit(before)(info), found, True
 
     return usable
 
@@ -167,10 +167,10 @@ def changed_list(
     def usable(answer: Any) -> Status | tuple[WorkloadInfo, Mask, bool]:
         if isinstance(answer, Status):
             return _refusal(answer)
-        unit, mask, changed = _parts(answer, 3, "(unit, feasible clusters, changed)")
+        info, mask, changed = _parts(answer, 3, "(unit, feasible clusters, changed)")
         if not a_bool(changed):
             return before, left, False
-        return a_unit(before)(unit), a_mask(mask, len(left)), True
+        return a_unit(before)(info), a_mask(mask, len(left)), True
 
     return usable
 

@@ -179,12 +179,12 @@ class in_stretches(Awaitable[Status]):  # noqa: N801 - it reads as what it does
         plugin: PreBind,
         seconds: float,
         state: CycleState,
-        unit: WorkloadInfo,
+        info: WorkloadInfo,
         placements: Mapping[str, int],
     ) -> None:
         self._plugin = plugin
         self._seconds = seconds
-        self._begin = partial(plugin.pre_bind, state, unit, placements)
+        self._begin = partial(plugin.pre_bind, state, info, placements)
 
     def __await__(self) -> Generator[Any, Any, Status]:
         steps: Any = self._run(lambda: _Stretch(answer=self._begin().__await__())).answer
