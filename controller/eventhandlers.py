@@ -296,9 +296,9 @@ class SchedulerCache:
         """Announce an event of a feature's object; see `SchedulingQueue.announce`."""
         self._feed.announce(kind, key, action, old, new)
 
-    def hold(self, cluster: str, load: Load, units: int) -> None:
+    def hold(self, cluster: str, load: Load, replicas: int) -> None:
         """See `controller.cache.ledger.RoomHolder`."""
-        self._builder.hold(cluster, load, units)
+        self._builder.hold(cluster, load, replicas)
 
     def freed(self, cluster: str) -> None:
         """See `controller.cache.ledger.RoomHolder`."""

@@ -107,7 +107,7 @@ def is_news(patch: Mapping[str, Any], workload: Workload, *, message: bool = Tru
 
 def summary(placements: Mapping[str, int]) -> str:
     """Return the CLUSTERS column: `member-a=1,host=3`, cut at the limit."""
-    text = ",".join(f"{cluster}={units}" for cluster, units in placements.items())
+    text = ",".join(f"{cluster}={replicas}" for cluster, replicas in placements.items())
     return text if len(text) <= SUMMARY_LIMIT else text[: SUMMARY_LIMIT - 1] + "…"
 
 
@@ -181,7 +181,7 @@ def _named(
     renamed = [
         msgspec.structs.replace(each, cluster=now.get(each.cluster, each.cluster)) for each in known
     ]
-    before = {now.get(name, name): units for name, units in shares.before.items()}
+    before = {now.get(name, name): replicas for name, replicas in shares.before.items()}
     return renamed, replace(shares, before=before)
 
 

@@ -1,11 +1,11 @@
-"""Assumed placements: the shares of every Workload, decided or written, and the units in flight.
+"""Assumed placements: the shares of every Workload, decided or written, and the replicas in flight.
 
 A decision is assumed before anything is awaited (`assume`), so that two decisions in a row never
-count on the same room; what an informer says of the Workload replaces it. Units that their cluster
-does not show in its room are in flight there, but for those whose room a ledger holds.
+count on the same room; what an informer says of the Workload replaces it. Replicas that their
+cluster does not show in its room are in flight there, but for those whose room a ledger holds.
 
-A Workload's status may arrive before the status of the cluster that counts its units: two watches
-keep no order. The Workload's status names the version of the cluster that counts them first
+A Workload's status may arrive before the status of the cluster that counts its replicas: two
+watches keep no order. The Workload's status names the version of the cluster that counts them first
 (`capacityVersion`); until that version has been seen they stay in flight.
 """
 
@@ -34,7 +34,7 @@ _Place: TypeAlias = tuple[str, str, tuple[str, str] | None]
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """Units that their cluster counts from a version on that has not been seen yet."""
+    """Replicas that their cluster counts from a version on that has not been seen yet."""
 
     version: int
     counted: int
@@ -43,17 +43,17 @@ class Late:
 
 @dataclass(slots=True)
 class _AssumedCount:
-    """The units of each share that are in flight no more: counted by their cluster, or finished."""
+    """The replicas of each share not in flight any more: counted by their cluster, or finished."""
 
-    units: dict[str, int] = field(default_factory=dict)
+    replicas: dict[str, int] = field(default_factory=dict)
     finished: dict[str, int] = field(default_factory=dict)
-    """The finished ones among `units`; without zeros."""
+    """The finished ones among `replicas`; without zeros."""
     late: dict[str, Late] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class AssumedPlacement:
-    """The shares of a Workload, and the units of them that their clusters do not count yet."""
+    """The shares of a Workload, and the replicas of them that their clusters do not count yet."""
 
     unit: WorkloadInfo
     placements: Mapping[str, int]
@@ -63,7 +63,7 @@ class AssumedPlacement:
     """Some of those in flight, by the cluster whose status counts them as soon as it is seen."""
 
     def counted(self, cluster: str) -> int:
-        """Return the units there that the cluster counts, as far as is known."""
+        """Return the replicas there that the cluster counts, as far as is known."""
         if self.unit.booked:
             return 0
         landed = self.placements.get(cluster, 0) - self.flying.get(cluster, 0)
@@ -77,10 +77,10 @@ class PendingAffinity:
     for, however many Workloads wait.
     """
 
-    def __init__(self, units: Iterable[WorkloadInfo] = ()) -> None:
+    def __init__(self, infos: Iterable[WorkloadInfo] = ()) -> None:
         self._all: dict[Key, WorkloadInfo] = {}
         self._places: dict[_Place, dict[Key, None]] = {}
-        for info in units:
+        for info in infos:
             self.put(info)
 
     def put(self, info: WorkloadInfo) -> None:
@@ -143,18 +143,18 @@ class AssumedPlacements:
         return [self._all[key] for key in sorted(self._holders.get(cluster, ()))]
 
     def assume(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
-        """Take a decision whose write is in flight: all its new units are in flight."""
+        """Take a decision whose write is in flight: all its new replicas are in flight."""
         before = self._all.get(info.key)
         counted = _AssumedCount()
         if before is not None:
-            units = {c: n - before.flying[c] for c, n in before.placements.items()}
+            replicas = {c: n - before.flying[c] for c, n in before.placements.items()}
             late = {c: late for c, late in before.late.items() if c in placements}
-            counted = _AssumedCount(units, before.finished, late)
+            counted = _AssumedCount(replicas, before.finished, late)
         self._index.put(info, placements)
         self._put(info, placements, counted)
 
     def take(self, workload: Workload) -> list[str]:
-        """Take what an informer says; return the clusters where fewer units are in flight now."""
+        """Take an informer's Workload; return the clusters with fewer replicas in flight now."""
         placements, deleting = workload.placements, workload.metadata.deleting
         before = self._all.get(workload.metadata.key)
         counted = self._counted(workload, placements)
@@ -163,7 +163,7 @@ class AssumedPlacements:
         after = self._all[workload.metadata.key].flying
         flew = before.flying.items() if before is not None else ()
         # Where the cluster's status came first, these were taken off its room twice until now.
-        return [cluster for cluster, units in flew if units > after.get(cluster, units)]
+        return [cluster for cluster, replicas in flew if replicas > after.get(cluster, replicas)]
 
     def _counted(self, workload: Workload, placements: Mapping[str, int]) -> _AssumedCount:
         """Return what clusters count of a Workload, as far as they have been seen."""
@@ -174,13 +174,13 @@ class AssumedPlacements:
             name = share.name
             if share.finished:
                 counted.finished[name] = share.finished
-            units = share.scheduled
+            replicas = share.scheduled
             # A version beyond the Workload's own was not written before it, so that is none to wait
             # for. Any other is passed with the next that the cluster gets.
             if self._seen.get(name, 0) < share.capacity_version <= latest and name in placements:
-                counted.late[name] = Late(share.capacity_version, units + share.finished)
-                units = min(units, before.counted(name)) if before is not None else 0
-            counted.units[name] = units + share.finished
+                counted.late[name] = Late(share.capacity_version, replicas + share.finished)
+                replicas = min(replicas, before.counted(name)) if before is not None else 0
+            counted.replicas[name] = replicas + share.finished
         return counted
 
     def drop(self, key: Key) -> None:
@@ -190,7 +190,7 @@ class AssumedPlacements:
         self._index.drop(key)
 
     def saw(self, cluster: MemberCluster) -> bool:
-        """Note the version of a cluster; return whether it took units out of flight."""
+        """Note the version of a cluster; return whether it took replicas out of flight."""
         name, version = cluster.metadata.name, number(cluster.metadata.resource_version)
         self._seen[name] = _LATEST if version is None else version
         waiting = [self._all[key] for key in self._awaiting.get(name, ())]
@@ -222,7 +222,7 @@ class AssumedPlacements:
                 index.put(info)
             else:
                 index.drop(info.key)
-        flying = {c: max(n - counted.units.get(c, 0), 0) for c, n in placements.items()}
+        flying = {c: max(n - counted.replicas.get(c, 0), 0) for c, n in placements.items()}
         if info.booked:
             flying = dict.fromkeys(placements, 0)
         before = self._all.get(info.key)
@@ -233,7 +233,7 @@ class AssumedPlacements:
     def _fly(
         self, key: Key, before: AssumedPlacement | None, after: AssumedPlacement | None
     ) -> None:
-        """Move a Workload's shares and units in flight from `before` to `after` on its clusters."""
+        """Move a Workload's shares and replicas in flight from `before` to `after`."""
         was, now = (held.flying if held else _NOWHERE for held in (before, after))
         load, other = (held.unit.load if held else None for held in (after, before))
         for cluster in before.late if before else ():
@@ -241,30 +241,30 @@ class AssumedPlacements:
                 _discard(self._awaiting, cluster, key)
         for cluster in after.late if after else ():
             self._awaiting.setdefault(cluster, set()).add(key)
-        for cluster, units in was.items():
-            if other is not None and (load != other or now.get(cluster) != units):
-                self._builder.assume(cluster, other, -units)
+        for cluster, replicas in was.items():
+            if other is not None and (load != other or now.get(cluster) != replicas):
+                self._builder.assume(cluster, other, -replicas)
             if cluster not in now:
                 _discard(self._holders, cluster, key)
-        for cluster, units in now.items():
-            if load is not None and (load != other or was.get(cluster) != units):
-                self._builder.assume(cluster, load, units)
+        for cluster, replicas in now.items():
+            if load is not None and (load != other or was.get(cluster) != replicas):
+                self._builder.assume(cluster, load, replicas)
             if cluster not in was:
                 self._holders.setdefault(cluster, set()).add(key)
         self._recount(before, after)
 
     def _recount(self, before: AssumedPlacement | None, after: AssumedPlacement | None) -> None:
-        """Move a Workload's counted units from `before` to `after`, where they changed."""
+        """Move a Workload's counted replicas from `before` to `after`, where they changed."""
         load, other = (held.unit.load if held else None for held in (after, before))
         was, now = (_landed(held) for held in (before, after))
         if load == other and was == now:
             return
-        for cluster, units in was.items():
-            if other is not None and (load != other or now.get(cluster) != units):
-                self._builder.count(cluster, other, -units)
-        for cluster, units in now.items():
-            if load is not None and (load != other or was.get(cluster) != units):
-                self._builder.count(cluster, load, units)
+        for cluster, replicas in was.items():
+            if other is not None and (load != other or now.get(cluster) != replicas):
+                self._builder.count(cluster, other, -replicas)
+        for cluster, replicas in now.items():
+            if load is not None and (load != other or was.get(cluster) != replicas):
+                self._builder.count(cluster, load, replicas)
 
 
 def _landed(held: AssumedPlacement | None) -> dict[str, int]:

@@ -37,11 +37,11 @@ class Ledger(Protocol):
 class RoomHolder(Protocol):
     """Holds room of clusters on behalf of a ledger."""
 
-    def hold(self, cluster: str, load: Load, units: int) -> None:
-        """Hold the room of so many units of this load; a negative number gives it back.
+    def hold(self, cluster: str, load: Load, replicas: int) -> None:
+        """Hold the room of so many replicas of this load; a negative number gives it back.
 
-        Later decisions find that much less room, as if the units were in flight there. An unknown
-        cluster is no fault.
+        Later decisions find that much less room, as if the replicas were in flight there. An
+        unknown cluster is no fault.
         """
         ...
 

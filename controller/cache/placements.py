@@ -36,7 +36,7 @@ L = TypeVar("L", bound=Ledger)
 
 @dataclass(frozen=True, slots=True)
 class PlacedWorkload:
-    """A Workload as others see it: its labels, where its units are, what its terms select."""
+    """A Workload as others see it: its labels, where its replicas are, what its terms select."""
 
     key: Key
     labels: Mapping[str, str]
@@ -46,7 +46,7 @@ class PlacedWorkload:
 
     @staticmethod
     def of(info: WorkloadInfo, placements: Mapping[str, int]) -> PlacedWorkload:
-        holding = frozenset(cluster for cluster, units in placements.items() if units > 0)
+        holding = frozenset(cluster for cluster, replicas in placements.items() if replicas > 0)
         sides = (info.affinity, info.anti_affinity)
         terms = [term for side in sides for term in side.required]
         terms += [each.workload_affinity_term for side in sides for each in side.preferred]
@@ -58,7 +58,7 @@ class PlacedWorkload:
 
 @dataclass(slots=True)
 class _Table:
-    """How many Workloads hold units on each cluster; a table without `users` is dropped."""
+    """How many Workloads hold replicas on each cluster; a table without `users` is dropped."""
 
     selector: LabelSelector
     topology_key: str = ""
@@ -196,7 +196,7 @@ class PlacementIndex:
     def clusters_of(
         self, namespace: str, selector: LabelSelector, *, but: Collection[Key]
     ) -> set[str]:
-        """Return the clusters that hold units of the selected Workloads, except those in `but`."""
+        """Return the clusters with replicas of the selected Workloads, except those in `but`."""
         table = self._asked.get(namespace, selector)
         if table is None:
             chosen = (p for p in self._selected(namespace, selector) if p.key not in but)
@@ -217,9 +217,9 @@ class PlacementIndex:
             if held:
                 yield table.topology_key, held
 
-    def overlay(self, units: PlacedUnits) -> PlacementOverlay:
+    def overlay(self, placed: PlacedUnits) -> PlacementOverlay:
         """Return the index with these Workloads placed so; this one stays as it is."""
-        return PlacementOverlay(self, units)
+        return PlacementOverlay(self, placed)
 
     def _count(self, placed: PlacedWorkload, sign: int) -> None:
         if placed.clusters:
@@ -239,7 +239,7 @@ class PlacementIndex:
 class PlacementOverlay(PlacementIndex):
     """A few Workloads placed otherwise, over an index that stays as it is."""
 
-    def __init__(self, base: PlacementIndex, units: PlacedUnits) -> None:
+    def __init__(self, base: PlacementIndex, placed: PlacedUnits) -> None:
         super().__init__()
         self._base = base
         self._hidden: set[Key] = set()
@@ -248,7 +248,7 @@ class PlacementOverlay(PlacementIndex):
         self._growing: dict[type[Any], TakesMore] = {}
         self._standing: set[type[Any]] = set()
         """The types of ledgers whose overlays take no more Workloads; looked up once."""
-        for info, placements in units.values():
+        for info, placements in placed.values():
             self.place(info, placements)
 
     def place(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
@@ -316,7 +316,7 @@ def beside(
     """Return the domains with a match."""
     mask = holding(info, term, snapshot, bound)
     if term.label_selector.matches(info.labels):
-        own = [cluster for cluster, units in info.present.items() if units]
+        own = [cluster for cluster, replicas in info.present.items() if replicas]
         mask |= snapshot.domain(term.topology_key, own)
         if not mask.any():
             # The first Workload of a set that requires its own kind may go anywhere.
@@ -327,6 +327,6 @@ def beside(
 def holding(
     info: WorkloadInfo, term: WorkloadTerm, snapshot: Snapshot, bound: PlacementIndex
 ) -> Mask:
-    """Return the domains of a term that hold units of another Workload that it selects."""
+    """Return the domains of a term that hold replicas of another Workload that it selects."""
     clusters = bound.clusters_of(info.namespace, term.label_selector, but=(info.key,))
     return snapshot.domain(term.topology_key, clusters)

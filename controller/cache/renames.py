@@ -81,9 +81,9 @@ class Renames:
 
     def _present(self, present: Mapping[str, int]) -> dict[str, int]:
         found: dict[str, int] = {}
-        for name, units in present.items():
+        for name, replicas in present.items():
             now = self._now.get(name, name)
-            found[now] = min(found.get(now, 0) + units, MOST_UNITS)
+            found[now] = min(found.get(now, 0) + replicas, MOST_UNITS)
         return found
 
 

@@ -1,4 +1,4 @@
-"""The obstacles of pending units: each one as data, with a sentence.
+"""The obstacles of pending replicas: each one as data, with a sentence.
 
 The clusters that something refuses are counted by their first refusal, as the condition counts
 them; those that nothing refuses by what stops them from taking more, as the plugin of the bound
@@ -34,11 +34,11 @@ WITHHELD = frozenset(
     )
 )
 """Reasons of a Workload whose own verdicts do not matter: the set that it belongs to lacks
-units."""
+replicas."""
 
 
 def obstacles(decision: Decision, shortage: Shortage | None = None) -> list[Note]:
-    """Return why units are pending: the refusals by their count, then the stops of other clusters.
+    """Return why replicas are pending: refusals by their count, then the stops of other clusters.
 
     Last, what was found while clusters were chosen.
     """

@@ -1,4 +1,4 @@
-"""The remedies for pending units: each one as data, with a sentence.
+"""The remedies for pending replicas: each one as data, with a sentence.
 
 Worked out on demand from a decision, never in the pass. A remedy is only named where it helps by
 itself: a cluster that two predicates refuse is not helped by lifting one. Where no remedy does, the
@@ -34,7 +34,7 @@ from machinery.types import hostports, quantities
 
 
 def remedies(decision: Decision, shortage: Shortage | None = None) -> list[Note]:
-    """Return what would help the pending units, each by itself; empty when none is pending."""
+    """Return what would help the pending replicas, each by itself; empty when none is pending."""
     if decision.pending <= 0:
         return []
     if not len(decision.fleet):
@@ -117,7 +117,7 @@ def _offered(decision: Decision, shortage: Shortage) -> Iterator[Note]:
 
 
 def _room(decision: Decision, blame: _Blame) -> Iterator[Note]:
-    """Yield the need for more room, where nothing but the lack of it keeps units away."""
+    """Yield the need for more room, where nothing but the lack of it keeps replicas away."""
     info, snapshot = decision.seen, decision.fleet
     tight = np.zeros(len(snapshot), dtype=np.bool_)
     for plugin in blame.short:
@@ -218,7 +218,7 @@ def _fits(decision: Decision, *, only: str | None = None) -> Ints:
 
 
 def _asked(decision: Decision, resource: str) -> int:
-    """Return what a unit requests, the most of all clusters."""
+    """Return what a replica requests, the most of all clusters."""
     said = [each.request for each in variants_of(decision.cycle_state)]
     return max(request.get(resource, 0) for request in (decision.seen.request, *said))
 
@@ -228,7 +228,7 @@ def _divided(info: WorkloadInfo) -> bool:
 
 
 def _amounts(decision: Decision, lacking: list[str], each: str) -> str:
-    """Return the request of a unit for the lacking resources, in words."""
+    """Return the request of a replica for the lacking resources, in words."""
     ports = [hostports.place(r) for r in lacking if hostports.code(r) is not None]
     found = [_amount(r, _asked(decision, r)) for r in lacking if hostports.code(r) is None]
     text = " and ".join(found) or ("" if ports else "room in one piece")
@@ -244,10 +244,10 @@ def _amount(resource: str, amount: int) -> str:
     return f"{quantities.render(resource, amount)} {resource}"
 
 
-def _more(units: int, info: WorkloadInfo) -> str:
+def _more(replicas: int, info: WorkloadInfo) -> str:
     if not info.counted:
         return "it needs"
-    return "1 more unit needs" if units == 1 else f"{units} more units need"
+    return "1 more unit needs" if replicas == 1 else f"{replicas} more units need"
 
 
 def _all(info: WorkloadInfo) -> str:

@@ -37,11 +37,11 @@ class Action(enum.Flag):
     VERSION = enum.auto()
     """A cluster reports another version, provider, or set of namespaces that it takes."""
     ROOM = enum.auto()
-    """A cluster may hold more: it reports so, or units in flight there are no longer."""
+    """A cluster may hold more: it reports so, or replicas in flight there are no longer."""
     SHARES = enum.auto()
-    """A Workload has units on other clusters than before; something else counts fewer of them."""
+    """A Workload has replicas on other clusters than before; something else counts fewer."""
     WORSE = enum.auto()
-    """Less is left of it: a cluster has less room, a quota counts more; or units that were counted
+    """Less is left of it: a cluster has less room, a quota counts more; or replicas counted
     twice are counted once. Helps and wakes no Workload, but a message about the object may be
     untrue."""
 

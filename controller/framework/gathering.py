@@ -80,7 +80,7 @@ class Trial:
     Args:
         info: the member, with its present shares.
         placements: the shares that it would have.
-        desired: its units that are wanted, over all clusters.
+        desired: its replicas that are wanted, over all clusters.
         reason: that of the condition, were it alone.
         message: what its condition would say.
         feasible: the clusters that nothing refuses, shape (n,).
@@ -123,7 +123,7 @@ PLACE = GroupDecision(TrialResult.PLACE)
 class GroupScheduling(Plugin, Protocol):
     """A plugin at PreFilter that wants Workloads decided together.
 
-    All but `concluded` are pure: plan, explain and diagnosis call them, too. `info` and `units` are
+    All but `concluded` are pure: plan, explain and diagnosis call them, too. `info` and `infos` are
     settled: they contain what else is known of them.
     """
 
@@ -136,13 +136,13 @@ class GroupScheduling(Plugin, Protocol):
     def attempts(
         self,
         gathering: Gathering,
-        units: Sequence[WorkloadInfo],
+        infos: Sequence[WorkloadInfo],
         snapshot: Snapshot,
         bound: PlacementIndex,
     ) -> Iterable[Attempt]:
         """Return the ways to try, the most promising first: at least one, each made on demand.
 
-        `units` are the members that can be decided now, in their order.
+        `infos` are the members that can be decided now, in their order.
         """
         ...
 
@@ -157,7 +157,7 @@ class GroupScheduling(Plugin, Protocol):
         """Return the verdict. `snapshot` and `bound` are as they were before the attempt.
 
         The first attempt that is placed is taken; where none is, the best: one that waits, then the
-        one with the most units, then the first.
+        one with the most replicas, then the first.
         """
         ...
 

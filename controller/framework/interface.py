@@ -41,17 +41,17 @@ class CycleState:
     enabled: Mapping[str, Collection[str]] = field(default_factory=dict)
     """The names of the profile's plugins at each point, for a plugin that serves several points."""
     plan: Apportionment | None = None
-    """Set once units were divided."""
+    """Set once replicas were divided."""
     tentative: set[str] = field(default_factory=set)
-    """The names of plugins that try something first which may leave units without a cluster; added
-    at PreFilter or in a hook. A pass with any that does not place all units is repeated once."""
+    """The names of plugins that first try something that may leave replicas pending; added
+    at PreFilter or in a hook. A pass with any that does not place all replicas is repeated once."""
     without: frozenset[str] = frozenset()
     """In the repeated pass, the names that were in `tentative`: these plugins step aside."""
     refused: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     """The clusters that a hook before Filter refuses, by the hook's name and the reason."""
 
     def refuse(self, hook: str, cluster: str, reason: str) -> None:
-        """Before Filter: keep new units from that cluster. Units that are there may stay."""
+        """Before Filter: keep new replicas from that cluster. Replicas that are there may stay."""
         self.refused.setdefault((hook, reason), []).append(cluster)
 
     def clone(self) -> CycleState:
@@ -82,13 +82,13 @@ NOTHING_REFUSED = FilterMask(())
 
 @dataclass(frozen=True, slots=True)
 class Unplaced:
-    """The result of a pass that leaves units without a cluster; masks have one entry a cluster.
+    """The result of a pass that leaves replicas without a cluster; masks have one entry a cluster.
 
     Args:
         feasible: the clusters that nothing refused.
         refusals: the plugin, the text and the clusters of each reason to refuse.
-        shares: the units that did find a place, by row.
-        desired: the units wanted over all clusters.
+        shares: the replicas that did find a place, by row.
+        desired: the replicas wanted over all clusters.
         crowded: the clusters that nothing but a lack of room refused.
     """
 
@@ -141,12 +141,14 @@ class PreFilter(Plugin, Protocol):
 class PreFilterExtensions(Plugin, Protocol):
     """A PreFilter whose state can be changed for a what-if: a share came, or went."""
 
-    def add_share(self, state: CycleState, info: WorkloadInfo, cluster: str, units: int) -> None:
-        """Count these units as present there."""
+    def add_share(self, state: CycleState, info: WorkloadInfo, cluster: str, replicas: int) -> None:
+        """Count these replicas as present there."""
         ...
 
-    def remove_share(self, state: CycleState, info: WorkloadInfo, cluster: str, units: int) -> None:
-        """Count these units no longer; an unknown cluster is no fault."""
+    def remove_share(
+        self, state: CycleState, info: WorkloadInfo, cluster: str, replicas: int
+    ) -> None:
+        """Count these replicas no longer; an unknown cluster is no fault."""
         ...
 
 
@@ -165,7 +167,7 @@ class Filter(Plugin, Protocol):
 
 @runtime_checkable
 class PostFilter(Plugin, Protocol):
-    """Called when units found no cluster; may add to the message."""
+    """Called when replicas found no cluster; may add to the message."""
 
     def post_filter(
         self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, unplaced: Unplaced
@@ -225,14 +227,14 @@ class Assign(Plugin, Protocol):
 
 @runtime_checkable
 class Bounds(Plugin, Protocol):
-    """Has a say in how units are divided: bounds, weights, an order of domains.
+    """Has a say in how replicas are divided: bounds, weights, an order of domains.
 
     All that are enabled at Assign are asked in turn, each for the problem that those before it
     made. Then one planner solves it (`controller.planner.plan`), so that they all hold together.
     """
 
     def divides(self, info: WorkloadInfo, state: CycleState) -> bool:
-        """Whether units are divided because of this plugin, whatever their distribution."""
+        """Whether replicas are divided because of this plugin, whatever their distribution."""
         ...
 
     def bound(self, info: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
@@ -355,20 +357,20 @@ class ScoreHook(Plugin, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The input of an Assign plugin. Arrays have one entry a cluster, counts are in units.
+    """The input of an Assign plugin. Arrays have one entry a cluster, counts are in replicas.
 
     Args:
         snapshot: the clusters.
-        feasible: may take new units.
+        feasible: may take new replicas.
         keeps: may keep what it has.
         line: rows of all clusters, the best first, equals by name.
         ranking: those of the feasible clusters.
         scores: the total scores.
-        room: units that the cluster can hold in all, its present ones included.
-        present: units placed now.
+        room: replicas that the cluster can hold in all, its present ones included.
+        present: replicas placed now.
         held: has a share now, be it one of no units.
-        reached: only quotas that are used up keep new units away, and their plugins give bounds.
-        crowded: only a lack of room keeps new units away.
+        reached: only quotas that are used up keep new replicas away, and their plugins give bounds.
+        crowded: only a lack of room keeps new replicas away.
         state: what the plugins of this pass left for each other.
     """
 
@@ -387,34 +389,34 @@ class Candidates:
 
     @property
     def able(self) -> Mask:
-        """May take new units, or might if a quota of the plan let it."""
+        """May take new replicas, or might if a quota of the plan let it."""
         mask: Mask = self.feasible | self.reached
         return mask
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The shares by row, and the units wanted over all clusters; the rest stays pending."""
+    """The shares by row, and the replicas wanted over all clusters; the rest stays pending."""
 
     shares: Mapping[int, int]
     desired: int
     why: Reasons
-    """Returns why the number of a row that holds units is what it is; called on demand, not in the
-    pass."""
+    """Returns why the number of a row that holds replicas is what it is; called on demand, not in
+    the     pass."""
     in_order: bool = False
     """The shares are told as they come; otherwise by name."""
     notes: tuple[str, ...] = ()
     """Added to the condition's message."""
     assignment_order: AssignmentOrder = no_order
-    """Returns the domains of the new units one after the other, where an order of domains
+    """Returns the domains of the new replicas one after the other, where an order of domains
     decided."""
     binding: Binding = nothing_binds
-    """Returns the bounds of a plan that keep units out."""
+    """Returns the bounds of a plan that keep replicas out."""
     choosing: tuple[str, ...] = ()
     """Findings of the choice of domains: a constraint that cannot be met, choices that were
     not tried."""
     short: ScheduledReason = ScheduledReason.INSUFFICIENT_CAPACITY
-    """The condition's reason when units stay pending although clusters are feasible."""
+    """The condition's reason when replicas stay pending although clusters are feasible."""
     shared_by: tuple[str, ...] = ()
     """The plugins that had a say, and `THE_PLAN` where one plan made the shares."""
 

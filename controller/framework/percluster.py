@@ -46,7 +46,7 @@ class PerClusterFilterHook(ABC):
     def before_filter_one(
         self, info: WorkloadInfo, cluster: MemberCluster
     ) -> MemberCluster | str | None:
-        """Return a changed copy of the cluster, why no new unit may go there, or None."""
+        """Return a changed copy of the cluster, why no new replica may go there, or None."""
 
     def before_filter(
         self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
@@ -80,7 +80,7 @@ class PerClusterScoreHook(ABC):
 
     @abstractmethod
     def leaves_out(self, info: WorkloadInfo, cluster: MemberCluster) -> bool:
-        """Whether this cluster shall take no new unit. Called for feasible clusters only."""
+        """Whether this cluster shall take no new replica. Called for feasible clusters only."""
 
     def before_score(
         self,

@@ -1,9 +1,9 @@
-"""Room in units of one Workload: how many each cluster can hold, and how many it must.
+"""Room in replicas of one Workload: how many each cluster can hold, and how many it must.
 
-A unit need not be alike everywhere: a plugin at PreFilter may say what it requests, and what it
+A replica need not be alike everywhere: a plugin at PreFilter may say what it requests, and what it
 tolerates, on some of the clusters (`vary`). All code that counts room or looks at taints reads
-that. A plugin that lets a cluster hold fewer units than fit says so with `cap`, one that lets all
-clusters together hold fewer than are wanted with `limit`.
+that. A plugin that lets a cluster hold fewer replicas than fit says so with `cap`, one that lets
+all clusters together hold fewer than are wanted with `limit`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CAPS = "caps"
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A unit as it is on some clusters.
+    """A replica as it is on some clusters.
 
     `rows` returns which ones, shape (n,), of a given snapshot, as a hook may have replaced it. The
     other fields stand for those of the Workload; `tolerations` are of the clusters' own taints.
@@ -44,7 +44,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class PlacementLimit:
-    """The units of a Workload that may have clusters, all of them together, present ones included.
+    """The replicas of a Workload that may have clusters, all together, present ones included.
 
     `plugin` set the limit, and `reason` is the condition's where fewer are placed than are wanted.
     """
@@ -55,9 +55,9 @@ class PlacementLimit:
 
 
 def limit(state: CycleState, most: PlacementLimit) -> None:
-    """Let no more units than these have a cluster. Of several limits the least holds.
+    """Let no more replicas than these have a cluster. Of several limits the least holds.
 
-    A limit must count the present units in: it takes nothing away.
+    A limit must count the present replicas in: it takes nothing away.
     """
     known = limit_of(state)
     if known is None or most.units < known.units:
@@ -69,14 +69,14 @@ def limit_of(state: CycleState) -> PlacementLimit | None:
     return said
 
 
-def within(state: CycleState, units: int) -> int:
-    """Return `units`, or as many as the limit allows."""
+def within(state: CycleState, replicas: int) -> int:
+    """Return `replicas`, or as many as the limit allows."""
     said = limit_of(state)
-    return units if said is None else min(units, said.units)
+    return replicas if said is None else min(replicas, said.units)
 
 
 def vary(state: CycleState, variants: Sequence[Variant]) -> None:
-    """Add variants of the unit; of two that hold for one cluster the first counts."""
+    """Add variants of the replica; of two that hold for one cluster the first counts."""
     state.data[_VARIANTS] = (*variants_of(state), *variants)
 
 
@@ -86,7 +86,7 @@ def variants_of(state: CycleState) -> Sequence[Variant]:
 
 
 def cap(state: CycleState, most: Callable[[Snapshot], Ints]) -> None:
-    """Let a cluster hold at most so many units in all, present ones included, shape (n,).
+    """Let a cluster hold at most so many replicas in all, present ones included, shape (n,).
 
     Of several caps the least holds. `most` is called with the snapshot that hooks left.
     """
@@ -118,7 +118,7 @@ def by_variant(
 
 
 def needed(info: WorkloadInfo) -> int:
-    """Return the units that one cluster must have room for."""
+    """Return the replicas that one cluster must have room for."""
     if not info.counted:
         return 0
     whole = info.whole or info.everywhere
@@ -126,12 +126,12 @@ def needed(info: WorkloadInfo) -> int:
 
 
 def room_of(state: CycleState, info: WorkloadInfo, snapshot: Snapshot) -> Ints:
-    """Return the room in all resources, cached in the pass for this unit and snapshot."""
+    """Return the room in all resources, cached in the pass for this replica and snapshot."""
     known = state.data.get(_ROOM)
     if known is None or known[0] is not info or known[1] is not snapshot:
         known = state.data[_ROOM] = (info, snapshot, _capped(state, info, snapshot))
-    units: Ints = known[2]
-    return units
+    replicas: Ints = known[2]
+    return replicas
 
 
 def _capped(state: CycleState, info: WorkloadInfo, snapshot: Snapshot) -> Ints:
@@ -148,7 +148,7 @@ def room(
     only: str | None = None,
     variants: Sequence[Variant] = (),
 ) -> Ints:
-    """Return the units that fit on each cluster, present ones included; in one resource, or in all.
+    """Return the replicas that fit on each cluster, present ones included; in one resource or all.
 
     Caps of plugins do not count here: `room_of` returns what a cluster may hold.
     """
@@ -162,13 +162,13 @@ def room(
         )
 
     fits = by_variant(variants, info, snapshot, fitting)
-    for name, units in info.present.items():
+    for name, replicas in info.present.items():
         row = snapshot.row.get(name)
         if row is not None:
-            fits[row] += units
+            fits[row] += replicas
     return fits
 
 
 def resources_of(state: CycleState, info: WorkloadInfo) -> list[str]:
-    """Return the resources that a unit requests on any cluster, sorted."""
+    """Return the resources that a replica requests on any cluster, sorted."""
     return sorted({*info.request, *(r for each in variants_of(state) for r in each.request)})

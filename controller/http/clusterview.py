@@ -11,7 +11,7 @@ from controller.snapshot.amounts import amounts_of, rendered
 def of_cluster(cache: SchedulerCache, name: str) -> dict[str, Any] | None:
     """Return labels, room and shares of a cluster; None for one that does not exist.
 
-    `requested` counts the units in flight and what is held (`reserved`), so remaining ==
+    `requested` counts the replicas in flight and what is held (`reserved`), so remaining ==
     allocatable - requested.
     """
     snapshot = cache.fleet()
@@ -27,5 +27,5 @@ def of_cluster(cache: SchedulerCache, name: str) -> dict[str, Any] | None:
         "requested": rendered(amounts.requested),
         "reserved": rendered(amounts.reserved),
         "remaining": rendered(amounts.remaining),
-        "shares": {"/".join(key): units for key, units in cache.shares(name).items()},
+        "shares": {"/".join(key): replicas for key, replicas in cache.shares(name).items()},
     }

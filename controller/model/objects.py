@@ -307,7 +307,7 @@ class ClusterShare(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ClusterLimit(msgspec.Struct, frozen=True, rename="camel"):
-    """The units that a cluster was seen to run, and until when that is believed."""
+    """The replicas that a cluster was seen to run, and until when that is believed."""
 
     cluster: str
     replicas: int
@@ -337,7 +337,7 @@ class Footprint(msgspec.Struct, frozen=True):
 
 
 class ReservedShare(msgspec.Struct, frozen=True):
-    """Units of a Workload in the room that an object holds for them on a cluster."""
+    """Replicas of a Workload in the room that an object holds for them on a cluster."""
 
     namespace: str
     name: str

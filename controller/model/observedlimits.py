@@ -1,30 +1,31 @@
 """Limits learnt from the replicas that clusters run, believed for a while and forgotten.
 
-A cluster may report units that found no node there, though its room said otherwise: quotas of its
-own, taints on nodes, volumes. The units that it did run are then its learnt limit, a bound for the
-planner like any other. A limit is believed until it expires, then doubled and tried again: a
-cluster that still cannot run more is believed for twice as long as before, so trying costs less and
-less; a cluster that can has its limit doubled each time, until there is none. A cluster whose limit
-was 0 is tried with a single unit.
+A cluster may report replicas that found no node there, though its room said otherwise: quotas of
+its own, taints on nodes, volumes. The replicas that it did run are then its learnt limit, a bound
+for the planner like any other. A limit is believed until it expires, then doubled and tried again:
+a cluster that still cannot run more is believed for twice as long as before, so trying costs less
+and less; a cluster that can has its limit doubled each time, until there is none. A cluster whose
+limit was 0 is tried with a single replica.
 
 Why the loop of planning, watching and learning ends, and never swings. Let clusters hold what they
 truly can (c), unknown to us, and let no limit expire. In one round the planner gives the shares s,
 cluster i runs r(i) = min(s(i), c(i)), and `learn` turns every s(i) > c(i) into the limit c(i).
 
-- The planner gives no cluster more than its limit: units above it are not held (`Problem.settled`)
-  and not handed out. So a cluster that was overcharged once never is again.
+- The planner gives no cluster more than its limit: replicas above it are not held
+  (`Problem.settled`) and not handed out. So a cluster that was overcharged once never is again.
 - Hence each round that is not the last overcharges at least one cluster for the first time: after
   at most n + 1 rounds for n clusters no cluster is overcharged, and nothing is learnt any more. A
   plan that was followed is its own plan, so the shares stand still from there.
-- From the second round on, the units that run are kept: there are at most as many as wanted, so the
-  planner grows from them. r(i) never falls, therefore no unit goes back and forth.
+- From the second round on, the replicas that run are kept: there are at most as many as wanted, so
+  the planner grows from them. r(i) never falls, therefore no replica goes back and forth.
 
-An expiry moves no unit that runs either: only pending units can go where a limit was lifted, and if
-they find no node there they were not running before. Pure; integers and datetimes in and out.
+An expiry moves no replica that runs either: only pending replicas can go where a limit was lifted,
+and if they find no node there they were not running before. Pure; integers and datetimes in and
+out.
 
 Limits are written in the status together with the decision that keeps to them, so that the next
 process, plan and explain know what this process has seen. A cluster's report about another number
-of units than the decided one is outdated, and says nothing.
+of replicas than the decided one is outdated, and says nothing.
 """
 
 from __future__ import annotations
@@ -54,13 +55,13 @@ _UNREACHABLE = ShareState.UNREACHABLE.value
 
 @dataclass(frozen=True, slots=True)
 class ObservedLimit:
-    """The units that a cluster was seen to run.
+    """The replicas that a cluster was seen to run.
 
     Args:
-        units: the most it is given.
+        replicas: the most it is given.
         expires: when the limit is doubted.
         hold: for how long it was believed this time.
-        doubted: the limit expired and was doubled since units were last seen without a node.
+        doubted: the limit expired and was doubled since replicas were last seen without a node.
     """
 
     units: int
@@ -80,9 +81,9 @@ def learn(
 
     Args:
         limits: what is believed, by cluster.
-        present: units that each cluster is asked to run. Only clusters that reported on just this
-            number, so that an outdated report is not read as a success.
-        unschedulable: of those, the units without a node; 0 where absent.
+        present: replicas that each cluster is asked to run. Only clusters that reported on just
+            this number, so that an outdated report is not read as a success.
+        unschedulable: of those, the replicas without a node; 0 where absent.
         now: the time of the look.
     """
     learnt = {}
@@ -111,7 +112,7 @@ def next_expiry(limits: Mapping[str, ObservedLimit]) -> datetime | None:
 
 
 def _failed(old: ObservedLimit | None, runs: int, now: datetime) -> ObservedLimit:
-    """Units found no node: those that run are the limit, believed for longer when confirmed."""
+    """Replicas found no node: those that run are the limit, believed for longer when confirmed."""
     if old is None:
         return ObservedLimit(runs, now + FIRST_HOLD)
     if old.units == runs and now < old.expires and not old.doubted:
@@ -122,7 +123,7 @@ def _failed(old: ObservedLimit | None, runs: int, now: datetime) -> ObservedLimi
 
 
 def _ran(old: ObservedLimit | None, runs: int, now: datetime) -> ObservedLimit | None:
-    """All units run: a limit is at least their number, and is doubled once it has expired."""
+    """All replicas run: a limit is at least their number, and is doubled once it has expired."""
     if old is None:
         return None
     if now >= old.expires:
@@ -133,7 +134,7 @@ def _ran(old: ObservedLimit | None, runs: int, now: datetime) -> ObservedLimit |
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """How a cluster fares with its share: units asked of it, and units that run there.
+    """How a cluster fares with its share: replicas asked of it, and replicas that run there.
 
     `since` is when the first of those without a node began to wait; None where none is without.
     """
@@ -143,7 +144,7 @@ class Shown:
     since: datetime | None
 
     def believed(self, patience: timedelta) -> datetime | None:
-        """Return from when on its missing units count; None where none is missing."""
+        """Return from when on its missing replicas count; None where none is missing."""
         return self.since + patience if self.since is not None else None
 
 
@@ -175,7 +176,7 @@ def to_status(limits: Mapping[str, ObservedLimit]) -> list[dict[str, Any]]:
 
 
 def shown(workload: Workload) -> dict[str, Shown]:
-    """Return the reports of clusters that have a limit, or units without a node."""
+    """Return the reports of clusters that have a limit, or replicas without a node."""
     placed, limited = workload.placements, {each.cluster for each in workload.status.limits}
     found = {}
     for share in workload.status.clusters:

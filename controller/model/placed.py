@@ -40,7 +40,7 @@ class PlacedKind:
             that of `placed_key`; its `fault`, if any, is told on the object.
         status: returns fields of a Workload's status, often only some, in the form of this object's
             status; called with the stored object and the fields.
-        booked: a ledger of the feature holds the room of its units, so that none is in flight.
+        booked: a ledger of the feature holds the room of its replicas, so that none is in flight.
     """
 
     resource: Resource

@@ -1,6 +1,6 @@
 """The request of one pod of a template: thousandths of cpu, whole units of other resources.
 
-The sum is kube-scheduler's, so that a unit which fits here fits there. A host port is a resource
+The sum is kube-scheduler's, so that a replica which fits here fits there. A host port is a resource
 too, of which each node has one (`machinery.types.hostports`).
 """
 

@@ -87,8 +87,8 @@ class ClusterResources:
             variants_of(state), info, snapshot, lambda of: self._free(of, needed(info), snapshot)
         )
 
-    def _free(self, of: WorkloadInfo | Variant, units: int, snapshot: Snapshot) -> Ints:
-        asked = [min(of.request.get(resource, 0) * units, CEILING) for resource in MEASURED]
+    def _free(self, of: WorkloadInfo | Variant, replicas: int, snapshot: Snapshot) -> Ints:
+        asked = [min(of.request.get(resource, 0) * replicas, CEILING) for resource in MEASURED]
 
         def compute(rows: Ints | None) -> Ints:
             there = slice(None) if rows is None else rows

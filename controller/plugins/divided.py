@@ -69,8 +69,8 @@ class Divided:
         if not _learns(info):
             return replace(info, limits={}) if info.limits else info
         now = now.replace(microsecond=0)  # the resolution of the status
-        # Units count as having no node only once they have waited for the patience: a cluster that
-        # grows by itself needs a while.
+        # Replicas count as having no node only once they have waited for the patience: a cluster
+        # that grows by itself needs a while.
         due = {
             cluster: each
             for cluster, each in info.shown.items()

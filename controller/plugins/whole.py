@@ -163,12 +163,12 @@ def _as_it_is(field: Candidates, want: int) -> Assignment:
         taken = min(max(-more, 0), shares[row])
         shares[row] -= taken
         more += taken
-    kept = {row: units for row, units in shares.items() if units}
+    kept = {row: replicas for row, replicas in shares.items() if replicas}
     return Assignment(
         kept, want, lambda row: (Reason(RuleKind.KEPT, kept[row]),) if row in kept else ()
     )
 
 
-def _whole(row: int, units: int, desired: int, kind: RuleKind) -> Assignment:
-    why = (Reason(kind, units),)
-    return Assignment({row: units}, desired, lambda asked: why if asked == row else ())
+def _whole(row: int, replicas: int, desired: int, kind: RuleKind) -> Assignment:
+    why = (Reason(kind, replicas),)
+    return Assignment({row: replicas}, desired, lambda asked: why if asked == row else ())

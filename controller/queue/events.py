@@ -47,9 +47,11 @@ def freed(old: Workload, new: Workload | None) -> set[str]:
     itself has begun to count frees nothing: the cluster holds its room from then on.
     """
     if new is None or old.unit.load != new.unit.load:
-        return {cluster for cluster, units in old.placements.items() if units}
+        return {cluster for cluster, replicas in old.placements.items() if replicas}
     after = new.placements
-    fewer = {cluster for cluster, units in old.placements.items() if after.get(cluster, 0) < units}
+    fewer = {
+        cluster for cluster, replicas in old.placements.items() if after.get(cluster, 0) < replicas
+    }
     ended = {each.name: each.finished for each in old.status.clusters}
     more = (e.name for e in new.status.clusters if e.finished > ended.get(e.name, 0))
     return fewer.union(more)
@@ -61,7 +63,9 @@ def taken(old: Workload | None, new: Workload | None) -> set[str]:
         return set()
     same = old is not None and old.unit.load == new.unit.load
     before = old.placements if old is not None and same else {}
-    return {cluster for cluster, units in new.placements.items() if units > before.get(cluster, 0)}
+    return {
+        cluster for cluster, replicas in new.placements.items() if replicas > before.get(cluster, 0)
+    }
 
 
 def of_cluster(old: MemberCluster | None, new: MemberCluster | None) -> Action:
@@ -99,7 +103,7 @@ def _of_spec(old: MemberCluster, new: MemberCluster) -> Action:
 
 
 def _holding(workload: Workload) -> set[str]:
-    return {cluster for cluster, units in workload.placements.items() if units}
+    return {cluster for cluster, replicas in workload.placements.items() if replicas}
 
 
 def _roomier(before: list[NodeGroup], after: list[NodeGroup]) -> bool:

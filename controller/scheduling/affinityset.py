@@ -41,7 +41,7 @@ _PASSES = 4
 
 def decide_together(
     snapshot: Snapshot,
-    units: Sequence[WorkloadInfo],
+    infos: Sequence[WorkloadInfo],
     bound: PlacementIndex,
     profile: Profile,
     now: datetime,
@@ -52,16 +52,16 @@ def decide_together(
     Where none is, each decision is the one on the Workload alone: a refusal, as it waits for
     another. `data` is as in `decide`.
     """
-    search = _Search(snapshot, units, bound, profile, now, data)
+    search = _Search(snapshot, infos, bound, profile, now, data)
     starts = yield from search.starts()
     for row in starts:
         found = yield from search.beginning_at(snapshot.names[row])
         if found:
-            return [found[info.key] for info in units]
-        if search.passes > _PASSES * len(units) + _STARTS:
+            return [found[info.key] for info in infos]
+        if search.passes > _PASSES * len(infos) + _STARTS:
             break
     alone: list[Decision] = []
-    for info in units:
+    for info in infos:
         alone.append(decide(snapshot, info, bound, profile, now, data))
         yield
     return alone
@@ -142,7 +142,7 @@ class _Search:
     def __init__(
         self,
         snapshot: Snapshot,
-        units: Sequence[WorkloadInfo],
+        infos: Sequence[WorkloadInfo],
         bound: PlacementIndex,
         profile: Profile,
         now: datetime,
@@ -154,8 +154,8 @@ class _Search:
         self._bound = bound
         self._profile = profile
         self._now = now
-        self._turns = sorted(units, key=lambda info: (not info.whole, info.key))
-        self._seekers = PendingAffinity(units)
+        self._turns = sorted(infos, key=lambda info: (not info.whole, info.key))
+        self._seekers = PendingAffinity(infos)
         self._selected: dict[Key, list[frozenset[Key]]] = {}
 
     @property
@@ -263,10 +263,10 @@ def _around(snapshot: Snapshot, term: WorkloadTerm, masks: Iterable[Mask]) -> Ma
     return snapshot.domain(term.topology_key, (snapshot.names[int(row)] for row in rows))
 
 
-def _roomy(snapshot: Snapshot, units: Iterable[WorkloadInfo]) -> Mask:
+def _roomy(snapshot: Snapshot, infos: Iterable[WorkloadInfo]) -> Mask:
     """Return the clusters whose nodes have, in sum, as much free as all Workloads ask for."""
     asked: dict[str, int] = {}
-    for info in units:
+    for info in infos:
         for resource, amount in info.request.items() if info.counted else ():
             asked[resource] = asked.get(resource, 0) + amount * info.replicas
     mask = np.ones(len(snapshot), dtype=np.bool_)

@@ -256,9 +256,9 @@ class _Pass:
         self.rank()
         present = np.zeros(len(self.fleet), dtype=np.int64)
         held = np.zeros(len(self.fleet), dtype=np.bool_)
-        for name, units in self.unit.present.items():
+        for name, replicas in self.unit.present.items():
             if name in self.fleet.row:
-                present[self.fleet.row[name]] = units
+                present[self.fleet.row[name]] = replicas
                 held[self.fleet.row[name]] = True
         planned = self.state.enabled.get("assign", ())  # the plan keeps to their limits
         return Candidates(
@@ -308,7 +308,7 @@ def _recorded(info: WorkloadInfo, work: _Pass, assignment: Assignment, now: date
     )
     verdict = of_assignment(assignment, work.verdicts, work.refusals, said, holds=holds)
     weights = {name: work.profile.weights[name] for name in work.scores}
-    placements, desired = {names[row]: units for row, units in shares}, assignment.desired
+    placements, desired = {names[row]: replicas for row, replicas in shares}, assignment.desired
     state, why = verdict.state, assignment.why
     if not shares and info.replicas:
         kept, wanted = _kept(info, work.fleet)

@@ -146,7 +146,7 @@ def _assignment_order(plan: Apportionment) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """The plan of a problem; the condition's reason and notes for the units that it leaves out."""
+    """The plan of a problem; the condition's reason and notes for replicas that it leaves out."""
 
     unit: WorkloadInfo
     field: Candidates

@@ -77,17 +77,17 @@ def decide_group(
             return Batch([], busy)
         begun.update(gathering.members)
         others.begin(begun)
-        units = yield from _units(view, info, gathering, profiles, now, others)
+        infos = yield from _members(view, info, gathering, profiles, now, others)
         work = _Work(snapshot, view.index, profiles, now, plugin, gathering, info.key)
-        tried = yield from work.tried(units)
-        batch = yield from work.batch(units, tried)
+        tried = yield from work.tried(infos)
+        batch = yield from work.batch(infos, tried)
         if view.fleet() is snapshot and view.index.version == version:
             return batch
-        if not all(map(others.current, units)):
+        if not all(map(others.current, infos)):
             break  # an edited member is queued again by its edit
         if tried is None or tried.verdict.outcome is TrialResult.REFUSE:
             return replace(batch, moved=True)
-        if (yield from _still(view, work, units, tried)) and all(map(others.current, units)):
+        if (yield from _still(view, work, infos, tried)) and all(map(others.current, infos)):
             return replace(batch, moved=True)  # what lacks a place may have one elsewhere by now
         yield
     return Batch([], moved=True)
@@ -108,7 +108,7 @@ def _gathering(
     return None
 
 
-def _units(
+def _members(
     view: View,
     info: WorkloadInfo,
     gathering: Gathering,
@@ -127,16 +127,16 @@ def _units(
     return found
 
 
-def _still(view: View, work: _Work, units: Sequence[WorkloadInfo], tried: _Judged) -> Steps[bool]:
+def _still(view: View, work: _Work, infos: Sequence[WorkloadInfo], tried: _Judged) -> Steps[bool]:
     """Whether the same attempt comes to the same places in the newest snapshot."""
     chosen = {name for d in tried.decisions.values() for name in d.placements}
 
     def again(snapshot: Snapshot) -> Steps[bool]:
         now = replace(work, fleet=snapshot, bound=view.index)
-        anew = yield from now.attempt(units, tried.attempt)
+        anew = yield from now.attempt(infos, tried.attempt)
         return all(anew[k].placements == d.placements for k, d in tried.decisions.items())
 
-    return (yield from confirmed(view, chosen, again, large=len(units) > FEW))
+    return (yield from confirmed(view, chosen, again, large=len(infos) > FEW))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class _Work:
     gathering: Gathering
     asked: Key
 
-    def tried(self, units: Sequence[WorkloadInfo]) -> Steps[_Judged | None]:
+    def tried(self, infos: Sequence[WorkloadInfo]) -> Steps[_Judged | None]:
         """Return the first attempt that is placed, else the best; None where the set is refused.
 
         Raises PluginError.
@@ -174,9 +174,9 @@ class _Work:
         if self.gathering.refusal is not None:
             return None
         best: _Judged | None = None
-        for attempt in self._attempts(units):
-            decisions = yield from self.attempt(units, attempt)
-            told = yield from _told_of(decisions[info.key] for info in units)
+        for attempt in self._attempts(infos):
+            decisions = yield from self.attempt(infos, attempt)
+            told = yield from _told_of(decisions[info.key] for info in infos)
             judged = _Judged(attempt, decisions, told, self._verdict(told))
             if judged.verdict.outcome is TrialResult.PLACE:
                 return judged
@@ -187,11 +187,11 @@ class _Work:
         return best
 
     def attempt(
-        self, units: Sequence[WorkloadInfo], attempt: Attempt
+        self, infos: Sequence[WorkloadInfo], attempt: Attempt
     ) -> Steps[dict[Key, Decision]]:
         """Decide every member in one attempt."""
         course = _GroupCycle(self, {self.plugin.name: attempt}, self.fleet, self.bound.overlay({}))
-        by_key = {info.key: info for info in units}
+        by_key = {info.key: info for info in infos}
         ordered = [by_key.pop(key) for key in attempt.order if key in by_key]
         left = [*ordered, *by_key.values()]
         for _ in range(1 + _ROUNDS):
@@ -203,7 +203,7 @@ class _Work:
             yield from course.mutual(left)
         return course.decisions
 
-    def batch(self, units: Sequence[WorkloadInfo], judged: _Judged | None) -> Steps[Batch]:
+    def batch(self, infos: Sequence[WorkloadInfo], judged: _Judged | None) -> Steps[Batch]:
         """Return the decisions, and what the plugin is to be told of them."""
         verdict = self._refusal() if judged is None else judged.verdict
         found = {} if judged is None else judged.decisions
@@ -215,13 +215,13 @@ class _Work:
             time=self.now,
             seconds=self._seconds,
         )
-        placed = [found[info.key] for info in units if info.key in found]
+        placed = [found[info.key] for info in infos if info.key in found]
         if verdict.outcome is TrialResult.PLACE:
             return Batch(placed, conclusion=conclusion)
         status = runtime.named(self.plugin, verdict.status)
         out = frozenset(name for each in placed for name in each.kept_out_by())
         told: list[Decision] = []
-        for info in units:
+        for info in infos:
             told.append(self._withheld(info, found.get(info.key), status, verdict.withdrawn, out))
             if len(told) % _STEP == 0:
                 yield
@@ -238,9 +238,9 @@ class _Work:
         status = self.gathering.refusal or Status()
         return GroupDecision(TrialResult.REFUSE, status, self.gathering.withdrawn)
 
-    def _attempts(self, units: Sequence[WorkloadInfo]) -> Iterator[Attempt]:
+    def _attempts(self, infos: Sequence[WorkloadInfo]) -> Iterator[Attempt]:
         """Yield the plugin's attempts; each is asked for when the one before has failed."""
-        plugin, about = self.plugin, (self.gathering, units, self.fleet, self.bound)
+        plugin, about = self.plugin, (self.gathering, infos, self.fleet, self.bound)
         with limited(self._seconds):
             found = ask(plugin, "Attempts", iter, plugin.attempts, *about)
         while True:
@@ -295,10 +295,10 @@ class _GroupCycle:
     view: PlacementOverlay
     decisions: dict[Key, Decision] = field(default_factory=dict)
 
-    def round(self, units: Sequence[WorkloadInfo]) -> Steps[list[WorkloadInfo]]:
+    def round(self, infos: Sequence[WorkloadInfo]) -> Steps[list[WorkloadInfo]]:
         """Decide each; return those that lack replicas and require others that may come yet."""
         left: list[WorkloadInfo] = []
-        for info in units:
+        for info in infos:
             profile = self.work.profiles[info.scheduler_name]
             found = self._decide(info, profile)
             if info.whole and not (found.scheduled or info.present):
@@ -335,10 +335,10 @@ class _GroupCycle:
             shared_by=tuple(sorted(found.kept_out_by().union(less.shared_by))),
         )
 
-    def mutual(self, units: Sequence[WorkloadInfo]) -> Steps[None]:
+    def mutual(self, infos: Sequence[WorkloadInfo]) -> Steps[None]:
         """Decide those that require each other: all are placed beside each other, or none."""
-        profile = self.work.profiles[units[0].scheduler_name]
-        alike = [each for each in units if each.scheduler_name == profile.scheduler_name]
+        profile = self.work.profiles[infos[0].scheduler_name]
+        alike = [each for each in infos if each.scheduler_name == profile.scheduler_name]
         about = (self.view, profile, self.work.now, self.data)
         found = yield from decide_together(self.fleet, alike, *about)
         if all(each.scheduled for each in found):

@@ -1,8 +1,8 @@
 """The resources of a cluster and what of them is taken, in numbers that add up.
 
-The numbers are those of the next decision: units in flight are taken, and so is room that is held.
-All room that HTTP reports is reported from here. Of a host port there is one on each node; ports
-that are not in use are left out.
+The numbers are those of the next decision: replicas in flight are taken, and so is room that is
+held. All room that HTTP reports is reported from here. Of a host port there is one on each node;
+ports that are not in use are left out.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def amounts_of(snapshot: Snapshot, name: str) -> ResourceAmounts | None:
 
 def _sum(loads: Mapping[Load, int]) -> dict[str, int]:
     total: dict[str, int] = {}
-    for load, units in loads.items():
+    for load, replicas in loads.items():
         for resource, amount in load.request:
-            total[resource] = total.get(resource, 0) + amount * units
+            total[resource] = total.get(resource, 0) + amount * replicas
     return total
 
 

@@ -2,8 +2,9 @@
 
 A `SnapshotBuilder` takes one cluster at a time and remembers which rows it touched; `snapshot()`
 copies the columns of the last snapshot and writes those rows. New clusters are rows at the end,
-those that went are cut out, so that no change rebuilds thousands of rows. Units in flight are kept
-beside (`assume`): they change with every decision. They are kept of clusters that are not there,
+those that went are cut out, so that no change rebuilds thousands of rows. Replicas in flight are
+kept beside (`assume`): they change with every decision. They are kept of clusters that are not
+there,
 too: a cluster that comes back with ten thousand Workloads on it costs no more than any other.
 """
 
@@ -91,21 +92,21 @@ class SnapshotBuilder:
             self._touched.counted.discard(name)
             self._touched.gone.add(name)
 
-    def assume(self, name: str, load: Load, units: int) -> None:
-        """Count units (negative: no longer) that a cluster's status does not show yet."""
-        self._count(self._flying, self._touched.loads, name, load, units)
+    def assume(self, name: str, load: Load, replicas: int) -> None:
+        """Count replicas (negative: no longer) that a cluster's status does not show yet."""
+        self._count(self._flying, self._touched.loads, name, load, replicas)
 
-    def hold(self, name: str, load: Load, units: int) -> None:
-        """Hold the room of so many units (negative: no longer); see `RoomHolder.hold`."""
-        self._count(self._held, self._touched.loads, name, load, units)
+    def hold(self, name: str, load: Load, replicas: int) -> None:
+        """Hold the room of so many replicas (negative: no longer); see `RoomHolder.hold`."""
+        self._count(self._held, self._touched.loads, name, load, replicas)
 
-    def count(self, name: str, load: Load, units: int) -> None:
-        """Count units (negative: no longer) that the hub placed and that the cluster shows."""
+    def count(self, name: str, load: Load, replicas: int) -> None:
+        """Count replicas (negative: no longer) that the hub placed and that the cluster shows."""
         row = self._rows.get(name)
         # Only a bound on the cluster's room makes its row depend on this count.
         bounded = row is not None and row.cluster.spec.max_allocatable
         touched = self._touched.counted if bounded else set[str]()
-        self._count(self._counted, touched, name, load, units)
+        self._count(self._counted, touched, name, load, replicas)
 
     def _count(
         self,
@@ -113,12 +114,12 @@ class SnapshotBuilder:
         touched: set[str],
         name: str,
         load: Load,
-        units: int,
+        replicas: int,
     ) -> None:
-        if not units:
+        if not replicas:
             return
         there = loads.setdefault(name, {})
-        there[load] = there.get(load, 0) + units
+        there[load] = there.get(load, 0) + replicas
         if not there[load]:
             del there[load]
         if name in self._rows:

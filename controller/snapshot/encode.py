@@ -32,7 +32,7 @@ UNKNOWN = -1
 
 @dataclass(slots=True)
 class Row:
-    """A cluster with its quantities parsed, the units in flight there, and what is held there."""
+    """A cluster with its quantities parsed, its replicas in flight, and what is held there."""
 
     cluster: MemberCluster
     labels: Mapping[str, str]
@@ -44,7 +44,7 @@ class Row:
     flying: Mapping[Load, int]
     held: Mapping[Load, int]
     counted: Mapping[Load, int]
-    """The units that the hub placed there and that are in flight no more."""
+    """The replicas that the hub placed there and that are in flight no more."""
 
     @staticmethod
     def of(
@@ -264,7 +264,7 @@ def groups(last: NodeGroups, changes: Changes) -> NodeGroups:
 
 
 def flights(last: InFlight, changes: Changes, size: int) -> InFlight:
-    """Replace the units in flight of the changed rows."""
+    """Replace the replicas in flight of the changed rows."""
     fresh: list[tuple[int, Load, int]] = []
     for i, row in changes.rows:
         loads = row.lying(row.flying)

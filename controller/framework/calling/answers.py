@@ -176,7 +176,7 @@ def changed_list(
 
 
 def an_assignment(field: Candidates) -> Callable[[Any], Assignment]:
-    """Accept shares by row, on clusters that nothing refuses or that hold units already."""
+    """Accept shares by row, on clusters that nothing refuses or that hold replicas already."""
     open_ = field.feasible | field.held
 
     def usable(answer: Any) -> Assignment:
@@ -186,12 +186,14 @@ def an_assignment(field: Candidates) -> Callable[[Any], Assignment]:
         if not isinstance(answer.shares, Mapping):
             raise _wanted("a mapping of rows to units as shares", answer.shares)
         given = 0
-        for row, units in answer.shares.items():
+        for row, replicas in answer.shares.items():
             if not (0 <= _count(row, "a row") < len(open_)):
                 raise Unusable(f"gave units to row {row} of {len(open_)} clusters")
-            given += _count(units, "a share")
+            given += _count(replicas, "a share")
             if not open_[row]:
-                raise Unusable(f"gave {units} units to {field.fleet.names[row]}, which is refused")
+                raise Unusable(
+                    f"gave {replicas} units to {field.fleet.names[row]}, which is refused"
+                )
         if given > desired:
             raise Unusable(f"gave {given} units where {desired} are desired")
         return answer
