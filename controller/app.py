@@ -377,7 +377,7 @@ class Controller:
     def _rules_changed(self) -> None:
         # The hub may judge Workloads no more: review what it has let in.
         if self._reviewer is not None:
-            self._reviewer.offer(self.workloads.values())
+            self._reviewer.add(self.workloads.values())
 
     async def _resync(self, queue: SchedulingQueue) -> None:
         while True:

@@ -408,7 +408,7 @@ class Scheduler:
             return await self._report_waiting(waiting)
         if answer is PermitAnswer.ALLOWED:
             decisions = self._waiting.release(waiting)
-            for decision in decisions:  # an event may have woken it while it waited
+            for decision in decisions:  # an event may have requeued it while it waited
                 self._add_unschedulable(decision, alone=len(decisions) == 1)
             return await self._binding_cycle(key, decisions)
         await self._reject(self._waiting.release_unreserved(waiting), waiting.refusal(now))

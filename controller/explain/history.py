@@ -49,7 +49,7 @@ def _moves(shares: ShareDifference, rules: Rules) -> tuple[list[Move], Untold | 
     before, after = shares.before, shares.after
     moved = [c for c in {**before, **after} if before.get(c, -1) != after.get(c, -1)]
     moved.sort(key=lambda cluster: (-abs(shares.grown(cluster)), cluster))
-    told, rest = moved[:MOST_MOVES], moved[MOST_MOVES:]
+    listed, rest = moved[:MOST_MOVES], moved[MOST_MOVES:]
     moves = [
         Move(
             cluster,
@@ -57,7 +57,7 @@ def _moves(shares: ShareDifference, rules: Rules) -> tuple[list[Move], Untold | 
             after.get(cluster, -1),
             list(rules(cluster)[:MOST_RULES]) if cluster in after else [],
         )
-        for cluster in told
+        for cluster in listed
     ]
     return moves, _untold(None, [shares.grown(cluster) for cluster in rest])
 
@@ -86,8 +86,8 @@ def _bounded(history: list[PlacementChange]) -> list[PlacementChange]:
 
 
 def _shortened(change: PlacementChange, most: int) -> PlacementChange:
-    told, rest = change.moves[:most], change.moves[most:]
-    bare = [msgspec.structs.replace(move, because=[]) for move in told]
+    listed, rest = change.moves[:most], change.moves[most:]
+    bare = [msgspec.structs.replace(move, because=[]) for move in listed]
     grown = [max(move.now, 0) - max(move.before, 0) for move in rest]
     return msgspec.structs.replace(change, moves=bare, more=_untold(change.more, grown))
 

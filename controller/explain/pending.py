@@ -64,8 +64,8 @@ def obstacles(decision: Decision, shortage: Shortage | None = None) -> list[Note
     rows = np.flatnonzero(shortage.feasible).tolist()
     left = (NoteKind.NO_ROOM, "", "no more by the rules of its distribution")
     full = (NoteKind.NO_ROOM, "", "no room for more")
-    told = Counter((*said, full if tight[row] else left)[first[row]] for row in rows)
-    for (kind, plugin, text), number in told.most_common():
+    stopped = Counter((*said, full if tight[row] else left)[first[row]] for row in rows)
+    for (kind, plugin, text), number in stopped.most_common():
         notes.append(Note(kind, number, plugin, f"{_clusters(number)}: {text}"))
     return notes + [Note(NoteKind.BOUND, 0, "", text) for text in decision.choosing]
 

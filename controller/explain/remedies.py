@@ -80,8 +80,8 @@ class _Blame:
         for refusal, mask in zip(decision.refusals, decision.masks, strict=True):
             known = self.by_plugin.get(refusal.plugin)
             self.by_plugin[refusal.plugin] = mask if known is None else known | mask
-        nobody = np.zeros(len(decision.fleet), dtype=np.int64)
-        self.count = reduce(np.add, self.by_plugin.values(), nobody)
+        none = np.zeros(len(decision.fleet), dtype=np.int64)
+        self.count = reduce(np.add, self.by_plugin.values(), none)
 
     def alone(self, plugin: str) -> Mask:
         """Return the clusters that this plugin refuses and no other one does."""

@@ -79,18 +79,18 @@ def carried(
 ) -> tuple[list[ShareSteps], list[RuleCount]]:
     """Return the steps of the shares after a decision, and the counts of those not listed."""
     known = {each.cluster: each.steps for each in kept}
-    told: list[ShareSteps] = []
+    listed: list[ShareSteps] = []
     size = 0
     for cluster in _worth_telling(shares):
         steps = _steps(known.get(cluster), cluster, shares, occasion, rules)
         size += len(msgspec.json.encode(steps)) + len(cluster) + 32
         if size > MOST_BYTES:
             break
-        told.append(ShareSteps(cluster, steps))
-    names = {each.cluster for each in told}
+        listed.append(ShareSteps(cluster, steps))
+    names = {each.cluster for each in listed}
     others = [cluster for cluster in shares.after if cluster not in names]
-    told.sort(key=lambda each: each.cluster)
-    return told, _counted(counts, others, shares, rules) if others else []
+    listed.sort(key=lambda each: each.cluster)
+    return listed, _counted(counts, others, shares, rules) if others else []
 
 
 def _worth_telling(shares: ShareDifference) -> list[str]:
@@ -171,17 +171,17 @@ def _fitting(counts: Sequence[RuleCount]) -> list[RuleCount]:
     most = [msgspec.structs.replace(each, units=min(each.units, MOST_UNITS)) for each in counts]
     if len(most) <= MOST_COUNTS and sum(map(_room, most)) <= MOST_COUNT_BYTES:
         return most
-    told: list[RuleCount] = []
+    listed: list[RuleCount] = []
     left = MOST_COUNT_BYTES - _room(RuleCount(UNTOLD, MOST_UNITS, MOST_UNITS))
     for each in (count for count in most if count.rule != UNTOLD):
         left -= _room(each)
-        if left < 0 or len(told) == MOST_COUNTS - 1:
+        if left < 0 or len(listed) == MOST_COUNTS - 1:
             break
-        told.append(each)
-    names = {each.rule for each in told}
+        listed.append(each)
+    names = {each.rule for each in listed}
     rest = [each for each in counts if each.rule not in names]
     clusters, replicas = sum(each.clusters for each in rest), sum(each.units for each in rest)
-    return [*told, RuleCount(UNTOLD, clusters, min(replicas, MOST_UNITS))]
+    return [*listed, RuleCount(UNTOLD, clusters, min(replicas, MOST_UNITS))]
 
 
 def _room(count: RuleCount) -> int:

@@ -107,7 +107,7 @@ class Plugin(Protocol):
 
 @runtime_checkable
 class EventsToRegister(Plugin, Protocol):
-    """A plugin that says what could lift its refusals; without it any event wakes the Workload."""
+    """A plugin that says what could lift its refusals; without it, any event helps."""
 
     def events_to_register(self) -> Sequence[EventHint]:
         """Return every event that could turn its refusal, or a shortage, into a placement.

@@ -90,14 +90,16 @@ def less(loads: Mapping[Load, int], others: Mapping[Load, int]) -> dict[Load, in
 
 def entries(row: int, loads: Mapping[Load, int], most: int) -> list[tuple[int, Load, int]]:
     """Return what is in flight to one cluster, as at most `most` different loads."""
-    told = [(row, load, n) for load, n in loads.items()]
-    return told if len(told) <= most else _merged(row, told, most)
+    entries = [(row, load, n) for load, n in loads.items()]
+    return entries if len(entries) <= most else _merged(row, entries, most)
 
 
-def _merged(row: int, told: list[tuple[int, Load, int]], most: int) -> list[tuple[int, Load, int]]:
+def _merged(
+    row: int, entries: list[tuple[int, Load, int]], most: int
+) -> list[tuple[int, Load, int]]:
     """Keep the loads of the most replicas; merge the rest to one that asks for the most of any."""
-    told.sort(key=lambda entry: -entry[2])
-    told, rest = told[: most - 1], told[most - 1 :]
+    entries.sort(key=lambda entry: -entry[2])
+    entries, rest = entries[: most - 1], entries[most - 1 :]
     request: dict[str, int] = {}
     for _, load, _ in rest:
         for resource, amount in load.request:
@@ -105,4 +107,4 @@ def _merged(row: int, told: list[tuple[int, Load, int]], most: int) -> list[tupl
                 request[resource] = max(request.get(resource, 0), amount)
     ports = frozenset[int]().union(*(load.ports for _, load, _ in rest))
     replicas = min(sum(n for _, _, n in rest), MOST_FLYING)
-    return [*told, (row, Load(tuple(sorted(request.items())), None, ports), replicas)]
+    return [*entries, (row, Load(tuple(sorted(request.items())), None, ports), replicas)]

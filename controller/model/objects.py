@@ -149,14 +149,14 @@ class MemberCluster(Object, frozen=True):
     @property
     def provider(self) -> str:
         """As pinned, else as reported, else as labelled."""
-        told = self.spec.provider or self.status.provider
-        return told or self.metadata.labels.get(LABEL_PROVIDER, "")
+        reported = self.spec.provider or self.status.provider
+        return reported or self.metadata.labels.get(LABEL_PROVIDER, "")
 
     @property
     def version(self) -> str:
         """As pinned, else as reported, else as labelled."""
-        told = self.spec.version or self.status.version
-        return told or self.metadata.labels.get(LABEL_VERSION, "")
+        reported = self.spec.version or self.status.version
+        return reported or self.metadata.labels.get(LABEL_VERSION, "")
 
 
 class PreferredTerm(msgspec.Struct, frozen=True, omit_defaults=True):

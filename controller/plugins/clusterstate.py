@@ -87,11 +87,13 @@ class NamespaceGiven:
         target = info.target_namespace
 
         def outside() -> Mask:
-            only = snapshot.given.where(lambda told: told is not None and not named(told))
-            return only | snapshot.withheld.where(lambda told: told is not None and named(told))
+            only = snapshot.given.where(lambda listed: listed is not None and not named(listed))
+            return only | snapshot.withheld.where(
+                lambda listed: listed is not None and named(listed)
+            )
 
-        def named(told: str) -> bool:
-            return target in told.split("\n")
+        def named(listed: str) -> bool:
+            return target in listed.split("\n")
 
         refused = snapshot.kept.fixed((self.name, target), outside)
         return FilterMask([(refused, f"namespace {target} was not given to Stowage")])

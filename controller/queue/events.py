@@ -72,7 +72,7 @@ def of_cluster(old: MemberCluster | None, new: MemberCluster | None) -> Action:
     if old is None or new is None:
         return Action.ADDED if old is None else Action.DELETED
     action = _of_spec(old, new)
-    told, tells = old.status, new.status
+    old_status, new_status = old.status, new.status
     if old.labels != new.labels:
         action |= Action.LABELS
     if old.metadata.annotations != new.metadata.annotations:
@@ -82,8 +82,8 @@ def of_cluster(old: MemberCluster | None, new: MemberCluster | None) -> Action:
         action |= Action.VERSION
     if (old.ready, old.metadata.deleting) != (new.ready, new.metadata.deleting):
         action |= Action.READY
-    if told.node_groups != tells.node_groups:
-        roomier = _roomier(told.node_groups, tells.node_groups)
+    if old_status.node_groups != new_status.node_groups:
+        roomier = _roomier(old_status.node_groups, new_status.node_groups)
         action |= Action.ROOM if roomier else Action.WORSE
     if old.spec.max_allocatable != new.spec.max_allocatable:
         action |= Action.ROOM

@@ -316,8 +316,8 @@ class SchedulingQueue:
     def _requeueing_steps(self) -> Iterator[None]:
         events = self._events.take()
         self._has_events.clear()
-        offered, self._activating = self._activating, []
-        for rank in chain.from_iterable(offered):
+        activating, self._activating = self._activating, []
+        for rank in chain.from_iterable(activating):
             self.activate((rank,))
             yield
         helped: list[_UnschedulableWorkload] = []

@@ -6,7 +6,7 @@ matters to them, and by the set of events that all Workloads refused by the same
 
 An event that helps no Workload may still make the message of those that await such an object
 untrue. All Workloads may await it, so none of them is looked at: only the place where they wait is
-marked with the moment of the event.
+marked with the number of the event.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from machinery.types.metadata import Key
 LOG = logs.get(__name__)
 Topic: TypeAlias = str | Key | None
 MANY = 16
-"""More events of one resource at once than this wake without a hint: waking is cheaper then."""
+"""More events of one resource at once than this requeue without a hint: that is cheaper then."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedEvent:
-    """An event of one object since the last look; several merged ones where `blurred`."""
+    """An event of one object since the last pass; several merged ones where `blurred`."""
 
     resource: str
     key: Key
@@ -38,7 +38,7 @@ class QueuedEvent:
     new: Any
     blurred: bool = False
     by: Key | None = None
-    """The Workload that caused the event: the event does not wake it."""
+    """The Workload that caused the event: the event does not requeue it."""
 
     def helps(self, info: WorkloadInfo, hints: Sequence[Hint] | None) -> bool:
         """Whether this could help the Workload, as far as these hints know."""
@@ -56,7 +56,7 @@ class QueuedEvent:
 
 
 class PendingEvents:
-    """Events since the last look, merged to one for each object."""
+    """Events since the last pass, merged to one for each object."""
 
     def __init__(self) -> None:
         self._events: dict[tuple[str, Key], QueuedEvent] = {}
@@ -120,7 +120,7 @@ class UnschedulableWorkloads:
         self._places: dict[Key, list[tuple[_Place, _Line]]] = {}
         self._reached_at: dict[_Place, int] = {}  # only of places where a Workload waits
         self.event_seq = 0
-        """Counts the events; a point in their order."""
+        """Counts the events: the number of the last one."""
 
     def add(self, key: Key, info: WorkloadInfo, awaits: Awaits) -> None:
         """Let the Workload wait for these events, and for no others."""
@@ -174,7 +174,7 @@ class UnschedulableWorkloads:
                 hints = line[0].ask(place[0], line[1], event.action)
                 if (place, line) in whole or hints == ():
                     continue
-                # Such an event wakes the whole line: later events need not look at it again.
+                # Such an event requeues the whole line: later events need not look at it again.
                 if (hints is None or event.blurred) and event.by is None:
                     whole.add((place, line))
                 for key, info in waiting:

@@ -80,8 +80,8 @@ def found_again(
     """
     search = _Search(snapshot, [decision.unit for decision in found], bound, profile, now)
     places = {decision.unit.key: decision.placements for decision in found}
-    anew = yield from search.beginning_at(next(iter(places[search.first]), snapshot.names[0]))
-    return bool(anew) and all(anew[key].placements == there for key, there in places.items())
+    again = yield from search.beginning_at(next(iter(places[search.first]), snapshot.names[0]))
+    return bool(again) and all(again[key].placements == there for key, there in places.items())
 
 
 @dataclass(slots=True)

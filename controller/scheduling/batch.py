@@ -92,8 +92,10 @@ def _incomplete(batch: Batch, view: View) -> Steps[Batch]:
         return batch
     named = ", ".join("/".join(key) for key in running[:_NAMED])
     text = f"its set is incomplete: {named} runs, and requires it"
-    told = [replace(d, message=f"{d.message}; {text}", incomplete=running) for d in batch.decisions]
-    return replace(batch, decisions=told)
+    explained = [
+        replace(d, message=f"{d.message}; {text}", incomplete=running) for d in batch.decisions
+    ]
+    return replace(batch, decisions=explained)
 
 
 @dataclass(frozen=True, slots=True)

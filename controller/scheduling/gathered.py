@@ -133,8 +133,8 @@ def _still(view: View, work: _Work, infos: Sequence[WorkloadInfo], tried: _Judge
 
     def again(snapshot: Snapshot) -> Steps[bool]:
         now = replace(work, fleet=snapshot, bound=view.index)
-        anew = yield from now.attempt(infos, tried.attempt)
-        return all(anew[k].placements == d.placements for k, d in tried.decisions.items())
+        found = yield from now.attempt(infos, tried.attempt)
+        return all(found[k].placements == d.placements for k, d in tried.decisions.items())
 
     return (yield from confirmed(view, chosen, again, large=len(infos) > FEW))
 
@@ -145,13 +145,13 @@ class _Judged:
 
     attempt: Attempt
     decisions: Mapping[Key, Decision]
-    told: Sequence[Trial]
+    trials: Sequence[Trial]
     verdict: GroupDecision
 
     @property
     def worth(self) -> tuple[bool, int]:
         """The sort key of attempts that place nothing: the greatest one is reported."""
-        return self.verdict.outcome is TrialResult.WAIT, sum(each.assigned for each in self.told)
+        return self.verdict.outcome is TrialResult.WAIT, sum(each.assigned for each in self.trials)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +176,8 @@ class _Work:
         best: _Judged | None = None
         for attempt in self._attempts(infos):
             decisions = yield from self.attempt(infos, attempt)
-            told = yield from _told_of(decisions[info.key] for info in infos)
-            judged = _Judged(attempt, decisions, told, self._verdict(told))
+            trials = yield from _trials_of(decisions[info.key] for info in infos)
+            judged = _Judged(attempt, decisions, trials, self._verdict(trials))
             if judged.verdict.outcome is TrialResult.PLACE:
                 return judged
             if best is None or judged.worth > best.worth:
@@ -211,7 +211,7 @@ class _Work:
             plugin=self.plugin,
             gathering=self.gathering,
             verdict=verdict,
-            tried=() if judged is None else judged.told,
+            tried=() if judged is None else judged.trials,
             time=self.now,
             seconds=self._seconds,
         )
@@ -220,15 +220,17 @@ class _Work:
             return Batch(placed, conclusion=conclusion)
         status = runtime.named(self.plugin, verdict.status)
         out = frozenset(name for each in placed for name in each.kept_out_by())
-        told: list[Decision] = []
+        decisions: list[Decision] = []
         for info in infos:
-            told.append(self._withheld(info, found.get(info.key), status, verdict.withdrawn, out))
-            if len(told) % _STEP == 0:
+            decisions.append(
+                self._withheld(info, found.get(info.key), status, verdict.withdrawn, out)
+            )
+            if len(decisions) % _STEP == 0:
                 yield
         if verdict.outcome is TrialResult.WAIT:
             waits = {self.plugin.name: status}
-            return Batch(told, conclusion=conclusion, held=placed, waits=waits)
-        return Batch(told, conclusion=conclusion)
+            return Batch(decisions, conclusion=conclusion, held=placed, waits=waits)
+        return Batch(decisions, conclusion=conclusion)
 
     @property
     def _seconds(self) -> float:
@@ -250,8 +252,8 @@ class _Work:
                 return
             yield attempt
 
-    def _verdict(self, told: Sequence[Trial]) -> GroupDecision:
-        plugin, about = self.plugin, (self.gathering, told, self.fleet, self.bound, self.now)
+    def _verdict(self, trials: Sequence[Trial]) -> GroupDecision:
+        plugin, about = self.plugin, (self.gathering, trials, self.fleet, self.bound, self.now)
         with limited(self._seconds):
             return ask(plugin, "Judge", answers.a_verdict, plugin.judge, *about)
 
@@ -354,7 +356,7 @@ class _GroupCycle:
             self.fleet = self.fleet.assuming(info.load, more(info, there))
 
 
-def _told_of(decisions: Iterable[Decision]) -> Steps[list[Trial]]:
+def _trials_of(decisions: Iterable[Decision]) -> Steps[list[Trial]]:
     found: list[Trial] = []
     for decision in decisions:
         found.append(_told(decision))

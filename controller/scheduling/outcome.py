@@ -65,8 +65,8 @@ def of_assignment(
     counted = tally(verdicts, refusals)
     if not (counted or said):
         counted = "no room for more" if feasible else "none registered"
-    told = "; ".join((counted, *said) if counted else said)
-    message = f"{feasible}/{len(verdicts)} clusters: {told}"
+    reasons = "; ".join((counted, *said) if counted else said)
+    message = f"{feasible}/{len(verdicts)} clusters: {reasons}"
     room = [code for code, r in enumerate(refusals, start=1) if r.short]
     full = [code for code, r in enumerate(refusals, start=1) if r.reached]
     reason = ScheduledReason.FAILED_TO_SCHEDULE

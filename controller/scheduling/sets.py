@@ -76,10 +76,10 @@ class Conclusion:
 
     def note(self) -> None:
         """Tell the plugin what was decided. A fault of the plugin is logged and changes nothing."""
-        told = (self.gathering, self.verdict, self.tried, self.time)
+        arguments = (self.gathering, self.verdict, self.tried, self.time)
         try:
             with limited(self.seconds):
-                ask(self.plugin, "Concluded", answers.anything, self.plugin.concluded, *told)
+                ask(self.plugin, "Concluded", answers.anything, self.plugin.concluded, *arguments)
         except PluginError:
             about = {"object": "/".join(self.gathering.key)}
             LOG.exception("not told what was decided", extra=about)
@@ -145,18 +145,18 @@ def confirmed(
     if they keep changing, in one step.
     """
 
-    def anew() -> Steps[bool]:
+    def find_again() -> Steps[bool]:
         snapshot = narrowed(view.fleet(), chosen)
         return (yield from again(snapshot)) if len(snapshot) == len(chosen) else False
 
     for _ in range(_CALM_TRIES if large else 0):
         version, clusters = view.index.version, _clusters(view, chosen)
-        same = yield from anew()
+        same = yield from find_again()
         if version == view.index.version and all(
             before is now for before, now in zip(clusters, _clusters(view, chosen), strict=True)
         ):
             return same
-    return at_once(anew())
+    return at_once(find_again())
 
 
 def _clusters(view: View, names: Iterable[str]) -> list[MemberCluster | None]:

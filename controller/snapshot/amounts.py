@@ -60,8 +60,8 @@ def _sum(loads: Mapping[Load, int]) -> dict[str, int]:
 
 def rendered(amounts: Mapping[str, int]) -> dict[str, str]:
     """Return the amounts as quantities, sorted, with each resource under its public name."""
-    told = sorted(amounts.items())
-    return {hostports.words(resource): quantities.render(resource, n) for resource, n in told}
+    ordered = sorted(amounts.items())
+    return {hostports.words(resource): quantities.render(resource, n) for resource, n in ordered}
 
 
 def _used(snapshot: Snapshot, here: Mask) -> dict[str, int]:

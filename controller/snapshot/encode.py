@@ -54,11 +54,11 @@ class Row:
         counted: Mapping[Load, int],
     ) -> Row:
         capacity = cluster.status.capacity
-        told = cluster.status.node_groups
+        reported = cluster.status.node_groups
         allocatable = _amounts(capacity.allocatable if capacity else {})
         requested = _amounts(capacity.requested if capacity else {})
         groups: list[believed.Group] = [
-            (group, _amounts(group.free), hostports.used(group.free)) for group in told
+            (group, _amounts(group.free), hostports.used(group.free)) for group in reported
         ]
         if most := _amounts(cluster.spec.max_allocatable):
             allocatable = {r: min(n, most.get(r, n)) for r, n in allocatable.items()}
@@ -312,8 +312,8 @@ def _sets(
 ) -> tuple[Codes, tuple[Members, ...]]:
     """Return the codes of all groups' sets, in order, and each set in use once."""
     numbers = {each: code for code, each in enumerate(known)}
-    told = np.array([numbers.setdefault(each, len(numbers)) for each in fresh], dtype=np.int32)
-    codes, sets = np.concatenate([kept, told])[order], tuple(numbers)
+    added = np.array([numbers.setdefault(each, len(numbers)) for each in fresh], dtype=np.int32)
+    codes, sets = np.concatenate([kept, added])[order], tuple(numbers)
     users = np.bincount(codes, minlength=len(sets)) > 0
     if users.all():
         return codes, sets

@@ -194,17 +194,17 @@ class Snapshot:
 
     def releasing(self, entries: Mapping[str, Mapping[Load, int]]) -> Snapshot:
         """Return a copy that holds less, by the cluster's name; no load falls below zero."""
-        told: list[tuple[int, Load, int]] = []
+        released: list[tuple[int, Load, int]] = []
         whole: dict[int, Mapping[Load, int]] = {}
         merged = dict(self.merged)
         for name, loads in entries.items():
             row = self.row.get(name)
             if row is None:
                 continue
-            told += ((row, load, n) for load, n in loads.items())
+            released += ((row, load, n) for load, n in loads.items())
             if name in merged:
                 merged[name] = whole[row] = less(merged[name], loads)
-        return replace(self, holds=self.holds.releasing(told, whole, len(self)), merged=merged)
+        return replace(self, holds=self.holds.releasing(released, whole, len(self)), merged=merged)
 
     def held(self, name: str) -> Mapping[Load, int]:
         return self.merged.get(name) or self.holds.on(self.row[name])

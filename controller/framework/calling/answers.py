@@ -307,5 +307,7 @@ def _long(answer: Any, size: int) -> None:
 
 
 def _wanted(what: str, found: Any) -> Unusable:
-    told = f"{found!r:.60}" if isinstance(found, str | int | float | None) else type(found).__name__
-    return Unusable(f"gave {told} where {what} is wanted")
+    shown = (
+        f"{found!r:.60}" if isinstance(found, str | int | float | None) else type(found).__name__
+    )
+    return Unusable(f"gave {shown} where {what} is wanted")

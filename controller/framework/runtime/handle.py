@@ -1,7 +1,7 @@
 """The handle: all that a plugin or a feature may ask of its process, leading or not.
 
 Every factory gets the handle before there are clusters or profiles: until `begin`, the snapshot and
-the configuration are empty, and no Workload is woken. `PluginHandle` is that of a controller.
+the configuration are empty, and no Workload is queued. `PluginHandle` is that of a controller.
 `DryRunHandle` has no hub: `stowage plan` and the tests of a plugin use it.
 """
 
@@ -117,7 +117,7 @@ class Handle(Protocol):
     def announce(
         self, kind: str, key: Key, action: Action, old: Any = None, new: Any = None
     ) -> None:
-        """Announce an event of the plugin's object: Workloads that await it are woken.
+        """Announce an event of the plugin's object: Workloads that await it are requeued.
 
         Where both versions are None no hint is asked.
         """
