@@ -165,7 +165,7 @@ class SchedulerCache:
         """Set the lookup of stored Workloads, to read them again after a rename of a cluster."""
         self._stored = stored
 
-    def fleet(self) -> Snapshot:
+    def snapshot(self) -> Snapshot:
         """Return the snapshot of the clusters, with assumed placements counted."""
         return self._builder.snapshot()
 
@@ -253,10 +253,10 @@ class SchedulerCache:
             and info.hash == status.decision.hash
             and _scheduled(workload)
             and not info.everywhere
-            and all(name in self.fleet().row for name in info.present)
+            and all(name in self.snapshot().row for name in info.present)
             and not info.limits
             and not info.shown
-            and status.says(self._fields(info, info.present, self.fleet(), self.index))
+            and status.says(self._fields(info, info.present, self.snapshot(), self.index))
             and self._reviewed(workload.metadata)
         )
 

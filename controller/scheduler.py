@@ -470,7 +470,7 @@ class Scheduler:
         self._add_refused(info, status.reason, status.plugin)
 
     async def _report_untouched(self, info: WorkloadInfo, status: Status) -> None:
-        await self._report(untouched(info, self._cache.fleet(), self._clock.now(), status))
+        await self._report(untouched(info, self._cache.snapshot(), self._clock.now(), status))
 
     async def _report(self, decision: Decision) -> None:
         """Write a decision that moves nothing, if it says anything new. Raises TransportError."""
@@ -502,7 +502,7 @@ class Scheduler:
         LOG.warning("the hub refuses its status: %s", error, extra=about)
         text = message or f"the hub refuses its status: {error}"
         status = Status(reasons=(text,), reason=ScheduledReason.INVALID_WORKLOAD)
-        refusal = untouched(workload.unit, self._cache.fleet(), self._clock.now(), status)
+        refusal = untouched(workload.unit, self._cache.snapshot(), self._clock.now(), status)
         await self._status_updater.update_verdict(refusal, workload)
 
     # Decisions of which it is not known whether they were written.

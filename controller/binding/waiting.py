@@ -202,7 +202,7 @@ class WaitingSets(WaitingWorkloads):
             self._cache.assume(decision.unit, decision.placements)
 
     def lost_cluster(self, waiting: WaitingSet) -> bool:
-        there = self._cache.fleet().row
+        there = self._cache.snapshot().row
         return any(name not in there for d in waiting.decisions.values() for name in d.placements)
 
     # An open set is decided again.

@@ -14,7 +14,7 @@ def of_cluster(cache: SchedulerCache, name: str) -> dict[str, Any] | None:
     `requested` counts the replicas in flight and what is held (`reserved`), so remaining ==
     allocatable - requested.
     """
-    snapshot = cache.fleet()
+    snapshot = cache.snapshot()
     amounts = amounts_of(snapshot, name)
     if amounts is None:
         return None

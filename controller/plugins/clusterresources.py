@@ -55,7 +55,7 @@ class ClusterResources:
     async def _available(self, request: Request) -> Response:
         """Answer with the `remaining` of `/apis/v1/clusters/:name` as `available`."""
         name = request.params["name"]
-        amounts = amounts_of(self._handle.fleet(), name)
+        amounts = amounts_of(self._handle.snapshot(), name)
         if amounts is None:
             return failure(404, f"cannot find node {name}")
         return as_json(200, {"name": name, "available": rendered(amounts.remaining)})

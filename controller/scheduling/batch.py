@@ -60,7 +60,7 @@ def decide_set(
         others: what the caller knows of other Workloads that wait.
     """
     others = others or Others()
-    snapshot, profile = view.fleet(), profiles[info.scheduler_name]
+    snapshot, profile = view.snapshot(), profiles[info.scheduler_name]
     if fault:
         status = Status(reasons=(fault,), reason=ScheduledReason.INVALID_WORKLOAD)
         return Batch([untouched(info, snapshot, now, status)])
@@ -129,11 +129,11 @@ class _Asked:
         except PluginError:
             return Batch([self._again(alone)], busy)
         for _ in range(_TRIES):
-            snapshot, version = self.view.fleet(), self.view.index.version
+            snapshot, version = self.view.snapshot(), self.view.index.version
             found = yield from decide_together(
                 snapshot, group, self.view.index, self.profile, self.now
             )
-            still = self.view.fleet() is snapshot and self.view.index.version == version
+            still = self.view.snapshot() is snapshot and self.view.index.version == version
             current = all(map(self.others.current, group))
             if not current:
                 break  # an edited member is queued again by its edit
@@ -146,7 +146,7 @@ class _Asked:
 
     def _again(self, alone: Decision) -> Decision:
         """Return the decision on the Workload alone, made again if the snapshot changed since."""
-        snapshot = self.view.fleet()
+        snapshot = self.view.snapshot()
         if snapshot is alone.fleet:
             return alone
         return decide(snapshot, self.unit, self.view.index, self.profile, self.now)

@@ -66,7 +66,7 @@ def decide_group(
     """
     own, begun = profiles[info.scheduler_name], set[Key]()
     for _ in range(_TRIES):
-        snapshot, version = view.fleet(), view.index.version
+        snapshot, version = view.snapshot(), view.index.version
         found = _gathering(own, info, snapshot, view.index, now)
         if found is None:
             return None
@@ -81,7 +81,7 @@ def decide_group(
         work = _Work(snapshot, view.index, profiles, now, plugin, gathering, info.key)
         tried = yield from work.tried(infos)
         batch = yield from work.batch(infos, tried)
-        if view.fleet() is snapshot and view.index.version == version:
+        if view.snapshot() is snapshot and view.index.version == version:
             return batch
         if not all(map(others.current, infos)):
             break  # an edited member is queued again by its edit

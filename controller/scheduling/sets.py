@@ -53,7 +53,7 @@ class View(Protocol):
         """The Workloads that require others and run somewhere."""
         ...
 
-    def fleet(self) -> Snapshot:
+    def snapshot(self) -> Snapshot:
         """Return the snapshot of the clusters, with assumed placements counted."""
         ...
 
@@ -146,7 +146,7 @@ def confirmed(
     """
 
     def find_again() -> Steps[bool]:
-        snapshot = narrowed(view.fleet(), chosen)
+        snapshot = narrowed(view.snapshot(), chosen)
         return (yield from again(snapshot)) if len(snapshot) == len(chosen) else False
 
     for _ in range(_CALM_TRIES if large else 0):
@@ -160,7 +160,7 @@ def confirmed(
 
 
 def _clusters(view: View, names: Iterable[str]) -> list[MemberCluster | None]:
-    snapshot = view.fleet()
+    snapshot = view.snapshot()
     rows = map(snapshot.row.get, sorted(names))
     # Placements on their way to these clusters show in the index's version.
     return [None if row is None else snapshot.clusters[row] for row in rows]

@@ -143,7 +143,7 @@ class Rehearsal:
 
     @property
     def clusters(self) -> int:
-        return len(self._cache.fleet())
+        return len(self._cache.snapshot())
 
     def _in_order(self, keys: Iterable[Key]) -> list[Key]:
         return sorted(keys, key=lambda key: self._cache.rank(self._units[key]))

@@ -76,7 +76,7 @@ class View:
         self.pending_affinity: Any = None
         self.placed_affinity: Any = None
 
-    def fleet(self) -> Snapshot:
+    def snapshot(self) -> Snapshot:
         return self._fleet
 
     def unit(self, key: Key) -> WorkloadInfo | None:

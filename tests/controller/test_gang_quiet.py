@@ -151,7 +151,7 @@ async def test_what_was_held_for_too_long_is_told_once_and_not_held_again(tmp_pa
         for i in range(3):
             gang.member(f"w{i}", replicas=4)
         assert await gang.calm(9) == once(gang.names)
-        assert int(controller.cache.fleet().coming("cpu").sum()) == 27000
+        assert int(controller.cache.snapshot().coming("cpu").sum()) == 27000
         assert await gang.calm(60) == once(gang.names)
         assert gang.reasons() == {"ScheduleTimeout"}
-        assert int(controller.cache.fleet().coming("cpu").sum()) == 0
+        assert int(controller.cache.snapshot().coming("cpu").sum()) == 0

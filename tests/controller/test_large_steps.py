@@ -122,16 +122,16 @@ def test_a_cluster_that_comes_back_is_taken_in_without_a_look_at_those_who_hold_
 ) -> None:
     scene = Scene(placed=True)
     world, (first, *_), gone = scene.world, scene.clusters, scene.workloads[:7]
-    before = world.fleet().coming("cpu")[world.fleet().row["a"]]
+    before = world.snapshot().coming("cpu")[world.snapshot().row["a"]]
     world.cluster_changed(first, None)
-    assert "a" not in world.fleet().row
+    assert "a" not in world.snapshot().row
     for each in gone:
         world.workload_changed(each, None)
     looks: list[str] = []
     monkeypatch.setattr(SnapshotBuilder, "assume", lambda _, name, *__: looks.append(name))
     world.cluster_changed(None, first)
     assert looks == []
-    after = world.fleet().coming("cpu")[world.fleet().row["a"]]
+    after = world.snapshot().coming("cpu")[world.snapshot().row["a"]]
     assert (before, after) == (MANY * 1000, (MANY - len(gone)) * 1000)
 
 
@@ -144,7 +144,7 @@ def test_those_who_were_heard_of_while_it_was_away_are_not_counted_anew(
     world.cluster_changed(scene.clusters[0], first)
     for each in running:
         world.workload_changed(None, each)
-    assert world.fleet().coming("cpu").sum() == 0
+    assert world.snapshot().coming("cpu").sum() == 0
     world.cluster_changed(first, None)
     for each in running:
         world.workload_changed(each, versioned(each, 30))
@@ -152,7 +152,7 @@ def test_those_who_were_heard_of_while_it_was_away_are_not_counted_anew(
     monkeypatch.setattr(SnapshotBuilder, "assume", lambda _, name, *__: looks.append(name))
     world.cluster_changed(None, first)
     assert looks == []
-    assert world.fleet().coming("cpu").sum() == 0
+    assert world.snapshot().coming("cpu").sum() == 0
 
 
 def running_on_a(placed: Workload) -> Workload:

@@ -45,7 +45,7 @@ class View:
         zone = {ZONE: f"z{int(name[1:]) % 10}"}
         self.builder.upsert(cluster(name, zone, groups=[{"count": 1, "free": free}]))
 
-    def fleet(self) -> Any:
+    def snapshot(self) -> Any:
         return self.builder.snapshot()
 
     def decide(

@@ -59,7 +59,7 @@ def world() -> SchedulerCache:
 def room(of: SchedulerCache) -> int:
     """Units of such a Workload for which there is room."""
     asks = known(workload("asks")).unit.request
-    return int(of.fleet().fitting(asks, node_selector={}, tolerations=())[0])
+    return int(of.snapshot().fitting(asks, node_selector={}, tolerations=())[0])
 
 
 def begun() -> SchedulerCache:

@@ -76,7 +76,7 @@ class View:
         self.pending_affinity: Any = None
         self.placed_affinity: Any = None
 
-    def fleet(self) -> Any:
+    def snapshot(self) -> Any:
         return self._fleet
 
 

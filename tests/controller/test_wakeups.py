@@ -328,7 +328,7 @@ class Scene:
             reviewed=lambda _: True,
             ledgers=self.feature.ledgers,
         )
-        self.fleet, self.announce = self.world.fleet, self.world.announce
+        self.snapshot, self.announce = self.world.snapshot, self.world.announce
         self.feature.attach(self)
         self._objects: dict[str, Any] = {}
         self._hashes: dict[str, str] = {}

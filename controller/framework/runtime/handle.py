@@ -99,7 +99,7 @@ class Handle(Protocol):
         """
         ...
 
-    def fleet(self) -> Snapshot:
+    def snapshot(self) -> Snapshot:
         """Return the snapshot of the clusters, with assumed placements counted. Never change it."""
         ...
 
@@ -129,7 +129,7 @@ class SharedState(Protocol):
 
     index: PlacementIndex
 
-    def fleet(self) -> Snapshot:
+    def snapshot(self) -> Snapshot:
         """Return the snapshot of the clusters."""
         ...
 
@@ -183,8 +183,8 @@ class PluginHandle:
     def controls(self, plugin: str) -> bool:
         return self._controls(plugin)
 
-    def fleet(self) -> Snapshot:
-        return SnapshotBuilder().snapshot() if self._shared is None else self._shared.fleet()
+    def snapshot(self) -> Snapshot:
+        return SnapshotBuilder().snapshot() if self._shared is None else self._shared.snapshot()
 
     def index(self) -> PlacementIndex:
         return PlacementIndex() if self._shared is None else self._shared.index

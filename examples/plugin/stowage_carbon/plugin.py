@@ -157,11 +157,11 @@ class Carbon:
         )
 
     async def _every_cluster(self, _request: Request) -> Mapping[str, Any]:
-        clusters = self._handle.fleet().clusters
+        clusters = self._handle.snapshot().clusters
         return {each.metadata.name: self._told(each) for each in clusters}
 
     async def _one_cluster(self, request: Request) -> Mapping[str, Any] | Response:
-        snapshot, name = self._handle.fleet(), request.params["name"]
+        snapshot, name = self._handle.snapshot(), request.params["name"]
         if name not in snapshot.row:
             return failure(404, f"cannot find cluster {name}")
         return self._told(snapshot.clusters[snapshot.row[name]])
