@@ -12,7 +12,7 @@ cluster at a time, and only that plugin pays for the loop.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -53,12 +53,6 @@ class CycleState:
     def refuse(self, hook: str, cluster: str, reason: str) -> None:
         """Before Filter: keep new replicas from that cluster. Replicas that are there may stay."""
         self.refused.setdefault((hook, reason), []).append(cluster)
-
-    def clone(self) -> CycleState:
-        """Return a shallow copy for a what-if."""
-        refused = {said: list(clusters) for said, clusters in self.refused.items()}
-        tentative = set(self.tentative)
-        return replace(self, data=dict(self.data), tentative=tentative, refused=refused)
 
     def has(self, point: str, plugin: str) -> bool:
         return plugin in self.enabled.get(point, ())
@@ -134,21 +128,6 @@ class PreFilter(Plugin, Protocol):
         self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex
     ) -> Status:
         """Return SUCCESS, or why no cluster can take the Workload now."""
-        ...
-
-
-@runtime_checkable
-class PreFilterExtensions(Plugin, Protocol):
-    """A PreFilter whose state can be changed for a what-if: a share came, or went."""
-
-    def add_share(self, state: CycleState, info: WorkloadInfo, cluster: str, replicas: int) -> None:
-        """Count these replicas as present there."""
-        ...
-
-    def remove_share(
-        self, state: CycleState, info: WorkloadInfo, cluster: str, replicas: int
-    ) -> None:
-        """Count these replicas no longer; an unknown cluster is no fault."""
         ...
 
 

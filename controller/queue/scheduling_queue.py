@@ -308,11 +308,6 @@ class SchedulingQueue:
         self._requeueing = False
         return took + self._clock.monotonic() - started
 
-    def flush(self) -> None:
-        """Requeue the Workloads that await one of the events so far, without breaks."""
-        for _ in self._requeueing_steps():
-            pass
-
     def _requeueing_steps(self) -> Iterator[None]:
         events = self._events.take()
         self._has_events.clear()

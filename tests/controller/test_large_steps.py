@@ -17,7 +17,7 @@ from controller.scheduling import affinityset
 from controller.snapshot.builder import SnapshotBuilder
 from tests.fakeclock import FakeClock
 
-from .make import REQUIRED, ZONE, beside, cluster, unit, workload
+from .make import REQUIRED, ZONE, beside, cluster, flush, unit, workload
 from .test_long_sets import View, ring
 from .test_unseen_room import versioned
 
@@ -106,7 +106,7 @@ async def test_who_is_gone_by_his_step_is_not_offered() -> None:
     gone = scene.workloads[: MANY - STEP]
     for each in gone:
         scene.world.workload_changed(each, None)
-    scene.queue.flush()
+    flush(scene.queue)
     offered = set()
     while len(scene.queue.active):
         key = await scene.queue.active.get()

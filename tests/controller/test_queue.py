@@ -18,7 +18,7 @@ from controller.queue.scheduling_queue import (
 from controller.queue.unschedulable import MANY
 from tests.fakeclock import FakeClock
 
-from .make import cluster, unit
+from .make import cluster, flush, unit
 
 POLICY = "WorkloadPolicy"
 SHOP = ("shop", "quota")
@@ -77,11 +77,11 @@ async def test_only_the_awaited_change_wakes() -> None:
     assert queue.unschedulable == 2
 
     happens(queue, Action.READY)
-    queue.flush()
+    flush(queue)
     assert queue.unschedulable == 2
 
     happens(queue, Action.ADDED)
-    queue.flush()
+    flush(queue)
     assert queue.unschedulable == 1
 
 
@@ -116,13 +116,13 @@ async def test_one_woken_in_vain_waits_longer_and_a_quiet_one_does_not() -> None
     for _ in range(600):  # a minute in which a capacity ticks ten times a second
         await clock.advance(0.1)
         happens(queue, Action.ROOM)
-        queue.flush()
+        flush(queue)
     assert 5 <= len(looks) <= 15
 
     await clock.advance(2 * LONGEST_DELAY_SECONDS)
     before = len(looks)
     happens(queue, Action.ROOM)
-    queue.flush()
+    flush(queue)
     await clock.advance(0)
     assert len(looks) == before + 1
     deciding.cancel()
@@ -138,7 +138,7 @@ async def test_patience_does_not_cost_the_higher_priority_its_room() -> None:
     await clock.advance(0.5)  # enough for the one that failed once, too little for the other
 
     happens(queue, Action.ROOM)
-    queue.flush()
+    flush(queue)
     assert await handed_out(queue) == ["high", "low"]
 
 
@@ -150,10 +150,10 @@ async def test_nor_does_it_while_the_higher_priority_sits_out_a_delay() -> None:
     await clock.advance(50)
     park(queue, rank("high", 10), cluster_events(Action.ROOM | Action.LABELS))
     happens(queue, Action.LABELS)
-    queue.flush()
+    flush(queue)
     assert await handed_out(queue) == [], "it was refused just now"
     happens(queue, Action.ROOM)
-    queue.flush()
+    flush(queue)
     assert await handed_out(queue) == ["high", "low"]
 
 
@@ -171,11 +171,11 @@ async def test_what_is_about_something_else_wakes_nobody_and_costs_no_patience()
     for _ in range(9):
         queue.announce(POLICY, ("shop", "other"), Action.SPEC, None, None)
         queue.announce(WORKLOAD, ("elsewhere", "quota"), Action.SHARES, None, None)
-        queue.flush()
+        flush(queue)
     assert await handed_out(queue) == []
     for resource, key in ((WORKLOAD, ("shop", "other")), (POLICY, SHOP)):
         queue.announce(resource, key, Action.SHARES, None, None)
-        queue.flush()
+        flush(queue)
         assert await handed_out(queue) == ["demo"]
         park(queue, rank("demo"), awaits)
         await clock.advance(LONGEST_DELAY_SECONDS)
@@ -195,7 +195,7 @@ async def test_a_hint_is_asked_about_the_object_before_and_after() -> None:
     for virtual in (False, True):
         new = cluster("a", virtual=virtual)
         queue.announce(MEMBER_CLUSTER, ("", "a"), Action.SPEC, cluster("a"), new)
-        queue.flush()
+        flush(queue)
         assert await handed_out(queue) == (["demo"] if virtual else [])
     assert asked == [("demo", "a", False), ("demo", "a", True)]
 
@@ -213,7 +213,7 @@ async def test_what_no_hint_can_tell_wakes_without_asking(events: int) -> None:
         queue.announce(MEMBER_CLUSTER, ("", name), Action.SPEC, cluster(name), cluster(name))
     if events == 1:
         happens(queue, Action.SPEC, "c0")
-    queue.flush()
+    flush(queue)
     assert await handed_out(queue) == ["demo"]
 
 
@@ -226,7 +226,7 @@ async def test_who_came_later_takes_his_place_in_the_order_all_the_same() -> Non
     park(queue, rank("middle", created="2026-01-02T00:00:00Z"), ROOM)
     await clock.advance(1)
     happens(queue, Action.ROOM)
-    queue.flush()
+    flush(queue)
     queue.activate([rank("old"), rank("urgent", 5, created="2026-01-04T00:00:00Z")])
     assert await handed_out(queue) == ["urgent", "old", "middle", "young"]
 
@@ -246,7 +246,7 @@ async def test_a_look_without_a_reason_reaches_whoever_is_known_or_not() -> None
     queue.add_unschedulable(rank("resting"), unit("resting"), NO_EVENT)
     await clock.advance(1)
     happens(queue, Action.every())
-    queue.flush()
+    flush(queue)
     assert await handed_out(queue) == [], "nothing that happens helps it"
     for name in ("resting", "unheard-of"):
         queue.requeue(rank(name))
@@ -261,7 +261,7 @@ async def test_nor_does_it_where_the_lower_one_only_waits_a_little_less() -> Non
         park(queue, rank(name, priority), ROOM)
         await clock.advance(0.03)
     happens(queue, Action.ROOM)
-    queue.flush()
+    flush(queue)
     assert await handed_out(queue) == [], "the first was refused a moment ago"
     await clock.advance(0.02)
     async with asyncio.timeout(30):
@@ -285,7 +285,7 @@ async def test_a_change_during_the_write_finds_it_waiting() -> None:
     park(queue, rank("demo"), cluster_events(Action.READY))  # decided; the write is under way
     await clock.advance(1)
     happens(queue, Action.READY)
-    queue.flush()
+    flush(queue)
     assert len(queue.active) == 1
     queue.active.done(key)
     assert await handed_out(queue) == ["demo"]
@@ -296,6 +296,6 @@ async def test_what_is_forgotten_is_not_woken() -> None:
     park(queue, rank("demo"), ANY_EVENT)
     queue.forget(("shop", "demo"))
     happens(queue, Action.every())
-    queue.flush()
+    flush(queue)
     assert queue.unschedulable == 0
     assert await handed_out(queue) == []

@@ -19,7 +19,7 @@ from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from tests.examples import window
 from tests.fakeclock import FakeClock
 
-from .make import cluster, unit
+from .make import cluster, flush, unit
 from .memory import Stage
 
 SOON = BATCH_SECONDS + 1.0
@@ -114,13 +114,13 @@ async def test_nor_does_it_end_the_patience_that_there_is() -> None:
         queue.add_unschedulable(rank("demo"), unit("demo"), ROOM)
     queue.message_written(demo)
     bench.happens(Action.TAINTS)
-    queue.flush()
+    flush(queue)
     queue.refresh(demo)
     assert await queue.active.get() == demo
     queue.add_unschedulable(rank("demo"), unit("demo"), ROOM, attempt=not queue.refreshing(demo))
     queue.active.done(demo)
     bench.happens(Action.ROOM)
-    queue.flush()
+    flush(queue)
     coming = asyncio.create_task(queue.active.get())
     await clock.advance(3.0)
     assert not coming.done()

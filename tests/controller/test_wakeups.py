@@ -36,7 +36,7 @@ from tests.examples import examples
 from tests.fakeclock import FakeClock
 
 from . import make
-from .make import NOW, REQUIRED, ZONE
+from .make import NOW, REQUIRED, ZONE, flush
 
 Fields: TypeAlias = dict[str, Any]
 Kinds: TypeAlias = dict[str, st.SearchStrategy[Any]]
@@ -405,7 +405,7 @@ class Scene:
     async def ready(self) -> set[Key]:
         """Who can be worked on, after so long that nobody waits for the clock."""
         await self.clock.advance(2 * LONGEST_DELAY_SECONDS)
-        self.queue.flush()
+        flush(self.queue)
         found = set()
         while len(self.queue.active):
             key = await self.queue.active.get()

@@ -10,20 +10,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.planner.indomain import Clusters, grow, shrink
+from controller.planner.indomain import Clusters, given_by_rank, grow
 from controller.planner.unitcycle import (
     OUTSIDE,
     DomainQuota,
     Method,
     assignment_order,
+    decline,
     growth,
     scores,
 )
-from controller.planner.webster import sums
+from controller.planner.webster import Ints, sums
 from tests.examples import examples
 
 FILL, BALANCE = Method.FILL, Method.BALANCE
 FAR = 10**6
+
+
+def shrink(quota: DomainQuota, clusters: Clusters, units: int) -> Ints:
+    """The present units that each cluster gives back by rank, as a shrinking step takes them."""
+    place, size = clusters.place(len(quota.desired)), len(quota.desired) + 1
+    if not quota.ordered:
+        place, given = np.zeros_like(place), np.array([units], dtype=np.int64)
+    else:
+        given = decline(quota, sums(place, clusters.present, size), units)
+    return given_by_rank(clusters, place, given, quota.method)
 
 
 class Plain:
