@@ -85,7 +85,7 @@ class Ours:
     def look_again(self) -> None:
         """Make the next decision read a snapshot without any computed columns."""
         self.world.cluster_changed(self._members[0], self._members[0])
-        self.world.fleet()
+        self.world.snapshot()
 
     def take(
         self,

@@ -141,7 +141,7 @@ class Ground:
             self.placed += 1
         else:
             awaits = self.hints.of(found.kept_out_by(), changed=False)
-            self.queue.park(rank, unit, awaits)
+            self.queue.add_unschedulable(rank, unit, awaits)
 
     async def work(self) -> None:
         """Make one decision a step, as workers take turns."""

@@ -53,7 +53,7 @@ class Reviewer:
 
     async def run(self) -> None:
         """Review, beginning with every Workload, until cancelled."""
-        self.offer(self._workloads.values())
+        self.add(self._workloads.values())
         await work(self._queue, self.review, workers=_WORKERS, log=LOG)
 
     def changed(self, old: Workload | None, new: Workload | None) -> None:
@@ -62,9 +62,9 @@ class Reviewer:
             return
         edited = old is not None and old.metadata.generation != new.metadata.generation
         if edited or new.status.review.generation != new.metadata.generation:
-            self.offer([new])
+            self.add([new])
 
-    def offer(self, workloads: Iterable[Workload]) -> None:
+    def add(self, workloads: Iterable[Workload]) -> None:
         """Queue these Workloads for review, where the hub judges none itself."""
         if self._needed():
             for workload in workloads:

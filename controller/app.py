@@ -22,7 +22,7 @@ import msgspec
 from controller import catalogue, config
 from controller.admission import Admission
 from controller.admission_review import Reviewer
-from controller.binding.publisher import StatusUpdater
+from controller.binding.statusupdater import StatusUpdater
 from controller.eventhandlers import SchedulerCache, known
 from controller.explain.record import record
 from controller.framework.profile import SchedulerConfiguration
@@ -37,7 +37,7 @@ from controller.http.guard import Guard
 from controller.http.server import Flags, install
 from controller.model.objects import MemberCluster, Workload
 from controller.model.placed import PlacedKind, PlacedObjects, SchedulableLister
-from controller.queue.renewal import MessageRefresher
+from controller.queue.refresher import MessageRefresher
 from controller.queue.scheduling_queue import WORKERS, SchedulingQueue
 from controller.scheduler import Scheduler
 from crds.names import ANNOTATION_RELEASE, DEFAULT_SCHEDULER, SYSTEM_NAMESPACE
@@ -69,7 +69,7 @@ TROUBLE_SECONDS = 10.0
 SURRENDER_SECONDS = 30.0
 """A leader whose view could not be acted on for so long gives up the Lease."""
 RESYNC_SECONDS = 600.0
-"""About how often Workloads that are not settled are decided again, as a trigger may be missed."""
+"""About how often Workloads that need a decision are queued again, as a trigger may be missed."""
 
 PENDING = metrics.gauge("stowage_pending_workloads", "Workloads that wait for a change")
 LEADER = metrics.gauge("stowage_controller_leader", "1 while this instance decides")
@@ -171,18 +171,18 @@ class Controller:
             refuses=self._refuses,
             learn=lambda answer: self.workloads.upsert(_decoder.decode(answer)),
         )
-        self.world = SchedulerCache(
+        self.cache = SchedulerCache(
             self._profiles.keys(),
             sort=runtime.Ranking(next(iter(self._profiles.values()))),
             reviewed=self._admission.reviewed,
             ledgers=[ledger for each in self._features for ledger in each.ledgers],
             fields=runtime.telling(self._profiles),
         )
-        self._handle.begin(self.world, self._config)
-        self.workloads.add_handler(self.world.workload_changed)
+        self._handle.begin(self.cache, self._config)
+        self.workloads.add_handler(self.cache.workload_changed)
         self.workloads.add_handler(self._admission.workload_changed)
         self.workloads.add_handler(self._workload_changed)
-        self.clusters.add_handler(self.world.cluster_changed)
+        self.clusters.add_handler(self.cache.cluster_changed)
         self._kinds: dict[Resource, Informer[Any]] = {
             WORKLOADS: self.workloads,
             MEMBER_CLUSTERS: self.clusters,
@@ -195,7 +195,7 @@ class Controller:
         self.placed = SchedulableLister(
             self.workloads, map(self._place, placed_kinds(self._features))
         )
-        self.world.reads(self.placed.get)
+        self.cache.reads(self.placed.get)
         chosen, theirs = self._settings.controller_plugins, self._handle.plugins
         self._controllers = Controllers(self._features, theirs, chosen, clock=clock)
         self._handle.choose(self._controllers.run)
@@ -209,7 +209,7 @@ class Controller:
     def _place(self, kind: PlacedKind) -> PlacedObjects:
         # The feature's own watch was added before, so it has heard of a change by then.
         objects = PlacedObjects(kind, self._informer(kind.resource, kind.type_), known)
-        ours = (self.world.workload_changed, self._placed_changed)
+        ours = (self.cache.workload_changed, self._placed_changed)
         for handler in (*ours, *told_of_placed(self._features)):
             objects.add_handler(handler)
         return objects
@@ -225,7 +225,7 @@ class Controller:
                 return f"{plural} are not listed yet"
             if silence > (TROUBLE_SECONDS if informer.last_error else STALENESS_SECONDS):
                 return f"nothing heard of {plural} for {silence:.0f} s"
-        if not self.world.settled_names:
+        if not self.cache.renames_read:
             return "the shares of a cluster that was renamed are not read yet"
         if self._normalises.known and self._refuses.known:
             return self._schema.obstacle
@@ -233,7 +233,7 @@ class Controller:
 
     def cluster(self, name: str) -> dict[str, Any] | None:
         """Return what the next decision will read of a cluster, in numbers."""
-        return clusterview.of_cluster(self.world, name)
+        return clusterview.of_cluster(self.cache, name)
 
     async def diagnosis(self, key: Key) -> dict[str, Any] | None:
         """Return the full record of what would be decided now; None if nothing would be."""
@@ -257,7 +257,7 @@ class Controller:
                 for known in (self._normalises, self._refuses, self._schema):
                     group.create_task(known.run())
                 group.create_task(self._recorder.run())
-                group.create_task(self.world.run())
+                group.create_task(self.cache.run())
                 group.create_task(self._serve())
         finally:
             await server.stop()
@@ -305,14 +305,14 @@ class Controller:
         LOG.info("deciding as %s", self.identity)
         self.leading = True
         LEADER.set(1)
-        PENDING.set_function(lambda: queue.parked)
+        PENDING.set_function(lambda: queue.unschedulable)
         try:
-            self.world.lead(queue)
+            self.cache.lead(queue)
             await self._decide(queue)
         finally:
             if self._scheduler is not None:
-                self._scheduler.rest()
-            self.world.rest()
+                self._scheduler.close()
+            self.cache.stop()
             self._scheduler = self._reviewer = None
             self._controllers.end()
             queue.active.shut_down()
@@ -323,7 +323,7 @@ class Controller:
     async def _decide(self, queue: SchedulingQueue) -> None:
         term = Term(self._client, self._clock, self._check, self._kinds.__getitem__, self._recorder)
         running = self._controllers.begin(term, self._elector.forsake)
-        publisher = StatusUpdater(
+        status_updater = StatusUpdater(
             self._client,
             workloads=self.placed,
             recorder=self._recorder,
@@ -331,10 +331,10 @@ class Controller:
             check=self._check,
         )
         self._scheduler = scheduler = Scheduler(
-            publisher,
+            status_updater,
             queue=queue,
             workloads=self.placed,
-            world=self.world,
+            cache=self.cache,
             profiles=self._profiles,
             admission=self._admission,
             clock=self._clock,
@@ -349,7 +349,7 @@ class Controller:
             clock=self._clock,
             check=self._check,
         )
-        await self.world.begin(queue, self.placed.values())
+        await self.cache.begin(queue, self.placed.values())
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(queue.run()),
@@ -358,7 +358,7 @@ class Controller:
                 *(group.create_task(run()) for run in running),
                 group.create_task(reviewer.run()),
                 group.create_task(
-                    work(queue.active, scheduler.reconcile, workers=WORKERS, log=LOG)
+                    work(queue.active, scheduler.schedule_one, workers=WORKERS, log=LOG)
                 ),
             ]
             await self._stale_for_long()
@@ -377,13 +377,13 @@ class Controller:
     def _rules_changed(self) -> None:
         # The hub may judge Workloads no more: review what it has let in.
         if self._reviewer is not None:
-            self._reviewer.offer(self.workloads.values())
+            self._reviewer.add(self.workloads.values())
 
     async def _resync(self, queue: SchedulingQueue) -> None:
         while True:
             spread = 0.8 + 0.4 * random.random()  # noqa: S311 - so that instances drift apart
             await self._clock.sleep(RESYNC_SECONDS * spread)
-            await self.world.resync(queue, self.placed.values(), clock=self._clock)
+            await self.cache.resync(queue, self.placed.values(), clock=self._clock)
 
     def _check(self) -> None:
         if self._config.leader_elect:

@@ -117,9 +117,9 @@ def parse(
         first = e.errors()[0]
         raise places.error(first["loc"], first["msg"]) from e
     if found.default_quota is not None:
-        told = found.default_quota.model_dump(by_alias=True, mode="json")
+        quota = found.default_quota.model_dump(by_alias=True, mode="json")
         for each in found.profiles:
-            args = {"defaultQuota": told}
+            args = {"defaultQuota": quota}
             each.plugin_config.append(_PluginConfig(name=catalogue.DEFAULT_QUOTA, args=args))
     profiles: dict[str, Profile] = {}
     for index, each in enumerate(found.profiles):

@@ -14,13 +14,11 @@ from typing import Any
 
 import msgspec
 
-from controller.cache.holdings import AssumedPlacement, AssumedPlacements
+from controller.cache.assumed import AssumedPlacement, AssumedPlacements, PendingAffinity
 from controller.cache.ledger import HoldsRoom, Ledger, RoomHolder
 from controller.cache.placements import PlacementIndex
 from controller.cache.renames import Renames
-from controller.cache.seekers import PendingAffinity
-from controller.feed import Feed
-from controller.framework.events import MEMBER_CLUSTER, Action
+from controller.framework.events import MEMBER_CLUSTER, WORKLOAD, Action
 from controller.framework.interface import Fields, QueueSort
 from controller.model.load import Load
 from controller.model.objects import MemberCluster, Workload
@@ -48,10 +46,84 @@ def known(workload: Workload) -> Workload:
     """
     slim = compact(workload)
     try:
-        unit, fault = workload_info(workload), ""
+        info, fault = workload_info(workload), ""
     except (ValueError, msgspec.ValidationError) as e:
-        unit, fault = workload_info(harmless(slim)), str(e)
-    return msgspec.structs.replace(slim, unit=unit, fault=fault)
+        info, fault = workload_info(harmless(slim)), str(e)
+    return msgspec.structs.replace(slim, unit=info, fault=fault)
+
+
+class QueueFeed:
+    """Tells the queue of this term, if there is one, what happened; `sort` is its order.
+
+    A standby feeds no queue: it keeps its cache up to date and queues every Workload once it leads.
+    """
+
+    def __init__(self, sort: QueueSort) -> None:
+        self._sort = sort
+        self._queue: SchedulingQueue | None = None
+
+    def lead(self, queue: SchedulingQueue | None) -> None:
+        """Feed that queue, and no other, from now on; None for none."""
+        self._queue = queue
+
+    def rank(self, info: WorkloadInfo) -> Rank:
+        """Return the Workload's place in the queue: the first, where the plugin fails to say."""
+        try:
+            order = self._sort.rank(info)
+        except Exception:
+            LOG.exception("its rank is not known", extra={"object": "/".join(info.key)})
+            order = ()
+        return Rank(order, info.key, info.priority)
+
+    def activate(self, infos: Iterable[WorkloadInfo], *, after_backoff: bool = False) -> None:
+        """Queue these to be decided; `after_backoff` keeps the back-off of failed writes."""
+        if self._queue is not None:
+            activate = self._queue.activate_after_backoff if after_backoff else self._queue.activate
+            activate([self.rank(info) for info in infos])
+
+    def activate_in_steps(self, infos: Iterable[WorkloadInfo]) -> None:
+        """As `activate`, for very many: each is asked for when its step comes."""
+        if self._queue is not None:
+            self._queue.activate_in_steps(self.rank(info) for info in infos)
+
+    def forget(self, key: Key) -> None:
+        if self._queue is not None:
+            self._queue.forget(key)
+
+    def announce(
+        self, kind: str, key: Key, action: Action, old: Any = None, new: Any = None
+    ) -> None:
+        """Announce an event; where both versions are None no hint is asked."""
+        if self._queue is not None:
+            self._queue.announce(kind, key, action, old, new)
+
+    def workload(self, old: Workload | None, new: Workload | None) -> None:
+        """Announce a Workload's change, and the clusters where others have more room or less."""
+        known = new or old
+        if self._queue is None or known is None:
+            return
+        key, action = known.metadata.key, events.of_workload(old, new)
+        self._queue.announce(WORKLOAD, key, action, old, new, by=key)
+        for cluster in events.freed(old, new) if old is not None else ():
+            self._queue.announce(MEMBER_CLUSTER, ("", cluster), Action.ROOM, by=key)
+        for cluster in events.taken(old, new):
+            self._queue.announce(MEMBER_CLUSTER, ("", cluster), Action.WORSE, by=key)
+
+    def landed(self, key: Key, clusters: Iterable[str]) -> None:
+        """Announce clusters where replicas of a Workload were counted twice and no longer are.
+
+        The room is as before the double count, so that requeues no Workload; but the message of a
+        Workload that was refused meanwhile may be untrue.
+        """
+        if self._queue is not None:
+            for cluster in clusters:
+                self._queue.announce(MEMBER_CLUSTER, ("", cluster), Action.WORSE, by=key)
+
+    def cluster(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
+        known = new or old
+        if known is not None:
+            action = events.of_cluster(old, new)
+            self.announce(MEMBER_CLUSTER, known.metadata.key, action, old, new)
 
 
 class SchedulerCache:
@@ -80,20 +152,20 @@ class SchedulerCache:
         self._schedulers = frozenset(schedulers)
         self._reviewed = reviewed
         self._builder = SnapshotBuilder()
-        self._holdings = AssumedPlacements(self.index, self._builder)
+        self._assumed = AssumedPlacements(self.index, self._builder)
         self._renames = Renames()
         self._renamed: Gradually[Key] = Gradually(self._read_renamed)
         self._stored: Callable[[Key], Workload | None] = lambda _: None
-        self._feed = Feed(sort)
+        self._feed = QueueFeed(sort)
         # Undone decisions whose freed room is announced once their Workloads are decided again.
-        self._owed: dict[Key, Workload] = {}
+        self._unannounced: dict[Key, Workload] = {}
         _keep_room(ledgers, self)
 
     def reads(self, stored: Callable[[Key], Workload | None]) -> None:
         """Set the lookup of stored Workloads, to read them again after a rename of a cluster."""
         self._stored = stored
 
-    def fleet(self) -> Snapshot:
+    def snapshot(self) -> Snapshot:
         """Return the snapshot of the clusters, with assumed placements counted."""
         return self._builder.snapshot()
 
@@ -103,63 +175,63 @@ class SchedulerCache:
 
     def unit(self, key: Key) -> WorkloadInfo | None:
         """Return a Workload as the last decision saw it; None if it does not exist."""
-        holding = self._holdings.get(key)
-        return holding.unit if holding else None
+        assumed = self._assumed.get(key)
+        return assumed.unit if assumed else None
 
-    def rank(self, unit: WorkloadInfo) -> Rank:
-        return self._feed.rank(unit)
+    def rank(self, info: WorkloadInfo) -> Rank:
+        return self._feed.rank(info)
 
-    def offer(self, keys: Iterable[Key]) -> None:
+    def activate(self, keys: Iterable[Key]) -> None:
         """Queue these Workloads to be decided, as far as they exist."""
-        units = [self.unit(key) for key in keys]
-        self._feed.offer(unit for unit in units if unit is not None)
+        infos = [self.unit(key) for key in keys]
+        self._feed.activate(info for info in infos if info is not None)
 
-    def offer_in_steps(self, keys: Iterable[Key]) -> None:
-        units = (self.unit(key) for key in keys)
-        self._feed.offer_in_steps(unit for unit in units if unit is not None)
+    def activate_in_steps(self, keys: Iterable[Key]) -> None:
+        infos = (self.unit(key) for key in keys)
+        self._feed.activate_in_steps(info for info in infos if info is not None)
 
     @property
-    def seekers(self) -> PendingAffinity:
+    def pending_affinity(self) -> PendingAffinity:
         """The Workloads that require others and run nowhere yet."""
-        return self._holdings.seekers
+        return self._assumed.pending_affinity
 
     @property
-    def settled(self) -> PendingAffinity:
+    def placed_affinity(self) -> PendingAffinity:
         """The Workloads that require others and run somewhere."""
-        return self._holdings.settled
+        return self._assumed.placed_affinity
 
     def shares(self, cluster: str) -> dict[Key, int]:
         """Return each Workload's replicas on a cluster, assumed ones included, by name."""
-        return {held.unit.key: held.placements[cluster] for held in self._holdings.on(cluster)}
+        return {held.unit.key: held.placements[cluster] for held in self._assumed.on(cluster)}
 
     def lead(self, queue: SchedulingQueue) -> None:
         """Feed that queue from now on."""
         self._feed.lead(queue)
 
     async def begin(self, queue: SchedulingQueue, workloads: Collection[Workload]) -> None:
-        """Offer every Workload that is not settled. Called before the first one is decided."""
-        for ranks in self._unsettled(workloads):
-            queue.offer(ranks)
+        """Queue every Workload that needs a decision. Called before the first one is decided."""
+        for ranks in self._needing_decision(workloads):
+            queue.activate(ranks)
             await asyncio.sleep(0)
 
     async def resync(
         self, queue: SchedulingQueue, workloads: Collection[Workload], *, clock: Clock
     ) -> None:
-        """Offer every Workload that is not settled, little by little; back-offs stay."""
-        for ranks in self._unsettled(workloads):
+        """Queue every Workload that needs a decision, little by little; back-offs stay."""
+        for ranks in self._needing_decision(workloads):
             for rank in ranks:
-                queue.again(rank)
+                queue.requeue(rank)
             await clock.sleep(RESYNC_PAUSE)
 
-    def _unsettled(self, workloads: Collection[Workload]) -> Iterator[list[Rank]]:
-        """Yield the unsettled ones step by step, each step as they are by then."""
+    def _needing_decision(self, workloads: Collection[Workload]) -> Iterator[list[Rank]]:
+        """Yield those that need a decision step by step, each step as they are by then."""
         left = iter(workloads)
         while some := list(islice(left, LOOK_STEP)):
-            units = [self.unit(w.metadata.key) for w in some if self.unsettled(w)]
-            yield [self.rank(unit) for unit in units if unit is not None]
+            infos = [self.unit(w.metadata.key) for w in some if self.needs_decision(w)]
+            yield [self.rank(info) for info in infos if info is not None]
 
-    def rest(self) -> None:
-        self._owed.clear()
+    def stop(self) -> None:
+        self._unannounced.clear()
         self._feed.lead(None)
 
     def ours(self, workload: Workload) -> bool:
@@ -167,7 +239,7 @@ class SchedulerCache:
         deleting = workload.metadata.deleting
         return workload.spec.scheduler_name in self._schedulers and not deleting
 
-    def unsettled(self, workload: Workload) -> bool:
+    def needs_decision(self, workload: Workload) -> bool:
         """Whether the Workload is ours and its decision, as written, does not stand.
 
         A decision stands while nothing was edited, every replica has a cluster, and all these
@@ -175,28 +247,28 @@ class SchedulerCache:
         """
         if not self.ours(workload):
             return False
-        unit, status = workload.unit, workload.status
+        info, status = workload.unit, workload.status
         return not (
             status.observed_generation == workload.metadata.generation
-            and unit.hash == status.decision.hash
+            and info.hash == status.decision.hash
             and _scheduled(workload)
-            and not unit.everywhere
-            and all(name in self.fleet().row for name in unit.present)
-            and not unit.limits
-            and not unit.shown
-            and status.says(self._fields(unit, unit.present, self.fleet(), self.index))
+            and not info.everywhere
+            and all(name in self.snapshot().row for name in info.present)
+            and not info.limits
+            and not info.shown
+            and status.says(self._fields(info, info.present, self.snapshot(), self.index))
             and self._reviewed(workload.metadata)
         )
 
-    def assume(self, unit: WorkloadInfo, placements: Mapping[str, int]) -> None:
+    def assume(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
         """Count a decision whose write is in flight: all its new replicas are in flight."""
-        self._holdings.assume(unit, placements)
-        if (owed := self._owed.pop(unit.key, None)) is not None:
-            self._feed.workload(owed, _as_decided(unit, placements, owed))
+        self._assumed.assume(info, placements)
+        if (decided := self._unannounced.pop(info.key, None)) is not None:
+            self._feed.workload(decided, _as_decided(info, placements, decided))
 
     def restore(
         self,
-        unit: WorkloadInfo,
+        info: WorkloadInfo,
         placements: Mapping[str, int],
         workload: Workload | None,
         *,
@@ -207,14 +279,14 @@ class SchedulerCache:
         With `at_once` the Workload is decided again at once, and the room that it gave up is
         announced only as far as the next `assume` does not take it again.
         """
-        decided = _as_decided(unit, placements, workload)
-        self._owed.pop(unit.key, None)
+        decided = _as_decided(info, placements, workload)
+        self._unannounced.pop(info.key, None)
         if workload is None:
-            self._drop(unit.key)
+            self._drop(info.key)
         else:
-            self._holdings.take(self.named(workload))
+            self._assumed.take(self.named(workload))
             if at_once:
-                self._owed[unit.key] = decided
+                self._unannounced[info.key] = decided
                 return
         self._feed.workload(decided, workload)
 
@@ -224,9 +296,9 @@ class SchedulerCache:
         """Announce an event of a feature's object; see `SchedulingQueue.announce`."""
         self._feed.announce(kind, key, action, old, new)
 
-    def hold(self, cluster: str, load: Load, units: int) -> None:
+    def hold(self, cluster: str, load: Load, replicas: int) -> None:
         """See `controller.cache.ledger.RoomHolder`."""
-        self._builder.hold(cluster, load, units)
+        self._builder.hold(cluster, load, replicas)
 
     def freed(self, cluster: str) -> None:
         """See `controller.cache.ledger.RoomHolder`."""
@@ -237,44 +309,44 @@ class SchedulerCache:
         if new is None:
             assert old is not None  # noqa: S101 - the informer's promise
             # What the last decision had counts as freed, if that was not announced yet.
-            self._feed.workload(self._owed.get(old.metadata.key, old), None)
+            self._feed.workload(self._unannounced.get(old.metadata.key, old), None)
             self._drop(old.metadata.key)
             return
-        held = self._holdings.get(new.metadata.key)
-        ours = held is not None and _stands(held, new)  # the assumed placement came back
-        landed = self._holdings.take(self.named(new))
+        held = self._assumed.get(new.metadata.key)
+        ours = held is not None and _is_assumed(held, new)  # the assumed placement came back
+        landed = self._assumed.take(self.named(new))
         self._feed.workload(old, new)
         self._feed.landed(new.metadata.key, landed)
         edited = events.edited(old, new)
-        told = old is None or old.unit.shown != new.unit.shown
-        if (edited or not ours or told) and self.unsettled(new):
-            self._feed.offer([new.unit], patiently=not (edited or told))
+        reported = old is None or old.unit.shown != new.unit.shown
+        if (edited or not ours or reported) and self.needs_decision(new):
+            self._feed.activate([new.unit], after_backoff=not (edited or reported))
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
         """Handle an informer's change."""
         if new is None:
             assert old is not None  # noqa: S101 - the informer's promise
             self._builder.remove(old.metadata.name)
-            self._holdings.lost(old.metadata.name)
-            self._read_anew(self._renames.saw(old, None))
-            self._lost(old.metadata.name)
+            self._assumed.lost(old.metadata.name)
+            self._read_again(self._renames.saw(old, None))
+            self._cluster_lost(old.metadata.name)
             self._feed.cluster(old, None)
             return
         self._builder.upsert(new)
-        landed = self._holdings.saw(new)
-        self._read_anew(self._renames.saw(old, new))
+        landed = self._assumed.saw(new)
+        self._read_again(self._renames.saw(old, new))
         self._feed.cluster(old, new)
         # The landed replicas hide in the cluster's numbers what became free there meanwhile.
         if landed:
             self._feed.announce(MEMBER_CLUSTER, new.metadata.key, Action.ROOM)
 
     def _drop(self, key: Key) -> None:
-        self._owed.pop(key, None)
-        self._holdings.drop(key)
+        self._unannounced.pop(key, None)
+        self._assumed.drop(key)
         self._feed.forget(key)
 
     @property
-    def settled_names(self) -> bool:
+    def renames_read(self) -> bool:
         """Whether every share is read by the name that its cluster has now.
 
         Before that a decision could find the quota or the reserved room of some shares free.
@@ -285,22 +357,24 @@ class SchedulerCache:
         """Read the shares of renamed clusters, few at a time, until cancelled."""
         await self._renamed.run()
 
-    def _read_anew(self, clusters: Collection[str]) -> None:
+    def _read_again(self, clusters: Collection[str]) -> None:
         """Queue a new read of every Workload with shares on clusters of these names."""
-        held = {each.unit.key for name in clusters for each in self._holdings.on(name)}
+        held = {each.unit.key for name in clusters for each in self._assumed.on(name)}
         self._renamed.add(self._renames, held)
 
     def _read_renamed(self, key: Key) -> None:
         if (stored := self._stored(key)) is not None:
-            self._holdings.take(self.named(stored))
-        self._offer_ours([key])
+            self._assumed.take(self.named(stored))
+        self._activate_ours([key])
 
-    def _lost(self, cluster: str) -> None:
-        self._offer_ours([held.unit.key for held in self._holdings.on(cluster)])
+    def _cluster_lost(self, cluster: str) -> None:
+        self._activate_ours([held.unit.key for held in self._assumed.on(cluster)])
 
-    def _offer_ours(self, keys: Iterable[Key]) -> None:
-        units = (self.unit(key) for key in keys)
-        self._feed.offer_in_steps(u for u in units if u and u.scheduler_name in self._schedulers)
+    def _activate_ours(self, keys: Iterable[Key]) -> None:
+        infos = (self.unit(key) for key in keys)
+        self._feed.activate_in_steps(
+            info for info in infos if info and info.scheduler_name in self._schedulers
+        )
 
 
 def _keep_room(ledgers: Iterable[Ledger], room: RoomHolder) -> None:
@@ -313,14 +387,14 @@ def _keep_room(ledgers: Iterable[Ledger], room: RoomHolder) -> None:
 
 
 def _as_decided(
-    unit: WorkloadInfo, placements: Mapping[str, int], now: Workload | None
+    info: WorkloadInfo, placements: Mapping[str, int], now: Workload | None
 ) -> Workload:
-    meta = Meta(name=unit.name, namespace=unit.namespace, uid=unit.uid)
-    decided = unit.with_present(placements)
+    meta = Meta(name=info.name, namespace=info.namespace, uid=info.uid)
+    decided = info.with_present(placements)
     return msgspec.structs.replace(now or Workload(metadata=meta), unit=decided)
 
 
-def _stands(held: AssumedPlacement, new: Workload) -> bool:
+def _is_assumed(held: AssumedPlacement, new: Workload) -> bool:
     return held.placements == new.placements and held.unit.limits == new.unit.limits
 
 

@@ -1,11 +1,16 @@
-"""Decides one Workload: read the cache, decide, write once.
+"""Decides one Workload after the other: read `Scheduler.schedule_one` from top to bottom.
 
-Level-triggered: a key is all that the scheduler is given. Between reading the cache and counting
-the decision (`SchedulerCache.assume`, Reserve, Permit) no other Workload is decided, so decisions
-are made one after the other on the newest state while many writes are in flight
-(`controller.queue.cycles`; for sets, which take long, see `controller.scheduling.sets`). When a
-write fails, the informer's view of the Workload replaces the assumed placement, and the key comes
-again.
+    next key            level-triggered: the key is all that the scheduler is given
+    snapshot, decide    one Workload, or the set that it is decided with: `decide_set`
+    reserve, permit     all decisions of a set as one; the cache assumes them
+    write               PreBind, one PATCH, PostBind; or the set waits for Permit plugins
+    unschedulable       the queue keeps the Workload until an event may help it
+
+Between the snapshot and `SchedulerCache.assume` no other Workload is decided, so decisions are made
+one after the other on the newest state while many writes are in flight. A decision that is not
+written is undone: the informer's view of the Workload replaces the assumed placement, the Reserve
+plugins give back, and the key comes again. Where no answer says whether the hub has made a write,
+the decision goes on counting until that is known.
 """
 
 from __future__ import annotations
@@ -16,31 +21,29 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import networkx  # noqa: F401 - or the first set of Workloads would hold the loop to import it
 
 from controller.admission import Admission
-from controller.binding.binder import Binder
-from controller.binding.inwork import InFlightKeys
-from controller.binding.permits import Held, Permits
-from controller.binding.publisher import StatusUpdater
-from controller.binding.refusals import Refusals
-from controller.binding.waiters import Waiters
+from controller.binding.statusupdater import StatusUpdater
+from controller.binding.waiting import WaitingSet, WaitingSets
 from controller.eventhandlers import SchedulerCache
 from controller.framework.profile import Profile
 from controller.framework.runtime import framework as runtime
-from controller.framework.waiting import WaitingWorkloads
+from controller.framework.status import Status
+from controller.framework.statuswriter import for_good
+from controller.framework.waiting import PermitAnswer
 from controller.http.server import Flags
 from controller.model.objects import Workload
 from controller.model.placed import SchedulableLister
 from controller.model.unit import WorkloadInfo
-from controller.queue.cycles import Cycle, Cycles
-from controller.queue.hints import Awaits, Hints
+from controller.queue.hints import NO_EVENT, Awaits, Hints
 from controller.queue.scheduling_queue import SchedulingQueue
 from controller.scheduling.batch import decide_set
 from controller.scheduling.decision import Decision
-from controller.scheduling.refusal import untouched
+from controller.scheduling.outcome import untouched
 from controller.scheduling.sets import Batch, Others
-from controller.scheduling.steps import Steps, in_slices
+from controller.scheduling.steps import Cycle, CycleLock, Steps, in_slices
 from crds.workload import ScheduledReason
 from machinery import logs, metrics
 from machinery.clock import Clock
+from machinery.errors import Conflict, TransportError
 from machinery.runtime.heap import HeapEntry
 from machinery.types.metadata import Key
 
@@ -50,6 +53,8 @@ AGAIN_SECONDS = 0.1
 """The delay before a set is tried again that changes of the cache have overtaken."""
 OBJECTION_RETRY_SECONDS = 30.0
 """Rights on the hub change without an event."""
+RETRY_SECONDS = {ScheduledReason.PLUGIN_ERROR: 30.0, ScheduledReason.SCHEDULE_TIMEOUT: 10.0}
+"""No event says that a plugin works again, or would answer in time now."""
 
 DECISIONS = metrics.counter(
     "stowage_decisions",
@@ -76,162 +81,127 @@ class Scheduler:
 
     def __init__(
         self,
-        publisher: StatusUpdater,
+        status_updater: StatusUpdater,
         *,
         queue: SchedulingQueue,
         workloads: SchedulableLister,
-        world: SchedulerCache,
+        cache: SchedulerCache,
         profiles: Mapping[str, Profile],
         admission: Admission,
         clock: Clock,
         flags: Flags,
         fresh: Callable[[], bool],
     ) -> None:
+        self._status_updater = status_updater
         self._queue = queue
+        self._in_flight = queue.in_flight
         self._workloads = workloads
-        self._world = world
+        self._cache = cache
         self._profiles = profiles
         self._hints = {name: Hints(profile) for name, profile in profiles.items()}
         self._admission = admission
         self._clock = clock
         self._flags = flags
         self._fresh = fresh
-        self._in_work = InFlightKeys()
-        self._cycles = Cycles(clock=clock)
-        self._permits = Permits(
-            profiles, WaitingWorkloads(clock=clock, wake=lambda key: world.offer([key]))
+        self._cycle_lock = CycleLock(clock=clock)
+        self._waiting = WaitingSets(
+            queue, workloads=workloads, cache=cache, profiles=profiles, clock=clock
         )
-        self._refusals = Refusals(
-            publisher,
-            queue=queue,
-            workloads=workloads,
-            world=world,
-            hints=self._hints,
-            clock=clock,
-        )
-        self._waiters = Waiters(
-            self._permits,
-            self._refusals,
-            workloads=workloads,
-            world=world,
-            in_work=self._in_work,
-            clock=clock,
-            look_after=self._look_after,
-        )
-        self._binder = Binder(
-            publisher,
-            self._refusals,
-            queue=queue,
-            workloads=workloads,
-            world=world,
-            profiles=profiles,
-            in_work=self._in_work,
-        )
+        # Decisions whose write may have landed or may still land.
+        self._unconfirmed: dict[Key, Decision] = {}
 
-    async def reconcile(self, key: Key) -> float | None:
+    async def schedule_one(self, key: Key) -> float | None:
         """Decide one Workload; return the seconds until it must be decided again, or None."""
         if not self._fresh():
             return STALE_RETRY_SECONDS
-        await self._binder.find_out(key)
-        workload = self._ours(key)
+        await self._confirm(key)
+        workload = self._to_decide(key)
         if workload is None:
             return None
-        if (held := self._permits.held(key)) is not None and not self._waiters.due(held):
-            found = await self._waiters.resume(held)
-            if not isinstance(found, list):
-                return found
-            for decision in found:  # an event may have woken it while it waited
-                self._park(decision, alone=len(found) == 1)
-            return await self._write(key, found)
+        waiting = self._waiting.set_of(key)
+        if waiting is not None and not self._waiting.due(waiting):
+            return await self._wait_on_permit(key, waiting)
         objection = await self._admission.review(workload.metadata)
-        async with self._cycles.turn() as cycle:
-            await self._waiters.closed()
-            workload = self._ours(key)  # changed during the review, or while this turn was awaited
-            if workload is None or self._permits.held(key) is not held:
+        async with self._cycle_lock.turn() as cycle:
+            await self._waiting.until_reserved()
+            # It may have changed during the review, or while this turn was awaited.
+            workload = self._to_decide(key)
+            if workload is None or self._waiting.set_of(key) is not waiting:
                 return None
-            if held is not None and not self._waiters.due(held):
+            if waiting is not None and not self._waiting.due(waiting):
                 return AGAIN_SECONDS
-            with self._waiters.reopened(held) as decided:
-                said = objection.message if objection else ""
-                batch = await self._decide(workload, said, cycle, anew=held is not None)
+            with self._waiting.released(waiting) as decided:
+                message = objection.message if objection else ""
+                batch = await self._decide(workload, message, cycle, reopened=waiting is not None)
                 decided.update(decision.unit.key for decision in batch.decisions)
-                decisions, waits = self._count(key, batch)
-        self._await(key, batch.busy)
+                # No await between the decision and `assume`: no other decision counts on its room.
+                decisions, waits = self._reserve_and_permit(batch)
+                self._assume(key, batch, decisions)
+        self._requeue_after(key, batch.busy)
         if not decisions:
             return AGAIN_SECONDS if batch.moved else None
-        write = self._write(key, decisions) if waits is None else self._waiters.tell(waits)
-        again = await write  # the first await since the decisions were counted
-        return OBJECTION_RETRY_SECONDS if objection and not objection.lasting else again
+        if waits is None:
+            retry = await self._binding_cycle(key, decisions)
+        else:
+            retry = await self._report_waiting(waits)
+        return OBJECTION_RETRY_SECONDS if objection and not objection.lasting else retry
 
-    async def diagnosis(self, key: Key) -> Decision | None:
-        """Return the decision that would be made of a Workload now. Writes and counts nothing.
-
-        None where the Workload is not ours to decide, and where the cache changed too often
-        meanwhile.
-        """
-        await self._waiters.closed()
-        workload = self._workloads.get(key)
-        if workload is None or not self._world.ours(workload):
-            return None
-        if (waiting := self._waiters.record(key)) is not None:
-            return waiting
-        objection = self._admission.objection(workload.metadata)
-        steps = self._batch(workload, objection, Others(partner=self._may_join))
-        decisions = (await in_slices(steps)).decisions
-        return next((each for each in decisions if each.unit.key == key), None)
-
-    def _ours(self, key: Key) -> Workload | None:
+    def _to_decide(self, key: Key) -> Workload | None:
         """Return the Workload if it is ours to decide now; None also while it is in flight."""
-        if key in self._in_work:
-            self._in_work.missed(key, key)
+        if key in self._in_flight:
+            self._in_flight.missed(key, key)
             return None
         workload = self._workloads.get(key)
-        if workload is not None and self._world.ours(workload):
+        if workload is not None and self._cache.ours(workload):
             return workload
         self._queue.forget(key)
         return None
 
+    # The scheduling cycle.
+
     async def _decide(
-        self, workload: Workload, objection: str, cycle: Cycle, *, anew: bool
+        self, workload: Workload, objection: str, cycle: Cycle, *, reopened: bool
     ) -> Batch:
         """Return the decision, or those of the whole set that the Workload is decided with.
 
-        `anew` says that this Workload's own set has released its reservations to be decided again.
+        `reopened` says that this Workload's own set has released its reservations to be decided
+        again.
         """
         started, begun = self._clock.monotonic(), set[Key]()
-        open_, answered = list[HeapEntry[Key]](), frozenset[Key]()
+        queued, answered = list[HeapEntry[Key]](), frozenset[Key]()
 
         def begin(keys: Iterable[Key]) -> None:
             begun.update(keys)
-            self._in_work.decide(begun)
+            self._in_flight.decide(begun)
             # The decision on the set answers what its other members were queued for.
-            open_.extend(self._queue.active.withdraw(begun))
+            queued.extend(self._queue.active.withdraw(begun))
 
         others = Others(
             partner=self._may_join,
-            busy=self._in_work.__contains__,
-            deciding=self._in_work.deciding,
+            busy=self._in_flight.__contains__,
+            deciding=self._in_flight.deciding,
             begin=begin,
             current=self._current,
         )
         try:
-            batch = await in_slices(self._batch(workload, objection, others), between=cycle.linger)
+            steps = self._steps(workload, objection, others)
+            batch = await in_slices(steps, between=cycle.release_if_long)
             # Another set has released what it reserved meanwhile: this decision may rest on room
             # that only looks free.
-            if self._waiters.reopening and not anew:
+            if self._waiting.reopening and not reopened:
                 return Batch([], moved=True)
             answered = frozenset(decision.unit.key for decision in batch.decisions)
             return batch
         finally:
             DECISION_SECONDS.observe(self._clock.monotonic() - started)
             # Members without a decision keep their place in the queue.
-            self._queue.active.put_back(each for each in open_ if each.key not in answered)
-            self._world.offer(self._in_work.end(begun))
+            self._queue.active.put_back(each for each in queued if each.key not in answered)
+            self._cache.activate(self._in_flight.end(begun))
 
-    def _batch(self, workload: Workload, objection: str, others: Others) -> Steps[Batch]:
+    def _steps(self, workload: Workload, objection: str, others: Others) -> Steps[Batch]:
         return decide_set(
-            self._world,
-            self._world.named(workload).unit,
+            self._cache,
+            self._cache.named(workload).unit,
             self._profiles,
             self._clock.now(),
             fault=objection or workload.fault,
@@ -240,97 +210,74 @@ class Scheduler:
 
     def _may_join(self, key: Key) -> bool:
         """Whether another Workload may be decided as a member of the set."""
-        held = self._workloads.get(key)
+        workload = self._workloads.get(key)
         return (
-            held is not None
-            and not held.fault
-            and self._world.ours(held)
-            and self._admission.reviewed(held.metadata)
-            and self._permits.held(key) is None
-            and not self._binder.unknown(key)
+            workload is not None
+            and not workload.fault
+            and self._cache.ours(workload)
+            and self._admission.reviewed(workload.metadata)
+            and self._waiting.set_of(key) is None
+            and key not in self._unconfirmed
         )
 
-    def _current(self, unit: WorkloadInfo) -> bool:
-        """Whether `unit` is still what the last version of its object says."""
-        held = self._workloads.get(unit.key)
-        return held is not None and held.unit.version == unit.version and self._world.ours(held)
+    def _current(self, info: WorkloadInfo) -> bool:
+        """Whether `info` is still what the last version of its object says."""
+        workload = self._workloads.get(info.key)
+        return (
+            workload is not None
+            and workload.unit.version == info.version
+            and self._cache.ours(workload)
+        )
 
-    def _await(self, key: Key, busy: Iterable[Key]) -> None:
-        """Decide `key` again when the decisions of the busy Workloads are known."""
-        for other in busy:
-            if other in self._in_work:
-                self._in_work.missed(other, key)
-            else:
-                self._world.offer([key])
+    def _reserve_and_permit(self, batch: Batch) -> tuple[Sequence[Decision], WaitingSet | None]:
+        """Run Reserve and Permit for all decisions as one; return them, and the set that waits.
 
-    def _count(self, key: Key, batch: Batch) -> tuple[Sequence[Decision], Held | None]:
-        """Reserve, permit and assume the decisions, without an await since they were made.
-
-        Return what is to be written, and the set where Permit plugins hold it back.
+        Where a plugin refuses one decision, none of them keeps a reservation, and each says why.
         """
         if batch.conclusion is not None:
             batch.conclusion.note()
-        status, held = self._permits.ask(
-            batch.held or batch.decisions, batch.waits, late=batch.late
+        decisions = batch.held or batch.decisions
+        reserved: list[Decision] = []
+        asked: dict[Key, Mapping[str, Status]] = {}
+        for decision in decisions:
+            if not decision.moves:
+                continue
+            call = decision.arguments(self._profiles)
+            status = runtime.reserve(*call)
+            if status.ok:
+                reserved.append(decision)
+                status, asked[decision.unit.key] = runtime.permit(*call)
+            if not status.ok:
+                for each in reversed(reserved):
+                    self._unreserve(each)
+                return [untouched(d.unit, d.fleet, d.time, status) for d in batch.decisions], None
+        waits = {key: found for key, each in asked.items() if (found := {**each, **batch.waits})}
+        if not waits:
+            return batch.decisions, None
+        return decisions, self._waiting.hold(
+            decisions, waits, open_=bool(batch.waits), late=batch.late
         )
-        decisions = batch.held if held is not None and batch.held else batch.decisions
-        if not status.ok:
-            decisions = [untouched(d.unit, d.fleet, d.time, status) for d in decisions]
+
+    def _assume(self, key: Key, batch: Batch, decisions: Sequence[Decision]) -> None:
+        """Count the decisions in the cache, and queue what they leave unschedulable."""
         alone = len(decisions) == 1 or batch.conclusion is not None
-        in_vain = not self._queue.renewing(key)
+        attempt = not self._queue.refreshing(key)
         for decision in decisions:
-            self._world.assume(decision.unit, decision.placements)
+            self._cache.assume(decision.unit, decision.placements)
             self._log(decision)
-            RENEWALS.inc(not in_vain)
+            RENEWALS.inc(not attempt)
             # Before the first await: an event during the write must find the Workload waiting.
-            waits = self._park(decision, alone=alone, in_vain=in_vain)
+            waits = self._add_unschedulable(decision, alone=alone, attempt=attempt)
             if waits and batch.moved:  # events meanwhile found it not waiting
-                self._queue.again(self._world.rank(decision.unit))
-        return decisions, held
+                self._queue.requeue(self._cache.rank(decision.unit))
 
-    def _look_after(self, key: Key, seconds: float) -> None:
-        unit = self._world.unit(key)
-        if unit is not None:
-            self._queue.add_after(self._world.rank(unit), seconds)
-
-    async def _write(self, key: Key, decisions: Sequence[Decision]) -> float | None:
-        """Write the decisions; return the seconds until a plugin may learn more of `key`, or None.
-
-        The other Workloads of the set are queued for their own times.
-        """
-        for decision in decisions:
-            if not decision.scheduled:
-                self._queue.explained(decision.unit.key)
-        await self._binder.commit(decisions)
-        looks: dict[Key, float | None] = {}
-        for unit in (decision.unit for decision in decisions):
-            about = (self._profiles[unit.scheduler_name], unit, self._clock.now())
-            again = runtime.next_look(*about)
-            looks[unit.key] = again
-            if again is not None and unit.key != key:
-                self._queue.add_after(self._world.rank(unit), again)
-        return looks[key]
-
-    def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
-        """Handle an informer's change; the cache's own handler has run before."""
-        self._waiters.workload_changed(old, new)
-
-    def rest(self) -> None:
-        self._waiters.rest()
-        self._binder.rest()
-
-    def _park(self, decision: Decision, *, alone: bool, in_vain: bool = True) -> bool:
-        """Let the Workload wait for what could help it; return whether it waits for an event."""
-        unit = decision.unit
-        if decision.reason is ScheduledReason.PLUGIN_ERROR:
-            self._refusals.park(unit, decision.reason)
-            return True
-        awaits = awaited(decision, self._hints[unit.scheduler_name], alone=alone)
-        if awaits is None:
-            self._queue.settle(unit.key)
-        else:
-            self._queue.park(self._world.rank(unit), unit, awaits, in_vain=in_vain)
-        return awaits is not None
+    def _requeue_after(self, key: Key, busy: Iterable[Key]) -> None:
+        """Decide `key` again when the decisions of the busy Workloads are known."""
+        for other in busy:
+            if other in self._in_flight:
+                self._in_flight.missed(other, key)
+            else:
+                self._cache.activate([key])
 
     def _log(self, decision: Decision) -> None:
         _COUNT[decision.reason].inc()
@@ -343,6 +290,277 @@ class Scheduler:
                 LOG.debug("units go to %s", " ".join(order), extra=about)
         if self._flags.debug_scores and len(decision.ranking):
             LOG.info("%s", decision.table(self._flags.debug_scores), extra=about)
+
+    # The binding cycle.
+
+    async def _binding_cycle(self, key: Key, decisions: Sequence[Decision]) -> float | None:
+        """Write the decisions; return the seconds until a plugin may learn more of `key`, or None.
+
+        The other Workloads of the set are queued for their own times. Raises LeaseLost, and
+        TransportError where trying again may help.
+        """
+        for decision in decisions:
+            if not decision.scheduled:
+                self._queue.message_written(decision.unit.key)
+        await self._write(decisions)
+        looks: dict[Key, float | None] = {}
+        for info in (decision.unit for decision in decisions):
+            profile = self._profiles[info.scheduler_name]
+            looks[info.key] = seconds = runtime.next_look(profile, info, self._clock.now())
+            if seconds is not None and info.key != key:
+                self._queue.add_after(self._cache.rank(info), seconds)
+        return looks[key]
+
+    async def _write(self, decisions: Sequence[Decision]) -> None:
+        """Write the decisions one after the other; undo those that are not written."""
+        left = {decision.unit.key: decision for decision in decisions}
+        self._in_flight.begin(left)
+        failed = conflict = False
+        given_back = set[Key]()  # before the object says why
+        try:
+            for decision in decisions:
+                if await self._written_or_refused(decision, given_back):
+                    del left[decision.unit.key]
+                    self._queue.active.forget(decision.unit.key)
+        except TransportError as e:
+            # After a conflict the newest version is known: the Workload is decided again at once.
+            failed, conflict = True, isinstance(e, Conflict)
+            raise
+        finally:
+            for key, decision in left.items():
+                info, rank = decision.unit, self._cache.rank(decision.unit)
+                workload = self._workloads.get(key)
+                taken = decision.moves and key not in given_back
+                # The write may still land: the old and the new shares both go on counting.
+                if failed and taken and workload and self._status_updater.unconfirmed(workload):
+                    self._unconfirmed[key] = decision
+                    self._cache.assume(info, _most(decision))
+                else:
+                    if taken:
+                        self._unreserve(decision)
+                    self._cache.restore(info, decision.placements, workload, at_once=conflict)
+                self._queue.add_unschedulable(rank, info)
+                if failed:
+                    self._queue.retry(rank)
+                else:
+                    self._queue.requeue(rank)
+            self._cache.activate(self._in_flight.end(d.unit.key for d in decisions))
+
+    async def _written_or_refused(self, decision: Decision, given_back: set[Key]) -> bool:
+        """Bind the decision; where the hub refuses it for good, say so. False: try again."""
+        try:
+            return await self._bind(decision, given_back)
+        except TransportError as e:
+            if not for_good(e):
+                raise
+            if decision.unit.key not in given_back:
+                self._unreserve(decision)
+                given_back.add(decision.unit.key)
+            invalid = decision.reason is ScheduledReason.INVALID_WORKLOAD
+            await self._refused_by_hub(decision, e, decision.message if invalid else "")
+            return True
+
+    async def _bind(self, decision: Decision, given_back: set[Key]) -> bool:
+        """PreBind, one write, PostBind, an Event. False when it could not be written."""
+        info = decision.unit
+        workload = self._workloads.get(info.key)
+        if workload is None or workload.unit.version != info.version:
+            return False  # edited while others of its set were written
+        patch = self._status_updater.patch(decision, workload)
+        if patch is None:
+            return True
+        call = decision.arguments(self._profiles)
+        if decision.moves:
+            status = await runtime.pre_bind(*call)
+            if not status.ok and not status.reasons:
+                return False
+            if not status.ok:
+                self._unreserve(decision)
+                given_back.add(info.key)
+                self._undo(decision, status)
+                await self._report_untouched(decision.unit, status)
+                return True
+        if not await self._status_updater.write(info.key, patch):
+            self._unreserve(decision)  # the Workload is gone
+            return True
+        if decision.moves:
+            runtime.post_bind(*call)
+        message = not self._queue.refreshed(info.key)
+        self._status_updater.record(decision, patch, workload, message=message)
+        return True
+
+    def _unreserve(self, decision: Decision) -> None:
+        if decision.moves:
+            runtime.unreserve(*decision.arguments(self._profiles))
+
+    async def _wait_on_permit(self, key: Key, waiting: WaitingSet) -> float | None:
+        """Act on the Permit plugins' answer to a waiting set.
+
+        Return the seconds until the plugins must have answered; those until a plugin may learn more
+        of `key`, if the set is written; or None.
+        """
+        now = self._clock.monotonic()
+        if self._waiting.lost_cluster(waiting):
+            self._waiting.give_back(waiting)
+            return None
+        answer = waiting.answer(now)
+        if answer is PermitAnswer.WAITING:
+            return await self._report_waiting(waiting)
+        if answer is PermitAnswer.ALLOWED:
+            decisions = self._waiting.release(waiting)
+            for decision in decisions:  # an event may have requeued it while it waited
+                self._add_unschedulable(decision, alone=len(decisions) == 1)
+            return await self._binding_cycle(key, decisions)
+        await self._reject(self._waiting.release_unreserved(waiting), waiting.refusal(now))
+        return None
+
+    async def _report_waiting(self, waiting: WaitingSet) -> float:
+        """Say on each member what it waits for, once; return the seconds until the deadline."""
+        keys = list(waiting.decisions)
+        self._in_flight.begin(keys)
+        try:
+            for key in keys:
+                if self._waiting.set_of(key) is not waiting:
+                    break  # edited while the status of another was written
+                await self._report(waiting.record(key, self._clock.now()))
+        finally:
+            self._cache.activate(self._in_flight.end(keys))
+        return max(waiting.deadline - self._clock.monotonic(), 0.0)
+
+    async def _reject(self, decisions: Sequence[Decision], status: Status) -> None:
+        """Undo the set at once, then say why on each; those that cannot be told come again."""
+        keys = [decision.unit.key for decision in decisions]
+        unreported = dict.fromkeys(keys)
+        self._in_flight.begin(keys)
+        try:
+            for decision in decisions:
+                self._undo(decision, status)
+            for decision in decisions:
+                await self._report_untouched(decision.unit, status)
+                del unreported[decision.unit.key]
+        finally:
+            self._cache.activate(self._in_flight.end(keys).union(unreported))
+
+    # What is unschedulable, and why.
+
+    def _add_unschedulable(self, decision: Decision, *, alone: bool, attempt: bool = True) -> bool:
+        """Let the Workload wait for what could help it; return whether it waits for an event."""
+        info = decision.unit
+        if decision.reason is ScheduledReason.PLUGIN_ERROR:
+            self._add_refused(info, decision.reason)
+            return True
+        awaits = awaited(decision, self._hints[info.scheduler_name], alone=alone)
+        if awaits is None:
+            self._queue.remove_unschedulable(info.key)
+        else:
+            self._queue.add_unschedulable(self._cache.rank(info), info, awaits, attempt=attempt)
+        return awaits is not None
+
+    def _add_refused(self, info: WorkloadInfo, reason: ScheduledReason, plugin: str = "") -> None:
+        """Wait for what could help that plugin, but after a fault or a timeout only so long."""
+        rank, hints = self._cache.rank(info), self._hints[info.scheduler_name]
+        self._queue.add_unschedulable(rank, info, hints.of(frozenset({plugin})))
+        if reason in RETRY_SECONDS:
+            self._queue.add_after(rank, RETRY_SECONDS[reason])
+
+    def _undo(self, decision: Decision, status: Status) -> None:
+        """Undo a decision that a plugin withholds; an event that helps the plugin requeues it."""
+        info = decision.unit
+        self._cache.restore(info, decision.placements, self._workloads.get(info.key))
+        self._add_refused(info, status.reason, status.plugin)
+
+    async def _report_untouched(self, info: WorkloadInfo, status: Status) -> None:
+        await self._report(untouched(info, self._cache.snapshot(), self._clock.now(), status))
+
+    async def _report(self, decision: Decision) -> None:
+        """Write a decision that moves nothing, if it says anything new. Raises TransportError."""
+        try:
+            await self._status_updater.update(decision)
+        except TransportError as e:
+            if not for_good(e):
+                raise
+            await self._refused_by_hub(decision, e, decision.message)
+
+    async def _refused_by_hub(
+        self, decision: Decision, error: TransportError, message: str = ""
+    ) -> None:
+        """Say that the hub refuses the status for good, and wait for an edit or the next resync.
+
+        The shares stay as they are.
+        """
+        info = decision.unit
+        workload = self._workloads.get(info.key)
+        # Before the write below, whose answer would else look like another writer's edit.
+        self._cache.restore(info, decision.placements, workload)
+        self._queue.add_unschedulable(self._cache.rank(info), info, NO_EVENT)
+        if workload is None:
+            return
+        if workload.metadata.resource_version != info.version:  # another version was refused
+            self._queue.activate([self._cache.rank(info)])
+            return
+        about = {"object": "/".join(info.key)}
+        LOG.warning("the hub refuses its status: %s", error, extra=about)
+        text = message or f"the hub refuses its status: {error}"
+        status = Status(reasons=(text,), reason=ScheduledReason.INVALID_WORKLOAD)
+        refusal = untouched(workload.unit, self._cache.snapshot(), self._clock.now(), status)
+        await self._status_updater.update_verdict(refusal, workload)
+
+    # Decisions of which it is not known whether they were written.
+
+    async def _confirm(self, key: Key) -> None:
+        """Find out whether the Workload's last decision was written; undo it if it was not.
+
+        Raises LeaseLost, and TransportError while the hub does not say.
+        """
+        if key not in self._unconfirmed:
+            return
+        workload = self._workloads.get(key)
+        if workload is not None:
+            try:
+                await self._status_updater.overtake(workload)
+            except TransportError as e:
+                if not for_good(e):  # else the hub takes no such status of ours at all
+                    raise
+        self._conclude(key)
+
+    def _conclude(self, key: Key) -> None:
+        decision, workload = self._unconfirmed.pop(key, None), self._workloads.get(key)
+        if decision is None:
+            return
+        if workload is not None and workload.placements == dict(decision.placements):
+            runtime.post_bind(*decision.arguments(self._profiles))  # it was written
+        else:
+            self._unreserve(decision)
+        self._cache.restore(decision.unit, _most(decision), workload)
+
+    # What others ask of the scheduler.
+
+    async def diagnosis(self, key: Key) -> Decision | None:
+        """Return the decision that would be made of a Workload now. Writes and counts nothing.
+
+        None where the Workload is not ours to decide, and where the cache changed too often
+        meanwhile.
+        """
+        await self._waiting.until_reserved()
+        workload = self._workloads.get(key)
+        if workload is None or not self._cache.ours(workload):
+            return None
+        if (waiting := self._waiting.set_of(key)) is not None:
+            return waiting.record(key, self._clock.now())
+        objection = self._admission.objection(workload.metadata)
+        steps = self._steps(workload, objection, Others(partner=self._may_join))
+        decisions = (await in_slices(steps)).decisions
+        return next((each for each in decisions if each.unit.key == key), None)
+
+    def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
+        """Handle an informer's change; the cache's own handler has run before."""
+        self._waiting.workload_changed(old, new)
+
+    def close(self) -> None:
+        """End the term of leadership: undo what is not written; the next leader reads the rest."""
+        self._waiting.close()
+        for key in list(self._unconfirmed):
+            self._conclude(key)
 
 
 def awaited(decision: Decision, hints: Hints, *, alone: bool) -> Awaits | None:
@@ -359,3 +577,9 @@ def awaited(decision: Decision, hints: Hints, *, alone: bool) -> Awaits | None:
     if not alone:
         return hints.all(changed=changed)
     return hints.of(decision.kept_out_by(), changed=changed)
+
+
+def _most(decision: Decision) -> dict[str, int]:
+    """Return the replicas to count on each cluster while the write may or may not have landed."""
+    before, after = decision.unit.present, decision.placements
+    return {name: max(before.get(name, 0), after.get(name, 0)) for name in {**before, **after}}

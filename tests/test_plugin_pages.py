@@ -15,20 +15,20 @@ import numpy as np
 import pytest
 
 from controller.app import RESYNC_SECONDS
-from controller.binding.refusals import RETRY_SECONDS
 from controller.cache import ledger
 from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.framework import explains, gathering, interface, percluster, statuswriter, waiting
 from controller.framework.calling.guard import RESTS_SECONDS
+from controller.framework.pluginstatus import MOST_BYTES, MOST_BYTES_TOGETHER
 from controller.framework.profile import PLUGIN_TIMEOUT, PROTOCOLS
 from controller.framework.runtime import controllers, feature, handle, services
 from controller.framework.runtime.arguments import model_of
 from controller.framework.runtime.framework import PRE_BIND_SECONDS
 from controller.framework.runtime.handle import DryRunHandle
 from controller.framework.status import Code
-from controller.framework.told import MOST_BYTES, MOST_BYTES_TOGETHER
 from controller.framework.waiting import LONGEST_WAIT_SECONDS, WaitingWorkloads
+from controller.scheduler import RETRY_SECONDS
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
 from crds.workload import ScheduledReason
@@ -262,7 +262,7 @@ def test_the_words_of_faults_are_those_that_the_page_shows() -> None:
 
 def test_pairs_wait_for_each_other(reference: dict[str, Any]) -> None:
     woken: list[Any] = []
-    room = WaitingWorkloads(clock=SystemClock(), wake=woken.append)
+    room = WaitingWorkloads(clock=SystemClock(), activate=woken.append)
     made = reference["InPairs"]()
     made.use_waiting_room(room)
     state = interface.CycleState()

@@ -13,24 +13,30 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from controller.binding.cause import occasion
 from controller.cache.renames import current_names
 from controller.explain import steps
 from controller.explain.history import lengthened
-from controller.framework.told import OWN, merging
-from controller.model.learnt import stored, told
+from controller.explain.steps import Occasion
+from controller.framework.calling import answers
+from controller.framework.calling.guard import PluginError, ask
+from controller.framework.explains import TellsCause
+from controller.framework.pluginstatus import OWN, merging
 from controller.model.objects import Workload
+from controller.model.observedlimits import ObservedLimit, from_status, to_status
 from controller.model.why import RuleNote, ShareSteps, kept
 from controller.planner.reasons import Reasons, RuleKind
 from controller.scheduling.decision import Decision
 from controller.snapshot.snapshot import Snapshot
+from crds.fields.why import ChangeCause
 from crds.names import ANNOTATION_CLUSTERS, API_VERSION
-from crds.workload import WorkloadCondition, WorkloadState
+from crds.workload import ScheduledReason, WorkloadCondition, WorkloadState
+from machinery import logs
 from machinery.clock import timestamp
 from machinery.types import conditions
 from machinery.types.bounds import MOST_UNITS
 from machinery.types.written_clusters import MemberRecord
 
+LOG = logs.get(__name__)
 SUMMARY_LIMIT = 4096
 MESSAGE_LIMIT = 4096
 SELECTOR_LIMIT = 4096
@@ -38,6 +44,8 @@ HASH_LIMIT = 128
 CONDITIONS_LIMIT = 32
 NAME_LIMIT = 317
 """Of what a rule is about; two bounds that contradict each other may have longer names."""
+CAUSE_LIMIT, CAUSE_ABOUT_LIMIT = 64, 317
+"""The schema's limits on a plugin's own cause."""
 Kept: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Returns the fields that an object stores: one of a placed kind may lack some of a Workload's."""
 _OURS = frozenset({WorkloadCondition.SCHEDULED.value, WorkloadCondition.FAILED.value})
@@ -45,14 +53,14 @@ _KNOWN = frozenset(condition.value for condition in WorkloadCondition)
 
 
 def patch_of(
-    decision: Decision, workload: Workload, *, anew: bool = False, kept: Kept = dict
+    decision: Decision, workload: Workload, *, always: bool = False, kept: Kept = dict
 ) -> dict[str, Any] | None:
     """Return the merge patch of the status subresource; None when it would change nothing.
 
-    With `anew` the patch is returned also then: its time makes a new version of the object.
+    With `always` the patch is returned also then: its time makes a new version of the object.
     """
     status = _fields(decision, workload)
-    if not anew and _told(status, decision.fields, workload, kept(status).keys()):
+    if not always and _stored(status, decision.fields, workload, kept(status).keys()):
         return None
     return {"metadata": {"resourceVersion": workload.metadata.resource_version}, "status": status}
 
@@ -80,26 +88,26 @@ def short_patch(
     return {"metadata": {"resourceVersion": workload.metadata.resource_version}, "status": status}
 
 
-def is_news(patch: Mapping[str, Any], workload: Workload, *, words: bool = True) -> bool:
+def is_news(patch: Mapping[str, Any], workload: Workload, *, message: bool = True) -> bool:
     """Whether the patch says anything new to people: other shares, or another verdict.
 
-    With `words` a verdict with another message is another verdict.
+    With `message` a verdict with another message is another verdict.
     """
     before = {c["type"]: c for c in workload.status.conditions}
     after = patch["status"]["conditions"]
-    said = ("status", "reason", "message") if words else ("status", "reason")
+    parts = ("status", "reason", "message") if message else ("status", "reason")
     moved = "placements" in patch["status"] and _shares(patch["status"]) != workload.placements
     return moved or any(
         before.get(c["type"], {}).get(part) != c[part]
         for c in after
         if c["type"] in _OURS
-        for part in said
+        for part in parts
     )
 
 
 def summary(placements: Mapping[str, int]) -> str:
     """Return the CLUSTERS column: `member-a=1,host=3`, cut at the limit."""
-    text = ",".join(f"{cluster}={units}" for cluster, units in placements.items())
+    text = ",".join(f"{cluster}={replicas}" for cluster, replicas in placements.items())
     return text if len(text) <= SUMMARY_LIMIT else text[: SUMMARY_LIMIT - 1] + "…"
 
 
@@ -120,7 +128,7 @@ def _fields(decision: Decision, workload: Workload) -> dict[str, Any]:
         status |= _why(decision, workload)
     status |= _footprint(placements, workload)
     if decision.unit.limits or workload.status.limits:
-        status["limits"] = told(decision.unit.limits)
+        status["limits"] = to_status(decision.unit.limits)
     if not placements or not workload.placements:
         # From the first placement on the state belongs to the propagator.
         status["state"] = decision.state.value
@@ -150,31 +158,108 @@ def _footprint(placements: Mapping[str, int], workload: Workload) -> dict[str, A
 def _why(decision: Decision, workload: Workload) -> dict[str, Any]:
     """Return the reasons of the shares and the history, with what this decision adds."""
     before = kept(workload.status)
-    at, names = occasion(decision, workload), decision.fleet.names
+    at, names = _occasion(decision, workload), decision.fleet.names
     ranking = [names[row] for row in decision.ranking[: 2 * steps.MOST_SHARES].tolist()]
     shares = steps.ShareDifference(workload.placements, decision.placements, ranking)
     rules = partial(_rules, decision.fleet.row, decision.why)
     known, named = _named(before.reasons, shares, decision.fleet)
     reasons, counts = steps.carried(known, before.reason_counts, named, at, rules)
     changes = lengthened(before.history, shares, at, rules, decision.desired)
-    told = {"reasons": msgspec.to_builtins(reasons), "history": msgspec.to_builtins(changes)}
+    fields = {"reasons": msgspec.to_builtins(reasons), "history": msgspec.to_builtins(changes)}
     if counts or before.reason_counts:
-        told["reasonCounts"] = msgspec.to_builtins(counts)
-    return told
+        fields["reasonCounts"] = msgspec.to_builtins(counts)
+    return fields
 
 
 def _named(
-    known: list[ShareSteps], shares: steps.ShareDifference, fleet: Snapshot
+    known: list[ShareSteps], shares: steps.ShareDifference, snapshot: Snapshot
 ) -> tuple[list[ShareSteps], steps.ShareDifference]:
     """Return both with the names that clusters have now: a renamed share keeps its steps."""
-    if all(name in fleet.row for name in shares.before):
+    if all(name in snapshot.row for name in shares.before):
         return known, shares
-    now = current_names(fleet.clusters, fleet.row)
-    told = [
+    now = current_names(snapshot.clusters, snapshot.row)
+    renamed = [
         msgspec.structs.replace(each, cluster=now.get(each.cluster, each.cluster)) for each in known
     ]
-    before = {now.get(name, name): units for name, units in shares.before.items()}
-    return told, replace(shares, before=before)
+    before = {now.get(name, name): replicas for name, replicas in shares.before.items()}
+    return renamed, replace(shares, before=before)
+
+
+# The cause of a change of placement. The queue merges the events that requeue a Workload, so the
+# last event is not the cause. The status says what the present shares were decided on: a part of it
+# that differs is the cause; where none does, the replicas' wait for room or quota is over.
+
+_WAITED_FOR = {
+    ScheduledReason.REPLICAS_REACHED.value: ChangeCause.QUOTA_GROWN,
+    ScheduledReason.INSUFFICIENT_CAPACITY.value: ChangeCause.ROOM_GAINED,
+}
+
+
+def _occasion(decision: Decision, workload: Workload) -> Occasion:
+    cause, name = _cause(decision, workload)
+    return Occasion(timestamp(decision.time), str(cause), name)
+
+
+def _cause(decision: Decision, workload: Workload) -> tuple[str, str]:
+    info, snapshot = decision.unit, decision.fleet
+    present = workload.placements
+    if not present:
+        return ChangeCause.PLACED, ""
+    if renamed := [c for c in present if c not in snapshot.row and c not in info.present]:
+        return ChangeCause.CLUSTER_RENAMED, renamed[0]
+    gone = [c for c in present if c not in snapshot.row or snapshot.deleting[snapshot.row[c]]]
+    if gone and not decision.placements.keys() >= set(gone):
+        return ChangeCause.CLUSTER_GONE, gone[0]
+    constraints, demand, shape = info.decided
+    if constraints and (constraints, shape) != (info.constraints, info.shape):
+        return ChangeCause.EDITED, ""
+    if demand and demand != info.demand:
+        scaled = workload.status.desired != decision.desired
+        return (ChangeCause.SCALED if scaled else ChangeCause.EDITED), ""
+    added = [c for c in decision.placements if c not in present]
+    if info.everywhere and added:
+        return ChangeCause.CLUSTER_ADDED, added[0]
+    if (cause := _plugin_cause(decision, present)) is not None:
+        return cause
+    return _learnt_limit(from_status(workload.status), info.limits) or (_waited_for(workload), "")
+
+
+def _plugin_cause(decision: Decision, present: Mapping[str, int]) -> tuple[str, str] | None:
+    """Return the cause that a plugin moved the replicas for, if one says so."""
+    for plugin in decision.plugins.values():
+        if not isinstance(plugin, TellsCause):
+            continue
+        try:
+            shown = (present, decision.placements, decision.cycle_state)
+            cause = ask(plugin, "Cause", answers.a_cause, plugin.cause, *shown)
+            if cause is not None:
+                return cause[0][:CAUSE_LIMIT], cause[1][:CAUSE_ABOUT_LIMIT]
+        except PluginError as e:
+            about = {"object": "/".join(decision.unit.key)}
+            LOG.error("%s", e, extra=about)  # noqa: TRY400 - it says where
+    return None
+
+
+def _learnt_limit(
+    before: Mapping[str, ObservedLimit], after: Mapping[str, ObservedLimit]
+) -> tuple[ChangeCause, str] | None:
+    """Return a limit that is lower than before, or one that is higher or gone."""
+    for cluster, limit in sorted(after.items()):
+        if cluster not in before or limit.units < before[cluster].units:
+            return ChangeCause.LIMIT_LEARNT, cluster
+    for cluster, limit in sorted(before.items()):
+        if cluster not in after or after[cluster].units > limit.units:
+            return ChangeCause.LIMIT_LIFTED, cluster
+    return None
+
+
+def _waited_for(workload: Workload) -> ChangeCause:
+    """Return the cause that lifts what the condition Scheduled said was lacking."""
+    for condition in workload.status.conditions:
+        if condition["type"] == WorkloadCondition.SCHEDULED.value:
+            reason = condition.get("reason", "")
+            return _WAITED_FOR.get(reason, ChangeCause.FLEET_CHANGED)
+    return ChangeCause.FLEET_CHANGED
 
 
 _LEAST_TELLING = (RuleKind.TIE, RuleKind.REMAINDER)
@@ -218,7 +303,7 @@ def _message(decision: Decision) -> str:
     return decision.message[: MESSAGE_LIMIT - len(note)] + note
 
 
-def _told(
+def _stored(
     status: Mapping[str, Any],
     fields: Mapping[str, Any],
     workload: Workload,
@@ -232,7 +317,7 @@ def _told(
     optional = {
         "selector": status["selector"] == old.selector,
         "clusterSummary": status["clusterSummary"] == old.cluster_summary,
-        "limits": status.get("limits", []) == told(stored(old)),
+        "limits": status.get("limits", []) == to_status(from_status(old)),
         "state": status.get("state", old.state) == old.state,
     }
     return (
@@ -253,13 +338,13 @@ def _shares(status: Mapping[str, Any]) -> dict[str, int]:
 
 def _hash(decision: Decision, workload: Workload) -> str:
     kept = bool(decision.placements) and dict(decision.placements) == workload.placements
-    unit = decision.unit
+    info = decision.unit
     # Shares that a refusal left in place are still the old decision's: the refused edit stays an
     # edit.
     if kept and not decision.scheduled and workload.status.decision.hash:
         # The new shape: the limits that are written beside the hash belong to it.
-        return "-".join((*unit.decided[:-1], unit.shape))[-HASH_LIMIT:]
-    return unit.hash
+        return "-".join((*info.decided[:-1], info.shape))[-HASH_LIMIT:]
+    return info.hash
 
 
 def _reference(placements: Mapping[str, int]) -> dict[str, Any] | None:

@@ -21,7 +21,7 @@ PlacementsByWorkload: TypeAlias = Mapping[Key, tuple[WorkloadInfo, Mapping[str, 
 class Ledger(Protocol):
     """The counts of one feature. All calls come from one event loop."""
 
-    def put(self, unit: WorkloadInfo, placements: Mapping[str, int]) -> None:
+    def put(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
         """Take a Workload with the shares that count: none of one that is being deleted."""
         ...
 
@@ -37,11 +37,11 @@ class Ledger(Protocol):
 class RoomHolder(Protocol):
     """Holds room of clusters on behalf of a ledger."""
 
-    def hold(self, cluster: str, load: Load, units: int) -> None:
-        """Hold the room of so many units of this load; a negative number gives it back.
+    def hold(self, cluster: str, load: Load, replicas: int) -> None:
+        """Hold the room of so many replicas of this load; a negative number gives it back.
 
-        Later decisions find that much less room, as if the units were in flight there. An unknown
-        cluster is no fault.
+        Later decisions find that much less room, as if the replicas were in flight there. An
+        unknown cluster is no fault.
         """
         ...
 
@@ -66,6 +66,6 @@ class TakesMore(Ledger, Protocol):
     Very many Workloads may be decided in one pass, each over those before it.
     """
 
-    def place(self, unit: WorkloadInfo, placements: Mapping[str, int]) -> None:
+    def place(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
         """Place one more Workload so, or one of those placed before otherwise."""
         ...

@@ -19,6 +19,8 @@ from controller.cache.ledger import Ledger, TakesMore
 from controller.cache.ledger import PlacementsByWorkload as PlacedUnits
 from controller.model.objects import WorkloadTerm
 from controller.model.unit import WorkloadInfo
+from controller.snapshot.columns import Mask
+from controller.snapshot.snapshot import Snapshot
 from machinery import logs
 from machinery.types.metadata import Key
 from machinery.types.selectors import LabelSelector
@@ -34,7 +36,7 @@ L = TypeVar("L", bound=Ledger)
 
 @dataclass(frozen=True, slots=True)
 class PlacedWorkload:
-    """A Workload as others see it: its labels, where its units are, what its terms select."""
+    """A Workload as others see it: its labels, where its replicas are, what its terms select."""
 
     key: Key
     labels: Mapping[str, str]
@@ -43,20 +45,20 @@ class PlacedWorkload:
     repels: tuple[WorkloadTerm, ...]
 
     @staticmethod
-    def of(unit: WorkloadInfo, placements: Mapping[str, int]) -> PlacedWorkload:
-        holding = frozenset(cluster for cluster, units in placements.items() if units > 0)
-        sides = (unit.affinity, unit.anti_affinity)
+    def of(info: WorkloadInfo, placements: Mapping[str, int]) -> PlacedWorkload:
+        holding = frozenset(cluster for cluster, replicas in placements.items() if replicas > 0)
+        sides = (info.affinity, info.anti_affinity)
         terms = [term for side in sides for term in side.required]
         terms += [each.workload_affinity_term for side in sides for each in side.preferred]
         asks = tuple(term.label_selector for term in terms)
         return PlacedWorkload(
-            unit.key, unit.labels, holding, asks, tuple(unit.anti_affinity.required)
+            info.key, info.labels, holding, asks, tuple(info.anti_affinity.required)
         )
 
 
 @dataclass(slots=True)
 class _Table:
-    """How many Workloads hold units on each cluster; a table without `users` is dropped."""
+    """How many Workloads hold replicas on each cluster; a table without `users` is dropped."""
 
     selector: LabelSelector
     topology_key: str = ""
@@ -131,32 +133,32 @@ class PlacementIndex:
         """Grows with each change, so that a decision in steps sees that the index has changed."""
 
     def put(
-        self, unit: WorkloadInfo, placements: Mapping[str, int], *, deleting: bool = False
+        self, info: WorkloadInfo, placements: Mapping[str, int], *, deleting: bool = False
     ) -> None:
         """Take a Workload with its shares; one that is being deleted counts in no ledger."""
         self.version += 1
         counted = {} if deleting else placements
         for ledger in self._ledgers:
             try:
-                ledger.put(unit, counted)
+                ledger.put(info, counted)
             except Exception:  # one feature's ledger: the others go on
-                LOG.exception(_FAILED, type(ledger).__name__, extra={"object": "/".join(unit.key)})
-        placed = PlacedWorkload.of(unit, placements)
+                LOG.exception(_FAILED, type(ledger).__name__, extra={"object": "/".join(info.key)})
+        placed = PlacedWorkload.of(info, placements)
         if self._all.get(placed.key) == placed:
             return
         self._forget(placed.key)
         self._all[placed.key] = placed
-        self._by_namespace.setdefault(unit.namespace, {})[placed.key] = placed
+        self._by_namespace.setdefault(info.namespace, {})[placed.key] = placed
         for pair in placed.labels.items():
-            self._by_pair.setdefault((unit.namespace, pair), {})[placed.key] = placed
+            self._by_pair.setdefault((info.namespace, pair), {})[placed.key] = placed
         self._count(placed, 1)
         for selector in placed.asks:
-            table, new = self._asked.use(unit.namespace, selector)
+            table, new = self._asked.use(info.namespace, selector)
             if new:
-                for other in self._selected(unit.namespace, selector):
+                for other in self._selected(info.namespace, selector):
                     table.add(other.clusters, 1)
         for term in placed.repels:
-            self._repelling.use(unit.namespace, term)[0].add(placed.clusters, 1)
+            self._repelling.use(info.namespace, term)[0].add(placed.clusters, 1)
 
     def drop(self, key: Key) -> None:
         self.version += 1
@@ -194,7 +196,7 @@ class PlacementIndex:
     def clusters_of(
         self, namespace: str, selector: LabelSelector, *, but: Collection[Key]
     ) -> set[str]:
-        """Return the clusters that hold units of the selected Workloads, except those in `but`."""
+        """Return the clusters with replicas of the selected Workloads, except those in `but`."""
         table = self._asked.get(namespace, selector)
         if table is None:
             chosen = (p for p in self._selected(namespace, selector) if p.key not in but)
@@ -203,21 +205,21 @@ class PlacementIndex:
         return table.without(placed for placed in apart if selector.matches(placed.labels))
 
     def repelling(
-        self, unit: WorkloadInfo, *, but: Collection[Key]
+        self, info: WorkloadInfo, *, but: Collection[Key]
     ) -> Iterator[tuple[str, set[str]]]:
         """Yield topology keys of terms that repel this Workload, with the clusters they hold."""
         apart: list[PlacedWorkload] | None = None
-        for table in self._repelling.selecting(unit.namespace, unit.labels):
+        for table in self._repelling.selecting(info.namespace, info.labels):
             if apart is None:  # looked up late: mostly no Workload repels
-                apart = [self._all[k] for k in but if k in self._all and k[0] == unit.namespace]
+                apart = [self._all[k] for k in but if k in self._all and k[0] == info.namespace]
             own = [p for p in apart for t in p.repels if _same(t, table)]
             held = table.without(own)
             if held:
                 yield table.topology_key, held
 
-    def overlay(self, units: PlacedUnits) -> PlacementOverlay:
+    def overlay(self, placed: PlacedUnits) -> PlacementOverlay:
         """Return the index with these Workloads placed so; this one stays as it is."""
-        return PlacementOverlay(self, units)
+        return PlacementOverlay(self, placed)
 
     def _count(self, placed: PlacedWorkload, sign: int) -> None:
         if placed.clusters:
@@ -237,7 +239,7 @@ class PlacementIndex:
 class PlacementOverlay(PlacementIndex):
     """A few Workloads placed otherwise, over an index that stays as it is."""
 
-    def __init__(self, base: PlacementIndex, units: PlacedUnits) -> None:
+    def __init__(self, base: PlacementIndex, placed: PlacedUnits) -> None:
         super().__init__()
         self._base = base
         self._hidden: set[Key] = set()
@@ -246,17 +248,17 @@ class PlacementOverlay(PlacementIndex):
         self._growing: dict[type[Any], TakesMore] = {}
         self._standing: set[type[Any]] = set()
         """The types of ledgers whose overlays take no more Workloads; looked up once."""
-        for unit, placements in units.values():
-            self.place(unit, placements)
+        for info, placements in placed.values():
+            self.place(info, placements)
 
-    def place(self, unit: WorkloadInfo, placements: Mapping[str, int]) -> None:
+    def place(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
         """Place one more Workload so."""
-        self._hidden.add(unit.key)
-        self._units[unit.key] = (unit, placements)
+        self._hidden.add(info.key)
+        self._units[info.key] = (info, placements)
         self._over = {**self._growing}
         for over in self._growing.values():
-            over.place(unit, placements)
-        self.put(unit, placements)
+            over.place(info, placements)
+        self.put(info, placements)
 
     def clusters_of(
         self, namespace: str, selector: LabelSelector, *, but: Collection[Key]
@@ -278,11 +280,11 @@ class PlacementOverlay(PlacementIndex):
         return found
 
     def repelling(
-        self, unit: WorkloadInfo, *, but: Collection[Key]
+        self, info: WorkloadInfo, *, but: Collection[Key]
     ) -> Iterator[tuple[str, set[str]]]:
         """Yield those of the overlay, and those of the base that it does not hide."""
-        yield from super().repelling(unit, but=but)
-        yield from self._base.repelling(unit, but=self._hidden.union(but))
+        yield from super().repelling(info, but=but)
+        yield from self._base.repelling(info, but=self._hidden.union(but))
 
 
 def _of_term(term: WorkloadTerm) -> _Table:
@@ -306,3 +308,25 @@ def _remove(table: dict[K, dict[M, V]], entry: K, member: M) -> None:
     del members[member]
     if not members:
         del table[entry]
+
+
+def beside(
+    info: WorkloadInfo, term: WorkloadTerm, snapshot: Snapshot, bound: PlacementIndex
+) -> Mask:
+    """Return the domains with a match."""
+    mask = holding(info, term, snapshot, bound)
+    if term.label_selector.matches(info.labels):
+        own = [cluster for cluster, replicas in info.present.items() if replicas]
+        mask |= snapshot.domain(term.topology_key, own)
+        if not mask.any():
+            # The first Workload of a set that requires its own kind may go anywhere.
+            return ~snapshot.column(term.topology_key).missing()
+    return mask
+
+
+def holding(
+    info: WorkloadInfo, term: WorkloadTerm, snapshot: Snapshot, bound: PlacementIndex
+) -> Mask:
+    """Return the domains of a term that hold replicas of another Workload that it selects."""
+    clusters = bound.clusters_of(info.namespace, term.label_selector, but=(info.key,))
+    return snapshot.domain(term.topology_key, clusters)

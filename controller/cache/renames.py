@@ -50,21 +50,21 @@ class Renames:
 
     def of(self, workload: Workload) -> Workload:
         """Return the Workload with the names that its clusters have now; itself if none changed."""
-        unit: WorkloadInfo | None = workload.unit
-        if not self._now or unit is None:
+        info: WorkloadInfo | None = workload.unit
+        if not self._now or info is None:
             return workload
-        shares = {each.cluster for each in unit.reservations}
-        if self._now.keys().isdisjoint({*unit.present, *unit.limits, *unit.shown, *shares}):
+        shares = {each.cluster for each in info.reservations}
+        if self._now.keys().isdisjoint({*info.present, *info.limits, *info.shown, *shares}):
             return workload
         named = self._now.get
-        unit = replace(
-            unit,
-            present=self._present(unit.present),
-            limits=self._named(unit.limits),
-            shown=self._named(unit.shown),
+        info = replace(
+            info,
+            present=self._present(info.present),
+            limits=self._named(info.limits),
+            shown=self._named(info.shown),
             reservations=tuple(
                 msgspec.structs.replace(each, cluster=named(each.cluster, each.cluster))
-                for each in unit.reservations
+                for each in info.reservations
             ),
         )
         clusters = [
@@ -72,7 +72,7 @@ class Renames:
             for each in workload.status.clusters
         ]
         status = msgspec.structs.replace(workload.status, clusters=clusters)
-        return msgspec.structs.replace(workload, unit=unit, status=status)
+        return msgspec.structs.replace(workload, unit=info, status=status)
 
     def _named(self, by_cluster: Mapping[str, V]) -> dict[str, V]:
         renamed = {self._now[name]: each for name, each in by_cluster.items() if name in self._now}
@@ -81,9 +81,9 @@ class Renames:
 
     def _present(self, present: Mapping[str, int]) -> dict[str, int]:
         found: dict[str, int] = {}
-        for name, units in present.items():
+        for name, replicas in present.items():
             now = self._now.get(name, name)
-            found[now] = min(found.get(now, 0) + units, MOST_UNITS)
+            found[now] = min(found.get(now, 0) + replicas, MOST_UNITS)
         return found
 
 

@@ -1,7 +1,7 @@
 """The last changes of a Workload's placement, each with its cause, within bounds.
 
 The newest is the last. Each change lists the shares that it changed, as far as there is room: the
-older ones are shortened first, down to the number of clusters and units.
+older ones are shortened first, down to the number of clusters and replicas.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ def lengthened(
 
 
 def _moves(shares: ShareDifference, rules: Rules) -> tuple[list[Move], Untold | None]:
-    """Return the shares that changed, those by which most units moved first."""
+    """Return the shares that changed, those by which most replicas moved first."""
     before, after = shares.before, shares.after
     moved = [c for c in {**before, **after} if before.get(c, -1) != after.get(c, -1)]
     moved.sort(key=lambda cluster: (-abs(shares.grown(cluster)), cluster))
-    told, rest = moved[:MOST_MOVES], moved[MOST_MOVES:]
+    listed, rest = moved[:MOST_MOVES], moved[MOST_MOVES:]
     moves = [
         Move(
             cluster,
@@ -57,7 +57,7 @@ def _moves(shares: ShareDifference, rules: Rules) -> tuple[list[Move], Untold | 
             after.get(cluster, -1),
             list(rules(cluster)[:MOST_RULES]) if cluster in after else [],
         )
-        for cluster in told
+        for cluster in listed
     ]
     return moves, _untold(None, [shares.grown(cluster) for cluster in rest])
 
@@ -67,8 +67,8 @@ def _untold(before: Untold | None, grown: Sequence[int]) -> Untold | None:
     if not grown:
         return before
     more = before or Untold(0)
-    came = more.came + sum(units for units in grown if units > 0)
-    went = more.went - sum(units for units in grown if units < 0)
+    came = more.came + sum(replicas for replicas in grown if replicas > 0)
+    went = more.went - sum(replicas for replicas in grown if replicas < 0)
     clusters = min(more.clusters + len(grown), MOST_UNITS)
     return Untold(clusters, min(came, MOST_UNITS), min(went, MOST_UNITS))
 
@@ -86,8 +86,8 @@ def _bounded(history: list[PlacementChange]) -> list[PlacementChange]:
 
 
 def _shortened(change: PlacementChange, most: int) -> PlacementChange:
-    told, rest = change.moves[:most], change.moves[most:]
-    bare = [msgspec.structs.replace(move, because=[]) for move in told]
+    listed, rest = change.moves[:most], change.moves[most:]
+    bare = [msgspec.structs.replace(move, because=[]) for move in listed]
     grown = [max(move.now, 0) - max(move.before, 0) for move in rest]
     return msgspec.structs.replace(change, moves=bare, more=_untold(change.more, grown))
 

@@ -138,24 +138,27 @@ def _fleet(before: Snapshot, after: Snapshot) -> Iterator[str]:
 class _Rows:
     """The rows of some clusters of a snapshot, column by column, in one order for all processes."""
 
-    def __init__(self, fleet: Snapshot, names: Sequence[str]) -> None:
-        self.objects = [fleet.clusters[fleet.row[name]] for name in names]
+    def __init__(self, snapshot: Snapshot, names: Sequence[str]) -> None:
+        self.objects = [snapshot.clusters[snapshot.row[name]] for name in names]
         self.columns: dict[str, Any] = {
-            **{name: getattr(fleet, name) for name in _PLAIN},
-            **{_spaced(name): getattr(fleet, name) for name in _TEXTS},
-            **{f"label {key}": column for key, column in sorted(fleet.labels.items())},
-            **{f"taint {_tainted(t)}": fleet.taints[t] for t in sorted(fleet.taints, key=_tainted)},
+            **{name: getattr(snapshot, name) for name in _PLAIN},
+            **{_spaced(name): getattr(snapshot, name) for name in _TEXTS},
+            **{f"label {key}": column for key, column in sorted(snapshot.labels.items())},
+            **{
+                f"taint {_tainted(t)}": snapshot.taints[t]
+                for t in sorted(snapshot.taints, key=_tainted)
+            },
         }
         self.amounts: dict[str, tuple[str, Ints]] = {}
-        groups = fleet.groups
+        groups = snapshot.groups
         for resource, free in sorted(groups.free.items()):
-            room = sums(groups.cluster, times(free, groups.count), len(fleet))
+            room = sums(groups.cluster, times(free, groups.count), len(snapshot))
             self.amounts[f"free {resource}"] = (resource, room)
-            self.amounts[f"set aside {resource}"] = (resource, fleet.coming(resource))
+            self.amounts[f"set aside {resource}"] = (resource, snapshot.coming(resource))
         for name in ("allocatable", "requested"):
-            for resource, column in sorted(getattr(fleet, name).items()):
+            for resource, column in sorted(getattr(snapshot, name).items()):
                 self.amounts[f"{name} {resource}"] = (resource, column)
-        self._rows = np.array([fleet.row[name] for name in names], dtype=np.int64)
+        self._rows = np.array([snapshot.row[name] for name in names], dtype=np.int64)
 
     def values(self, name: str) -> Any:
         """Return one fact of all of them, to be compared; None where no cluster has it."""

@@ -1,4 +1,4 @@
-"""The obstacles of pending units: each one as data, with a sentence.
+"""The obstacles of pending replicas: each one as data, with a sentence.
 
 The clusters that something refuses are counted by their first refusal, as the condition counts
 them; those that nothing refuses by what stops them from taking more, as the plugin of the bound
@@ -34,11 +34,11 @@ WITHHELD = frozenset(
     )
 )
 """Reasons of a Workload whose own verdicts do not matter: the set that it belongs to lacks
-units."""
+replicas."""
 
 
 def obstacles(decision: Decision, shortage: Shortage | None = None) -> list[Note]:
-    """Return why units are pending: the refusals by their count, then the stops of other clusters.
+    """Return why replicas are pending: refusals by their count, then the stops of other clusters.
 
     Last, what was found while clusters were chosen.
     """
@@ -64,26 +64,26 @@ def obstacles(decision: Decision, shortage: Shortage | None = None) -> list[Note
     rows = np.flatnonzero(shortage.feasible).tolist()
     left = (NoteKind.NO_ROOM, "", "no more by the rules of its distribution")
     full = (NoteKind.NO_ROOM, "", "no room for more")
-    told = Counter((*said, full if tight[row] else left)[first[row]] for row in rows)
-    for (kind, plugin, text), number in told.most_common():
+    stopped = Counter((*said, full if tight[row] else left)[first[row]] for row in rows)
+    for (kind, plugin, text), number in stopped.most_common():
         notes.append(Note(kind, number, plugin, f"{_clusters(number)}: {text}"))
     return notes + [Note(NoteKind.BOUND, 0, "", text) for text in decision.choosing]
 
 
 def shortage_of(decision: Decision) -> Shortage:
     """Return the decision in the form that plugins get."""
-    unit, fleet, state = decision.seen, decision.fleet, decision.cycle_state
-    placed, judged = decision.placements, len(decision.verdicts) == len(fleet)
-    nowhere = np.zeros(len(fleet), dtype=np.bool_)
+    info, snapshot, state = decision.seen, decision.fleet, decision.cycle_state
+    placed, judged = decision.placements, len(decision.verdicts) == len(snapshot)
+    nowhere = np.zeros(len(snapshot), dtype=np.bool_)
     return Shortage(
-        unit=unit,
-        fleet=fleet,
+        unit=info,
+        fleet=snapshot,
         pending=decision.pending,
         reason=decision.reason,
         state=state,
         feasible=decision.verdicts == FITS if judged else nowhere,
-        held=np.array([placed.get(name, 0) for name in fleet.names], dtype=np.int64),
-        room=room_of(state, unit, fleet),
+        held=np.array([placed.get(name, 0) for name in snapshot.names], dtype=np.int64),
+        room=room_of(state, info, snapshot),
         why=decision.why,
     )
 

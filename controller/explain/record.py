@@ -26,12 +26,12 @@ def record(decision: Decision) -> dict[str, Any]:
 
 
 def _record(decision: Decision) -> dict[str, Any]:
-    unit, shortage = decision.unit, shortage_of(decision)
+    info, shortage = decision.unit, shortage_of(decision)
     return {
-        "namespace": unit.namespace,
-        "name": unit.name,
-        "uid": unit.uid,
-        "hash": unit.hash,
+        "namespace": info.namespace,
+        "name": info.name,
+        "uid": info.uid,
+        "hash": info.hash,
         "time": timestamp(decision.time),
         "desired": decision.desired,
         "assigned": decision.assigned,

@@ -1,4 +1,4 @@
-"""The remedies for pending units: each one as data, with a sentence.
+"""The remedies for pending replicas: each one as data, with a sentence.
 
 Worked out on demand from a decision, never in the pass. A remedy is only named where it helps by
 itself: a cluster that two predicates refuse is not helped by lifting one. Where no remedy does, the
@@ -34,7 +34,7 @@ from machinery.types import hostports, quantities
 
 
 def remedies(decision: Decision, shortage: Shortage | None = None) -> list[Note]:
-    """Return what would help the pending units, each by itself; empty when none is pending."""
+    """Return what would help the pending replicas, each by itself; empty when none is pending."""
     if decision.pending <= 0:
         return []
     if not len(decision.fleet):
@@ -80,8 +80,8 @@ class _Blame:
         for refusal, mask in zip(decision.refusals, decision.masks, strict=True):
             known = self.by_plugin.get(refusal.plugin)
             self.by_plugin[refusal.plugin] = mask if known is None else known | mask
-        nobody = np.zeros(len(decision.fleet), dtype=np.int64)
-        self.count = reduce(np.add, self.by_plugin.values(), nobody)
+        none = np.zeros(len(decision.fleet), dtype=np.int64)
+        self.count = reduce(np.add, self.by_plugin.values(), none)
 
     def alone(self, plugin: str) -> Mask:
         """Return the clusters that this plugin refuses and no other one does."""
@@ -117,9 +117,9 @@ def _offered(decision: Decision, shortage: Shortage) -> Iterator[Note]:
 
 
 def _room(decision: Decision, blame: _Blame) -> Iterator[Note]:
-    """Yield the need for more room, where nothing but the lack of it keeps units away."""
-    unit, fleet = decision.seen, decision.fleet
-    tight = np.zeros(len(fleet), dtype=np.bool_)
+    """Yield the need for more room, where nothing but the lack of it keeps replicas away."""
+    info, snapshot = decision.seen, decision.fleet
+    tight = np.zeros(len(snapshot), dtype=np.bool_)
     for plugin in blame.short:
         tight |= blame.alone(plugin)
     fits = _fits(decision)
@@ -128,15 +128,15 @@ def _room(decision: Decision, blame: _Blame) -> Iterator[Note]:
     if not tight.any():
         return
     lacking = _lacking(decision, tight)
-    divided = _divided(unit) or not unit.counted
-    several = (unit.counted and decision.pending > 1) if divided else unit.replicas > 1
+    divided = _divided(info) or not info.counted
+    several = (info.counted and decision.pending > 1) if divided else info.replicas > 1
     amounts = _amounts(decision, lacking, " each" if several else "")
     where = either(blame.shortage.names(tight)) + _where(decision, blame.shortage, tight)
     if divided:
-        text = f"{_more(decision.pending, unit)} {amounts} on {where}"
+        text = f"{_more(decision.pending, info)} {amounts} on {where}"
     else:
         most = int(fits[tight].max())
-        text = f"{_all(unit)} {amounts} on {where}: there is room for {most} at the most"
+        text = f"{_all(info)} {amounts} on {where}: there is room for {most} at the most"
     yield Note(NoteKind.ROOM, decision.pending, ",".join(lacking), text)
 
 
@@ -153,13 +153,13 @@ def _said_of(plugin: TellsWhere, rows: Mask, shortage: Shortage) -> list[str]:
 
 def _lacking(decision: Decision, tight: Mask) -> list[str]:
     """Return the resources that a tight cluster lacks; `pods` only if there is no other."""
-    unit = decision.seen
-    spare = max(needed(unit), 1)
+    info = decision.seen
+    spare = max(needed(info), 1)
     held = np.array([decision.placements.get(n, 0) for n in decision.fleet.names], dtype=np.int64)
-    wanted = held + spare if _divided(unit) else np.full_like(held, spare)
+    wanted = held + spare if _divided(info) else np.full_like(held, spare)
     found = [
         resource
-        for resource in resources_of(decision.cycle_state, unit)
+        for resource in resources_of(decision.cycle_state, info)
         if (_fits(decision, only=resource) < wanted)[tight].any()
     ]
     return [resource for resource in found if resource != "pods"] or found
@@ -211,24 +211,24 @@ def _only(row: int, blame: _Blame) -> Mask:
 
 
 def _fits(decision: Decision, *, only: str | None = None) -> Ints:
-    state, unit, fleet = decision.cycle_state, decision.seen, decision.fleet
+    state, info, snapshot = decision.cycle_state, decision.seen, decision.fleet
     if only is None:
-        return room_of(state, unit, fleet)
-    return room(unit, fleet, only=only, variants=variants_of(state))
+        return room_of(state, info, snapshot)
+    return room(info, snapshot, only=only, variants=variants_of(state))
 
 
 def _asked(decision: Decision, resource: str) -> int:
-    """Return what a unit requests, the most of all clusters."""
+    """Return what a replica requests, the most of all clusters."""
     said = [each.request for each in variants_of(decision.cycle_state)]
     return max(request.get(resource, 0) for request in (decision.seen.request, *said))
 
 
-def _divided(unit: WorkloadInfo) -> bool:
-    return not (unit.whole or unit.everywhere)
+def _divided(info: WorkloadInfo) -> bool:
+    return not (info.whole or info.everywhere)
 
 
 def _amounts(decision: Decision, lacking: list[str], each: str) -> str:
-    """Return the request of a unit for the lacking resources, in words."""
+    """Return the request of a replica for the lacking resources, in words."""
     ports = [hostports.place(r) for r in lacking if hostports.code(r) is not None]
     found = [_amount(r, _asked(decision, r)) for r in lacking if hostports.code(r) is None]
     text = " and ".join(found) or ("" if ports else "room in one piece")
@@ -244,11 +244,11 @@ def _amount(resource: str, amount: int) -> str:
     return f"{quantities.render(resource, amount)} {resource}"
 
 
-def _more(units: int, unit: WorkloadInfo) -> str:
-    if not unit.counted:
+def _more(replicas: int, info: WorkloadInfo) -> str:
+    if not info.counted:
         return "it needs"
-    return "1 more unit needs" if units == 1 else f"{units} more units need"
+    return "1 more unit needs" if replicas == 1 else f"{replicas} more units need"
 
 
-def _all(unit: WorkloadInfo) -> str:
-    return "the unit needs" if unit.replicas == 1 else f"all {unit.replicas} units need"
+def _all(info: WorkloadInfo) -> str:
+    return "the unit needs" if info.replicas == 1 else f"all {info.replicas} units need"

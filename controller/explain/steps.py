@@ -1,8 +1,8 @@
 """Carries the reasons of a share from decision to decision, within bounds.
 
 A share that stands keeps its steps. A share that changes gets a step with the rules of the pass
-that changed it; so the units of the steps always add up to the share. Units that another writer
-changed meanwhile, or that were placed before steps were kept, become a step without rules.
+that changed it; so the replicas of the steps always add up to the share. Replicas that another
+writer changed meanwhile, or that were placed before steps were kept, become a step without rules.
 
 Of more shares than a status can list, the largest and the best ranked are kept whole; the others
 are counted by the rule that made them.
@@ -49,8 +49,8 @@ class Occasion:
     cause: str
     name: str = ""
 
-    def step(self, units: int, rules: Sequence[RuleNote]) -> ShareStep:
-        return ShareStep(units, self.time, self.cause, self.name, list(rules[:MOST_RULES]))
+    def step(self, replicas: int, rules: Sequence[RuleNote]) -> ShareStep:
+        return ShareStep(replicas, self.time, self.cause, self.name, list(rules[:MOST_RULES]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class ShareDifference:
     ranking: Sequence[str] = ()
 
     def grown(self, cluster: str) -> int:
-        """Return the units that come to a cluster; negative where some leave it."""
+        """Return the replicas that come to a cluster; negative where some leave it."""
         return self.after.get(cluster, 0) - self.before.get(cluster, 0)
 
     def touched(self, cluster: str) -> bool:
@@ -79,18 +79,18 @@ def carried(
 ) -> tuple[list[ShareSteps], list[RuleCount]]:
     """Return the steps of the shares after a decision, and the counts of those not listed."""
     known = {each.cluster: each.steps for each in kept}
-    told: list[ShareSteps] = []
+    listed: list[ShareSteps] = []
     size = 0
     for cluster in _worth_telling(shares):
         steps = _steps(known.get(cluster), cluster, shares, occasion, rules)
         size += len(msgspec.json.encode(steps)) + len(cluster) + 32
         if size > MOST_BYTES:
             break
-        told.append(ShareSteps(cluster, steps))
-    names = {each.cluster for each in told}
+        listed.append(ShareSteps(cluster, steps))
+    names = {each.cluster for each in listed}
     others = [cluster for cluster in shares.after if cluster not in names]
-    told.sort(key=lambda each: each.cluster)
-    return told, _counted(counts, others, shares, rules) if others else []
+    listed.sort(key=lambda each: each.cluster)
+    return listed, _counted(counts, others, shares, rules) if others else []
 
 
 def _worth_telling(shares: ShareDifference) -> list[str]:
@@ -116,14 +116,14 @@ def _steps(
     return _folded(steps)
 
 
-def _as_they_stand(steps: Sequence[ShareStep], units: int) -> list[ShareStep]:
-    """Return the known steps, with one more where they do not add up to the units there."""
+def _as_they_stand(steps: Sequence[ShareStep], replicas: int) -> list[ShareStep]:
+    """Return the known steps, with one more where they do not add up to the replicas there."""
     # Steps that no share can have gone through are dropped: they may add up to a number that the
     # hub refuses, and the placements with it.
     sums = list(accumulate(step.units for step in steps))
     if any(not 0 <= each <= MOST_UNITS for each in sums):
-        return [ShareStep(units)] if units else []
-    missing = units - sums[-1] if sums else units
+        return [ShareStep(replicas)] if replicas else []
+    missing = replicas - sums[-1] if sums else replicas
     return [*steps, ShareStep(missing)] if missing else list(steps)
 
 
@@ -132,12 +132,12 @@ def _folded(steps: list[ShareStep]) -> list[ShareStep]:
     while len(steps) > MOST_STEPS:
         at = next((n for n, step in enumerate(steps) if n and step.units < 0), 1)
         before, after = steps[at - 1], steps[at]
-        units = before.units + after.units
+        replicas = before.units + after.units
         rules = before.because
         if after.units > 0:
             rules = [*rules, *after.because][:MOST_RULES]
-        one = msgspec.structs.replace(before, units=units, because=rules)
-        steps[at - 1 : at + 1] = [one] if units else []
+        one = msgspec.structs.replace(before, units=replicas, because=rules)
+        steps[at - 1 : at + 1] = [one] if replicas else []
     return steps
 
 
@@ -150,19 +150,19 @@ def _counted(
     or taken from it.
     """
     clusters = Counter({each.rule: each.clusters for each in counts})
-    units = Counter({each.rule: each.units for each in counts})
+    replicas = Counter({each.rule: each.units for each in counts})
     changed = [cluster for cluster in others if shares.touched(cluster)]
     for at, cluster in enumerate(changed):
         rule = _first(rules(cluster)) if at < MOST_READ else UNTOLD
         clusters[rule] += cluster not in shares.before
-        units[rule] += shares.grown(cluster)
+        replicas[rule] += shares.grown(cluster)
     _fit(clusters, len(others))
-    _fit(units, sum(shares.after[cluster] for cluster in others))
+    _fit(replicas, sum(shares.after[cluster] for cluster in others))
     ranked = sorted(
-        (rule for rule in clusters.keys() | units.keys() if clusters[rule] or units[rule]),
-        key=lambda rule: (-units[rule], -clusters[rule], rule),
+        (rule for rule in clusters.keys() | replicas.keys() if clusters[rule] or replicas[rule]),
+        key=lambda rule: (-replicas[rule], -clusters[rule], rule),
     )
-    return _fitting([RuleCount(rule, clusters[rule], units[rule]) for rule in ranked])
+    return _fitting([RuleCount(rule, clusters[rule], replicas[rule]) for rule in ranked])
 
 
 def _fitting(counts: Sequence[RuleCount]) -> list[RuleCount]:
@@ -171,17 +171,17 @@ def _fitting(counts: Sequence[RuleCount]) -> list[RuleCount]:
     most = [msgspec.structs.replace(each, units=min(each.units, MOST_UNITS)) for each in counts]
     if len(most) <= MOST_COUNTS and sum(map(_room, most)) <= MOST_COUNT_BYTES:
         return most
-    told: list[RuleCount] = []
+    listed: list[RuleCount] = []
     left = MOST_COUNT_BYTES - _room(RuleCount(UNTOLD, MOST_UNITS, MOST_UNITS))
     for each in (count for count in most if count.rule != UNTOLD):
         left -= _room(each)
-        if left < 0 or len(told) == MOST_COUNTS - 1:
+        if left < 0 or len(listed) == MOST_COUNTS - 1:
             break
-        told.append(each)
-    names = {each.rule for each in told}
+        listed.append(each)
+    names = {each.rule for each in listed}
     rest = [each for each in counts if each.rule not in names]
-    clusters, units = sum(each.clusters for each in rest), sum(each.units for each in rest)
-    return [*told, RuleCount(UNTOLD, clusters, min(units, MOST_UNITS))]
+    clusters, replicas = sum(each.clusters for each in rest), sum(each.units for each in rest)
+    return [*listed, RuleCount(UNTOLD, clusters, min(replicas, MOST_UNITS))]
 
 
 def _room(count: RuleCount) -> int:

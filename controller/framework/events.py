@@ -1,9 +1,9 @@
 """Events of objects, and which of them could lift a plugin's refusal.
 
 As in kube-scheduler: a plugin that refuses registers the events that could change its mind, and a
-hint may look at each of them before a Workload is woken. The queue keeps an unschedulable Workload
-with the events of the plugins that refused it, and knows neither the plugins nor their kinds: a
-resource is a kind by name, and the feature that introduces a kind announces its events.
+hint may look at each of them before a Workload is requeued. The queue keeps an unschedulable
+Workload with the events of the plugins that refused it, and knows neither the plugins nor their
+kinds: a resource is a kind by name, and the feature that introduces a kind announces its events.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class Action(enum.Flag):
     VERSION = enum.auto()
     """A cluster reports another version, provider, or set of namespaces that it takes."""
     ROOM = enum.auto()
-    """A cluster may hold more: it reports so, or units in flight there are no longer."""
+    """A cluster may hold more: it reports so, or replicas in flight there are no longer."""
     SHARES = enum.auto()
-    """A Workload has units on other clusters than before; something else counts fewer of them."""
+    """A Workload has replicas on other clusters than before; something else counts fewer."""
     WORSE = enum.auto()
-    """Less is left of it: a cluster has less room, a quota counts more; or units that were counted
-    twice are counted once. Helps and wakes no Workload, but a message about the object may be
+    """Less is left of it: a cluster has less room, a quota counts more; or replicas counted
+    twice are counted once. Helps and requeues no Workload, but a message about the object may be
     untrue."""
 
     @classmethod
@@ -68,7 +68,7 @@ Hint: TypeAlias = Callable[[WorkloadInfo, Any, Any], bool]
 """(the refused Workload, the object before, the object after): whether that could help. No I/O, and
 a few microseconds: a hint is asked for each Workload that awaits such an event. The object before
 is None for a new one, the one after for one that is gone. Many events at once, and several about
-one object, wake without asking."""
+one object, requeue without asking."""
 
 About: TypeAlias = Callable[[WorkloadInfo], str | Key | None]
 """The only object (its key), or the namespace, whose events matter to a Workload; None for any."""
@@ -102,6 +102,6 @@ PLAN_EVENTS: Sequence[EventHint] = (on(MEMBER_CLUSTER, Action.ADDED | Action.ROO
 """The events that a plan awaits, whichever plugins are enabled: the clusters' room bounds it."""
 
 
-def namespace_of(unit: WorkloadInfo) -> str:
+def namespace_of(info: WorkloadInfo) -> str:
     """For `about`: objects of the Workload's own namespace."""
-    return unit.namespace
+    return info.namespace

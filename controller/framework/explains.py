@@ -41,7 +41,7 @@ class NoteKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One obstacle or remedy. `number` counts clusters; units for the remedies Room and Quota.
+    """One obstacle or remedy. `number` counts clusters; replicas for the remedies Room and Quota.
 
     `name` is the plugin, object or resource that it is about.
     """
@@ -62,12 +62,12 @@ class Note:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortage:
-    """Units of a Workload that found no cluster.
+    """Replicas of a Workload that found no cluster.
 
     `reason` is that of the condition, `state` is what the plugins of the pass left, with the plan
-    where units were divided. Arrays have one entry a cluster: `feasible` are those that nothing
-    refuses, `held` the units that they hold, `room` those that they can hold in all. `why` returns
-    what made a row's number.
+    where replicas were divided. Arrays have one entry a cluster: `feasible` are those that nothing
+    refuses, `held` the replicas that they hold, `room` those that they can hold in all. `why`
+    returns what made a row's number.
     """
 
     unit: WorkloadInfo
@@ -84,7 +84,7 @@ class Shortage:
 
     @property
     def tight(self) -> Mask:
-        """The clusters that hold as many units as they can."""
+        """The clusters that hold as many replicas as they can."""
         mask: Mask = self.held >= self.room
         return mask
 
@@ -101,19 +101,19 @@ class Shortage:
         return sorted(self.fleet.names[row] for row in np.flatnonzero(rows).tolist())
 
     def space(self, rows: Mask) -> str:
-        """Return `, with room for 4`: the units that clusters could take, where that is counted."""
-        unit = self.unit
-        fits = room(unit, self.fleet, variants=variants_of(self.state))[rows]
-        if not unit.counted or not unit.request or (fits >= UNLIMITED).any():
+        """Return `, with room for 4`: the replicas that clusters could take, where counted."""
+        info = self.unit
+        fits = room(info, self.fleet, variants=variants_of(self.state))[rows]
+        if not info.counted or not info.request or (fits >= UNLIMITED).any():
             return ""
-        if not (unit.whole or unit.everywhere):
+        if not (info.whole or info.everywhere):
             return f", with room for {int(fits.sum())}"
         return f", with room for {int(fits.max())}" + (" at the most" if len(fits) > 1 else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A bound that keeps clusters that nothing refuses from taking more units."""
+    """A bound that keeps clusters that nothing refuses from taking more replicas."""
 
     kind: NoteKind
     rows: Mask
@@ -155,7 +155,7 @@ class Remedies(Plugin, Protocol):
     """A plugin that knows of help beside lifting a refusal, such as a larger quota."""
 
     def remedies(self, shortage: Shortage) -> Sequence[Note]:
-        """Return what would help by itself; nothing where the plugin is not what units lack."""
+        """Return what would help by itself; nothing where the plugin is not what replicas lack."""
         ...
 
 
@@ -164,18 +164,18 @@ class TellsShortfall(Plugin, Protocol):
     """A plugin at Assign that says in the condition what its bounds keep out of a plan."""
 
     def shortfall(
-        self, unit: WorkloadInfo, field: Candidates, plan: Apportionment
+        self, info: WorkloadInfo, field: Candidates, plan: Apportionment
     ) -> Sequence[str]:
         """Return phrases for the message, such as `2 clusters are at the maxReplicas of …`.
 
-        Called in the pass, where units stay without a cluster, with the arguments of `bound`.
+        Called in the pass, where replicas stay without a cluster, with the arguments of `bound`.
         """
         ...
 
 
 @runtime_checkable
 class Stops(Plugin, Protocol):
-    """A plugin that knows why clusters that nothing refuses take no more units."""
+    """A plugin that knows why clusters that nothing refuses take no more replicas."""
 
     def stops(self, shortage: Shortage) -> Sequence[Stop]:
         """Return its bounds that hold; of all that hold for a cluster the first counts.
@@ -197,7 +197,7 @@ class TellsWhere(Plugin, Protocol):
 
 @runtime_checkable
 class TellsCause(Plugin, Protocol):
-    """A plugin that moves units for a reason of its own."""
+    """A plugin that moves replicas for a reason of its own."""
 
     def cause(
         self, before: Mapping[str, int], after: Mapping[str, int], state: CycleState
@@ -205,7 +205,7 @@ class TellsCause(Plugin, Protocol):
         """Return the cause of this change of shares, as one word (`Rescheduled`) and its object.
 
         Called right before the write, where nothing of the Workload itself was edited; None where
-        another cause moved the units.
+        another cause moved the replicas.
         """
         ...
 
@@ -216,9 +216,9 @@ class TellsStatus(Plugin, Protocol):
 
     def status_fields(
         self,
-        unit: WorkloadInfo,
+        info: WorkloadInfo,
         placements: Mapping[str, int],
-        fleet: Snapshot,
+        snapshot: Snapshot,
         bound: PlacementIndex,
     ) -> Mapping[str, Any]:
         """Return the fields by their JSON names, as they shall be stored; None removes one.
@@ -235,9 +235,9 @@ class TellsOwnStatus(Plugin, Protocol):
 
     def own_status(
         self,
-        unit: WorkloadInfo,
+        info: WorkloadInfo,
         placements: Mapping[str, int],
-        fleet: Snapshot,
+        snapshot: Snapshot,
         bound: PlacementIndex,
     ) -> Mapping[str, Any]:
         """Return an object of JSON values, of 4 KiB at most; an empty one for nothing.
@@ -263,7 +263,7 @@ def clusters(rows: Mask, one: str = "", many: str = "") -> str:
 
 
 def full(field: Candidates, plan: Apportionment) -> Mask:
-    """Return the clusters that might take units by their weight and whose room a plan fills."""
+    """Return the clusters that might take replicas by their weight and whose room a plan fills."""
     meant = field.feasible & (plan.asked.weight > 0)
     mask: Mask = meant & (plan.shares >= plan.asked.room)
     return mask

@@ -78,9 +78,9 @@ class Trial:
     """The decision on one member in an attempt.
 
     Args:
-        unit: the member, with its present shares.
+        info: the member, with its present shares.
         placements: the shares that it would have.
-        desired: its units that are wanted, over all clusters.
+        desired: its replicas that are wanted, over all clusters.
         reason: that of the condition, were it alone.
         message: what its condition would say.
         feasible: the clusters that nothing refuses, shape (n,).
@@ -123,26 +123,26 @@ PLACE = GroupDecision(TrialResult.PLACE)
 class GroupScheduling(Plugin, Protocol):
     """A plugin at PreFilter that wants Workloads decided together.
 
-    All but `concluded` are pure: plan, explain and diagnosis call them, too. `unit` and `units` are
+    All but `concluded` are pure: plan, explain and diagnosis call them, too. `info` and `infos` are
     settled: they contain what else is known of them.
     """
 
     def gathering(
-        self, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex, now: datetime
+        self, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex, now: datetime
     ) -> Gathering | None:
-        """Return the set that `unit` is decided with; None, at next to no cost, if it is alone."""
+        """Return the set that `info` is decided with; None, at next to no cost, if it is alone."""
         ...
 
     def attempts(
         self,
         gathering: Gathering,
-        units: Sequence[WorkloadInfo],
-        fleet: Snapshot,
+        infos: Sequence[WorkloadInfo],
+        snapshot: Snapshot,
         bound: PlacementIndex,
     ) -> Iterable[Attempt]:
         """Return the ways to try, the most promising first: at least one, each made on demand.
 
-        `units` are the members that can be decided now, in their order.
+        `infos` are the members that can be decided now, in their order.
         """
         ...
 
@@ -150,14 +150,14 @@ class GroupScheduling(Plugin, Protocol):
         self,
         gathering: Gathering,
         tried: Sequence[Trial],
-        fleet: Snapshot,
+        snapshot: Snapshot,
         bound: PlacementIndex,
         now: datetime,
     ) -> GroupDecision:
-        """Return the verdict. `fleet` and `bound` are as they were before the attempt.
+        """Return the verdict. `snapshot` and `bound` are as they were before the attempt.
 
         The first attempt that is placed is taken; where none is, the best: one that waits, then the
-        one with the most units, then the first.
+        one with the most replicas, then the first.
         """
         ...
 

@@ -12,7 +12,7 @@ cluster at a time, and only that plugin pays for the loop.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -41,24 +41,18 @@ class CycleState:
     enabled: Mapping[str, Collection[str]] = field(default_factory=dict)
     """The names of the profile's plugins at each point, for a plugin that serves several points."""
     plan: Apportionment | None = None
-    """Set once units were divided."""
+    """Set once replicas were divided."""
     tentative: set[str] = field(default_factory=set)
-    """The names of plugins that try something first which may leave units without a cluster; added
-    at PreFilter or in a hook. A pass with any that does not place all units is repeated once."""
+    """The names of plugins that first try something that may leave replicas pending; added
+    at PreFilter or in a hook. A pass with any that does not place all replicas is repeated once."""
     without: frozenset[str] = frozenset()
     """In the repeated pass, the names that were in `tentative`: these plugins step aside."""
     refused: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     """The clusters that a hook before Filter refuses, by the hook's name and the reason."""
 
     def refuse(self, hook: str, cluster: str, reason: str) -> None:
-        """Before Filter: keep new units from that cluster. Units that are there may stay."""
+        """Before Filter: keep new replicas from that cluster. Replicas that are there may stay."""
         self.refused.setdefault((hook, reason), []).append(cluster)
-
-    def clone(self) -> CycleState:
-        """Return a shallow copy for a what-if."""
-        refused = {said: list(clusters) for said, clusters in self.refused.items()}
-        tentative = set(self.tentative)
-        return replace(self, data=dict(self.data), tentative=tentative, refused=refused)
 
     def has(self, point: str, plugin: str) -> bool:
         return plugin in self.enabled.get(point, ())
@@ -82,13 +76,13 @@ NOTHING_REFUSED = FilterMask(())
 
 @dataclass(frozen=True, slots=True)
 class Unplaced:
-    """The result of a pass that leaves units without a cluster; masks have one entry a cluster.
+    """The result of a pass that leaves replicas without a cluster; masks have one entry a cluster.
 
     Args:
         feasible: the clusters that nothing refused.
         refusals: the plugin, the text and the clusters of each reason to refuse.
-        shares: the units that did find a place, by row.
-        desired: the units wanted over all clusters.
+        shares: the replicas that did find a place, by row.
+        desired: the replicas wanted over all clusters.
         crowded: the clusters that nothing but a lack of room refused.
     """
 
@@ -107,7 +101,7 @@ class Plugin(Protocol):
 
 @runtime_checkable
 class EventsToRegister(Plugin, Protocol):
-    """A plugin that says what could lift its refusals; without it any event wakes the Workload."""
+    """A plugin that says what could lift its refusals; without it, any event helps."""
 
     def events_to_register(self) -> Sequence[EventHint]:
         """Return every event that could turn its refusal, or a shortage, into a placement.
@@ -121,7 +115,7 @@ class EventsToRegister(Plugin, Protocol):
 class QueueSort(Plugin, Protocol):
     """Which Workload is decided first. Exactly one is enabled in a process."""
 
-    def rank(self, unit: WorkloadInfo) -> tuple[Any, ...]:
+    def rank(self, info: WorkloadInfo) -> tuple[Any, ...]:
         """Return a sort key; the smaller goes first."""
         ...
 
@@ -131,22 +125,9 @@ class PreFilter(Plugin, Protocol):
     """Called once, before any cluster is looked at; may refuse the whole Workload."""
 
     def pre_filter(
-        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
+        self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex
     ) -> Status:
         """Return SUCCESS, or why no cluster can take the Workload now."""
-        ...
-
-
-@runtime_checkable
-class PreFilterExtensions(Plugin, Protocol):
-    """A PreFilter whose state can be changed for a what-if: a share came, or went."""
-
-    def add_share(self, state: CycleState, unit: WorkloadInfo, cluster: str, units: int) -> None:
-        """Count these units as present there."""
-        ...
-
-    def remove_share(self, state: CycleState, unit: WorkloadInfo, cluster: str, units: int) -> None:
-        """Count these units no longer; an unknown cluster is no fault."""
         ...
 
 
@@ -157,7 +138,7 @@ class Filter(Plugin, Protocol):
     ignored_during_execution: bool
 
     def filter(
-        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
+        self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex
     ) -> FilterMask:
         """Return the refused clusters, with reasons that can be counted."""
         ...
@@ -165,10 +146,10 @@ class Filter(Plugin, Protocol):
 
 @runtime_checkable
 class PostFilter(Plugin, Protocol):
-    """Called when units found no cluster; may add to the message."""
+    """Called when replicas found no cluster; may add to the message."""
 
     def post_filter(
-        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, unplaced: Unplaced
+        self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, unplaced: Unplaced
     ) -> Status:
         """Return a Status whose reasons are added to the message."""
         ...
@@ -181,8 +162,8 @@ class PreScore(Plugin, Protocol):
     def pre_score(
         self,
         state: CycleState,
-        unit: WorkloadInfo,
-        fleet: Snapshot,
+        info: WorkloadInfo,
+        snapshot: Snapshot,
         bound: PlacementIndex,
         feasible: Mask,
     ) -> Status:
@@ -195,7 +176,7 @@ class Score(Plugin, Protocol):
     """How well each cluster suits, shape (n,). Without NormalizeScore the values are 0..100."""
 
     def score(
-        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
+        self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex
     ) -> Ints:
         """Return integers, the greater the better; entries of refused clusters do not matter."""
         ...
@@ -214,28 +195,28 @@ class NormalizeScore(Plugin, Protocol):
 class Assign(Plugin, Protocol):
     """Turns the ranking into shares that are not divided."""
 
-    def serves(self, unit: WorkloadInfo) -> bool:
+    def serves(self, info: WorkloadInfo) -> bool:
         """Whether this plugin decides for the Workload's distribution; the first one counts."""
         ...
 
-    def assign(self, unit: WorkloadInfo, field: Candidates) -> Assignment:
+    def assign(self, info: WorkloadInfo, field: Candidates) -> Assignment:
         """Return the shares; see `Candidates` for what is known."""
         ...
 
 
 @runtime_checkable
 class Bounds(Plugin, Protocol):
-    """Has a say in how units are divided: bounds, weights, an order of domains.
+    """Has a say in how replicas are divided: bounds, weights, an order of domains.
 
     All that are enabled at Assign are asked in turn, each for the problem that those before it
     made. Then one planner solves it (`controller.planner.plan`), so that they all hold together.
     """
 
-    def divides(self, unit: WorkloadInfo, state: CycleState) -> bool:
-        """Whether units are divided because of this plugin, whatever their distribution."""
+    def divides(self, info: WorkloadInfo, state: CycleState) -> bool:
+        """Whether replicas are divided because of this plugin, whatever their distribution."""
         ...
 
-    def bound(self, unit: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
+    def bound(self, info: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
         """Return the problem with this plugin's rules; `problem` itself where it has none."""
         ...
 
@@ -247,11 +228,11 @@ class Settle(Plugin, Protocol):
     For example what clusters have made of their shares, or what another object says of it.
     """
 
-    def settled(self, unit: WorkloadInfo, now: datetime, bound: PlacementIndex) -> WorkloadInfo:
+    def settled(self, info: WorkloadInfo, now: datetime, bound: PlacementIndex) -> WorkloadInfo:
         """Return the Workload with what is known by now; itself where nothing is new."""
         ...
 
-    def next_look(self, unit: WorkloadInfo, now: datetime) -> float | None:
+    def next_look(self, info: WorkloadInfo, now: datetime) -> float | None:
         """Return the seconds until `settled` may say something new without a report, or None."""
         ...
 
@@ -264,7 +245,7 @@ class Reserve(Plugin, Protocol):
     """
 
     def reserve(
-        self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+        self, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
     ) -> Status:
         """Return SUCCESS, or why the decision cannot be had; then nothing of it is written.
 
@@ -273,7 +254,7 @@ class Reserve(Plugin, Protocol):
         ...
 
     def unreserve(
-        self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+        self, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
     ) -> None:
         """Give back: the decision was not written. Also called when nothing was reserved."""
         ...
@@ -284,7 +265,7 @@ class Permit(Plugin, Protocol):
     """The last word before the write."""
 
     def permit(
-        self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+        self, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
     ) -> Status:
         """Return SUCCESS, a refusal, or `status.wait`: the answer follows in the waiting room."""
         ...
@@ -295,7 +276,7 @@ class PreBind(Plugin, Protocol):
     """I/O that must have happened before the decision is written."""
 
     async def pre_bind(
-        self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+        self, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
     ) -> Status:
         """Return SUCCESS, or a refusal: the Workload is decided again. May raise TransportError."""
         ...
@@ -306,7 +287,7 @@ class PostBind(Plugin, Protocol):
     """Called after the decision was written."""
 
     def post_bind(
-        self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+        self, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
     ) -> None:
         """Nothing depends on the answer."""
         ...
@@ -317,7 +298,7 @@ class PreFilterHook(Plugin, Protocol):
     """Before PreFilter: may change a copy of the Workload, or refuse it."""
 
     def before_pre_filter(
-        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
+        self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex
     ) -> tuple[WorkloadInfo, bool] | Status:
         """Return (unit, whether it was changed), or a refusal."""
         ...
@@ -328,7 +309,7 @@ class FilterHook(Plugin, Protocol):
     """Before Filter: may change a copy of the Workload and of the snapshot, or refuse."""
 
     def before_filter(
-        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
+        self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex
     ) -> tuple[WorkloadInfo, Snapshot, bool] | Status:
         """Return (unit, fleet, whether either was changed), or a refusal of the Workload.
 
@@ -344,8 +325,8 @@ class ScoreHook(Plugin, Protocol):
     def before_score(
         self,
         state: CycleState,
-        unit: WorkloadInfo,
-        fleet: Snapshot,
+        info: WorkloadInfo,
+        snapshot: Snapshot,
         bound: PlacementIndex,
         feasible: Mask,
     ) -> tuple[WorkloadInfo, Mask, bool] | Status:
@@ -355,20 +336,20 @@ class ScoreHook(Plugin, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The input of an Assign plugin. Arrays have one entry a cluster, counts are in units.
+    """The input of an Assign plugin. Arrays have one entry a cluster, counts are in replicas.
 
     Args:
-        fleet: the clusters.
-        feasible: may take new units.
+        snapshot: the clusters.
+        feasible: may take new replicas.
         keeps: may keep what it has.
         line: rows of all clusters, the best first, equals by name.
         ranking: those of the feasible clusters.
         scores: the total scores.
-        room: units that the cluster can hold in all, its present ones included.
-        present: units placed now.
+        room: replicas that the cluster can hold in all, its present ones included.
+        present: replicas placed now.
         held: has a share now, be it one of no units.
-        reached: only quotas that are used up keep new units away, and their plugins give bounds.
-        crowded: only a lack of room keeps new units away.
+        reached: only quotas that are used up keep new replicas away, and their plugins give bounds.
+        crowded: only a lack of room keeps new replicas away.
         state: what the plugins of this pass left for each other.
     """
 
@@ -387,34 +368,34 @@ class Candidates:
 
     @property
     def able(self) -> Mask:
-        """May take new units, or might if a quota of the plan let it."""
+        """May take new replicas, or might if a quota of the plan let it."""
         mask: Mask = self.feasible | self.reached
         return mask
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The shares by row, and the units wanted over all clusters; the rest stays pending."""
+    """The shares by row, and the replicas wanted over all clusters; the rest stays pending."""
 
     shares: Mapping[int, int]
     desired: int
     why: Reasons
-    """Returns why the number of a row that holds units is what it is; called on demand, not in the
-    pass."""
+    """Returns why the number of a row that holds replicas is what it is; called on demand, not in
+    the     pass."""
     in_order: bool = False
     """The shares are told as they come; otherwise by name."""
     notes: tuple[str, ...] = ()
     """Added to the condition's message."""
     assignment_order: AssignmentOrder = no_order
-    """Returns the domains of the new units one after the other, where an order of domains
+    """Returns the domains of the new replicas one after the other, where an order of domains
     decided."""
     binding: Binding = nothing_binds
-    """Returns the bounds of a plan that keep units out."""
+    """Returns the bounds of a plan that keep replicas out."""
     choosing: tuple[str, ...] = ()
     """Findings of the choice of domains: a constraint that cannot be met, choices that were
     not tried."""
     short: ScheduledReason = ScheduledReason.INSUFFICIENT_CAPACITY
-    """The condition's reason when units stay pending although clusters are feasible."""
+    """The condition's reason when replicas stay pending although clusters are feasible."""
     shared_by: tuple[str, ...] = ()
     """The plugins that had a say, and `THE_PLAN` where one plan made the shares."""
 

@@ -23,17 +23,17 @@ class PerClusterFilter(ABC):
     ignored_during_execution = True
 
     @abstractmethod
-    def fits(self, unit: WorkloadInfo, cluster: MemberCluster) -> str:
+    def fits(self, info: WorkloadInfo, cluster: MemberCluster) -> str:
         """Return the reason to refuse the cluster; empty when it will do."""
 
     def filter(
-        self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+        self, _state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
         said: dict[str, NDArray[np.bool_]] = {}
-        for row, cluster in enumerate(fleet.clusters):
-            reason = self.fits(unit, cluster)
+        for row, cluster in enumerate(snapshot.clusters):
+            reason = self.fits(info, cluster)
             if reason:
-                said.setdefault(reason, np.zeros(len(fleet), dtype=np.bool_))[row] = True
+                said.setdefault(reason, np.zeros(len(snapshot), dtype=np.bool_))[row] = True
         return FilterMask([(mask, reason) for reason, mask in said.items()])
 
 
@@ -44,20 +44,20 @@ class PerClusterFilterHook(ABC):
 
     @abstractmethod
     def before_filter_one(
-        self, unit: WorkloadInfo, cluster: MemberCluster
+        self, info: WorkloadInfo, cluster: MemberCluster
     ) -> MemberCluster | str | None:
-        """Return a changed copy of the cluster, why no new unit may go there, or None."""
+        """Return a changed copy of the cluster, why no new replica may go there, or None."""
 
     def before_filter(
-        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+        self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> tuple[WorkloadInfo, Snapshot, bool]:
         """Call `before_filter_one` for each cluster; only the changed ones are read again.
 
         Raises TypeError or ValueError for an answer that is none of the three.
         """
         changed: list[MemberCluster] = []
-        for name, cluster in zip(fleet.names, fleet.clusters, strict=True):
-            answer = self.before_filter_one(unit, cluster)
+        for name, cluster in zip(snapshot.names, snapshot.clusters, strict=True):
+            answer = self.before_filter_one(info, cluster)
             if answer is None or answer is cluster:
                 continue
             if isinstance(answer, str):
@@ -70,7 +70,7 @@ class PerClusterFilterHook(ABC):
             if answer.metadata.name != name:
                 raise ValueError(f"the copy of {name} is named {answer.metadata.name}")
             changed.append(answer)
-        return unit, with_clusters(fleet, changed), bool(changed)
+        return info, with_clusters(snapshot, changed), bool(changed)
 
 
 class PerClusterScoreHook(ABC):
@@ -79,22 +79,22 @@ class PerClusterScoreHook(ABC):
     name = ""
 
     @abstractmethod
-    def leaves_out(self, unit: WorkloadInfo, cluster: MemberCluster) -> bool:
-        """Whether this cluster shall take no new unit. Called for feasible clusters only."""
+    def leaves_out(self, info: WorkloadInfo, cluster: MemberCluster) -> bool:
+        """Whether this cluster shall take no new replica. Called for feasible clusters only."""
 
     def before_score(
         self,
         _state: CycleState,
-        unit: WorkloadInfo,
-        fleet: Snapshot,
+        info: WorkloadInfo,
+        snapshot: Snapshot,
         _bound: PlacementIndex,
         feasible: Mask,
     ) -> tuple[WorkloadInfo, Mask, bool]:
         rows = np.flatnonzero(feasible).tolist()
-        out = [row for row in rows if self.leaves_out(unit, fleet.clusters[row])]
+        out = [row for row in rows if self.leaves_out(info, snapshot.clusters[row])]
         left = feasible.copy()
         left[out] = False
-        return unit, left, bool(out)
+        return info, left, bool(out)
 
 
 class PerClusterScore(ABC):
@@ -103,11 +103,11 @@ class PerClusterScore(ABC):
     name = ""
 
     @abstractmethod
-    def score_one(self, unit: WorkloadInfo, cluster: MemberCluster) -> int:
+    def score_one(self, info: WorkloadInfo, cluster: MemberCluster) -> int:
         """Return 0..100, the greater the better."""
 
     def score(
-        self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+        self, _state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> Ints:
-        values = [self.score_one(unit, cluster) for cluster in fleet.clusters]
+        values = [self.score_one(info, cluster) for cluster in snapshot.clusters]
         return np.array(values, dtype=np.int64)

@@ -133,7 +133,7 @@ class Profile:
             yield from point
 
     def refusing(self) -> list[interface.Plugin]:
-        """Return the plugins that can keep units from clusters, each once."""
+        """Return the plugins that can keep replicas from clusters, each once."""
         before_write = (*self.reserve, *self.permit, *self.pre_bind)
         found = (*self.pre_filter, *self.filter, *self.assign, *before_write)
         return list({plugin.name: plugin for plugin in found}.values())

@@ -1,9 +1,9 @@
-"""Room in units of one Workload: how many each cluster can hold, and how many it must.
+"""Room in replicas of one Workload: how many each cluster can hold, and how many it must.
 
-A unit need not be alike everywhere: a plugin at PreFilter may say what it requests, and what it
+A replica need not be alike everywhere: a plugin at PreFilter may say what it requests, and what it
 tolerates, on some of the clusters (`vary`). All code that counts room or looks at taints reads
-that. A plugin that lets a cluster hold fewer units than fit says so with `cap`, one that lets all
-clusters together hold fewer than are wanted with `limit`.
+that. A plugin that lets a cluster hold fewer replicas than fit says so with `cap`, one that lets
+all clusters together hold fewer than are wanted with `limit`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CAPS = "caps"
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A unit as it is on some clusters.
+    """A replica as it is on some clusters.
 
     `rows` returns which ones, shape (n,), of a given snapshot, as a hook may have replaced it. The
     other fields stand for those of the Workload; `tolerations` are of the clusters' own taints.
@@ -44,7 +44,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class PlacementLimit:
-    """The units of a Workload that may have clusters, all of them together, present ones included.
+    """The replicas of a Workload that may have clusters, all together, present ones included.
 
     `plugin` set the limit, and `reason` is the condition's where fewer are placed than are wanted.
     """
@@ -55,9 +55,9 @@ class PlacementLimit:
 
 
 def limit(state: CycleState, most: PlacementLimit) -> None:
-    """Let no more units than these have a cluster. Of several limits the least holds.
+    """Let no more replicas than these have a cluster. Of several limits the least holds.
 
-    A limit must count the present units in: it takes nothing away.
+    A limit must count the present replicas in: it takes nothing away.
     """
     known = limit_of(state)
     if known is None or most.units < known.units:
@@ -69,14 +69,14 @@ def limit_of(state: CycleState) -> PlacementLimit | None:
     return said
 
 
-def within(state: CycleState, units: int) -> int:
-    """Return `units`, or as many as the limit allows."""
+def within(state: CycleState, replicas: int) -> int:
+    """Return `replicas`, or as many as the limit allows."""
     said = limit_of(state)
-    return units if said is None else min(units, said.units)
+    return replicas if said is None else min(replicas, said.units)
 
 
 def vary(state: CycleState, variants: Sequence[Variant]) -> None:
-    """Add variants of the unit; of two that hold for one cluster the first counts."""
+    """Add variants of the replica; of two that hold for one cluster the first counts."""
     state.data[_VARIANTS] = (*variants_of(state), *variants)
 
 
@@ -86,7 +86,7 @@ def variants_of(state: CycleState) -> Sequence[Variant]:
 
 
 def cap(state: CycleState, most: Callable[[Snapshot], Ints]) -> None:
-    """Let a cluster hold at most so many units in all, present ones included, shape (n,).
+    """Let a cluster hold at most so many replicas in all, present ones included, shape (n,).
 
     Of several caps the least holds. `most` is called with the snapshot that hooks left.
     """
@@ -106,67 +106,69 @@ def _caps_of(state: CycleState) -> Sequence[Callable[[Snapshot], Ints]]:
 
 def by_variant(
     variants: Sequence[Variant],
-    unit: WorkloadInfo,
-    fleet: Snapshot,
+    info: WorkloadInfo,
+    snapshot: Snapshot,
     value: Callable[[WorkloadInfo | Variant], Ints],
 ) -> Ints:
     """Return a column, shape (n,): the Workload's value, or a variant's where it holds."""
-    column = value(unit)
+    column = value(info)
     for variant in reversed(variants):
-        column = np.where(variant.rows(fleet), value(variant), column)
+        column = np.where(variant.rows(snapshot), value(variant), column)
     return column
 
 
-def needed(unit: WorkloadInfo) -> int:
-    """Return the units that one cluster must have room for."""
-    if not unit.counted:
+def needed(info: WorkloadInfo) -> int:
+    """Return the replicas that one cluster must have room for."""
+    if not info.counted:
         return 0
-    whole = unit.whole or unit.everywhere
-    return unit.replicas if whole else min(unit.replicas, 1)
+    whole = info.whole or info.everywhere
+    return info.replicas if whole else min(info.replicas, 1)
 
 
-def room_of(state: CycleState, unit: WorkloadInfo, fleet: Snapshot) -> Ints:
-    """Return the room in all resources, cached in the pass for this unit and snapshot."""
+def room_of(state: CycleState, info: WorkloadInfo, snapshot: Snapshot) -> Ints:
+    """Return the room in all resources, cached in the pass for this replica and snapshot."""
     known = state.data.get(_ROOM)
-    if known is None or known[0] is not unit or known[1] is not fleet:
-        known = state.data[_ROOM] = (unit, fleet, _capped(state, unit, fleet))
-    units: Ints = known[2]
-    return units
+    if known is None or known[0] is not info or known[1] is not snapshot:
+        known = state.data[_ROOM] = (info, snapshot, _capped(state, info, snapshot))
+    replicas: Ints = known[2]
+    return replicas
 
 
-def _capped(state: CycleState, unit: WorkloadInfo, fleet: Snapshot) -> Ints:
-    fits = room(unit, fleet, variants=variants_of(state))
+def _capped(state: CycleState, info: WorkloadInfo, snapshot: Snapshot) -> Ints:
+    fits = room(info, snapshot, variants=variants_of(state))
     for most in _caps_of(state):
-        fits = np.minimum(fits, most(fleet))
+        fits = np.minimum(fits, most(snapshot))
     return fits
 
 
 def room(
-    unit: WorkloadInfo,
-    fleet: Snapshot,
+    info: WorkloadInfo,
+    snapshot: Snapshot,
     *,
     only: str | None = None,
     variants: Sequence[Variant] = (),
 ) -> Ints:
-    """Return the units that fit on each cluster, present ones included; in one resource, or in all.
+    """Return the replicas that fit on each cluster, present ones included; in one resource or all.
 
     Caps of plugins do not count here: `room_of` returns what a cluster may hold.
     """
-    if not unit.counted:
-        return np.full(len(fleet), UNLIMITED, dtype=np.int64)
+    if not info.counted:
+        return np.full(len(snapshot), UNLIMITED, dtype=np.int64)
 
     def fitting(of: WorkloadInfo | Variant) -> Ints:
         asked = {r: n for r, n in of.request.items() if only in (None, r)}
-        return fleet.fitting(asked, node_selector=of.node_selector, tolerations=of.pod_tolerations)
+        return snapshot.fitting(
+            asked, node_selector=of.node_selector, tolerations=of.pod_tolerations
+        )
 
-    fits = by_variant(variants, unit, fleet, fitting)
-    for name, units in unit.present.items():
-        row = fleet.row.get(name)
+    fits = by_variant(variants, info, snapshot, fitting)
+    for name, replicas in info.present.items():
+        row = snapshot.row.get(name)
         if row is not None:
-            fits[row] += units
+            fits[row] += replicas
     return fits
 
 
-def resources_of(state: CycleState, unit: WorkloadInfo) -> list[str]:
-    """Return the resources that a unit requests on any cluster, sorted."""
-    return sorted({*unit.request, *(r for each in variants_of(state) for r in each.request)})
+def resources_of(state: CycleState, info: WorkloadInfo) -> list[str]:
+    """Return the resources that a replica requests on any cluster, sorted."""
+    return sorted({*info.request, *(r for each in variants_of(state) for r in each.request)})

@@ -1,9 +1,10 @@
-"""The waiting room: decisions that a Permit plugin holds back, and until when.
+"""The waiting Workloads: decisions that a Permit plugin holds back, and until when.
 
-A Permit plugin that answers `wait` is not asked again. The plugin keeps the room that it was given
+A Permit plugin that answers `wait` is not asked again. The plugin keeps the map that it was given
 (`UsesWaitingWorkloads`) and calls `allow` or `reject` when it knows; a decision without an answer
-by its deadline counts as rejected. The room only keeps the answers: the scheduler, woken with the
-key, writes the decision or gives back what it reserved. One room serves one term of leadership.
+by its deadline counts as rejected. The map only keeps the answers: the scheduler, which the queue
+hands the key to, writes the decision or gives back what was reserved for it. A map serves one term
+of leadership. The scheduler's own view of it is `controller.binding.waiting.WaitingSets`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class PermitAnswer(Enum):
 class WaitingWorkload:
     """One waiting decision; `plugins` are those that have not allowed it yet, with deadlines.
 
-    Deadlines are moments of the room's monotonic clock, in seconds. `said` are the reasons of the
+    Deadlines are moments of the monotonic clock, in seconds. `said` are the reasons of the
     plugins that asked to wait, `reason` that of the condition where one of them has its own, and
     `objection` the message of `objector`, which rejected it.
     """
@@ -66,11 +67,11 @@ class WaitingWorkload:
 
 
 class WaitingWorkloads:
-    """Waiting decisions by the Workload's key; `wake` is called with a key that was answered."""
+    """Waiting decisions by the Workload's key; each answer has its key queued by `activate`."""
 
-    def __init__(self, *, clock: Clock, wake: Callable[[Key], None]) -> None:
+    def __init__(self, *, clock: Clock, activate: Callable[[Key], None]) -> None:
         self._clock = clock
-        self._wake = wake
+        self._activate = activate
         self._waiting: dict[Key, WaitingWorkload] = {}
 
     def __len__(self) -> int:
@@ -78,7 +79,7 @@ class WaitingWorkloads:
 
     def add(
         self,
-        unit: WorkloadInfo,
+        info: WorkloadInfo,
         placements: Mapping[str, int],
         state: CycleState,
         asked: Mapping[str, Status],
@@ -92,9 +93,9 @@ class WaitingWorkloads:
         own = [s for s in asked.values() if s.reason is not ScheduledReason.WAITING_ON_PERMIT]
         said = tuple(text for status in own or asked.values() for text in status.reasons)
         waiting = WaitingWorkload(
-            unit, placements, state, now, until, said, own[0].reason if own else None
+            info, placements, state, now, until, said, own[0].reason if own else None
         )
-        self._waiting[unit.key] = waiting
+        self._waiting[info.key] = waiting
         return waiting
 
     def put(self, waiting: WaitingWorkload) -> None:
@@ -114,14 +115,14 @@ class WaitingWorkloads:
         if waiting is None or waiting.plugins.pop(plugin, None) is None:
             return
         if not waiting.plugins:
-            self._wake(key)
+            self._activate(key)
 
     def reject(self, key: Key, plugin: str, message: str) -> None:
         """Record that the decision must not be written; `message` becomes the condition's."""
         waiting = self._waiting.get(key)
         if waiting is not None and not waiting.rejected:
             waiting.rejected, waiting.objector, waiting.objection = True, plugin, message
-            self._wake(key)
+            self._activate(key)
 
     def remove(self, key: Key) -> WaitingWorkload | None:
         """Take a decision out: it is written, or given back."""

@@ -8,17 +8,17 @@ from controller.eventhandlers import SchedulerCache
 from controller.snapshot.amounts import amounts_of, rendered
 
 
-def of_cluster(world: SchedulerCache, name: str) -> dict[str, Any] | None:
+def of_cluster(cache: SchedulerCache, name: str) -> dict[str, Any] | None:
     """Return labels, room and shares of a cluster; None for one that does not exist.
 
-    `requested` counts the units in flight and what is held (`reserved`), so remaining ==
+    `requested` counts the replicas in flight and what is held (`reserved`), so remaining ==
     allocatable - requested.
     """
-    fleet = world.fleet()
-    amounts = amounts_of(fleet, name)
+    snapshot = cache.snapshot()
+    amounts = amounts_of(snapshot, name)
     if amounts is None:
         return None
-    meta = fleet.clusters[fleet.row[name]].metadata
+    meta = snapshot.clusters[snapshot.row[name]].metadata
     return {
         "name": name,
         "labels": meta.labels,
@@ -27,5 +27,5 @@ def of_cluster(world: SchedulerCache, name: str) -> dict[str, Any] | None:
         "requested": rendered(amounts.requested),
         "reserved": rendered(amounts.reserved),
         "remaining": rendered(amounts.remaining),
-        "shares": {"/".join(key): units for key, units in world.shares(name).items()},
+        "shares": {"/".join(key): replicas for key, replicas in cache.shares(name).items()},
     }

@@ -24,9 +24,9 @@ Group = tuple[NodeGroup, Amounts, frozenset[int]]
 def left(most: Amounts, requested: Amounts, counted: Mapping[Load, int]) -> dict[str, int]:
     """Return what may still be free of each bounded resource."""
     ours: dict[str, int] = {}
-    for load, units in counted.items():
+    for load, replicas in counted.items():
         for resource, amount in load.request:
-            ours[resource] = ours.get(resource, 0) + amount * units
+            ours[resource] = ours.get(resource, 0) + amount * replicas
     taken = {r: max(requested.get(r, 0), ours.get(r, 0)) for r in most}
     return {r: between(0, n - taken[r], MOST_AMOUNT) for r, n in most.items()}
 

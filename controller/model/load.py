@@ -1,6 +1,6 @@
-"""The load of a unit on a node, as one value: units that are alike have the same load.
+"""The load of a replica on a node, as one value: replicas that are alike have the same load.
 
-Units in flight, and room that is held, are counted by their load.
+Replicas in flight, and room that is held, are counted by their load.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from machinery.types import hostports
 Place: TypeAlias = tuple[tuple[tuple[str, str], ...], tuple[Toleration, ...]]
 """A node selector and tolerations."""
 MOST_FLYING = 2**50
-"""The most units of one load in flight to one cluster, over all Workloads."""
+"""The most replicas of one load in flight to one cluster, over all Workloads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The request of one unit, and where it may lie: no `place` means everywhere.
+    """The request of one replica, and where it may lie: no `place` means everywhere.
 
     `ports` are the codes of its host ports, those in `request` among them; `resources` are the
     other names there, which a cluster must offer.
@@ -62,7 +62,7 @@ def _one(request: tuple[tuple[str, int], ...], place: Place) -> Load:
 
 
 Loads: TypeAlias = Mapping[str, Mapping[Load, int]]
-"""Units by cluster and by load."""
+"""Replicas by cluster and by load."""
 
 
 def added(parts: Iterable[Loads]) -> dict[str, dict[Load, int]]:
@@ -70,8 +70,8 @@ def added(parts: Iterable[Loads]) -> dict[str, dict[Load, int]]:
     for part in parts:
         for cluster, loads in part.items():
             there = found.setdefault(cluster, {})
-            for load, units in loads.items():
-                there[load] = there.get(load, 0) + units
+            for load, replicas in loads.items():
+                there[load] = there.get(load, 0) + replicas
     return found
 
 
@@ -90,19 +90,21 @@ def less(loads: Mapping[Load, int], others: Mapping[Load, int]) -> dict[Load, in
 
 def entries(row: int, loads: Mapping[Load, int], most: int) -> list[tuple[int, Load, int]]:
     """Return what is in flight to one cluster, as at most `most` different loads."""
-    told = [(row, load, n) for load, n in loads.items()]
-    return told if len(told) <= most else _merged(row, told, most)
+    entries = [(row, load, n) for load, n in loads.items()]
+    return entries if len(entries) <= most else _merged(row, entries, most)
 
 
-def _merged(row: int, told: list[tuple[int, Load, int]], most: int) -> list[tuple[int, Load, int]]:
-    """Keep the loads of the most units, and merge the rest to one that asks for the most of any."""
-    told.sort(key=lambda entry: -entry[2])
-    told, rest = told[: most - 1], told[most - 1 :]
+def _merged(
+    row: int, entries: list[tuple[int, Load, int]], most: int
+) -> list[tuple[int, Load, int]]:
+    """Keep the loads of the most replicas; merge the rest to one that asks for the most of any."""
+    entries.sort(key=lambda entry: -entry[2])
+    entries, rest = entries[: most - 1], entries[most - 1 :]
     request: dict[str, int] = {}
     for _, load, _ in rest:
         for resource, amount in load.request:
             if resource in load.resources:
                 request[resource] = max(request.get(resource, 0), amount)
     ports = frozenset[int]().union(*(load.ports for _, load, _ in rest))
-    units = min(sum(n for _, _, n in rest), MOST_FLYING)
-    return [*told, (row, Load(tuple(sorted(request.items())), None, ports), units)]
+    replicas = min(sum(n for _, _, n in rest), MOST_FLYING)
+    return [*entries, (row, Load(tuple(sorted(request.items())), None, ports), replicas)]

@@ -7,19 +7,13 @@ templates cost the memory of a thousand small records.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from controller.model.clusterparts import (
-    MemberNamespaces,
-    NamespaceRule,
-    Reliability,
-    SecretRef,
-)
-from controller.model.told import ToldByPlugins
 from crds.names import LABEL_CLUSTER, LABEL_PROVIDER, LABEL_VERSION
 from machinery.types.bounds import MOST_UNITS, between
 from machinery.types.metadata import Object
@@ -55,6 +49,37 @@ class Condition(msgspec.Struct, frozen=True, rename="camel"):
     message: str = ""
     last_transition_time: str = ""
     observed_generation: int = 0
+
+
+class SecretRef(msgspec.Struct, frozen=True):
+    """The place of the cluster's Secret."""
+
+    name: str = ""
+    namespace: str = ""
+
+
+class NamespaceRule(msgspec.Struct, frozen=True):
+    """Globs of the target namespaces that the cluster takes."""
+
+    allow: list[str] = msgspec.field(default_factory=lambda: ["*"])
+
+
+class MemberNamespaces(msgspec.Struct, frozen=True):
+    """Target namespaces that the member takes; only those `given`, where that is reported."""
+
+    given: list[str] | None = None
+    refused: list[str] = []
+
+    def takes(self, namespace: str) -> bool:
+        """Whether the member is not known to refuse the namespace."""
+        among = self.given is None or namespace in self.given
+        return among and namespace not in self.refused
+
+
+class Reliability(msgspec.Struct, frozen=True, rename="camel"):
+    """How often the cluster answers."""
+
+    ready_percent: int = 100
 
 
 class ClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
@@ -124,14 +149,14 @@ class MemberCluster(Object, frozen=True):
     @property
     def provider(self) -> str:
         """As pinned, else as reported, else as labelled."""
-        told = self.spec.provider or self.status.provider
-        return told or self.metadata.labels.get(LABEL_PROVIDER, "")
+        reported = self.spec.provider or self.status.provider
+        return reported or self.metadata.labels.get(LABEL_PROVIDER, "")
 
     @property
     def version(self) -> str:
         """As pinned, else as reported, else as labelled."""
-        told = self.spec.version or self.status.version
-        return told or self.metadata.labels.get(LABEL_VERSION, "")
+        reported = self.spec.version or self.status.version
+        return reported or self.metadata.labels.get(LABEL_VERSION, "")
 
 
 class PreferredTerm(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -282,7 +307,7 @@ class ClusterShare(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ClusterLimit(msgspec.Struct, frozen=True, rename="camel"):
-    """The units that a cluster was seen to run, and until when that is believed."""
+    """The replicas that a cluster was seen to run, and until when that is believed."""
 
     cluster: str
     replicas: int
@@ -312,7 +337,7 @@ class Footprint(msgspec.Struct, frozen=True):
 
 
 class ReservedShare(msgspec.Struct, frozen=True):
-    """Units of a Workload in the room that an object holds for them on a cluster."""
+    """Replicas of a Workload in the room that an object holds for them on a cluster."""
 
     namespace: str
     name: str
@@ -330,7 +355,30 @@ class ReservedShare(msgspec.Struct, frozen=True):
         return tuple(share for share in found if 0 < share.replicas <= MOST_UNITS)
 
 
-class WorkloadStatus(ToldByPlugins, msgspec.Struct, frozen=True, rename="camel"):
+class PluginFields(msgspec.Struct, frozen=True, rename="camel"):
+    """The fields of Workload.status that plugins set; those of other packages below `plugins`."""
+
+    policy_ref: dict[str, Any] | None = None
+    overrides: list[Any] | None = None
+    reservations: Any = None
+    """Read by `ReservedShare.read`."""
+    plugins: dict[str, dict[str, Any]] = {}
+
+    def says(self, fields: Mapping[str, Any]) -> bool:
+        """Whether the status has these fields, by their JSON names, as given."""
+        return all(
+            msgspec.to_builtins(getattr(self, PLUGIN_FIELDS[name])) == value
+            for name, value in fields.items()
+        )
+
+
+PLUGIN_FIELDS: Mapping[str, str] = dict(
+    zip(PluginFields.__struct_encode_fields__, PluginFields.__struct_fields__, strict=True)
+)
+"""The attribute of each of these fields by its JSON name."""
+
+
+class WorkloadStatus(PluginFields, msgspec.Struct, frozen=True, rename="camel"):
     """Workload.status, as far as the controller reads it back."""
 
     state: str = ""

@@ -40,7 +40,7 @@ class PlacedKind:
             that of `placed_key`; its `fault`, if any, is told on the object.
         status: returns fields of a Workload's status, often only some, in the form of this object's
             status; called with the stored object and the fields.
-        booked: a ledger of the feature holds the room of its units, so that none is in flight.
+        booked: a ledger of the feature holds the room of its replicas, so that none is in flight.
     """
 
     resource: Resource
@@ -63,8 +63,8 @@ class PlacedKind:
         bare = msgspec.structs.replace(found, metadata=meta, unit=None)
         checked = msgspec.convert(msgspec.to_builtins(bare), Workload)
         made = known(checked)
-        unit = replace(made.unit, booked=self.booked)
-        return msgspec.structs.replace(made, unit=unit, fault=checked.fault or made.fault)
+        info = replace(made.unit, booked=self.booked)
+        return msgspec.structs.replace(made, unit=info, fault=checked.fault or made.fault)
 
 
 def placed_key(resource: Resource, namespace: str, name: str) -> Key:
@@ -158,8 +158,8 @@ class PlacedObjects(Cache[Workload]):
         if held is None or held.metadata.uid != stored.metadata.uid:
             return None
         meta = msgspec.structs.replace(stored.metadata, name=key[1])
-        unit = replace(held.unit, version=meta.resource_version)
-        return msgspec.structs.replace(held, metadata=meta, unit=unit, fault=fault)
+        info = replace(held.unit, version=meta.resource_version)
+        return msgspec.structs.replace(held, metadata=meta, unit=info, fault=fault)
 
 
 class SchedulableLister:

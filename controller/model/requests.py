@@ -1,6 +1,6 @@
 """The request of one pod of a template: thousandths of cpu, whole units of other resources.
 
-The sum is kube-scheduler's, so that a unit which fits here fits there. A host port is a resource
+The sum is kube-scheduler's, so that a replica which fits here fits there. A host port is a resource
 too, of which each node has one (`machinery.types.hostports`).
 """
 
@@ -67,8 +67,8 @@ def _host_ports(pod: Mapping[str, Any]) -> dict[str, int]:
             if not port and shares_network:  # as the API server defaults it
                 field, port = "containerPort", each.get("containerPort")
             if port:
-                told = f"spec.template.spec.{where}.ports[{index}]"
-                taken.add(_port(each.get("protocol") or "TCP", port, told, field))
+                text = f"spec.template.spec.{where}.ports[{index}]"
+                taken.add(_port(each.get("protocol") or "TCP", port, text, field))
     return {hostports.named(port): 1 for port in sorted(taken)[: hostports.MOST_OF_ONE]}
 
 
@@ -108,8 +108,8 @@ def _amounts(texts: Mapping[str, Any], where: str) -> dict[str, int]:
     amounts = {}
     for resource, text in texts.items():
         if resource.startswith(hostports.PREFIX):
-            told = f"{quoted(resource)} is no resource; name a port as the container's hostPort"
-            raise ValueError(f"spec.template.spec.{where}: {told}")
+            message = f"{quoted(resource)} is no resource; name a port as the container's hostPort"
+            raise ValueError(f"spec.template.spec.{where}: {message}")
         try:
             amounts[resource] = quantities.amount(resource, text)
         except ValueError as e:

@@ -1,8 +1,8 @@
-"""A Workload as a decision reads it: one unit of it, how many are wanted, and its rules.
+"""A Workload as a decision reads it: one replica of it, how many are wanted, and its rules.
 
-Compiled once for each generation. No other module reads templates: how many units they want, what
-one unit requests, which labels it carries. A kind without replicas (DaemonSet, CronJob) counts one
-for each chosen cluster.
+Compiled once for each generation. No other module reads templates: how many replicas they want,
+what one replica requests, which labels it carries. A kind without replicas (DaemonSet, CronJob)
+counts one for each chosen cluster.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from typing import Any
 import msgspec
 
 from controller.model import podtemplate, why
-from controller.model.learning import ObservedLimit
-from controller.model.learnt import Shown, shown, stored
 from controller.model.load import Load
 from controller.model.objects import (
     ClusterAffinity,
@@ -30,6 +28,7 @@ from controller.model.objects import (
     WorkloadAffinity,
     WorkloadSpec,
 )
+from controller.model.observedlimits import ObservedLimit, Shown, from_status, shown
 from controller.model.requests import request_of
 from crds.admission.carried import guarded, kind_name
 from crds.admission.placeholder import keeps_room
@@ -79,7 +78,7 @@ class WorkloadInfo:
     """The names that its binding labels give: more than one is a mistake of the user's."""
     kind: str
     replicas: int
-    """The units wanted; on each cluster, where it is duplicated."""
+    """The replicas wanted; on each cluster, where it is duplicated."""
     counted: bool
     request: Mapping[str, int]
     """The request of one unit: thousandths of cpu, whole units of the rest."""
@@ -115,11 +114,11 @@ class WorkloadInfo:
     pod: bytes = b""
     """The `controller.model.podtemplate.skeleton` of its pods, for patches of them."""
     divided: bool = False
-    """A plugin divides its units whatever its distribution; set when it is decided (`Settle`)."""
+    """A plugin divides its replicas whatever its distribution; set by a decision (`Settle`)."""
     booked: bool = False
-    """A ledger holds the room of its units, so that none of them is in flight."""
+    """A ledger holds the room of its replicas, so that none of them is in flight."""
     reservations: tuple[ReservedShare, ...] = ()
-    """The units that are in the room of others, as its status tells."""
+    """The replicas that are in the room of others, as its status tells."""
     controller: tuple[str, str, str, str] = NO_CONTROLLER
     """The object's controller: apiVersion, kind, name, uid; empty without."""
     template_name: str = ""
@@ -134,7 +133,7 @@ class WorkloadInfo:
 
     @property
     def load(self) -> Load:
-        """The request of one unit, and where on a cluster it may lie."""
+        """The request of one replica, and where on a cluster it may lie."""
         return Load.of(self.request, self.node_selector, self.pod_tolerations)
 
     @property
@@ -149,17 +148,17 @@ class WorkloadInfo:
 
     @property
     def bound(self) -> bool:
-        """Whether its labels bind its units: they are divided then, whatever its distribution."""
+        """Whether labels bind its replicas: then they are divided, whatever the distribution."""
         return bool(self.bindings) and self.counted
 
     @property
     def learns(self) -> bool:
-        """Whether its own spec divides its units: clusters are held to what they ran of it."""
+        """Whether its own spec divides its replicas: clusters are held to what they ran of it."""
         return self.bound or self.distribution == Distribution.DIVIDED
 
     @property
     def split(self) -> bool:
-        """Whether something beside its distribution divides its units."""
+        """Whether something beside its distribution divides its replicas."""
         return self.bound or self.divided
 
     @property
@@ -169,7 +168,7 @@ class WorkloadInfo:
 
     @property
     def whole(self) -> bool:
-        """Whether all units go to one cluster."""
+        """Whether all replicas go to one cluster."""
         return self.distribution == "Single" and not self.everywhere and not self.split
 
     def with_present(self, present: Mapping[str, int]) -> WorkloadInfo:
@@ -230,7 +229,7 @@ def workload_info(workload: Workload) -> WorkloadInfo:
         demand=_hash([_replicas(spec, template) if counted else 1, request]),
         shape=shape,
         decided=decided,
-        limits=stored(workload.status) if divided and decided[-1] == shape else _NOTHING,
+        limits=from_status(workload.status) if divided and decided[-1] == shape else _NOTHING,
         shown=shown(workload) or _NOTHING if counted else _NOTHING,
         version=meta.resource_version,
         pod=podtemplate.skeleton(pod_meta, pod),

@@ -1,9 +1,9 @@
 """The reasons that a Workload's status keeps: the steps of its shares, its last moves.
 
 A decision stands for months, while the weights, quotas and room that it was made of change, so the
-reasons cannot be computed again from the present. Therefore the rules of each unit are written with
-its share, as data, in the write that places it. The controller reads these structs and carries them
-on; the commands print them.
+reasons cannot be computed again from the present. Therefore the rules of each replica are written
+with its share, as data, in the write that places it. The controller reads these structs and carries
+them on; the commands print them.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class RuleNote(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ShareStep(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Units that came to a cluster in one decision, or left it: `units` is negative then.
+    """Replicas that came to a cluster in one decision, or left it: `units` is negative then.
 
     `cause` is what set the decision off (`crds.fields.why.ChangeCause`), `name` what that is about.
-    A step without a time is of units that were there before steps were kept.
+    A step without a time is of replicas that were there before steps were kept.
     """
 
     units: int
@@ -39,14 +39,14 @@ class ShareStep(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ShareSteps(msgspec.Struct, frozen=True):
-    """How one cluster's share came about; the units of the steps add up to it."""
+    """How one cluster's share came about; the replicas of the steps add up to it."""
 
     cluster: str
     steps: list[ShareStep]
 
 
 class RuleCount(msgspec.Struct, frozen=True):
-    """Of the shares that are not told one by one, how many a rule made, and of how many units."""
+    """Of the shares not told one by one, how many a rule made, and of how many replicas."""
 
     rule: str
     clusters: int
@@ -63,7 +63,7 @@ class Move(msgspec.Struct, frozen=True, omit_defaults=True, rename={"before": "f
 
 
 class Untold(msgspec.Struct, frozen=True):
-    """Moves that are not told one by one: the clusters, and the units that came and that went."""
+    """Moves that are not told one by one: the clusters, the replicas that came and that went."""
 
     clusters: int
     came: int = 0

@@ -21,7 +21,7 @@ from enum import Enum
 
 import numpy as np
 
-from controller.planner.unitcycle import DomainOrder, DomainQuota, Method, decline, growth
+from controller.planner.unitcycle import DomainOrder, DomainQuota, Method, growth
 from controller.planner.webster import Ints, first_come, sums
 
 
@@ -65,16 +65,6 @@ def grow(quota: DomainQuota, clusters: Clusters, units: int) -> Ints:
     place, size = clusters.place(len(quota.desired)), len(quota.desired) + 1
     taken = growth(quota, sums(place, clusters.room, size), units)
     return taken_by_rank(clusters, place, taken, quota.method)
-
-
-def shrink(quota: DomainQuota, clusters: Clusters, units: int) -> Ints:
-    """Return the present units that each cluster gives back by rank; at most `units` in sum."""
-    place, size = clusters.place(len(quota.desired)), len(quota.desired) + 1
-    if not quota.ordered:
-        place, given = np.zeros_like(place), np.array([units], dtype=np.int64)
-    else:
-        given = decline(quota, sums(place, clusters.present, size), units)
-    return given_by_rank(clusters, place, given, quota.method)
 
 
 def taken_by_rank(clusters: Clusters, place: Ints, units: Ints, method: Method) -> Ints:
@@ -207,7 +197,6 @@ __all__ = [
     "grow",
     "in_line",
     "ranked",
-    "shrink",
     "taken_by_rank",
     "taken_by_score",
     "taken_packed",

@@ -43,14 +43,14 @@ class ClusterCost(_SmallerIsBetter):
     name = "ClusterCost"
 
     def score(
-        self, _state: CycleState, _unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+        self, _state: CycleState, _unit: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> Ints:
         """Return the price, as an integer on the scale of the dearest cluster."""
-        known = ~np.isnan(fleet.cost)
-        prices = np.full(len(fleet), _UNKNOWN, dtype=np.int64)
-        dearest = np.abs(fleet.cost[known]).max(initial=0.0)
+        known = ~np.isnan(snapshot.cost)
+        prices = np.full(len(snapshot), _UNKNOWN, dtype=np.int64)
+        dearest = np.abs(snapshot.cost[known]).max(initial=0.0)
         if dearest > 0:
-            prices[known] = np.rint(fleet.cost[known] / dearest * _SCALE).astype(np.int64)
+            prices[known] = np.rint(snapshot.cost[known] / dearest * _SCALE).astype(np.int64)
         else:
             prices[known] = 0
         return prices
@@ -62,10 +62,10 @@ class ClusterLatency(_SmallerIsBetter):
     name = "ClusterLatency"
 
     def score(
-        self, _state: CycleState, _unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+        self, _state: CycleState, _unit: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> Ints:
         """Return milliseconds."""
-        return np.where(fleet.latency >= 0, fleet.latency, _UNKNOWN)
+        return np.where(snapshot.latency >= 0, snapshot.latency, _UNKNOWN)
 
 
 class ClusterReliability:
@@ -74,7 +74,7 @@ class ClusterReliability:
     name = "ClusterReliability"
 
     def score(
-        self, _state: CycleState, _unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+        self, _state: CycleState, _unit: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> Ints:
         """Return the percentage of answered probes, 0 where none was measured."""
-        return np.maximum(fleet.reliability, 0)
+        return np.maximum(snapshot.reliability, 0)

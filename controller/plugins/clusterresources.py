@@ -55,7 +55,7 @@ class ClusterResources:
     async def _available(self, request: Request) -> Response:
         """Answer with the `remaining` of `/apis/v1/clusters/:name` as `available`."""
         name = request.params["name"]
-        amounts = amounts_of(self._handle.fleet(), name)
+        amounts = amounts_of(self._handle.snapshot(), name)
         if amounts is None:
             return failure(404, f"cannot find node {name}")
         return as_json(200, {"name": name, "available": rendered(amounts.remaining)})
@@ -65,44 +65,44 @@ class ClusterResources:
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.ROOM | Action.SPEC),)
 
     def filter(
-        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+        self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
         """Return the clusters with too little room, by the resources that are lacking."""
-        need = needed(unit)
-        full = room_of(state, unit, fleet) < need
+        need = needed(info)
+        full = room_of(state, info, snapshot) < need
         if not full.any():
             return NOTHING_REFUSED
         lacking = {
-            resource: room(unit, fleet, only=resource, variants=variants_of(state)) < need
-            for resource in resources_of(state, unit)
+            resource: room(info, snapshot, only=resource, variants=variants_of(state)) < need
+            for resource in resources_of(state, info)
         }
         reasons = [(mask, _lack(resource)) for resource, mask in lacking.items()]
         return FilterMask((), short=[*reasons, (full, "insufficient room")])
 
     def score(
-        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+        self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> Ints:
         """Return the percentage that stays free after placing, averaged over cpu and memory."""
         return by_variant(
-            variants_of(state), unit, fleet, lambda of: self._free(of, needed(unit), fleet)
+            variants_of(state), info, snapshot, lambda of: self._free(of, needed(info), snapshot)
         )
 
-    def _free(self, of: WorkloadInfo | Variant, units: int, fleet: Snapshot) -> Ints:
-        asked = [min(of.request.get(resource, 0) * units, CEILING) for resource in MEASURED]
+    def _free(self, of: WorkloadInfo | Variant, replicas: int, snapshot: Snapshot) -> Ints:
+        asked = [min(of.request.get(resource, 0) * replicas, CEILING) for resource in MEASURED]
 
         def compute(rows: Ints | None) -> Ints:
             there = slice(None) if rows is None else rows
-            total = nothing = np.zeros(len(fleet), dtype=np.int64)[there]
+            total = nothing = np.zeros(len(snapshot), dtype=np.int64)[there]
             for resource, amount in zip(MEASURED, asked, strict=True):
-                known = (fleet.allocatable.get(resource), fleet.requested.get(resource))
+                known = (snapshot.allocatable.get(resource), snapshot.requested.get(resource))
                 offered, held = (nothing if each is None else each[there] for each in known)
-                taken = plus(held, fleet.coming(resource, rows))
+                taken = plus(held, snapshot.coming(resource, rows))
                 left: Ints = np.maximum(offered - plus(taken, amount), 0)
                 # Exact, because an offered amount is at most MOST_AMOUNT.
                 total = total + 100 * left // np.maximum(offered, 1)
             return np.minimum(total // len(MEASURED), 100)
 
-        return fleet.kept.column((NAME, *asked), compute)
+        return snapshot.kept.column((NAME, *asked), compute)
 
 
 def _lack(resource: str) -> str:

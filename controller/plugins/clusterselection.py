@@ -32,25 +32,25 @@ class NamedCluster:
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.SPEC, _is_named),)
 
     def pre_filter(
-        self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+        self, _state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> Status:
         """Refuse at once when the cluster does not exist."""
-        target = unit.target_cluster
-        if target is None or target.name in fleet.row:
+        target = info.target_cluster
+        if target is None or target.name in snapshot.row:
             return SUCCESS
         return unschedulable(self.name, f"cluster {target.name} not found")
 
     def filter(
-        self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+        self, _state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
         """Return all other clusters, and the named one if its Secret lies in another namespace."""
-        target = unit.target_cluster
+        target = info.target_cluster
         if target is None:
             return NOTHING_REFUSED
-        others = np.ones(len(fleet), dtype=np.bool_)
-        others[fleet.rows([target.name])] = False
+        others = np.ones(len(snapshot), dtype=np.bool_)
+        others[snapshot.rows([target.name])] = False
         if target.namespace:
-            others |= ~fleet.secret_namespace.equals(target.namespace)
+            others |= ~snapshot.secret_namespace.equals(target.namespace)
         return FilterMask([(others, "didn't match targetCluster")])
 
     def cure(self, _shortage: Shortage, _text: str, _rows: Mask) -> str:
@@ -73,39 +73,39 @@ class ClusterSelector:
         return (on(MEMBER_CLUSTER, _ABOUT_ITSELF),)
 
     def filter(
-        self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+        self, _state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
         """Return the clusters that fail any pair."""
-        if not unit.cluster_selector:
+        if not info.cluster_selector:
             return NOTHING_REFUSED
-        mask = np.ones(len(fleet), dtype=np.bool_)
-        for key, value in unit.cluster_selector.items():
-            holds = fleet.column(key).equals(value)
+        mask = np.ones(len(snapshot), dtype=np.bool_)
+        for key, value in info.cluster_selector.items():
+            holds = snapshot.column(key).equals(value)
             reserved = _RESERVED.get(key)
-            mask &= holds | reserved(fleet, value) if reserved else holds
+            mask &= holds | reserved(snapshot, value) if reserved else holds
         return FilterMask([(~mask, "didn't match clusterSelector")])
 
     def cure(self, _shortage: Shortage, _text: str, _rows: Mask) -> str:
         return "other pairs in spec.clusterSelector, or these labels on the MemberCluster"
 
 
-def _named(fleet: Snapshot, value: str) -> Mask:
-    mask = np.zeros(len(fleet), dtype=np.bool_)
-    mask[fleet.rows([value])] = True
+def _named(snapshot: Snapshot, value: str) -> Mask:
+    mask = np.zeros(len(snapshot), dtype=np.bool_)
+    mask[snapshot.rows([value])] = True
     return mask
 
 
 _RESERVED: Mapping[str, Callable[[Snapshot, str], Mask]] = {
     "clusterName": _named,
-    "clusterNamespace": lambda fleet, value: fleet.secret_namespace.equals(value),
-    "cloudProvider": lambda fleet, value: fleet.provider.equals(value.lower()),
-    "clusterProvider": lambda fleet, value: fleet.provider.equals(value.lower()),
-    "clusterVersion": lambda fleet, value: fleet.version.equals(value.removeprefix("v")),
+    "clusterNamespace": lambda snapshot, value: snapshot.secret_namespace.equals(value),
+    "cloudProvider": lambda snapshot, value: snapshot.provider.equals(value.lower()),
+    "clusterProvider": lambda snapshot, value: snapshot.provider.equals(value.lower()),
+    "clusterVersion": lambda snapshot, value: snapshot.version.equals(value.removeprefix("v")),
 }
 
 
-def _is_named(unit: WorkloadInfo, _old: MemberCluster | None, new: MemberCluster) -> bool:
-    target = unit.target_cluster
+def _is_named(info: WorkloadInfo, _old: MemberCluster | None, new: MemberCluster) -> bool:
+    target = info.target_cluster
     return target is not None and target.name == new.metadata.name
 
 
@@ -123,27 +123,27 @@ class ClusterAffinityPlugin:
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.LABELS, _matches),)
 
     def filter(
-        self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+        self, _state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
         """Return the clusters that no required term matches."""
-        required = unit.cluster_affinity.required
+        required = info.cluster_affinity.required
         if required is None:
             return NOTHING_REFUSED
-        mask = np.zeros(len(fleet), dtype=np.bool_)
+        mask = np.zeros(len(snapshot), dtype=np.bool_)
         for term in required.cluster_selector_terms:
-            mask |= fleet.matches(term)
+            mask |= snapshot.matches(term)
         return FilterMask([(~mask, "didn't match clusterAffinity")])
 
     def cure(self, _shortage: Shortage, _text: str, _rows: Mask) -> str:
         return "another required term in spec.clusterAffinity, or its labels on the MemberCluster"
 
     def score(
-        self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+        self, _state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> Ints:
         """Return the sum of the weights of the preferred terms that match."""
-        total = np.zeros(len(fleet), dtype=np.int64)
-        for term in unit.cluster_affinity.preferred:
-            total += term.weight * fleet.matches(term.preference)
+        total = np.zeros(len(snapshot), dtype=np.int64)
+        for term in info.cluster_affinity.preferred:
+            total += term.weight * snapshot.matches(term.preference)
         return total
 
     def normalize(self, _state: CycleState, scores: Ints, feasible: Mask) -> Ints:
@@ -152,8 +152,8 @@ class ClusterAffinityPlugin:
         return 100 * scores // best if best else np.zeros_like(scores)
 
 
-def _matches(unit: WorkloadInfo, _old: MemberCluster | None, new: MemberCluster) -> bool:
-    required = unit.cluster_affinity.required
+def _matches(info: WorkloadInfo, _old: MemberCluster | None, new: MemberCluster) -> bool:
+    required = info.cluster_affinity.required
     terms = required.cluster_selector_terms if required else []
     labels = new.labels
     return any(term.matches(labels) for term in terms)

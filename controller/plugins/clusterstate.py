@@ -37,21 +37,21 @@ class TargetNamespace:
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.SPEC, _takes_namespace),)
 
     def filter(
-        self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+        self, _state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
         """Return the clusters whose rule leaves the namespace out.
 
         A namespace that is never a target refuses all clusters.
         """
-        target = unit.target_namespace
+        target = info.target_namespace
         if forbidden_namespace(target):
-            nowhere = np.ones(len(fleet), dtype=np.bool_)
+            nowhere = np.ones(len(snapshot), dtype=np.bool_)
             return FilterMask([(nowhere, f"namespace {target} is never a target")])
 
         def refused(rule: str | None) -> bool:
             return not _allowed(target, (rule or "").split("\n"))
 
-        outside = fleet.kept.fixed((self.name, target), lambda: fleet.rules.where(refused))
+        outside = snapshot.kept.fixed((self.name, target), lambda: snapshot.rules.where(refused))
         return FilterMask([(outside, f"namespace {target} is not allowed")])
 
     def cure(self, shortage: Shortage, _text: str, _rows: Mask) -> str:
@@ -62,8 +62,8 @@ def _allowed(target: str, globs: Sequence[str]) -> bool:
     return any(fnmatchcase(target, glob) for glob in globs)
 
 
-def _takes_namespace(unit: WorkloadInfo, _old: MemberCluster | None, new: MemberCluster) -> bool:
-    target = unit.target_namespace
+def _takes_namespace(info: WorkloadInfo, _old: MemberCluster | None, new: MemberCluster) -> bool:
+    target = info.target_namespace
     return not forbidden_namespace(target) and _allowed(target, new.spec.namespaces.allow)
 
 
@@ -81,19 +81,21 @@ class NamespaceGiven:
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.VERSION, _is_given),)
 
     def filter(
-        self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+        self, _state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
         """Return the clusters whose member is known to refuse the namespace."""
-        target = unit.target_namespace
+        target = info.target_namespace
 
         def outside() -> Mask:
-            only = fleet.given.where(lambda told: told is not None and not named(told))
-            return only | fleet.withheld.where(lambda told: told is not None and named(told))
+            only = snapshot.given.where(lambda listed: listed is not None and not named(listed))
+            return only | snapshot.withheld.where(
+                lambda listed: listed is not None and named(listed)
+            )
 
-        def named(told: str) -> bool:
-            return target in told.split("\n")
+        def named(listed: str) -> bool:
+            return target in listed.split("\n")
 
-        refused = fleet.kept.fixed((self.name, target), outside)
+        refused = snapshot.kept.fixed((self.name, target), outside)
         return FilterMask([(refused, f"namespace {target} was not given to Stowage")])
 
     def cure(self, shortage: Shortage, _text: str, _rows: Mask) -> str:
@@ -101,8 +103,8 @@ class NamespaceGiven:
         return f"`stowage join CLUSTER --member-kubeconfig FILE {given}`"
 
 
-def _is_given(unit: WorkloadInfo, _old: MemberCluster | None, new: MemberCluster) -> bool:
-    return new.status.namespaces.takes(unit.target_namespace)
+def _is_given(info: WorkloadInfo, _old: MemberCluster | None, new: MemberCluster) -> bool:
+    return new.status.namespaces.takes(info.target_namespace)
 
 
 class AllowedKinds:
@@ -119,26 +121,26 @@ class AllowedKinds:
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.SPEC, _takes_kinds),)
 
     def filter(
-        self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+        self, _state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
         """Return the clusters that do not list every guarded kind of the Workload."""
-        wanted = set(unit.guarded_kinds)
+        wanted = set(info.guarded_kinds)
         if not wanted:
             return NOTHING_REFUSED
 
         def refused(listed: str | None) -> bool:
             return not wanted <= set((listed or "").split("\n"))
 
-        named = ", ".join(unit.guarded_kinds)
-        return FilterMask([(fleet.kinds.where(refused), f"{named} not in spec.allowedKinds")])
+        named = ", ".join(info.guarded_kinds)
+        return FilterMask([(snapshot.kinds.where(refused), f"{named} not in spec.allowedKinds")])
 
     def cure(self, shortage: Shortage, _text: str, _rows: Mask) -> str:
         named = ", ".join(shortage.unit.guarded_kinds)
         return f"{named} in spec.allowedKinds of the MemberCluster"
 
 
-def _takes_kinds(unit: WorkloadInfo, _old: MemberCluster | None, new: MemberCluster) -> bool:
-    return set(unit.guarded_kinds) <= set(new.spec.allowed_kinds)
+def _takes_kinds(info: WorkloadInfo, _old: MemberCluster | None, new: MemberCluster) -> bool:
+    return set(info.guarded_kinds) <= set(new.spec.allowed_kinds)
 
 
 class ClusterReady:
@@ -152,10 +154,10 @@ class ClusterReady:
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.READY, _is_ready),)
 
     def filter(
-        self, _state: CycleState, _unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+        self, _state: CycleState, _unit: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
         """Return the clusters being deleted, and those not ready."""
-        return FilterMask([(fleet.deleting, "being deleted"), (~fleet.ready, "not ready")])
+        return FilterMask([(snapshot.deleting, "being deleted"), (~snapshot.ready, "not ready")])
 
     def cure(self, _shortage: Shortage, _text: str, _rows: Mask) -> str:
         return "a cluster that is ready again"
@@ -176,12 +178,12 @@ class TaintToleration:
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.TAINTS, _lets_in),)
 
     def filter(
-        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+        self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
         """Return the cordoned clusters, and those with a hard taint that is not tolerated."""
-        tainted = _untolerated(state, unit, fleet, HARD) > 0
+        tainted = _untolerated(state, info, snapshot, HARD) > 0
         return FilterMask(
-            [(fleet.cordoned, _CORDONED), (tainted, "had taints that were not tolerated")]
+            [(snapshot.cordoned, _CORDONED), (tainted, "had taints that were not tolerated")]
         )
 
     def cure(self, shortage: Shortage, text: str, rows: Mask) -> str:
@@ -191,10 +193,10 @@ class TaintToleration:
         return f"a toleration of {either(_taints(shortage, rows), 'and')} in spec.tolerations"
 
     def score(
-        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+        self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> Ints:
         """Return how many soft taints are not tolerated."""
-        return _untolerated(state, unit, fleet, SOFT)
+        return _untolerated(state, info, snapshot, SOFT)
 
     def normalize(self, _state: CycleState, scores: Ints, feasible: Mask) -> Ints:
         """Scale so that fewer taints are better; 100 where there is none."""
@@ -203,12 +205,12 @@ class TaintToleration:
 
 
 def _untolerated(
-    state: CycleState, unit: WorkloadInfo, fleet: Snapshot, effects: frozenset[str]
+    state: CycleState, info: WorkloadInfo, snapshot: Snapshot, effects: frozenset[str]
 ) -> Ints:
     def count(of: WorkloadInfo | Variant) -> Ints:
-        return fleet.untolerated(of.tolerations, effects)
+        return snapshot.untolerated(of.tolerations, effects)
 
-    return by_variant(variants_of(state), unit, fleet, count)
+    return by_variant(variants_of(state), info, snapshot, count)
 
 
 def _taints(shortage: Shortage, rows: Mask) -> list[str]:
@@ -223,8 +225,8 @@ def _taints(shortage: Shortage, rows: Mask) -> list[str]:
     )
 
 
-def _lets_in(unit: WorkloadInfo, _old: MemberCluster | None, new: MemberCluster) -> bool:
-    borne = (any(t.tolerates(taint) for t in unit.tolerations) for taint in _hard(new))
+def _lets_in(info: WorkloadInfo, _old: MemberCluster | None, new: MemberCluster) -> bool:
+    borne = (any(t.tolerates(taint) for t in info.tolerations) for taint in _hard(new))
     return not new.spec.unschedulable and all(borne)
 
 

@@ -20,9 +20,8 @@ from controller.framework.explains import Note, NoteKind, Shortage, Stop, cluste
 from controller.framework.interface import Candidates, CycleState
 from controller.framework.runtime.arguments import Args
 from controller.framework.runtime.handle import Handle
-from controller.model import settled
-from controller.model.learning import as_bounds
 from controller.model.objects import MemberCluster
+from controller.model.observedlimits import as_bounds, learn, next_expiry
 from controller.model.unit import WorkloadInfo
 from controller.planner.indomain import WithinDomain
 from controller.planner.plan import Apportionment
@@ -62,45 +61,64 @@ class Divided:
             on(MEMBER_CLUSTER, Action.LABELS | Action.DELETED, _is_weighted),
         )
 
-    def settled(self, unit: WorkloadInfo, now: datetime, _bound: PlacementIndex) -> WorkloadInfo:
+    def settled(self, info: WorkloadInfo, now: datetime, _bound: PlacementIndex) -> WorkloadInfo:
         """Return the Workload with the limits that its clusters have shown by now.
 
         No limits where another rule decides about replicas without a node.
         """
-        if not _learns(unit):
-            return replace(unit, limits={}) if unit.limits else unit
-        return settled.settled(unit, now, self._patience)
+        if not _learns(info):
+            return replace(info, limits={}) if info.limits else info
+        now = now.replace(microsecond=0)  # the resolution of the status
+        # Replicas count as having no node only once they have waited for the patience: a cluster
+        # that grows by itself needs a while.
+        due = {
+            cluster: each
+            for cluster, each in info.shown.items()
+            if (at := each.believed(self._patience)) is None or at <= now
+        }
+        limits = learn(
+            info.limits,
+            present={cluster: each.asked for cluster, each in due.items()},
+            unschedulable={cluster: each.asked - each.runs for cluster, each in due.items()},
+            now=now,
+        )
+        return info if limits == info.limits else replace(info, limits=limits)
 
-    def next_look(self, unit: WorkloadInfo, now: datetime) -> float | None:
+    def next_look(self, info: WorkloadInfo, now: datetime) -> float | None:
         """Return the seconds until `settled` may change without a report; None for never."""
-        return settled.next_look(unit, now, self._patience) if _learns(unit) else None
+        if not _learns(info):
+            return None
+        waits = [each.believed(self._patience) for each in info.shown.values()]
+        moments = [next_expiry(info.limits), *(at for at in waits if at is not None and at > now)]
+        known = [(at - now).total_seconds() for at in moments if at is not None]
+        return max(min(known), 1.0) if known else None
 
-    def divides(self, unit: WorkloadInfo, _state: CycleState) -> bool:
+    def divides(self, info: WorkloadInfo, _state: CycleState) -> bool:
         """Return whether the distribution is Divided, for kinds that have replicas."""
-        return unit.distribution == "Divided" and not unit.everywhere
+        return info.distribution == "Divided" and not info.everywhere
 
-    def bound(self, unit: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
+    def bound(self, info: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
         """Add static weights with their bounds, packing, and learnt limits to the problem."""
-        limits = np.minimum(problem.learnt, as_bounds(unit.limits, field.fleet.row))
+        limits = np.minimum(problem.learnt, as_bounds(info.limits, field.fleet.row))
         problem = replace(problem, learnt=limits)
-        if not self.divides(unit, field.state):
+        if not self.divides(info, field.state):
             return problem
-        if unit.weights:
-            problem = replace(_static(unit, field, problem), inside=WithinDomain.WEIGHT)
-        if unit.packing == Packing.FEWEST.value:
+        if info.weights:
+            problem = replace(_static(info, field, problem), inside=WithinDomain.WEIGHT)
+        if info.packing == Packing.FEWEST.value:
             weight = np.where(_takes(field, problem), problem.weight, 0)
             subsets = problem.subsets and replace(problem.subsets, keeps=WithinDomain.FEWEST)
             problem = replace(problem, weight=weight, inside=WithinDomain.FEWEST, subsets=subsets)
         return problem
 
     def shortfall(
-        self, unit: WorkloadInfo, field: Candidates, plan: Apportionment
+        self, info: WorkloadInfo, field: Candidates, plan: Apportionment
     ) -> Sequence[str]:
         """Name clusters without weight, and those with room at a rule's or a learnt bound."""
-        rules = _Rules.of(unit, field.fleet) if self._has_rules(unit) else None
+        rules = _Rules.of(info, field.fleet) if self._has_rules(info) else None
         return (
             *(self._unweighted(rules.meant, field, plan) if rules else ()),
-            *self._at_bounds(rules, unit, field, plan),
+            *self._at_bounds(rules, info, field, plan),
         )
 
     def _unweighted(self, ruled: Mask, field: Candidates, plan: Apportionment) -> Iterator[str]:
@@ -115,27 +133,27 @@ class Divided:
             yield f"distributionWeights give weight 0 to {clusters(without & ruled)}"
 
     def _at_bounds(
-        self, rules: _Rules | None, unit: WorkloadInfo, field: Candidates, plan: Apportionment
+        self, rules: _Rules | None, info: WorkloadInfo, field: Candidates, plan: Apportionment
     ) -> Iterator[str]:
         spare = field.feasible & (plan.asked.weight > 0) & ~full(field, plan)
         bound = spare & (plan.shares >= rules.upper) if rules else np.zeros_like(spare)
         if bound.any():
             yield f"{clusters(bound, 'is', 'are')} at the maxReplicas of distributionWeights"
-        learnt = spare & ~bound & (plan.shares >= as_bounds(unit.limits, field.fleet.row))
+        learnt = spare & ~bound & (plan.shares >= as_bounds(info.limits, field.fleet.row))
         if learnt.any():
             yield f"{clusters(learnt, 'was', 'were')} seen to run no more, though with room"
 
     def stops(self, shortage: Shortage) -> Sequence[Stop]:
         """Return the bounds of the rules, the learnt limits, and the clusters without a rule."""
-        unit, stops = shortage.unit, []
-        ruled = self._has_rules(unit)
+        info, stops = shortage.unit, []
+        ruled = self._has_rules(info)
         if ruled:
             text = "at the upper bound of spec.distributionWeights"
             stops.append(Stop(NoteKind.BOUND, self._at_upper(shortage), text))
         text = "seen to run what it has and no more (status.limits)"
         stops.append(Stop(NoteKind.BOUND, shortage.made_by(RuleKind.LEARNT), text))
         if ruled:
-            outside = ~_Rules.of(unit, shortage.fleet).meant
+            outside = ~_Rules.of(info, shortage.fleet).meant
             stops.append(Stop(NoteKind.BOUND, outside, "no rule of spec.distributionWeights"))
         return stops
 
@@ -153,8 +171,8 @@ class Divided:
             found.append(Note(NoteKind.BOUND, len(unruled), "distributionWeights", text))
         return found
 
-    def _has_rules(self, unit: WorkloadInfo) -> bool:
-        return unit.distribution == "Divided" and bool(unit.weights)
+    def _has_rules(self, info: WorkloadInfo) -> bool:
+        return info.distribution == "Divided" and bool(info.weights)
 
     def _at_upper(self, shortage: Shortage) -> Mask:
         upper = _Rules.of(shortage.unit, shortage.fleet).upper
@@ -162,9 +180,9 @@ class Divided:
         return mask
 
 
-def _learns(unit: WorkloadInfo) -> bool:
+def _learns(info: WorkloadInfo) -> bool:
     """Return whether observed limits bound the shares of this Workload."""
-    return not unit.divided and unit.learns
+    return not info.divided and info.learns
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,13 +195,13 @@ class _Rules:
     meant: Mask
 
     @staticmethod
-    def of(unit: WorkloadInfo, fleet: Snapshot) -> _Rules:
+    def of(info: WorkloadInfo, snapshot: Snapshot) -> _Rules:
         """Read the rules; the first one that matches a cluster counts there."""
-        weight, lower = np.zeros((2, len(fleet)), dtype=np.int64)
-        upper = np.full(len(fleet), UNBOUNDED, dtype=np.int64)
-        free = np.ones(len(fleet), dtype=np.bool_)
-        for rule in unit.weights:
-            mask = fleet.selected(rule.cluster_selector) & free
+        weight, lower = np.zeros((2, len(snapshot)), dtype=np.int64)
+        upper = np.full(len(snapshot), UNBOUNDED, dtype=np.int64)
+        free = np.ones(len(snapshot), dtype=np.bool_)
+        for rule in info.weights:
+            mask = snapshot.selected(rule.cluster_selector) & free
             free &= ~mask
             weight[mask] = rule.weight
             lower[mask] = rule.min_replicas
@@ -192,9 +210,9 @@ class _Rules:
         return _Rules(weight, lower, upper, ~free)
 
 
-def _static(unit: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
+def _static(info: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
     """Apply the first matching rule to each cluster; without a rule it takes no replicas."""
-    rules = _Rules.of(unit, field.fleet)
+    rules = _Rules.of(info, field.fleet)
     weight, lower, upper = rules.weight, rules.lower, rules.upper
     able, subsets = field.able, problem.subsets
     if subsets is not None:
@@ -218,5 +236,5 @@ def _takes(field: Candidates, problem: Problem) -> Mask:
     return field.able if problem.subsets is None else field.able | problem.subsets.crowded
 
 
-def _is_weighted(unit: WorkloadInfo, _old: MemberCluster, _new: MemberCluster | None) -> bool:
-    return bool(unit.weights)
+def _is_weighted(info: WorkloadInfo, _old: MemberCluster, _new: MemberCluster | None) -> bool:
+    return bool(info.weights)

@@ -12,5 +12,5 @@ class PrioritySort:
 
     name = "PrioritySort"
 
-    def rank(self, unit: WorkloadInfo) -> tuple[Any, ...]:
-        return (-unit.priority, unit.created, unit.key)
+    def rank(self, info: WorkloadInfo) -> tuple[Any, ...]:
+        return (-info.priority, info.created, info.key)

@@ -36,17 +36,17 @@ class SpreadConstraints:
         """Return False: the constraints bound what other plugins divide."""
         return False
 
-    def bound(self, unit: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
+    def bound(self, info: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
         """Add the constraints to the problem, in their order."""
-        if not unit.spread:
+        if not info.spread:
             return problem
-        return replace(problem, counts=(*problem.counts, *counts(unit, field.fleet)))
+        return replace(problem, counts=(*problem.counts, *counts(info, field.fleet)))
 
     def shortfall(
-        self, unit: WorkloadInfo, field: Candidates, plan: Apportionment
+        self, info: WorkloadInfo, field: Candidates, plan: Apportionment
     ) -> Sequence[str]:
         """Name the clusters with room that the choice of domains leaves out."""
-        if not unit.spread or plan.choice is None or plan.choice.lacks:
+        if not info.spread or plan.choice is None or plan.choice.lacks:
             return ()
         asked = plan.asked
         spare = field.feasible & (asked.weight > 0) & ~full(field, plan)
@@ -81,21 +81,21 @@ def _left_out(shortage: Shortage) -> Mask:
     return left
 
 
-def counts(unit: WorkloadInfo, fleet: Snapshot) -> tuple[DomainCount, ...]:
+def counts(info: WorkloadInfo, snapshot: Snapshot) -> tuple[DomainCount, ...]:
     """Return the constraints over the clusters of the snapshot."""
     return tuple(
         DomainCount(
             each.topology_key,
-            _domains(fleet, each.topology_key),
+            _domains(snapshot, each.topology_key),
             each.min_domains or 1,
             each.max_domains,
         )
-        for each in unit.spread
+        for each in info.spread
     )
 
 
-def _domains(fleet: Snapshot, key: str) -> Ints:
+def _domains(snapshot: Snapshot, key: str) -> Ints:
     """Return the domain of each cluster; under `LABEL_CLUSTER` each is its own."""
     if key == LABEL_CLUSTER:
-        return np.arange(1, len(fleet) + 1, dtype=np.int64)
-    return fleet.column(key).codes.astype(np.int64)
+        return np.arange(1, len(snapshot) + 1, dtype=np.int64)
+    return snapshot.column(key).codes.astype(np.int64)

@@ -40,23 +40,23 @@ class Single:
             on(MEMBER_CLUSTER, Action.READY | Action.DELETED, _is_home),
         )
 
-    def serves(self, unit: WorkloadInfo) -> bool:
-        return unit.distribution == "Single" and not unit.everywhere
+    def serves(self, info: WorkloadInfo) -> bool:
+        return info.distribution == "Single" and not info.everywhere
 
-    def assign(self, unit: WorkloadInfo, field: Candidates) -> Assignment:
+    def assign(self, info: WorkloadInfo, field: Candidates) -> Assignment:
         """Return one share of all replicas, or none; the old one where no cluster takes more."""
-        want = unit.replicas
+        want = info.replicas
         if within(field.state, want) == want:
-            return self._assign(unit, field, want)
+            return self._assign(info, field, want)
         # A limit that does not let all replicas in lets no more in than are placed.
-        placed = min(want, sum(unit.present.values()))
-        found = self._assign(unit, field, placed) if placed else Assignment({}, want, no_reasons)
+        placed = min(want, sum(info.present.values()))
+        found = self._assign(info, field, placed) if placed else Assignment({}, want, no_reasons)
         return replace(found, desired=want)
 
-    def _assign(self, unit: WorkloadInfo, field: Candidates, want: int) -> Assignment:
-        if not unit.edited and int((field.keeps & (field.present > 0)).sum()) > 1:
+    def _assign(self, info: WorkloadInfo, field: Candidates, want: int) -> Assignment:
+        if not info.edited and int((field.keeps & (field.present > 0)).sum()) > 1:
             return _as_it_is(field, want)
-        home = self._home(unit, field)
+        home = self._home(info, field)
         if home is not None and self._holds(home, want, field):
             kind = RuleKind.KEPT if field.present[home] else RuleKind.WHOLE
             return _whole(home, want, want, kind)
@@ -68,9 +68,9 @@ class Single:
             return _whole(home, kept, want, RuleKind.KEPT)
         return Assignment({}, want, no_reasons)
 
-    def _home(self, unit: WorkloadInfo, field: Candidates) -> int | None:
+    def _home(self, info: WorkloadInfo, field: Candidates) -> int | None:
         """Return the present cluster; of several the best ranked, then the fullest."""
-        rows = [field.fleet.row[n] for n in unit.present if n in field.fleet.row]
+        rows = [field.fleet.row[n] for n in info.present if n in field.fleet.row]
         rows = [row for row in rows if field.keeps[row]]
         if not rows:
             return None
@@ -96,19 +96,19 @@ class Duplicated:
             on(MEMBER_CLUSTER, Action.LABELS | Action.DELETED, is_spread),
         )
 
-    def serves(self, unit: WorkloadInfo) -> bool:
+    def serves(self, info: WorkloadInfo) -> bool:
         """Return whether the distribution is Duplicated, or the kind runs everywhere."""
-        return unit.everywhere or unit.distribution == "Duplicated"
+        return info.everywhere or info.distribution == "Duplicated"
 
-    def assign(self, unit: WorkloadInfo, field: Candidates) -> Assignment:
+    def assign(self, info: WorkloadInfo, field: Candidates) -> Assignment:
         """Assign to every chosen cluster; where there is none, `desired` counts one copy."""
         held = field.keeps & field.held
-        choice = _choice(unit, field)
+        choice = _choice(info, field)
         rows = np.flatnonzero((field.feasible & choice.open) | held)
-        chosen = {int(row): unit.replicas for row in rows}
-        desired = unit.replicas * max(len(chosen), 1)
+        chosen = {int(row): info.replicas for row in rows}
+        desired = info.replicas * max(len(chosen), 1)
         shares = _limited(chosen, field, within(field.state, desired))
-        why = (Reason(RuleKind.EVERYWHERE, unit.replicas),)
+        why = (Reason(RuleKind.EVERYWHERE, info.replicas),)
         kept = {row: (Reason(RuleKind.KEPT, n),) for row, n in shares.items() if n != chosen[row]}
         return Assignment(
             shares,
@@ -133,20 +133,20 @@ def _limited(chosen: dict[int, int], field: Candidates, most: int) -> dict[int, 
     return {row: shares[row] for row in chosen if row in shares}
 
 
-def _is_home(unit: WorkloadInfo, old: MemberCluster, _new: MemberCluster | None) -> bool:
-    return old.metadata.name in unit.present
+def _is_home(info: WorkloadInfo, old: MemberCluster, _new: MemberCluster | None) -> bool:
+    return old.metadata.name in info.present
 
 
-def is_spread(unit: WorkloadInfo, _old: MemberCluster, _new: MemberCluster | None) -> bool:
-    return bool(unit.spread)
+def is_spread(info: WorkloadInfo, _old: MemberCluster, _new: MemberCluster | None) -> bool:
+    return bool(info.spread)
 
 
-def _choice(unit: WorkloadInfo, field: Candidates) -> Choice:
+def _choice(info: WorkloadInfo, field: Candidates) -> Choice:
     """Return the clusters that spec.spreadConstraints leave; those with a copy count as in use."""
     held = field.keeps & field.held
     stays = held.astype(np.int64)
     about = Field(field.feasible, held, None, stays, field.scores, field.fleet.by_name)
-    return choose(counts(unit, field.fleet), about, unit.replicas)
+    return choose(counts(info, field.fleet), about, info.replicas)
 
 
 def _as_it_is(field: Candidates, want: int) -> Assignment:
@@ -163,12 +163,12 @@ def _as_it_is(field: Candidates, want: int) -> Assignment:
         taken = min(max(-more, 0), shares[row])
         shares[row] -= taken
         more += taken
-    kept = {row: units for row, units in shares.items() if units}
+    kept = {row: replicas for row, replicas in shares.items() if replicas}
     return Assignment(
         kept, want, lambda row: (Reason(RuleKind.KEPT, kept[row]),) if row in kept else ()
     )
 
 
-def _whole(row: int, units: int, desired: int, kind: RuleKind) -> Assignment:
-    why = (Reason(kind, units),)
-    return Assignment({row: units}, desired, lambda asked: why if asked == row else ())
+def _whole(row: int, replicas: int, desired: int, kind: RuleKind) -> Assignment:
+    why = (Reason(kind, replicas),)
+    return Assignment({row: replicas}, desired, lambda asked: why if asked == row else ())

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from controller.cache.neighbours import beside, holding
-from controller.cache.placements import PlacementIndex
+from controller.cache.placements import PlacementIndex, beside, holding
 from controller.framework.events import (
     MEMBER_CLUSTER,
     WORKLOAD,
@@ -48,20 +47,20 @@ class WorkloadAffinityPlugin:
         )
 
     def filter(
-        self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
+        self, _state: CycleState, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex
     ) -> FilterMask:
         """Return clusters outside a required domain, inside a forbidden one, or kept away."""
         reasons = [
-            (~beside(unit, term, fleet, bound), "didn't match workloadAffinity")
-            for term in unit.affinity.required
+            (~beside(info, term, snapshot, bound), "didn't match workloadAffinity")
+            for term in info.affinity.required
         ]
         reasons += [
-            (holding(unit, term, fleet, bound), "didn't match workloadAntiAffinity")
-            for term in unit.anti_affinity.required
+            (holding(info, term, snapshot, bound), "didn't match workloadAntiAffinity")
+            for term in info.anti_affinity.required
         ]
         reasons += [
-            (fleet.domain(key, held), "kept away by another Workload's workloadAntiAffinity")
-            for key, held in bound.repelling(unit, but=(unit.key,))
+            (snapshot.domain(key, held), "kept away by another Workload's workloadAntiAffinity")
+            for key, held in bound.repelling(info, but=(info.key,))
         ]
         return FilterMask(reasons)
 
@@ -72,13 +71,13 @@ class WorkloadAffinityPlugin:
         )
 
     def score(
-        self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
+        self, _state: CycleState, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex
     ) -> Ints:
         """Add weights of domains with a match for affinity, subtract them for anti-affinity."""
-        total = np.zeros(len(fleet), dtype=np.int64)
-        for sign, weighted in ((1, unit.affinity.preferred), (-1, unit.anti_affinity.preferred)):
+        total = np.zeros(len(snapshot), dtype=np.int64)
+        for sign, weighted in ((1, info.affinity.preferred), (-1, info.anti_affinity.preferred)):
             for each in weighted:
-                there = holding(unit, each.workload_affinity_term, fleet, bound)
+                there = holding(info, each.workload_affinity_term, snapshot, bound)
                 total += sign * each.weight * there
         return total
 
@@ -93,13 +92,13 @@ class WorkloadAffinityPlugin:
         return np.clip(100 * (scores - low) // (high - low), 0, 100)
 
 
-def _concerns(unit: WorkloadInfo, old: Workload | None, new: Workload | None) -> bool:
+def _concerns(info: WorkloadInfo, old: Workload | None, new: Workload | None) -> bool:
     """Return whether terms of the Workload or of the other select one of the two."""
-    mine = [*unit.affinity.required, *unit.anti_affinity.required]
+    mine = [*info.affinity.required, *info.anti_affinity.required]
     return any(
-        _picked(mine, each.unit.labels) or _picked(each.unit.anti_affinity.required, unit.labels)
+        _picked(mine, each.unit.labels) or _picked(each.unit.anti_affinity.required, info.labels)
         for each in (old, new)
-        if each is not None and each.unit.key != unit.key
+        if each is not None and each.unit.key != info.key
     )
 
 

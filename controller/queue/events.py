@@ -47,9 +47,11 @@ def freed(old: Workload, new: Workload | None) -> set[str]:
     itself has begun to count frees nothing: the cluster holds its room from then on.
     """
     if new is None or old.unit.load != new.unit.load:
-        return {cluster for cluster, units in old.placements.items() if units}
+        return {cluster for cluster, replicas in old.placements.items() if replicas}
     after = new.placements
-    fewer = {cluster for cluster, units in old.placements.items() if after.get(cluster, 0) < units}
+    fewer = {
+        cluster for cluster, replicas in old.placements.items() if after.get(cluster, 0) < replicas
+    }
     ended = {each.name: each.finished for each in old.status.clusters}
     more = (e.name for e in new.status.clusters if e.finished > ended.get(e.name, 0))
     return fewer.union(more)
@@ -61,14 +63,16 @@ def taken(old: Workload | None, new: Workload | None) -> set[str]:
         return set()
     same = old is not None and old.unit.load == new.unit.load
     before = old.placements if old is not None and same else {}
-    return {cluster for cluster, units in new.placements.items() if units > before.get(cluster, 0)}
+    return {
+        cluster for cluster, replicas in new.placements.items() if replicas > before.get(cluster, 0)
+    }
 
 
 def of_cluster(old: MemberCluster | None, new: MemberCluster | None) -> Action:
     if old is None or new is None:
         return Action.ADDED if old is None else Action.DELETED
     action = _of_spec(old, new)
-    told, tells = old.status, new.status
+    old_status, new_status = old.status, new.status
     if old.labels != new.labels:
         action |= Action.LABELS
     if old.metadata.annotations != new.metadata.annotations:
@@ -78,8 +82,8 @@ def of_cluster(old: MemberCluster | None, new: MemberCluster | None) -> Action:
         action |= Action.VERSION
     if (old.ready, old.metadata.deleting) != (new.ready, new.metadata.deleting):
         action |= Action.READY
-    if told.node_groups != tells.node_groups:
-        roomier = _roomier(told.node_groups, tells.node_groups)
+    if old_status.node_groups != new_status.node_groups:
+        roomier = _roomier(old_status.node_groups, new_status.node_groups)
         action |= Action.ROOM if roomier else Action.WORSE
     if old.spec.max_allocatable != new.spec.max_allocatable:
         action |= Action.ROOM
@@ -99,7 +103,7 @@ def _of_spec(old: MemberCluster, new: MemberCluster) -> Action:
 
 
 def _holding(workload: Workload) -> set[str]:
-    return {cluster for cluster, units in workload.placements.items() if units}
+    return {cluster for cluster, replicas in workload.placements.items() if replicas}
 
 
 def _roomier(before: list[NodeGroup], after: list[NodeGroup]) -> bool:

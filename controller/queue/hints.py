@@ -54,9 +54,9 @@ class Awaits:
         return self._asked[place]
 
 
-NOBODY = Awaits({})
+NO_EVENT = Awaits({})
 """No event helps: the Workload waits for its own edit, or for the next resync."""
-EVERYTHING = Awaits.of(ANYTHING)
+ANY_EVENT = Awaits.of(ANYTHING)
 
 
 class Hints:

@@ -23,7 +23,7 @@ from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
 from controller.scheduling.gathered import decide_group
 from controller.scheduling.graph import together
-from controller.scheduling.refusal import untouched
+from controller.scheduling.outcome import untouched
 from controller.scheduling.sets import FEW, Batch, Others, View, confirmed
 from controller.scheduling.steps import Steps
 from controller.snapshot.snapshot import Snapshot
@@ -39,7 +39,7 @@ _MOST_CONFIRMED = 64
 
 def decide_set(
     view: View,
-    unit: WorkloadInfo,
+    info: WorkloadInfo,
     profiles: Mapping[str, Profile],
     now: datetime,
     *,
@@ -53,28 +53,28 @@ def decide_set(
 
     Args:
         view: the cache.
-        unit: the Workload with its present shares.
+        info: the Workload with its present shares.
         profiles: the plugins, by scheduler name.
         now: the time that the records carry.
         fault: why the Workload may not be placed, in the words of admission; empty where it may.
         others: what the caller knows of other Workloads that wait.
     """
     others = others or Others()
-    fleet, profile = view.fleet(), profiles[unit.scheduler_name]
+    snapshot, profile = view.snapshot(), profiles[info.scheduler_name]
     if fault:
         status = Status(reasons=(fault,), reason=ScheduledReason.INVALID_WORKLOAD)
-        return Batch([untouched(unit, fleet, now, status)])
+        return Batch([untouched(info, snapshot, now, status)])
     try:
-        unit = runtime.settled(profile, unit, now, view.index)
-        gathered = yield from decide_group(view, unit, profiles, now, others)
+        info = runtime.settled(profile, info, now, view.index)
+        gathered = yield from decide_group(view, info, profiles, now, others)
     except PluginError as e:
-        return Batch([untouched(unit, fleet, now, e.status)])
+        return Batch([untouched(info, snapshot, now, e.status)])
     if gathered is not None:
         return gathered
-    alone = decide(fleet, unit, view.index, profile, now)
-    if alone.scheduled or not unit.affinity.required:
+    alone = decide(snapshot, info, view.index, profile, now)
+    if alone.scheduled or not info.affinity.required:
         return Batch([alone])
-    asked = _Asked(view, unit, profile, now, others)
+    asked = _Asked(view, info, profile, now, others)
     batch = yield from asked.decide(alone)
     return (yield from _incomplete(batch, view))
 
@@ -83,15 +83,19 @@ def _incomplete(batch: Batch, view: View) -> Steps[Batch]:
     """Name in a refusal the members of its set that run: a crash came between their writes."""
     if not batch.decisions or batch.decisions[0].scheduled or batch.decisions[0].unit.present:
         return batch
-    unit = batch.decisions[0].unit
-    members = yield from together(unit, view.seekers, view.settled)  # as of each of the batch
+    info = batch.decisions[0].unit
+    members = yield from together(
+        info, view.pending_affinity, view.placed_affinity
+    )  # as of each of the batch
     running = tuple(each.key for each in members if each.present)
     if not running:
         return batch
     named = ", ".join("/".join(key) for key in running[:_NAMED])
     text = f"its set is incomplete: {named} runs, and requires it"
-    told = [replace(d, message=f"{d.message}; {text}", incomplete=running) for d in batch.decisions]
-    return replace(batch, decisions=told)
+    explained = [
+        replace(d, message=f"{d.message}; {text}", incomplete=running) for d in batch.decisions
+    ]
+    return replace(batch, decisions=explained)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +110,8 @@ class _Asked:
 
     def decide(self, alone: Decision) -> Steps[Batch]:
         """Decide the Workload with those that require each other with it, if there are any."""
-        others, seekers = self.others, self.view.seekers
-        group = yield from together(self.unit, seekers, partner=others.partner)
+        others, pending = self.others, self.view.pending_affinity
+        group = yield from together(self.unit, pending, partner=others.partner)
         if others.busy(self.unit.key):  # taken into another set during the search
             return Batch([], frozenset({self.unit.key}))
         busy = frozenset(u.key for u in group if u.key != self.unit.key and others.busy(u.key))
@@ -115,7 +119,7 @@ class _Asked:
             return Batch([], busy)
         if busy:
             group = yield from together(
-                self.unit, seekers, partner=lambda k: others.partner(k) and not others.busy(k)
+                self.unit, pending, partner=lambda k: others.partner(k) and not others.busy(k)
             )
         if len(group) < 2:
             return Batch([self._again(alone)], busy)
@@ -125,11 +129,11 @@ class _Asked:
         except PluginError:
             return Batch([self._again(alone)], busy)
         for _ in range(_TRIES):
-            fleet, version = self.view.fleet(), self.view.index.version
+            snapshot, version = self.view.snapshot(), self.view.index.version
             found = yield from decide_together(
-                fleet, group, self.view.index, self.profile, self.now
+                snapshot, group, self.view.index, self.profile, self.now
             )
-            still = self.view.fleet() is fleet and self.view.index.version == version
+            still = self.view.snapshot() is snapshot and self.view.index.version == version
             current = all(map(self.others.current, group))
             if not current:
                 break  # an edited member is queued again by its edit
@@ -142,17 +146,17 @@ class _Asked:
 
     def _again(self, alone: Decision) -> Decision:
         """Return the decision on the Workload alone, made again if the snapshot changed since."""
-        fleet = self.view.fleet()
-        if fleet is alone.fleet:
+        snapshot = self.view.snapshot()
+        if snapshot is alone.fleet:
             return alone
-        return decide(fleet, self.unit, self.view.index, self.profile, self.now)
+        return decide(snapshot, self.unit, self.view.index, self.profile, self.now)
 
     def _confirmed(self, found: Sequence[Decision]) -> Steps[bool]:
         chosen = {name for decision in found for name in decision.placements}
         if not 0 < len(chosen) <= _MOST_CONFIRMED:
             return False
 
-        def again(fleet: Snapshot) -> Steps[bool]:
-            return found_again(fleet, found, self.view.index, self.profile, self.now)
+        def again(snapshot: Snapshot) -> Steps[bool]:
+            return found_again(snapshot, found, self.view.index, self.profile, self.now)
 
         return (yield from confirmed(self.view, chosen, again, large=len(found) > FEW))

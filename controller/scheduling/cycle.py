@@ -48,8 +48,8 @@ from crds.workload import WorkloadState
 
 
 def decide(
-    fleet: Snapshot,
-    unit: WorkloadInfo,
+    snapshot: Snapshot,
+    info: WorkloadInfo,
     bound: PlacementIndex,
     profile: Profile,
     now: datetime,
@@ -58,14 +58,14 @@ def decide(
     """Decide one Workload.
 
     Args:
-        fleet: the snapshot of the clusters.
-        unit: the Workload with its present shares.
+        snapshot: the snapshot of the clusters.
+        info: the Workload with its present shares.
         bound: where other Workloads run.
         profile: the plugins.
         now: the time that the record carries.
         data: what plugins find in the state of the pass from the beginning, by their names.
     """
-    about = (fleet, unit, bound, profile, now)
+    about = (snapshot, info, bound, profile, now)
     state = CycleState(data=dict(data), enabled=profile.names)
     try:
         with limited(profile.plugin_timeout):
@@ -82,30 +82,30 @@ def decide(
 
 
 def _decide(
-    fleet: Snapshot,
-    unit: WorkloadInfo,
+    snapshot: Snapshot,
+    info: WorkloadInfo,
     bound: PlacementIndex,
     profile: Profile,
     now: datetime,
     state: CycleState,
 ) -> Decision:
-    work = _Pass(profile, bound, unit, fleet, state)
+    work = _Pass(profile, bound, info, snapshot, state)
     refusal = work.admit() or work.filter() or work.score()
     assignment = None
     if refusal is None:
         assignment = assigned(profile, work.unit, work.candidates())
     if assignment is not None:
-        return _recorded(unit, work, assignment, now)
+        return _recorded(info, work, assignment, now)
     if refusal is None:
         name = profile.scheduler_name
         missing = f"profile {name} has no plugin for distribution {work.unit.distribution}"
         refusal = unschedulable("Assign", missing)
-    return replace(_refused(fleet, unit, bound, profile, now, refusal), changes=work.changes)
+    return replace(_refused(snapshot, info, bound, profile, now, refusal), changes=work.changes)
 
 
 @dataclass(slots=True)
 class _Pass:
-    """One pass in progress. Hooks replace `unit` and `fleet` by copies of their own."""
+    """One pass in progress. Hooks replace `info` and `snapshot` by copies of their own."""
 
     profile: Profile
     bound: PlacementIndex
@@ -256,9 +256,9 @@ class _Pass:
         self.rank()
         present = np.zeros(len(self.fleet), dtype=np.int64)
         held = np.zeros(len(self.fleet), dtype=np.bool_)
-        for name, units in self.unit.present.items():
+        for name, replicas in self.unit.present.items():
             if name in self.fleet.row:
-                present[self.fleet.row[name]] = units
+                present[self.fleet.row[name]] = replicas
                 held[self.fleet.row[name]] = True
         planned = self.state.enabled.get("assign", ())  # the plan keeps to their limits
         return Candidates(
@@ -297,26 +297,26 @@ def _short(values: Ints) -> NDArray[Any]:
     return values
 
 
-def _recorded(unit: WorkloadInfo, work: _Pass, assignment: Assignment, now: datetime) -> Decision:
+def _recorded(info: WorkloadInfo, work: _Pass, assignment: Assignment, now: datetime) -> Decision:
     names = work.fleet.names
     shares = list(assignment.shares.items())
     if not assignment.in_order:
         shares.sort(key=lambda share: names[share[0]])
     said, holds = (
         work.pending_reasons(assignment),
-        any(name in work.fleet.row for name in unit.present),
+        any(name in work.fleet.row for name in info.present),
     )
     verdict = of_assignment(assignment, work.verdicts, work.refusals, said, holds=holds)
     weights = {name: work.profile.weights[name] for name in work.scores}
-    placements, desired = {names[row]: units for row, units in shares}, assignment.desired
+    placements, desired = {names[row]: replicas for row, replicas in shares}, assignment.desired
     state, why = verdict.state, assignment.why
-    if not shares and unit.replicas:
-        kept, wanted = _kept(unit, work.fleet)
+    if not shares and info.replicas:
+        kept, wanted = _kept(info, work.fleet)
         if kept:  # nothing found: the present shares stay
             placements, desired = kept, wanted
             state, why = WorkloadState.SCHEDULED, no_reasons
     return Decision(
-        unit=unit,
+        unit=info,
         fleet=work.fleet,
         time=now,
         placements=placements,
@@ -337,26 +337,26 @@ def _recorded(unit: WorkloadInfo, work: _Pass, assignment: Assignment, now: date
         choosing=assignment.choosing,
         shared_by=assignment.shared_by,
         plugins=work.profile.plugins,
-        fields=status_fields(work.profile, unit, placements, work.fleet, work.bound),
+        fields=status_fields(work.profile, info, placements, work.fleet, work.bound),
         cycle_state=work.state,
         changes=work.changes,
     )
 
 
 def _refused(
-    fleet: Snapshot,
-    unit: WorkloadInfo,
+    snapshot: Snapshot,
+    info: WorkloadInfo,
     bound: PlacementIndex,
     profile: Profile,
     now: datetime,
     status: Status,
 ) -> Decision:
     """Refuse the Workload as a whole: its present shares stay, the rest is pending."""
-    placements, desired = _kept(unit, fleet)
-    verdict = of_refusal(len(fleet), status, holding=bool(placements))
+    placements, desired = _kept(info, snapshot)
+    verdict = of_refusal(len(snapshot), status, holding=bool(placements))
     return Decision(
-        unit=unit,
-        fleet=fleet,
+        unit=info,
+        fleet=snapshot,
         time=now,
         placements=placements,
         desired=desired,
@@ -364,21 +364,21 @@ def _refused(
         state=verdict.state,
         message=verdict.message,
         refusals=[Refusal(status.plugin, "; ".join(status.reasons))],
-        verdicts=np.ones(len(fleet), dtype=np.int16),
-        totals=np.zeros(len(fleet), dtype=np.int64),
+        verdicts=np.ones(len(snapshot), dtype=np.int16),
+        totals=np.zeros(len(snapshot), dtype=np.int64),
         plugins=profile.plugins,
-        fields=status_fields(profile, unit, placements, fleet, bound),
+        fields=status_fields(profile, info, placements, snapshot, bound),
     )
 
 
-def _kept(unit: WorkloadInfo, fleet: Snapshot) -> tuple[dict[str, int], int]:
+def _kept(info: WorkloadInfo, snapshot: Snapshot) -> tuple[dict[str, int], int]:
     """Return the present shares on existing clusters, as far as wanted, and the replicas wanted."""
-    kept = {name: n for name, n in unit.present.items() if name in fleet.row}
-    if unit.everywhere:
-        desired = unit.replicas * max(len(kept), 1)
-        return _at_most(kept, unit.replicas, desired), desired
-    left = _at_most(kept, unit.replicas, unit.replicas)
-    return ({name: n for name, n in left.items() if n} or left), unit.replicas
+    kept = {name: n for name, n in info.present.items() if name in snapshot.row}
+    if info.everywhere:
+        desired = info.replicas * max(len(kept), 1)
+        return _at_most(kept, info.replicas, desired), desired
+    left = _at_most(kept, info.replicas, info.replicas)
+    return ({name: n for name, n in left.items() if n} or left), info.replicas
 
 
 def _at_most(shares: Mapping[str, int], each: int, desired: int) -> dict[str, int]:

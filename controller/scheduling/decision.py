@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from controller.framework.explains import PassView
 from controller.framework.interface import CycleState
+from controller.framework.profile import Profile
 from controller.framework.room import without_room
 from controller.model.unit import WorkloadInfo
 from controller.planner.reasons import (
@@ -62,7 +63,7 @@ class HookChange:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision of one pass. Arrays have one entry for each row of `fleet`.
+    """The decision of one pass. Arrays have one entry for each row of `snapshot`.
 
     sum(placements) + pending == desired.
     """
@@ -124,6 +125,12 @@ class Decision:
     def moves(self) -> bool:
         """Whether any share changes; only then are the points around the write called."""
         return dict(self.placements) != dict(self.unit.present)
+
+    def arguments(
+        self, profiles: Mapping[str, Profile]
+    ) -> tuple[Profile, CycleState, WorkloadInfo, Mapping[str, int]]:
+        """Return what the points around the write are called with."""
+        return profiles[self.unit.scheduler_name], self.cycle_state, self.unit, self.placements
 
     def lean(self) -> Decision:
         """Return the same in a fraction of the memory, for one of very many decided together.

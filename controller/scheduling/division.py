@@ -32,48 +32,48 @@ from controller.snapshot.columns import Mask
 from crds.workload import ScheduledReason
 
 
-def assigned(profile: Profile, unit: WorkloadInfo, field: Candidates) -> Assignment | None:
+def assigned(profile: Profile, info: WorkloadInfo, field: Candidates) -> Assignment | None:
     """Return the shares; None where no plugin of the profile serves the distribution.
 
     Where a limit on all replicas together keeps some out, its plugin gives the reason.
     """
-    found, most = _assigned(profile, unit, field), limit_of(field.state)
+    found, most = _assigned(profile, info, field), limit_of(field.state)
     if found is None or most is None or most.units >= found.desired:
         return found
     return replace(found, short=most.reason, shared_by=(*found.shared_by, most.plugin))
 
 
-def _assigned(profile: Profile, unit: WorkloadInfo, field: Candidates) -> Assignment | None:
+def _assigned(profile: Profile, info: WorkloadInfo, field: Candidates) -> Assignment | None:
     for plugin in profile.bounds:
-        if ask(plugin, "Assign", answers.a_bool, plugin.divides, unit, field.state):
-            return divided(profile.bounds, unit, field)
+        if ask(plugin, "Assign", answers.a_bool, plugin.divides, info, field.state):
+            return divided(profile.bounds, info, field)
     for assigner in profile.assigners:
-        if ask(assigner, "Assign", answers.a_bool, assigner.serves, unit):
+        if ask(assigner, "Assign", answers.a_bool, assigner.serves, info):
             usable = answers.an_assignment(field)
-            found = ask(assigner, "Assign", usable, assigner.assign, unit, field)
+            found = ask(assigner, "Assign", usable, assigner.assign, info, field)
             return replace(found, shared_by=(assigner.name,))
     return None
 
 
-def divided(bounds: Sequence[Bounds], unit: WorkloadInfo, field: Candidates) -> Assignment:
+def divided(bounds: Sequence[Bounds], info: WorkloadInfo, field: Candidates) -> Assignment:
     """Return the shares of one plan within all bounds; what no cluster may take stays pending."""
-    problem = asked(unit, field)
+    problem = asked(info, field)
     said = [THE_PLAN]
     made: list[tuple[Bounds, Problem]] = []
     for plugin in bounds:
         before = problem
         usable = answers.a_problem(before)
-        problem = ask(plugin, "Assign", usable, plugin.bound, unit, field, before)
+        problem = ask(plugin, "Assign", usable, plugin.bound, info, field, before)
         if problem is not before:
             said.append(plugin.name)
             made.append((plugin, problem))
     plan = _solved(problem, made)
     field.state.plan = plan
     given = {int(row): int(plan.shares[row]) for row in _in_order(plan, field)}
-    short = Shortfall(unit, field, plan, bounds)
+    short = Shortfall(info, field, plan, bounds)
     return Assignment(
         given,
-        unit.replicas,
+        info.replicas,
         lambda row: _why(plan, row) if row in given else (),
         in_order=problem.domains is not None,
         notes=short.notes(),
@@ -95,7 +95,7 @@ def _solved(problem: Problem, made: Sequence[tuple[Bounds, Problem]]) -> Apporti
         raise
 
 
-def asked(unit: WorkloadInfo, field: Candidates) -> Problem:
+def asked(info: WorkloadInfo, field: Candidates) -> Problem:
     """Return the problem before any plugin has bounded it: free room gives the weights."""
     size = len(field.fleet)
     present = np.where(field.keeps, field.present, 0)
@@ -104,7 +104,7 @@ def asked(unit: WorkloadInfo, field: Candidates) -> Problem:
     order[field.line] = np.arange(size)
     unbounded = np.full(size, UNBOUNDED, dtype=np.int64)
     return Problem(
-        total=within(field.state, unit.replicas),
+        total=within(field.state, info.replicas),
         weight=np.where(field.able, np.minimum(room, MAX_WEIGHT), 0),
         lower=np.zeros(size, dtype=np.int64),
         upper=unbounded,
@@ -146,7 +146,7 @@ def _assignment_order(plan: Apportionment) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """The plan of a problem; the condition's reason and notes for the units that it leaves out."""
+    """The plan of a problem; the condition's reason and notes for replicas that it leaves out."""
 
     unit: WorkloadInfo
     field: Candidates

@@ -37,8 +37,7 @@ from controller.planner.reasons import no_reasons
 from controller.scheduling.affinityset import decide_together, more
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import FITS, Decision
-from controller.scheduling.outcome import without_units
-from controller.scheduling.refusal import untouched
+from controller.scheduling.outcome import untouched, without_units
 from controller.scheduling.sets import FEW, Batch, Conclusion, Others, View, confirmed
 from controller.scheduling.steps import Steps
 from controller.snapshot.columns import Mask
@@ -58,60 +57,60 @@ _STEP = 50
 
 
 def decide_group(
-    view: View, unit: WorkloadInfo, profiles: Mapping[str, Profile], now: datetime, others: Others
+    view: View, info: WorkloadInfo, profiles: Mapping[str, Profile], now: datetime, others: Others
 ) -> Steps[Batch | None]:
-    """Return the decisions on all that a plugin gathers with `unit`; None where none does.
+    """Return the decisions on all that a plugin gathers with `info`; None where none does.
 
     Without decisions where a member is in flight elsewhere, and where the cache changed too often.
     For the arguments see `batch.decide_set`. Raises PluginError.
     """
-    own, begun = profiles[unit.scheduler_name], set[Key]()
+    own, begun = profiles[info.scheduler_name], set[Key]()
     for _ in range(_TRIES):
-        fleet, version = view.fleet(), view.index.version
-        found = _gathering(own, unit, fleet, view.index, now)
+        snapshot, version = view.snapshot(), view.index.version
+        found = _gathering(own, info, snapshot, view.index, now)
         if found is None:
             return None
         plugin, gathering = found
-        mine = begun | {unit.key}
+        mine = begun | {info.key}
         busy = frozenset(k for k in gathering.members if k not in mine and others.busy(k))
         if busy:
             return Batch([], busy)
         begun.update(gathering.members)
         others.begin(begun)
-        units = yield from _units(view, unit, gathering, profiles, now, others)
-        work = _Work(fleet, view.index, profiles, now, plugin, gathering, unit.key)
-        tried = yield from work.tried(units)
-        batch = yield from work.batch(units, tried)
-        if view.fleet() is fleet and view.index.version == version:
+        infos = yield from _members(view, info, gathering, profiles, now, others)
+        work = _Work(snapshot, view.index, profiles, now, plugin, gathering, info.key)
+        tried = yield from work.tried(infos)
+        batch = yield from work.batch(infos, tried)
+        if view.snapshot() is snapshot and view.index.version == version:
             return batch
-        if not all(map(others.current, units)):
+        if not all(map(others.current, infos)):
             break  # an edited member is queued again by its edit
         if tried is None or tried.verdict.outcome is TrialResult.REFUSE:
             return replace(batch, moved=True)
-        if (yield from _still(view, work, units, tried)) and all(map(others.current, units)):
+        if (yield from _still(view, work, infos, tried)) and all(map(others.current, infos)):
             return replace(batch, moved=True)  # what lacks a place may have one elsewhere by now
         yield
     return Batch([], moved=True)
 
 
 def _gathering(
-    profile: Profile, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex, now: datetime
+    profile: Profile, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex, now: datetime
 ) -> tuple[GroupScheduling, Gathering] | None:
-    """Return the first plugin that gathers others with `unit`. Raises PluginError."""
+    """Return the first plugin that gathers others with `info`. Raises PluginError."""
     if not profile.gathering:
         return None
     with limited(profile.plugin_timeout):
         for plugin in profile.gathering:
-            usable = answers.a_gathering(unit.key)
-            found = ask(plugin, "Gathering", usable, plugin.gathering, unit, fleet, bound, now)
+            usable = answers.a_gathering(info.key)
+            found = ask(plugin, "Gathering", usable, plugin.gathering, info, snapshot, bound, now)
             if found is not None:
                 return plugin, found
     return None
 
 
-def _units(
+def _members(
     view: View,
-    unit: WorkloadInfo,
+    info: WorkloadInfo,
     gathering: Gathering,
     profiles: Mapping[str, Profile],
     now: datetime,
@@ -120,7 +119,7 @@ def _units(
     """Return the members that can be decided now. Raises PluginError."""
     found: list[WorkloadInfo] = []
     for number, key in enumerate(gathering.members, start=1):
-        known = unit if key == unit.key else view.unit(key) if others.partner(key) else None
+        known = info if key == info.key else view.unit(key) if others.partner(key) else None
         if known is not None and known.scheduler_name in profiles:
             found.append(runtime.settled(profiles[known.scheduler_name], known, now, view.index))
         if number % _STEP == 0:
@@ -128,16 +127,16 @@ def _units(
     return found
 
 
-def _still(view: View, work: _Work, units: Sequence[WorkloadInfo], tried: _Judged) -> Steps[bool]:
+def _still(view: View, work: _Work, infos: Sequence[WorkloadInfo], tried: _Judged) -> Steps[bool]:
     """Whether the same attempt comes to the same places in the newest snapshot."""
     chosen = {name for d in tried.decisions.values() for name in d.placements}
 
-    def again(fleet: Snapshot) -> Steps[bool]:
-        now = replace(work, fleet=fleet, bound=view.index)
-        anew = yield from now.attempt(units, tried.attempt)
-        return all(anew[k].placements == d.placements for k, d in tried.decisions.items())
+    def again(snapshot: Snapshot) -> Steps[bool]:
+        now = replace(work, fleet=snapshot, bound=view.index)
+        found = yield from now.attempt(infos, tried.attempt)
+        return all(found[k].placements == d.placements for k, d in tried.decisions.items())
 
-    return (yield from confirmed(view, chosen, again, large=len(units) > FEW))
+    return (yield from confirmed(view, chosen, again, large=len(infos) > FEW))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +145,13 @@ class _Judged:
 
     attempt: Attempt
     decisions: Mapping[Key, Decision]
-    told: Sequence[Trial]
+    trials: Sequence[Trial]
     verdict: GroupDecision
 
     @property
     def worth(self) -> tuple[bool, int]:
         """The sort key of attempts that place nothing: the greatest one is reported."""
-        return self.verdict.outcome is TrialResult.WAIT, sum(each.assigned for each in self.told)
+        return self.verdict.outcome is TrialResult.WAIT, sum(each.assigned for each in self.trials)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +166,7 @@ class _Work:
     gathering: Gathering
     asked: Key
 
-    def tried(self, units: Sequence[WorkloadInfo]) -> Steps[_Judged | None]:
+    def tried(self, infos: Sequence[WorkloadInfo]) -> Steps[_Judged | None]:
         """Return the first attempt that is placed, else the best; None where the set is refused.
 
         Raises PluginError.
@@ -175,10 +174,10 @@ class _Work:
         if self.gathering.refusal is not None:
             return None
         best: _Judged | None = None
-        for attempt in self._attempts(units):
-            decisions = yield from self.attempt(units, attempt)
-            told = yield from _told_of(decisions[unit.key] for unit in units)
-            judged = _Judged(attempt, decisions, told, self._verdict(told))
+        for attempt in self._attempts(infos):
+            decisions = yield from self.attempt(infos, attempt)
+            trials = yield from _trials_of(decisions[info.key] for info in infos)
+            judged = _Judged(attempt, decisions, trials, self._verdict(trials))
             if judged.verdict.outcome is TrialResult.PLACE:
                 return judged
             if best is None or judged.worth > best.worth:
@@ -188,11 +187,11 @@ class _Work:
         return best
 
     def attempt(
-        self, units: Sequence[WorkloadInfo], attempt: Attempt
+        self, infos: Sequence[WorkloadInfo], attempt: Attempt
     ) -> Steps[dict[Key, Decision]]:
         """Decide every member in one attempt."""
         course = _GroupCycle(self, {self.plugin.name: attempt}, self.fleet, self.bound.overlay({}))
-        by_key = {unit.key: unit for unit in units}
+        by_key = {info.key: info for info in infos}
         ordered = [by_key.pop(key) for key in attempt.order if key in by_key]
         left = [*ordered, *by_key.values()]
         for _ in range(1 + _ROUNDS):
@@ -204,7 +203,7 @@ class _Work:
             yield from course.mutual(left)
         return course.decisions
 
-    def batch(self, units: Sequence[WorkloadInfo], judged: _Judged | None) -> Steps[Batch]:
+    def batch(self, infos: Sequence[WorkloadInfo], judged: _Judged | None) -> Steps[Batch]:
         """Return the decisions, and what the plugin is to be told of them."""
         verdict = self._refusal() if judged is None else judged.verdict
         found = {} if judged is None else judged.decisions
@@ -212,24 +211,26 @@ class _Work:
             plugin=self.plugin,
             gathering=self.gathering,
             verdict=verdict,
-            tried=() if judged is None else judged.told,
+            tried=() if judged is None else judged.trials,
             time=self.now,
             seconds=self._seconds,
         )
-        placed = [found[unit.key] for unit in units if unit.key in found]
+        placed = [found[info.key] for info in infos if info.key in found]
         if verdict.outcome is TrialResult.PLACE:
             return Batch(placed, conclusion=conclusion)
         status = runtime.named(self.plugin, verdict.status)
         out = frozenset(name for each in placed for name in each.kept_out_by())
-        told: list[Decision] = []
-        for unit in units:
-            told.append(self._withheld(unit, found.get(unit.key), status, verdict.withdrawn, out))
-            if len(told) % _STEP == 0:
+        decisions: list[Decision] = []
+        for info in infos:
+            decisions.append(
+                self._withheld(info, found.get(info.key), status, verdict.withdrawn, out)
+            )
+            if len(decisions) % _STEP == 0:
                 yield
         if verdict.outcome is TrialResult.WAIT:
             waits = {self.plugin.name: status}
-            return Batch(told, conclusion=conclusion, held=placed, waits=waits)
-        return Batch(told, conclusion=conclusion)
+            return Batch(decisions, conclusion=conclusion, held=placed, waits=waits)
+        return Batch(decisions, conclusion=conclusion)
 
     @property
     def _seconds(self) -> float:
@@ -239,9 +240,9 @@ class _Work:
         status = self.gathering.refusal or Status()
         return GroupDecision(TrialResult.REFUSE, status, self.gathering.withdrawn)
 
-    def _attempts(self, units: Sequence[WorkloadInfo]) -> Iterator[Attempt]:
+    def _attempts(self, infos: Sequence[WorkloadInfo]) -> Iterator[Attempt]:
         """Yield the plugin's attempts; each is asked for when the one before has failed."""
-        plugin, about = self.plugin, (self.gathering, units, self.fleet, self.bound)
+        plugin, about = self.plugin, (self.gathering, infos, self.fleet, self.bound)
         with limited(self._seconds):
             found = ask(plugin, "Attempts", iter, plugin.attempts, *about)
         while True:
@@ -251,38 +252,38 @@ class _Work:
                 return
             yield attempt
 
-    def _verdict(self, told: Sequence[Trial]) -> GroupDecision:
-        plugin, about = self.plugin, (self.gathering, told, self.fleet, self.bound, self.now)
+    def _verdict(self, trials: Sequence[Trial]) -> GroupDecision:
+        plugin, about = self.plugin, (self.gathering, trials, self.fleet, self.bound, self.now)
         with limited(self._seconds):
             return ask(plugin, "Judge", answers.a_verdict, plugin.judge, *about)
 
     def _withheld(
         self,
-        unit: WorkloadInfo,
+        info: WorkloadInfo,
         found: Decision | None,
         status: Status,
         withdrawn: Withdrawn,
         kept_out_by: Iterable[str],
     ) -> Decision:
         """Return the decision that places nothing new and waits for what helps any member."""
-        decision = found or untouched(unit, self.fleet, self.now, status)
-        kept = withdrawn.get(unit.key, unit.present)
-        profile = self.profiles[unit.scheduler_name]
+        decision = found or untouched(info, self.fleet, self.now, status)
+        kept = withdrawn.get(info.key, info.present)
+        profile = self.profiles[info.scheduler_name]
         data = {**decision.cycle_state.data, self.plugin.name: self.gathering}
         return replace(
             decision,
             cycle_state=replace(decision.cycle_state, data=data),
-            unit=unit,
+            unit=info,
             fleet=self.fleet,
             placements=kept,
-            desired=max(unit.replicas, sum(kept.values())),
+            desired=max(info.replicas, sum(kept.values())),
             reason=status.reason,
             state=WorkloadState.SCHEDULED if kept else without_units(status.reason),
             message="; ".join(status.reasons),
             why=no_reasons,
             shared_by=tuple(sorted({*decision.shared_by, *kept_out_by, status.plugin})),
             plugins=profile.plugins,
-            fields=runtime.status_fields(profile, unit, kept, self.fleet, self.bound),
+            fields=runtime.status_fields(profile, info, kept, self.fleet, self.bound),
         )
 
 
@@ -296,50 +297,50 @@ class _GroupCycle:
     view: PlacementOverlay
     decisions: dict[Key, Decision] = field(default_factory=dict)
 
-    def round(self, units: Sequence[WorkloadInfo]) -> Steps[list[WorkloadInfo]]:
+    def round(self, infos: Sequence[WorkloadInfo]) -> Steps[list[WorkloadInfo]]:
         """Decide each; return those that lack replicas and require others that may come yet."""
         left: list[WorkloadInfo] = []
-        for unit in units:
-            profile = self.work.profiles[unit.scheduler_name]
-            found = self._decide(unit, profile)
-            if unit.whole and not (found.scheduled or unit.present):
+        for info in infos:
+            profile = self.work.profiles[info.scheduler_name]
+            found = self._decide(info, profile)
+            if info.whole and not (found.scheduled or info.present):
                 found = self._fewer(found, profile)
             self._take(found)
-            if unit.affinity.required and not found.scheduled:
-                left.append(unit)
+            if info.affinity.required and not found.scheduled:
+                left.append(info)
             yield
         return left
 
-    def _decide(self, unit: WorkloadInfo, profile: Profile) -> Decision:
-        return decide(self.fleet, unit, self.view, profile, self.work.now, self.data)
+    def _decide(self, info: WorkloadInfo, profile: Profile) -> Decision:
+        return decide(self.fleet, info, self.view, profile, self.work.now, self.data)
 
     def _fewer(self, found: Decision, profile: Profile) -> Decision:
         """Place as many replicas as one cluster has room for, where none takes all of them.
 
         Alone the Workload would have none; here the plugin says how many replicas are enough.
         """
-        unit, able = found.unit, _feasible(found) | _crowded(found)
+        info, able = found.unit, _feasible(found) | _crowded(found)
         room = room_of(found.cycle_state, found.seen, found.fleet)
         most = int(room[able].max(initial=0)) if len(able) == len(room) else 0
         most = within(found.cycle_state, most)
-        if not 0 < most < unit.replicas:
+        if not 0 < most < info.replicas:
             return found
-        less = self._decide(replace(unit, replicas=most), profile)
+        less = self._decide(replace(info, replicas=most), profile)
         if not less.scheduled:
             return found
         return replace(
             less,
-            unit=unit,
-            desired=unit.replicas,
+            unit=info,
+            desired=info.replicas,
             reason=found.reason,
-            message=f"{most} of {unit.replicas} units have a cluster; {found.message}",
+            message=f"{most} of {info.replicas} units have a cluster; {found.message}",
             shared_by=tuple(sorted(found.kept_out_by().union(less.shared_by))),
         )
 
-    def mutual(self, units: Sequence[WorkloadInfo]) -> Steps[None]:
+    def mutual(self, infos: Sequence[WorkloadInfo]) -> Steps[None]:
         """Decide those that require each other: all are placed beside each other, or none."""
-        profile = self.work.profiles[units[0].scheduler_name]
-        alike = [each for each in units if each.scheduler_name == profile.scheduler_name]
+        profile = self.work.profiles[infos[0].scheduler_name]
+        alike = [each for each in infos if each.scheduler_name == profile.scheduler_name]
         about = (self.view, profile, self.work.now, self.data)
         found = yield from decide_together(self.fleet, alike, *about)
         if all(each.scheduled for each in found):
@@ -347,15 +348,15 @@ class _GroupCycle:
                 self._take(each)
 
     def _take(self, found: Decision) -> None:
-        unit, there = found.unit, found.placements
-        lean = len(self.decisions) >= _IN_FULL and unit.key != self.work.asked
-        self.decisions[unit.key] = found.lean() if lean else found
-        if dict(there) != dict(unit.present):
-            self.view.place(unit, there)
-            self.fleet = self.fleet.assuming(unit.load, more(unit, there))
+        info, there = found.unit, found.placements
+        lean = len(self.decisions) >= _IN_FULL and info.key != self.work.asked
+        self.decisions[info.key] = found.lean() if lean else found
+        if dict(there) != dict(info.present):
+            self.view.place(info, there)
+            self.fleet = self.fleet.assuming(info.load, more(info, there))
 
 
-def _told_of(decisions: Iterable[Decision]) -> Steps[list[Trial]]:
+def _trials_of(decisions: Iterable[Decision]) -> Steps[list[Trial]]:
     found: list[Trial] = []
     for decision in decisions:
         found.append(_told(decision))

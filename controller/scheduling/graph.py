@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice, product
 
-from controller.cache.seekers import PendingAffinity
+from controller.cache.assumed import PendingAffinity
 from controller.model.unit import WorkloadInfo
 from controller.scheduling.steps import Steps
 from machinery.types.metadata import Key
@@ -23,41 +23,41 @@ must not keep all the others from being decided."""
 
 
 def together(
-    unit: WorkloadInfo, *among: PendingAffinity, partner: Callable[[Key], bool] = lambda _: True
+    info: WorkloadInfo, *among: PendingAffinity, partner: Callable[[Key], bool] = lambda _: True
 ) -> Steps[list[WorkloadInfo]]:
-    """Return the Workloads that require each other, `unit` among them, by key; else `unit` alone.
+    """Return the Workloads that require each other, `info` among them, by key; else `info` alone.
 
-    Only Workloads that `unit` reaches are looked at. `partner` says whether another one may be
+    Only Workloads that `info` reaches are looked at. `partner` says whether another one may be
     decided with it.
     """
-    reached, front = {unit.key: unit}, [unit]
+    reached, front = {info.key: info}, [info]
     edges: list[tuple[Key, Key]] = []
     while front:
         by = front.pop()
         for other in _wanted(by, among):
-            if other.key != unit.key and not partner(other.key):
+            if other.key != info.key and not partner(other.key):
                 continue
             edges.append((by.key, other.key))
             if other.key not in reached:
                 reached[other.key] = other
                 front.append(other)
         if len(reached) > MOST_TOGETHER:
-            return [unit]
+            return [info]
         yield
     if len(reached) == 1:
-        return [unit]
+        return [info]
     import networkx as nx  # noqa: PLC0415 - see above
 
     graph = nx.DiGraph(edges)
-    graph.add_node(unit.key)
-    found = next(each for each in nx.strongly_connected_components(graph) if unit.key in each)
+    graph.add_node(info.key)
+    found = next(each for each in nx.strongly_connected_components(graph) if info.key in each)
     return [reached[key] for key in sorted(found)]
 
 
-def _wanted(unit: WorkloadInfo, among: Sequence[PendingAffinity]) -> Iterable[WorkloadInfo]:
+def _wanted(info: WorkloadInfo, among: Sequence[PendingAffinity]) -> Iterable[WorkloadInfo]:
     """Return the Workloads that the terms select, each once; a few beyond the limit are enough."""
     found: dict[Key, WorkloadInfo] = {}
-    for term, seekers in product(unit.affinity.required, among):
-        chosen = islice(seekers.selected(unit, term.label_selector), MOST_TOGETHER + 1)
+    for term, seekers in product(info.affinity.required, among):
+        chosen = islice(seekers.selected(info, term.label_selector), MOST_TOGETHER + 1)
         found |= {other.key: other for other in chosen}
     return found.values()

@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
 from numpy.typing import NDArray
 
 from controller.framework.interface import Assignment
 from controller.framework.status import Status
-from controller.scheduling.decision import FITS, Refusal
+from controller.model.unit import WorkloadInfo
+from controller.scheduling.decision import FITS, Decision, Refusal
+from controller.snapshot.snapshot import Snapshot
 from crds.workload import ScheduledReason, WorkloadState
 
 _FAILING = frozenset({ScheduledReason.FAILED_TO_SCHEDULE, ScheduledReason.INVALID_WORKLOAD})
@@ -62,8 +65,8 @@ def of_assignment(
     counted = tally(verdicts, refusals)
     if not (counted or said):
         counted = "no room for more" if feasible else "none registered"
-    told = "; ".join((counted, *said) if counted else said)
-    message = f"{feasible}/{len(verdicts)} clusters: {told}"
+    reasons = "; ".join((counted, *said) if counted else said)
+    message = f"{feasible}/{len(verdicts)} clusters: {reasons}"
     room = [code for code, r in enumerate(refusals, start=1) if r.short]
     full = [code for code, r in enumerate(refusals, start=1) if r.reached]
     reason = ScheduledReason.FAILED_TO_SCHEDULE
@@ -75,6 +78,22 @@ def of_assignment(
         return ScheduledCondition(reason, without_units(reason), message)
     message = f"{assigned} of {desired} units have a cluster; {message}"
     return ScheduledCondition(reason, WorkloadState.SCHEDULED, message)
+
+
+def untouched(info: WorkloadInfo, snapshot: Snapshot, now: datetime, status: Status) -> Decision:
+    """Return a decision that keeps every share; reason and message are those of the status."""
+    text = "; ".join(status.reasons)
+    return Decision(
+        unit=info,
+        fleet=snapshot,
+        time=now,
+        placements=info.present,
+        desired=max(info.replicas, sum(info.present.values())),
+        reason=status.reason,
+        state=WorkloadState.SCHEDULED if info.present else without_units(status.reason),
+        message=text,
+        refusals=[Refusal(status.plugin, text)] if status.plugin else [],
+    )
 
 
 def without_units(reason: ScheduledReason) -> WorkloadState:

@@ -12,8 +12,8 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Protocol
 
+from controller.cache.assumed import PendingAffinity
 from controller.cache.placements import PlacementIndex
-from controller.cache.seekers import PendingAffinity
 from controller.framework.calling import answers
 from controller.framework.calling.deadline import limited
 from controller.framework.calling.guard import PluginError, ask
@@ -44,16 +44,16 @@ class View(Protocol):
         ...
 
     @property
-    def seekers(self) -> PendingAffinity:
+    def pending_affinity(self) -> PendingAffinity:
         """The Workloads that require others and run nowhere yet."""
         ...
 
     @property
-    def settled(self) -> PendingAffinity:
+    def placed_affinity(self) -> PendingAffinity:
         """The Workloads that require others and run somewhere."""
         ...
 
-    def fleet(self) -> Snapshot:
+    def snapshot(self) -> Snapshot:
         """Return the snapshot of the clusters, with assumed placements counted."""
         ...
 
@@ -76,10 +76,10 @@ class Conclusion:
 
     def note(self) -> None:
         """Tell the plugin what was decided. A fault of the plugin is logged and changes nothing."""
-        told = (self.gathering, self.verdict, self.tried, self.time)
+        arguments = (self.gathering, self.verdict, self.tried, self.time)
         try:
             with limited(self.seconds):
-                ask(self.plugin, "Concluded", answers.anything, self.plugin.concluded, *told)
+                ask(self.plugin, "Concluded", answers.anything, self.plugin.concluded, *arguments)
         except PluginError:
             about = {"object": "/".join(self.gathering.key)}
             LOG.exception("not told what was decided", extra=about)
@@ -122,7 +122,7 @@ class Others:
         busy: whether a Workload is in flight elsewhere; its write may take long.
         deciding: whether a Workload is being decided: the result is known in a moment.
         begin: told whose decisions are being made from now on, before the first step of them.
-        current: whether `unit` is still what its object says.
+        current: whether `info` is still what its object says.
     """
 
     partner: Callable[[Key], bool] = lambda _: True
@@ -145,22 +145,22 @@ def confirmed(
     if they keep changing, in one step.
     """
 
-    def anew() -> Steps[bool]:
-        fleet = narrowed(view.fleet(), chosen)
-        return (yield from again(fleet)) if len(fleet) == len(chosen) else False
+    def find_again() -> Steps[bool]:
+        snapshot = narrowed(view.snapshot(), chosen)
+        return (yield from again(snapshot)) if len(snapshot) == len(chosen) else False
 
     for _ in range(_CALM_TRIES if large else 0):
         version, clusters = view.index.version, _clusters(view, chosen)
-        same = yield from anew()
+        same = yield from find_again()
         if version == view.index.version and all(
             before is now for before, now in zip(clusters, _clusters(view, chosen), strict=True)
         ):
             return same
-    return at_once(anew())
+    return at_once(find_again())
 
 
 def _clusters(view: View, names: Iterable[str]) -> list[MemberCluster | None]:
-    fleet = view.fleet()
-    rows = map(fleet.row.get, sorted(names))
+    snapshot = view.snapshot()
+    rows = map(snapshot.row.get, sorted(names))
     # Placements on their way to these clusters show in the index's version.
-    return [None if row is None else fleet.clusters[row] for row in rows]
+    return [None if row is None else snapshot.clusters[row] for row in rows]

@@ -2,21 +2,29 @@
 
 A generator yields wherever it may be interrupted. A caller that wants the answer at once takes all
 steps in one go; a server takes them in slices of time.
+
+A cycle that returned to the event loop in between could find its room taken by another cycle. So
+the cycles hold a lock, in the order in which the queue hands Workloads out, but only for up to
+`LONGEST_SECONDS`: a cycle that takes longer releases the lock, and checks its result against the
+newer state at its end. Writes belong to no cycle; many of them are in flight at once.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import asynccontextmanager
 from typing import TypeAlias, TypeVar
 
-from machinery.clock import stopwatch
+from machinery.clock import Clock, stopwatch
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[None, None, T]
 
 SLICE_SECONDS = 0.01
 """How long steps are taken before the event loop has its turn."""
+LONGEST_SECONDS = 0.5
+"""How long a cycle may keep the other cycles waiting."""
 
 
 def at_once(steps: Steps[T]) -> T:
@@ -49,3 +57,41 @@ async def in_slices(
             between()
             await asyncio.sleep(0)
             began = now()
+
+
+class Cycle:
+    """The turn of one cycle. The lock is released once, by `release_if_long` or by `end`."""
+
+    def __init__(self, lock: asyncio.Lock, clock: Clock) -> None:
+        self._lock = lock
+        self._clock = clock
+        self._began = clock.monotonic()
+        self._holds = True
+
+    def release_if_long(self) -> None:
+        """Release the lock if the cycle has run for too long. Called between two steps."""
+        if self._clock.monotonic() - self._began >= LONGEST_SECONDS:
+            self.end()
+
+    def end(self) -> None:
+        if self._holds:
+            self._holds = False
+            self._lock.release()
+
+
+class CycleLock:
+    """The lock of the scheduling cycles of one term of leadership."""
+
+    def __init__(self, *, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = asyncio.Lock()  # fair: the first to ask is the first to get it
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[Cycle]:
+        """Wait until the cycles that came before have ended or have taken too long."""
+        await self._lock.acquire()
+        cycle = Cycle(self._lock, self._clock)
+        try:
+            yield cycle
+        finally:
+            cycle.end()

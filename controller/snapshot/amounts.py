@@ -1,8 +1,8 @@
 """The resources of a cluster and what of them is taken, in numbers that add up.
 
-The numbers are those of the next decision: units in flight are taken, and so is room that is held.
-All room that HTTP reports is reported from here. Of a host port there is one on each node; ports
-that are not in use are left out.
+The numbers are those of the next decision: replicas in flight are taken, and so is room that is
+held. All room that HTTP reports is reported from here. Of a host port there is one on each node;
+ports that are not in use are left out.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ class ResourceAmounts(NamedTuple):
     remaining: Mapping[str, int]
 
 
-def amounts_of(fleet: Snapshot, name: str) -> ResourceAmounts | None:
+def amounts_of(snapshot: Snapshot, name: str) -> ResourceAmounts | None:
     """Return the amounts of a cluster; None for one that does not exist."""
-    row = fleet.row.get(name)
+    row = snapshot.row.get(name)
     if row is None:
         return None
-    reserved = _sum(fleet.held(name))
-    requested = _cells(row, fleet.requested)
-    for more in (_sum(fleet.flights.on(row)), reserved):
+    reserved = _sum(snapshot.held(name))
+    requested = _cells(row, snapshot.requested)
+    for more in (_sum(snapshot.flights.on(row)), reserved):
         for resource, amount in more.items():
             requested[resource] = requested.get(resource, 0) + amount
-    allocatable = _cells(row, fleet.allocatable)
-    here = fleet.groups.cluster == row
-    for port, users in _used(fleet, here).items():
+    allocatable = _cells(row, snapshot.allocatable)
+    here = snapshot.groups.cluster == row
+    for port, users in _used(snapshot, here).items():
         requested[port] = requested.get(port, 0) + users
-    nodes = int(fleet.groups.count[here].sum())
+    nodes = int(snapshot.groups.count[here].sum())
     allocatable |= {r: nodes for r in requested if r.startswith(hostports.PREFIX)}
     known = sorted({*allocatable, *requested})
     remaining = {r: allocatable.get(r, 0) - requested.get(r, 0) for r in known}
@@ -52,22 +52,22 @@ def amounts_of(fleet: Snapshot, name: str) -> ResourceAmounts | None:
 
 def _sum(loads: Mapping[Load, int]) -> dict[str, int]:
     total: dict[str, int] = {}
-    for load, units in loads.items():
+    for load, replicas in loads.items():
         for resource, amount in load.request:
-            total[resource] = total.get(resource, 0) + amount * units
+            total[resource] = total.get(resource, 0) + amount * replicas
     return total
 
 
 def rendered(amounts: Mapping[str, int]) -> dict[str, str]:
     """Return the amounts as quantities, sorted, with each resource under its public name."""
-    told = sorted(amounts.items())
-    return {hostports.words(resource): quantities.render(resource, n) for resource, n in told}
+    ordered = sorted(amounts.items())
+    return {hostports.words(resource): quantities.render(resource, n) for resource, n in ordered}
 
 
-def _used(fleet: Snapshot, here: Mask) -> dict[str, int]:
+def _used(snapshot: Snapshot, here: Mask) -> dict[str, int]:
     """Return the host ports in use on a cluster, each with the number of nodes."""
     nodes: dict[str, int] = {}
-    groups = fleet.groups
+    groups = snapshot.groups
     for code, count in zip(groups.ports[here].tolist(), groups.count[here].tolist(), strict=True):
         for port in map(hostports.named, groups.port_sets[code]):
             nodes[port] = nodes.get(port, 0) + count

@@ -2,8 +2,9 @@
 
 A `SnapshotBuilder` takes one cluster at a time and remembers which rows it touched; `snapshot()`
 copies the columns of the last snapshot and writes those rows. New clusters are rows at the end,
-those that went are cut out, so that no change rebuilds thousands of rows. Units in flight are kept
-beside (`assume`): they change with every decision. They are kept of clusters that are not there,
+those that went are cut out, so that no change rebuilds thousands of rows. Replicas in flight are
+kept beside (`assume`): they change with every decision. They are kept of clusters that are not
+there,
 too: a cluster that comes back with ten thousand Workloads on it costs no more than any other.
 """
 
@@ -91,21 +92,21 @@ class SnapshotBuilder:
             self._touched.counted.discard(name)
             self._touched.gone.add(name)
 
-    def assume(self, name: str, load: Load, units: int) -> None:
-        """Count units (negative: no longer) that a cluster's status does not show yet."""
-        self._count(self._flying, self._touched.loads, name, load, units)
+    def assume(self, name: str, load: Load, replicas: int) -> None:
+        """Count replicas (negative: no longer) that a cluster's status does not show yet."""
+        self._count(self._flying, self._touched.loads, name, load, replicas)
 
-    def hold(self, name: str, load: Load, units: int) -> None:
-        """Hold the room of so many units (negative: no longer); see `RoomHolder.hold`."""
-        self._count(self._held, self._touched.loads, name, load, units)
+    def hold(self, name: str, load: Load, replicas: int) -> None:
+        """Hold the room of so many replicas (negative: no longer); see `RoomHolder.hold`."""
+        self._count(self._held, self._touched.loads, name, load, replicas)
 
-    def count(self, name: str, load: Load, units: int) -> None:
-        """Count units (negative: no longer) that the hub placed and that the cluster shows."""
+    def count(self, name: str, load: Load, replicas: int) -> None:
+        """Count replicas (negative: no longer) that the hub placed and that the cluster shows."""
         row = self._rows.get(name)
         # Only a bound on the cluster's room makes its row depend on this count.
         bounded = row is not None and row.cluster.spec.max_allocatable
         touched = self._touched.counted if bounded else set[str]()
-        self._count(self._counted, touched, name, load, units)
+        self._count(self._counted, touched, name, load, replicas)
 
     def _count(
         self,
@@ -113,12 +114,12 @@ class SnapshotBuilder:
         touched: set[str],
         name: str,
         load: Load,
-        units: int,
+        replicas: int,
     ) -> None:
-        if not units:
+        if not replicas:
             return
         there = loads.setdefault(name, {})
-        there[load] = there.get(load, 0) + units
+        there[load] = there.get(load, 0) + replicas
         if not there[load]:
             del there[load]
         if name in self._rows:
@@ -154,29 +155,29 @@ class SnapshotBuilder:
         return replace(last, **_loads(last, changes))
 
 
-def with_cluster(fleet: Snapshot, cluster: MemberCluster) -> Snapshot:
+def with_cluster(snapshot: Snapshot, cluster: MemberCluster) -> Snapshot:
     """Return a copy in which one cluster, known by its name, is as given: for a hook before Filter.
 
     Raises KeyError for a cluster that is not in the snapshot.
     """
-    return with_clusters(fleet, [cluster])
+    return with_clusters(snapshot, [cluster])
 
 
-def with_clusters(fleet: Snapshot, clusters: Iterable[MemberCluster]) -> Snapshot:
+def with_clusters(snapshot: Snapshot, clusters: Iterable[MemberCluster]) -> Snapshot:
     """As `with_cluster`, for several; the cost grows with their number, but for one copy."""
-    rows = [_row(fleet, cluster) for cluster in clusters]
-    return _written(fleet, rows) if rows else fleet
+    rows = [_row(snapshot, cluster) for cluster in clusters]
+    return _written(snapshot, rows) if rows else snapshot
 
 
-def _row(fleet: Snapshot, cluster: MemberCluster) -> tuple[int, Row]:
+def _row(snapshot: Snapshot, cluster: MemberCluster) -> tuple[int, Row]:
     name = cluster.metadata.name
-    row = fleet.row[name]
-    held = fleet.merged.get(name) or fleet.holds.on(row)
-    return row, Row.of(cluster, fleet.flights.on(row), held, fleet.counted.get(name, {}))
+    row = snapshot.row[name]
+    held = snapshot.merged.get(name) or snapshot.holds.on(row)
+    return row, Row.of(cluster, snapshot.flights.on(row), held, snapshot.counted.get(name, {}))
 
 
-def narrowed(fleet: Snapshot, names: Collection[str]) -> Snapshot:
-    return _resized(fleet, {name for name in fleet.names if name not in names}, [])
+def narrowed(snapshot: Snapshot, names: Collection[str]) -> Snapshot:
+    return _resized(snapshot, {name for name in snapshot.names if name not in names}, [])
 
 
 def _empty() -> Snapshot:

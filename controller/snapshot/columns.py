@@ -107,8 +107,8 @@ class DerivedColumns:
     """Columns that were computed from a snapshot, for the snapshots that follow it step by step.
 
     Workloads of a set are decided one after the other, each over a snapshot that differs from the
-    one before in the few rows whose clusters took units. Only these rows of a column are computed
-    again. Each column is kept once, as it was in the snapshot that was asked last.
+    one before in the few rows whose clusters took replicas. Only these rows of a column are
+    computed again. Each column is kept once, as it was in the snapshot that was asked last.
     """
 
     _step: _Step = field(default_factory=lambda: _Step(_START, None, 0))

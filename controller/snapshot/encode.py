@@ -32,7 +32,7 @@ UNKNOWN = -1
 
 @dataclass(slots=True)
 class Row:
-    """A cluster with its quantities parsed, the units in flight there, and what is held there."""
+    """A cluster with its quantities parsed, its replicas in flight, and what is held there."""
 
     cluster: MemberCluster
     labels: Mapping[str, str]
@@ -44,7 +44,7 @@ class Row:
     flying: Mapping[Load, int]
     held: Mapping[Load, int]
     counted: Mapping[Load, int]
-    """The units that the hub placed there and that are in flight no more."""
+    """The replicas that the hub placed there and that are in flight no more."""
 
     @staticmethod
     def of(
@@ -54,11 +54,11 @@ class Row:
         counted: Mapping[Load, int],
     ) -> Row:
         capacity = cluster.status.capacity
-        told = cluster.status.node_groups
+        reported = cluster.status.node_groups
         allocatable = _amounts(capacity.allocatable if capacity else {})
         requested = _amounts(capacity.requested if capacity else {})
         groups: list[believed.Group] = [
-            (group, _amounts(group.free), hostports.used(group.free)) for group in told
+            (group, _amounts(group.free), hostports.used(group.free)) for group in reported
         ]
         if most := _amounts(cluster.spec.max_allocatable):
             allocatable = {r: min(n, most.get(r, n)) for r, n in allocatable.items()}
@@ -264,7 +264,7 @@ def groups(last: NodeGroups, changes: Changes) -> NodeGroups:
 
 
 def flights(last: InFlight, changes: Changes, size: int) -> InFlight:
-    """Replace the units in flight of the changed rows."""
+    """Replace the replicas in flight of the changed rows."""
     fresh: list[tuple[int, Load, int]] = []
     for i, row in changes.rows:
         loads = row.lying(row.flying)
@@ -312,8 +312,8 @@ def _sets(
 ) -> tuple[Codes, tuple[Members, ...]]:
     """Return the codes of all groups' sets, in order, and each set in use once."""
     numbers = {each: code for code, each in enumerate(known)}
-    told = np.array([numbers.setdefault(each, len(numbers)) for each in fresh], dtype=np.int32)
-    codes, sets = np.concatenate([kept, told])[order], tuple(numbers)
+    added = np.array([numbers.setdefault(each, len(numbers)) for each in fresh], dtype=np.int32)
+    codes, sets = np.concatenate([kept, added])[order], tuple(numbers)
     users = np.bincount(codes, minlength=len(sets)) > 0
     if users.all():
         return codes, sets

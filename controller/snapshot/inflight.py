@@ -114,16 +114,16 @@ class InFlight:
 
     def plus(self, entries: Iterable[tuple[int, Load, int]]) -> InFlight:
         """Return these and more of them: (row, load, units)."""
-        told = list(entries)
-        if not told:
+        listed = list(entries)
+        if not listed:
             return self
-        if all(each in self.codes for _, each, _ in told):
-            more = np.array([(row, self.codes[each], n) for row, each, n in told], dtype=np.int64)
+        if all(each in self.codes for _, each, _ in listed):
+            more = np.array([(row, self.codes[each], n) for row, each, n in listed], dtype=np.int64)
             columns = (self.cluster, self.load, self.units)
             return self._with(*np.concatenate((columns, more.T), axis=1))
         codes: dict[Load, int] = {}
-        load = _ints(codes.setdefault(each, len(codes)) for _, each, _ in told)
-        cluster, units = _ints(row for row, _, _ in told), _ints(n for _, _, n in told)
+        load = _ints(codes.setdefault(each, len(codes)) for _, each, _ in listed)
+        cluster, units = _ints(row for row, _, _ in listed), _ints(n for _, _, n in listed)
         both = self._beside(_coded(cluster, load, units, codes))
         return both if len(both.codes) <= 2 * len(both) + _SPARE_LOADS else _used(both)
 
@@ -170,14 +170,14 @@ class InFlight:
 
     def less(self, others: Iterable[tuple[int, Load, int]], rows: int) -> InFlight:
         """Return what is left without these, among so many rows; never less than nothing."""
-        told = [(row, self.codes[load], n) for row, load, n in others if load in self.codes]
+        listed = [(row, self.codes[load], n) for row, load, n in others if load in self.codes]
         touched = np.zeros(rows, dtype=np.bool_)
-        touched[[row for row, _, _ in told]] = True
+        touched[[row for row, _, _ in listed]] = True
         at = np.flatnonzero(touched[self.cluster])
         place = self.cluster[at] * len(self.codes) + self.load[at]
         by_place = dict(zip(place.tolist(), at.tolist(), strict=True))
         units = self.units.copy()
-        for row, load, n in told:
+        for row, load, n in listed:
             if (entry := by_place.get(row * len(self.codes) + load)) is not None:
                 units[entry] -= min(max(n, 0), int(units[entry]))
         left = units > 0
@@ -222,8 +222,8 @@ class InFlight:
         return InFlight(cluster, load, units, codes, amounts, ports, place, tuple(places))
 
     def _with(self, cluster: Ints, load: Ints, units: Ints) -> InFlight:
-        told = (self.codes, self.amounts, self.ports, self.place, self.places)
-        return InFlight(cluster, load, units, *told)
+        tables = (self.codes, self.amounts, self.ports, self.place, self.places)
+        return InFlight(cluster, load, units, *tables)
 
 
 def most_loads(clusters: int, groups: int, least: int) -> int:

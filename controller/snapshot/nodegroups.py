@@ -1,4 +1,4 @@
-"""The node groups of all clusters: what a unit of a template finds free on a node of each.
+"""The node groups of all clusters: what a replica of a template finds free on a node of each.
 
 Clusters publish groups of like nodes instead of nodes, so that ten thousand nodes are a few rows.
 """
@@ -15,7 +15,7 @@ from controller.snapshot.columns import Codes, Column, Ints, Mask
 from machinery.types import hostports
 
 UNLIMITED = 2**36
-"""Units that fit where nothing is checked, and the most that are told of any cluster: more than any
+"""Replicas that fit where nothing is checked, and the most told of any cluster: more than any
 Workload can ask for, and little enough that the sum over a hundred thousand clusters is exact in
 float64."""
 
@@ -75,21 +75,21 @@ class NodeGroups:
         node_selector: Mapping[str, str],
         tolerations: Sequence[Toleration],
     ) -> Ints:
-        """Return how many units fit on one node of each group."""
-        units = np.full(len(self.count), UNLIMITED, dtype=np.int64)
+        """Return how many replicas fit on one node of each group."""
+        replicas = np.full(len(self.count), UNLIMITED, dtype=np.int64)
         ports: set[int] = set()
         for resource, amount in request.items():
             free, port = self.free.get(resource), hostports.code(resource)
             if port is not None:
                 ports.add(port)
             elif free is None:
-                units[:] = 0
+                replicas[:] = 0
             else:
-                np.minimum(units, free // amount, out=units)
+                np.minimum(replicas, free // amount, out=replicas)
         if ports:
-            np.minimum(units, self._with_free(ports), out=units)
-        units[~self.open_to(node_selector, tolerations)] = 0
-        return units
+            np.minimum(replicas, self._with_free(ports), out=replicas)
+        replicas[~self.open_to(node_selector, tolerations)] = 0
+        return replicas
 
     def room(self, resource: str) -> Ints:
         """Return what is free of a resource on one node of each group; of a port 1 or 0."""

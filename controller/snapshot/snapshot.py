@@ -43,10 +43,11 @@ class Snapshot:
         latency, reliability: milliseconds and percent; -1 where not measured.
         allocatable, requested: sums over the nodes, by resource, as far as they are believed.
         groups: the free room.
-        flights: units that are decided and not yet counted in `groups`.
-        holds: units whose room ledgers hold, as if they were in flight.
+        flights: replicas that are decided and not yet counted in `groups`.
+        holds: replicas whose room ledgers hold, as if they were in flight.
         merged: all that is held on a cluster, by its name, where `holds` has merged some of it.
-        counted: of clusters with spec.maxAllocatable, the units that the hub placed and they count.
+        counted: of clusters with spec.maxAllocatable, the replicas that the hub placed and they
+            count.
         kept: columns computed from the snapshot; snapshots made by `assuming` share them.
     """
 
@@ -146,21 +147,21 @@ class Snapshot:
         node_selector: Mapping[str, str],
         tolerations: Sequence[Toleration],
     ) -> Ints:
-        """Return how many units fit on each cluster beside those in flight or held, shape (n,).
+        """Return how many replicas fit on each cluster beside those in flight or held, shape (n,).
 
         A cluster that has not reported its room has none. `UNLIMITED` on a virtual cluster, and for
-        a unit that requests nothing.
+        a replica that requests nothing.
         """
         if not request:
             return np.full(len(self), UNLIMITED, dtype=np.int64)
         load = Load.of(request, node_selector, tolerations)
 
-        def units(groups: NodeGroups) -> Ints:
+        def replicas(groups: NodeGroups) -> Ints:
             return groups.units(request, node_selector, tolerations)
 
         def alike() -> tuple[Ints, Floats, Floats]:
-            """Return what is free on each cluster, and what each unit of this load takes of it."""
-            fit = units(self.groups)
+            """Return what is free on each cluster, and what each replica of a load takes of it."""
+            fit = replicas(self.groups)
             costs = cost_of(load, self.groups, fit, request, len(self))
             return _free(self.groups, fit, len(self)), *costs
 
@@ -173,7 +174,7 @@ class Snapshot:
                 free, coming = room[rows], taken_by(loads, each[at], reach[at], len(rows))
             else:
                 groups = groups if rows is None else groups.of(rows)
-                fit, size = units(groups), len(virtual)
+                fit, size = replicas(groups), len(virtual)
                 free, coming = _free(groups, fit, size), taken(loads, groups, fit, request, size)
             fits: Ints = np.maximum(free - coming, 0)
             fits[virtual] = UNLIMITED
@@ -181,9 +182,9 @@ class Snapshot:
 
         return self.kept.column(("fitting", load), compute).copy()
 
-    def assuming(self, load: Load, units: Mapping[str, int]) -> Snapshot:
-        """Return a copy that counts more units of this load as in flight, by the cluster's name."""
-        more = {self.row[name]: n for name, n in units.items() if name in self.row and n > 0}
+    def assuming(self, load: Load, replicas: Mapping[str, int]) -> Snapshot:
+        """Return a copy with more replicas of this load in flight, by the cluster's name."""
+        more = {self.row[name]: n for name, n in replicas.items() if name in self.row and n > 0}
         after = replace(self, flights=self.flights.plus((row, load, n) for row, n in more.items()))
         if len(after.flights.places) + len(after.holds.places) <= MOST_PLACES:
             # Beyond that a row also depends on which places of other rows are looked at.
@@ -193,23 +194,23 @@ class Snapshot:
 
     def releasing(self, entries: Mapping[str, Mapping[Load, int]]) -> Snapshot:
         """Return a copy that holds less, by the cluster's name; no load falls below zero."""
-        told: list[tuple[int, Load, int]] = []
+        released: list[tuple[int, Load, int]] = []
         whole: dict[int, Mapping[Load, int]] = {}
         merged = dict(self.merged)
         for name, loads in entries.items():
             row = self.row.get(name)
             if row is None:
                 continue
-            told += ((row, load, n) for load, n in loads.items())
+            released += ((row, load, n) for load, n in loads.items())
             if name in merged:
                 merged[name] = whole[row] = less(merged[name], loads)
-        return replace(self, holds=self.holds.releasing(told, whole, len(self)), merged=merged)
+        return replace(self, holds=self.holds.releasing(released, whole, len(self)), merged=merged)
 
     def held(self, name: str) -> Mapping[Load, int]:
         return self.merged.get(name) or self.holds.on(self.row[name])
 
     def coming(self, resource: str, rows: Ints | None = None) -> Ints:
-        """Return what the units in flight, and those whose room is held, ask for of a resource.
+        """Return what the replicas in flight, and those whose room is held, ask for of a resource.
 
         On all clusters, or on some of them, whose rows are sorted.
         """
@@ -228,7 +229,7 @@ class Snapshot:
         return found
 
 
-def _free(groups: NodeGroups, units: Ints, size: int) -> Ints:
-    """Return how many units fit on each cluster beside what it counts, shape (size,)."""
-    free: Ints = np.minimum(sums(groups.cluster, times(units, groups.count), size), UNLIMITED)
+def _free(groups: NodeGroups, replicas: Ints, size: int) -> Ints:
+    """Return how many replicas fit on each cluster beside what it counts, shape (size,)."""
+    free: Ints = np.minimum(sums(groups.cluster, times(replicas, groups.count), size), UNLIMITED)
     return free

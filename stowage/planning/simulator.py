@@ -58,7 +58,7 @@ class Rehearsal:
         self._watches = [watch for feature in features for watch in feature.watches]
         self._kinds = {kind.type_: kind for kind in placed_kinds(features)}
         ledgers = [ledger for feature in features for ledger in feature.ledgers]
-        self._world = SchedulerCache(
+        self._cache = SchedulerCache(
             profiles.keys(),
             sort=sort,
             reviewed=lambda _: True,
@@ -66,7 +66,7 @@ class Rehearsal:
             fields=runtime.telling(profiles),
         )
         if handle is not None:
-            handle.begin(self._world, SchedulerConfiguration(profiles, leader_elect=False))
+            handle.begin(self._cache, SchedulerConfiguration(profiles, leader_elect=False))
         self._profiles = profiles
         self._now = now
         self._units: dict[Key, WorkloadInfo] = {}
@@ -75,7 +75,7 @@ class Rehearsal:
         self.judged: dict[Key, Batch] = {}
         """The last batch that a plugin gathered, by the key of its gathering."""
         for cluster in clusters:
-            self._world.cluster_changed(None, cluster)
+            self._cache.cluster_changed(None, cluster)
             self._tell(cluster)
         self.placed: dict[Key, Workload] = {}
         """Workloads and objects of placed kinds, as they were given."""
@@ -90,14 +90,14 @@ class Rehearsal:
                     handler(None, found)
         self._faults = {key: each.fault for key, each in self.placed.items() if each.fault}
         self._sound = self._units.keys() - self._faults.keys()
-        self._unsettled = {k for k, each in self.placed.items() if self._world.unsettled(each)}
+        self._undecided = {k for k, each in self.placed.items() if self._cache.needs_decision(each)}
 
     def _take(self, workload: Workload) -> None:
         key = workload.metadata.key
         self.placed[key] = workload
-        self._world.workload_changed(None, workload)
-        if self._world.ours(workload):
-            self._units[key] = self._world.named(workload).unit
+        self._cache.workload_changed(None, workload)
+        if self._cache.ours(workload):
+            self._units[key] = self._cache.named(workload).unit
 
     def _read(self, stored: Object) -> Workload | None:
         kind = self._kinds.get(type(stored))
@@ -117,8 +117,8 @@ class Rehearsal:
                 watch.handler(None, new)
 
     def run(self, asked: Iterable[Key]) -> None:
-        """Decide these Workloads, and all that are unsettled, until no share changes."""
-        turns = self._in_order({*asked, *self._unsettled} & self._units.keys())
+        """Decide these Workloads, and all that need a decision, until no share changes."""
+        turns = self._in_order({*asked, *self._undecided} & self._units.keys())
         for _ in range(len(self._units) + 1):
             if not self._round(turns):
                 return
@@ -139,14 +139,14 @@ class Rehearsal:
 
     def ledger(self, kind: type[L]) -> L:
         """Return a feature's ledger with all decisions so far; the caller must not change it."""
-        return self._world.index.ledger(kind)
+        return self._cache.index.ledger(kind)
 
     @property
     def clusters(self) -> int:
-        return len(self._world.fleet())
+        return len(self._cache.snapshot())
 
     def _in_order(self, keys: Iterable[Key]) -> list[Key]:
-        return sorted(keys, key=lambda key: self._world.rank(self._units[key]))
+        return sorted(keys, key=lambda key: self._cache.rank(self._units[key]))
 
     def _open(self) -> list[Key]:
         """Return Workloads that a change could help: refused, or placed wherever there is room."""
@@ -170,7 +170,7 @@ class Rehearsal:
     def _decide(self, unit: WorkloadInfo) -> Batch:
         fault = self._faults.get(unit.key, "")
         others = Others(partner=self._sound.__contains__)
-        steps = decide_set(self._world, unit, self._profiles, self._now, fault=fault, others=others)
+        steps = decide_set(self._cache, unit, self._profiles, self._now, fault=fault, others=others)
         return at_once(steps)
 
     def _count(self, decision: Decision) -> None:
@@ -188,4 +188,4 @@ class Rehearsal:
         after = replace(unit, present=present, decided=decided, reservations=inside)
         # The clusters' reports are about the old shares.
         self._units[key] = after if same else replace(after, shown={})
-        self._world.assume(self._units[key], decision.placements)
+        self._cache.assume(self._units[key], decision.placements)

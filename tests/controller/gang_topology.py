@@ -73,10 +73,10 @@ class View:
         self.index = PlacementIndex([ledger])
         for each in units:
             self.index.put(each, each.present)
-        self.seekers: Any = None
-        self.settled: Any = None
+        self.pending_affinity: Any = None
+        self.placed_affinity: Any = None
 
-    def fleet(self) -> Snapshot:
+    def snapshot(self) -> Snapshot:
         return self._fleet
 
     def unit(self, key: Key) -> WorkloadInfo | None:

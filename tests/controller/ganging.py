@@ -132,7 +132,7 @@ class Yard:
         self.profiles = {name: with_gangs(name, self.plugin) for name in profiles}
         self.handle.begin(self.world, SchedulerConfiguration(self.profiles))
         self.woken: list[Key] = []
-        self.room = WaitingWorkloads(clock=self.time, wake=self.woken.append)
+        self.room = WaitingWorkloads(clock=self.time, activate=self.woken.append)
         self.plugin.use_waiting_room(self.room)
         self.workloads: dict[Key, Workload] = {}
         for each in clusters:

@@ -17,6 +17,7 @@ from controller.features.workloadpolicy.objects import WorkloadPolicy
 from controller.framework.profile import Profile
 from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import WorkloadInfo, workload_info
+from controller.queue.scheduling_queue import SchedulingQueue
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import FITS, Decision
 from controller.snapshot.builder import Snapshot, SnapshotBuilder
@@ -193,3 +194,9 @@ def adds_up(decision: Decision) -> None:
     assert told["assigned"] == sum(share["replicas"] for share in told["placements"])
     assert told["desired"] == min(decision.desired, MOST_UNITS)
     assert told["pending"] == told["desired"] - told["assigned"] >= 0
+
+
+def flush(queue: SchedulingQueue) -> None:
+    """Requeue what awaits one of the events so far, at once."""
+    for _ in queue._requeueing_steps():
+        pass

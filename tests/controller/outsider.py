@@ -52,7 +52,7 @@ class Spared(PerClusterFilter):
         return (Route("GET", "/clusters", self._clusters),)
 
     async def _clusters(self, _request: Request) -> Mapping[str, Any]:
-        return {"spared": self._args.clusters, "of": len(self._handle.fleet())}
+        return {"spared": self._args.clusters, "of": len(self._handle.snapshot())}
 
     def controllers(self) -> Sequence[PluginController]:
         """One that waits."""

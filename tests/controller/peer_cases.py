@@ -17,9 +17,8 @@ from typing import Any
 from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.framework.runtime import framework as runtime
-from controller.model.learning import FIRST_HOLD, ObservedLimit
-from controller.model.learnt import Shown
 from controller.model.objects import MemberCluster
+from controller.model.observedlimits import FIRST_HOLD, ObservedLimit, Shown
 from controller.model.unit import WorkloadInfo
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision

@@ -173,17 +173,17 @@ class Hall:
 
     def amounts(self, cluster: str) -> ResourceAmounts:
         """What the next decision finds on a cluster."""
-        found = amounts_of(self.world.fleet(), cluster)
+        found = amounts_of(self.world.snapshot(), cluster)
         assert found is not None
         return found
 
     def fits(self, workload: Workload, cluster: str) -> int:
         """How many more units fit there, for one of whom nothing is held."""
-        return self._fits(self.world.fleet(), workload, cluster)
+        return self._fits(self.world.snapshot(), workload, cluster)
 
     def fits_with_its_own(self, workload: Workload, cluster: str) -> int:
         """The same, with what is held for it given back."""
-        fleet = self.world.fleet().releasing(self.books.releasable(workload.unit))
+        fleet = self.world.snapshot().releasing(self.books.releasable(workload.unit))
         return self._fits(fleet, workload, cluster)
 
     @staticmethod

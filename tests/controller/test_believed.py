@@ -66,7 +66,7 @@ def test_units_that_landed_are_counted_by_the_hub_itself() -> None:
     known.cluster_changed(None, boasting(maxAllocatable={"cpu": "12"}))
     demo = unit(replicas=20, pod={"containers": [{"resources": {"requests": {"cpu": "1"}}}]})
     known.assume(demo, {"a": 10})
-    assert fits(known.fleet(), UNIT) == {"a": 2}
+    assert fits(known.snapshot(), UNIT) == {"a": 2}
 
     def landed(scheduled: int, finished: int = 0) -> Workload:
         seen = workload(replicas=20, present={"a": 10})
@@ -75,11 +75,11 @@ def test_units_that_landed_are_counted_by_the_hub_itself() -> None:
         return replace(seen, unit=demo.with_present({"a": 10}), status=status)
 
     known.workload_changed(None, landed(7))
-    assert fits(known.fleet(), UNIT) == {"a": 2}, "seven are counted by the member, three fly"
+    assert fits(known.snapshot(), UNIT) == {"a": 2}, "seven are counted by the member, three fly"
     known.workload_changed(landed(7), landed(5, finished=4))
-    assert fits(known.fleet(), UNIT) == {"a": 6}, "who has ended takes no room"
+    assert fits(known.snapshot(), UNIT) == {"a": 6}, "who has ended takes no room"
     known.workload_changed(landed(5, finished=4), None)
-    assert fits(known.fleet(), UNIT) == {"a": 12}
+    assert fits(known.snapshot(), UNIT) == {"a": 12}
 
 
 @pytest.mark.proves("N19")

@@ -212,8 +212,8 @@ class Process:
         term = Term(hub, self.clock, lambda: None, lambda _: informer, nobody)
         self.quotas = self.feature.lead(term)
 
-    def fleet(self) -> Snapshot:
-        return self.world.fleet()
+    def snapshot(self) -> Snapshot:
+        return self.world.snapshot()
 
     def announce(self, *_about: Any) -> None:
         """Nobody waits."""

@@ -11,7 +11,7 @@ import pytest
 from controller.config import default_profile
 from controller.explain.record import record as explained
 from controller.framework.events import MEMBER_CLUSTER, Action
-from controller.model.learning import ObservedLimit
+from controller.model.observedlimits import ObservedLimit
 from controller.planner.reasons import RuleKind
 from controller.queue.hints import Hints
 from controller.scheduler import awaited

@@ -10,11 +10,10 @@ import pytest
 
 from controller import scheduler
 from controller.model.unit import WorkloadInfo
-from controller.queue.cycles import LONGEST_SECONDS, Cycles
 from controller.scheduling import steps
 from controller.scheduling.batch import decide_set
 from controller.scheduling.sets import Batch
-from controller.scheduling.steps import Steps
+from controller.scheduling.steps import LONGEST_SECONDS, CycleLock, Steps
 from tests.fakeclock import FakeClock, settle
 
 from .grouping import Gangs
@@ -72,13 +71,13 @@ async def test_a_decision_that_takes_long_lets_the_others_have_their_turn(
 
 
 async def test_turns_are_had_in_the_order_of_coming_and_one_at_a_time() -> None:
-    cycles, at_work, came = Cycles(clock=FakeClock()), list[str](), list[str]()
+    cycles, at_work, came = CycleLock(clock=FakeClock()), list[str](), list[str]()
 
     async def decide(name: str, rounds: int) -> None:
         async with cycles.turn() as cycle:
             at_work.append(name)
             for _ in range(rounds):
-                cycle.linger()
+                cycle.release_if_long()
                 await asyncio.sleep(0)
             assert at_work == [name]
             at_work.remove(name)
@@ -90,13 +89,13 @@ async def test_turns_are_had_in_the_order_of_coming_and_one_at_a_time() -> None:
 
 async def test_whoever_has_given_its_turn_away_ends_nobody_elses() -> None:
     clock, log = FakeClock(), list[str]()
-    cycles = Cycles(clock=clock)
+    cycles = CycleLock(clock=clock)
 
     async def decide(name: str, seconds: float) -> None:
         async with cycles.turn() as cycle:
             log.append(f"{name} begins")
             await clock.sleep(seconds)
-            cycle.linger()
+            cycle.release_if_long()
             await clock.sleep(0.1)
         log.append(f"{name} ends")
 
@@ -112,7 +111,7 @@ async def test_whoever_has_given_its_turn_away_ends_nobody_elses() -> None:
 
 
 async def test_one_that_fails_or_is_cancelled_keeps_nobody_waiting() -> None:
-    cycles, log = Cycles(clock=FakeClock()), list[str]()
+    cycles, log = CycleLock(clock=FakeClock()), list[str]()
 
     async def decide(name: str) -> None:
         async with cycles.turn():

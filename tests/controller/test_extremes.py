@@ -209,7 +209,7 @@ def test_ordinary_workloads_are_placed_as_if_the_absurd_were_not_there(
     without = world_of(CLUSTERS, ORDINARY)
     for each in ordinary:
         worlds = (with_it, without)
-        mine, theirs = (decide(w.fleet(), each.unit, w.index, PROFILE, NOW) for w in worlds)
+        mine, theirs = (decide(w.snapshot(), each.unit, w.index, PROFILE, NOW) for w in worlds)
         assert mine.placements == theirs.placements
         assert mine.reason == theirs.reason
         assert sum(mine.placements.values()) == mine.desired
@@ -226,7 +226,7 @@ def test_what_is_absurd_gets_a_condition_that_the_hub_takes(
     unit = runtime.settled(PROFILE, read.unit, NOW, PlacementIndex())
     runtime.next_look(PROFILE, unit, NOW)
     if not read.fault:
-        decision = decide(world.fleet(), unit, world.index, PROFILE, NOW)
+        decision = decide(world.snapshot(), unit, world.index, PROFILE, NOW)
         record(decision)
         patch = patch_of(decision, read)
         told = dict(patch["status"]) if patch else {}
@@ -235,10 +235,10 @@ def test_what_is_absurd_gets_a_condition_that_the_hub_takes(
         assert all(-(2**31) < number < 2**31 for number in _numbers(steps))
         world.assume(unit, decision.placements)
     for each in ORDINARY:  # on a cluster with absurd room, too, decisions go on
-        decide(world.fleet(), known(each).unit, world.index, PROFILE, NOW)
-    told = status_of(policy, [], world.index.ledger(Tally), world.fleet(), NOW)
+        decide(world.snapshot(), known(each).unit, world.index, PROFILE, NOW)
+    told = status_of(policy, [], world.index.ledger(Tally), world.snapshot(), NOW)
     assert all(0 <= number < 2**31 for number in _numbers(told))
-    arrays = (*world.fleet().allocatable.values(), *world.fleet().groups.free.values())
+    arrays = (*world.snapshot().allocatable.values(), *world.snapshot().groups.free.values())
     assert all((column >= 0).all() for column in arrays)
 
 

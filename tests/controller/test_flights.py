@@ -205,7 +205,7 @@ def test_what_has_finished_is_on_its_way_no_more_and_leaves_its_room() -> None:
     asks = job().unit.request
     begun, ended = job(), job(finished=16)
     world.workload_changed(None, begun)
-    assert fits(world.fleet(), asks) == 0
+    assert fits(world.snapshot(), asks) == 0
     world.workload_changed(begun, ended)
-    assert fits(world.fleet(), asks) == 16
+    assert fits(world.snapshot(), asks) == 16
     assert freed(begun, ended) == {"a"}, "whoever waits for room is woken"

@@ -25,7 +25,7 @@ def come(yard: Yard, name: str, units: int, **how: Any) -> dict[str, int]:
 
 
 def lose(yard: Yard, name: str) -> None:
-    fleet = yard.world.fleet()
+    fleet = yard.world.snapshot()
     yard.world.cluster_changed(fleet.clusters[fleet.row[name]], None)
 
 
@@ -74,7 +74,7 @@ def test_units_on_clusters_that_lost_their_label_stay_and_get_no_company():
     yard.store(member("first", 4, cpu="1", clusterSelector={make.ZONE: "x"}))
     assert yard.decide("first")["first"].placements == {"x": 4}
     yard.store(member("first", 4, cpu="1", present={"x": 4}))
-    fleet = yard.world.fleet()
+    fleet = yard.world.snapshot()
     yard.world.cluster_changed(fleet.clusters[fleet.row["x"]], room("x", "8"))
     assert yard.decide("first")["first"].placements == {"x": 4}
     yard.store(member("second", 1, cpu="1"))

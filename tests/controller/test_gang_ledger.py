@@ -169,7 +169,7 @@ def test_no_estimate_refuses_what_a_pass_would_place_or_hold(
     for i, (replicas, cpu, how, tolerates) in enumerate(workloads):
         rule_ = {"tolerations": [{"operator": "Exists"}]} if tolerates else {}
         made.store(member(f"w{i}", replicas, cpu=str(cpu), distribution=how, **rule_))
-    members, fleet = made.groups.members((NS, "batch")), made.world.fleet()
+    members, fleet = made.groups.members((NS, "batch")), made.world.snapshot()
     short = gap(asked, members.values(), fleet)
     tried = _untold(made)
     if tried.outcome is not TrialResult.REFUSE:
@@ -195,7 +195,7 @@ def test_an_estimate_of_very_many_different_members_looks_at_the_sum() -> None:
     asked = made.group(group(min_member=100))
     for i in range(100):
         made.store(member(f"w{i}", 1, cpu=f"{3900 + i}m"))
-    members, fleet = made.groups.members((NS, "batch")).values(), made.world.fleet()
+    members, fleet = made.groups.members((NS, "batch")).values(), made.world.snapshot()
     assert gap(asked, members, fleet) == ""
     smaller = make.builder([room(f"c{i}", "80") for i in range(4)]).snapshot()
     assert gap(asked, members, smaller).startswith("resource gap: cpu 74950m more")

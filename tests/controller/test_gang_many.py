@@ -68,7 +68,7 @@ def crowd(size: int, *, least: int, present: int = 0, **how: Any) -> tuple[Yard,
 
 def reads(size: int, **how: Any) -> int:
     made, counted = crowd(size, **how)
-    fleet, now = made.world.fleet(), made.time.at
+    fleet, now = made.world.snapshot(), made.time.at
     last = made.groups._rolls[BATCH].members[NS, f"w{size - 1}"].unit
     before = counted.read
     found = made.plugin.gathering(last, fleet, made.world.index, now)
@@ -91,7 +91,7 @@ def test_a_refusal_reads_no_more_of_the_members_where_there_are_more(present: in
 def test_what_a_refusal_takes_back_is_found_all_the_same() -> None:
     made, _ = crowd(100, least=1000, present=3)
     last = made.groups.members(BATCH)[NS, "w99"].unit
-    found = made.plugin.gathering(last, made.world.fleet(), made.world.index, made.time.at)
+    found = made.plugin.gathering(last, made.world.snapshot(), made.world.index, made.time.at)
     assert found is not None
     assert found.refusal is not None
     assert found.withdrawn == {(NS, f"w{n}"): {} for n in range(3)}
@@ -102,7 +102,7 @@ def test_what_a_refusal_takes_back_is_found_all_the_same() -> None:
 def test_one_that_no_book_knows_gives_back_what_it_has() -> None:
     made, _ = crowd(2, least=9)
     stranger = replace(made.groups.members(BATCH)[NS, "w1"].unit, name="x", present={"a": 1})
-    found = made.plugin.gathering(stranger, made.world.fleet(), made.world.index, made.time.at)
+    found = made.plugin.gathering(stranger, made.world.snapshot(), made.world.index, made.time.at)
     assert found is not None
     assert found.withdrawn == {(NS, "x"): {}}
 

@@ -224,8 +224,10 @@ def test_nothing_is_read_for_who_has_no_group() -> None:
 def test_a_unit_whose_room_a_ledger_holds_is_in_no_group() -> None:
     made = yard("3")
     unit = replace(member().unit, booked=True)
-    assert made.plugin.gathering(unit, made.world.fleet(), made.world.index, made.time.at) is None
-    assert made.plugin.pre_filter(CycleState(), unit, made.world.fleet(), made.world.index).ok
+    assert (
+        made.plugin.gathering(unit, made.world.snapshot(), made.world.index, made.time.at) is None
+    )
+    assert made.plugin.pre_filter(CycleState(), unit, made.world.snapshot(), made.world.index).ok
 
 
 # --- denied ---------------------------------------------------------------------------------------
@@ -382,7 +384,7 @@ def test_an_attempt_that_is_made_again_is_estimated_once() -> None:
     before = estimates()
     for _ in range(3):  # the world changes while it is made
         made.world.cluster_changed(None, room("b", "1"))
-        fleet, bound = made.world.fleet(), made.world.index
+        fleet, bound = made.world.snapshot(), made.world.index
         assert made.plugin.gathering(unit, fleet, bound, made.time.at).refusal is None
     assert estimates() == before + 1
     made.later(1)
@@ -430,7 +432,7 @@ def test_where_one_of_a_placed_gang_goes_before_its_quorum_ran_nothing_is_estima
     unit = made.world.unit((NS, "a"))
     assert unit is not None
     made.groups.put(unit, {})  # it is on its way out
-    members, fleet = made.groups.members(BATCH).values(), made.world.fleet()
+    members, fleet = made.groups.members(BATCH).values(), made.world.snapshot()
     asked = made.groups.get(BATCH)
     assert asked is not None
     assert gap(asked, members, fleet) == ""
@@ -892,7 +894,7 @@ def test_too_few_siblings_take_back_what_was_never_released() -> None:
 def test_no_member_is_decided_without_its_group() -> None:
     made = yard("99")
     unit = made.store(member(replicas=4)).unit
-    fleet, bound = made.world.fleet(), made.world.index
+    fleet, bound = made.world.snapshot(), made.world.index
     alone = made.plugin.pre_filter(CycleState(), unit, fleet, bound)
     assert (alone.code, alone.reason) == (Code.UNSCHEDULABLE, ScheduledReason.GROUP_DENIED)
     assert made.plugin.next_look(unit, made.time.at) == 1  # it comes again

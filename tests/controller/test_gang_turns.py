@@ -136,7 +136,7 @@ def test_who_gave_way_for_one_that_is_gone_may_hold_again():
     yard.groups.drop_group((NS, "a"))
     yard.plugin.memory.forget((NS, "a"))
     yard.give_back("b")
-    yard.world.cluster_changed(yard.world.fleet().clusters[0], None)
+    yard.world.cluster_changed(yard.world.snapshot().clusters[0], None)
     assert told(yard, "b").reason is ScheduledReason.WAITING_FOR_GROUP
     assert held(yard, "b")
 

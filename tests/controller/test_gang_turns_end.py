@@ -112,7 +112,7 @@ def made_way() -> Yard:
     told(yard, "a")
     yard.give_back("b")
     yard.give_back("a")
-    clusters = {each.metadata.name: each for each in yard.world.fleet().clusters}
+    clusters = {each.metadata.name: each for each in yard.world.snapshot().clusters}
     yard.world.cluster_changed(clusters["c"], None)
     return yard
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller.cache.assumed import PendingAffinity
 from controller.cache.placements import PlacementIndex
-from controller.cache.seekers import PendingAffinity
 from controller.config import default_profile
 from controller.model.unit import WorkloadInfo
 from controller.scheduling.affinityset import decide_together

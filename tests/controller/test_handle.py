@@ -59,7 +59,7 @@ class Banned(PerClusterFilter):
         if name not in self.args.clusters:
             return ""
         self.asked.labels(name).inc()
-        return f"banned among {len(self.handle.fleet())}"
+        return f"banned among {len(self.handle.snapshot())}"
 
 
 def known() -> registries.Registry:
@@ -76,7 +76,7 @@ def test_a_factory_is_given_its_args_and_the_handle() -> None:
     plugin = configured(handle).filter[-1]
     assert plugin.args == BannedArgs(clusters=("a",))
     assert plugin.handle is handle
-    assert (handle.holder, handle.client, len(handle.fleet())) == ("me", None, 0)
+    assert (handle.holder, handle.client, len(handle.snapshot())) == ("me", None, 0)
     assert not handle.plugins, "they are being made"
     assert b'test_banned_total{cluster="a"} ' in metrics.exposition(), "there from the start"
 
@@ -112,9 +112,9 @@ async def test_in_a_process_it_has_hub_fleet_and_configuration(tmp_path: Path) -
         assert handle.client is stage.hub
         assert handle.clock is stage.clock
         assert handle.holder == controller.identity
-        assert set(handle.fleet().row) == {"a", "b"}
+        assert set(handle.snapshot().row) == {"a", "b"}
         assert made[0] in handle.plugins
-        assert handle.index() is controller.world.index
+        assert handle.index() is controller.cache.index
         assert made[0] in handle.configuration.profiles["stowage"].filter
 
 

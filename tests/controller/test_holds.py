@@ -225,9 +225,9 @@ def test_a_ledger_that_takes_no_room_harms_only_itself(caplog: pytest.LogCapture
     world.cluster_changed(None, cluster("a"))
     assert sound.room is not None
     sound.room.hold("a", Load.of({"cpu": 1000}), 1)
-    assert fits(world.fleet(), 1000) == {"a": 7}
+    assert fits(world.snapshot(), 1000) == {"a": 7}
     world.assume(unit("demo"), {"a": 2})
-    assert fits(world.fleet(), 1000)["a"] < 7, "and the books go on"
+    assert fits(world.snapshot(), 1000)["a"] < 7, "and the books go on"
 
 
 @pytest.mark.proves("E25")

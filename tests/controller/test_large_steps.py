@@ -17,7 +17,7 @@ from controller.scheduling import affinityset
 from controller.snapshot.builder import SnapshotBuilder
 from tests.fakeclock import FakeClock
 
-from .make import REQUIRED, ZONE, beside, cluster, unit, workload
+from .make import REQUIRED, ZONE, beside, cluster, flush, unit, workload
 from .test_long_sets import View, ring
 from .test_unseen_room import versioned
 
@@ -91,7 +91,7 @@ async def test_all_that_a_feature_has_looked_at_are_offered_step_by_step() -> No
     with scene.watched():
         await asyncio.sleep(0)
         unknown = [("shop", "nobody")]
-        scene.world.offer_in_steps([*unknown, *(each.metadata.key for each in scene.workloads)])
+        scene.world.activate_in_steps([*unknown, *(each.metadata.key for each in scene.workloads)])
         assert len(scene.queue.active) == STEP
         await scene.clock.advance(1)
         assert len(scene.queue.active) == MANY
@@ -106,7 +106,7 @@ async def test_who_is_gone_by_his_step_is_not_offered() -> None:
     gone = scene.workloads[: MANY - STEP]
     for each in gone:
         scene.world.workload_changed(each, None)
-    scene.queue.flush()
+    flush(scene.queue)
     offered = set()
     while len(scene.queue.active):
         key = await scene.queue.active.get()
@@ -122,16 +122,16 @@ def test_a_cluster_that_comes_back_is_taken_in_without_a_look_at_those_who_hold_
 ) -> None:
     scene = Scene(placed=True)
     world, (first, *_), gone = scene.world, scene.clusters, scene.workloads[:7]
-    before = world.fleet().coming("cpu")[world.fleet().row["a"]]
+    before = world.snapshot().coming("cpu")[world.snapshot().row["a"]]
     world.cluster_changed(first, None)
-    assert "a" not in world.fleet().row
+    assert "a" not in world.snapshot().row
     for each in gone:
         world.workload_changed(each, None)
     looks: list[str] = []
     monkeypatch.setattr(SnapshotBuilder, "assume", lambda _, name, *__: looks.append(name))
     world.cluster_changed(None, first)
     assert looks == []
-    after = world.fleet().coming("cpu")[world.fleet().row["a"]]
+    after = world.snapshot().coming("cpu")[world.snapshot().row["a"]]
     assert (before, after) == (MANY * 1000, (MANY - len(gone)) * 1000)
 
 
@@ -144,7 +144,7 @@ def test_those_who_were_heard_of_while_it_was_away_are_not_counted_anew(
     world.cluster_changed(scene.clusters[0], first)
     for each in running:
         world.workload_changed(None, each)
-    assert world.fleet().coming("cpu").sum() == 0
+    assert world.snapshot().coming("cpu").sum() == 0
     world.cluster_changed(first, None)
     for each in running:
         world.workload_changed(each, versioned(each, 30))
@@ -152,7 +152,7 @@ def test_those_who_were_heard_of_while_it_was_away_are_not_counted_anew(
     monkeypatch.setattr(SnapshotBuilder, "assume", lambda _, name, *__: looks.append(name))
     world.cluster_changed(None, first)
     assert looks == []
-    assert world.fleet().coming("cpu").sum() == 0
+    assert world.snapshot().coming("cpu").sum() == 0
 
 
 def running_on_a(placed: Workload) -> Workload:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from controller.cache.assumed import PendingAffinity
 from controller.cache.placements import PlacementIndex
-from controller.cache.seekers import PendingAffinity
 from controller.config import default_profile
 from controller.model.unit import WorkloadInfo
 from controller.scheduling.batch import decide_set
@@ -33,7 +33,7 @@ class View:
 
     def __init__(self, cpus: list[str], units: list[WorkloadInfo]) -> None:
         self.builder, self.index = SnapshotBuilder(), PlacementIndex()
-        self.seekers, self.settled = PendingAffinity(units), PendingAffinity()
+        self.pending_affinity, self.placed_affinity = PendingAffinity(units), PendingAffinity()
         self.unit = {each.key: each for each in units}.get
         for number, cpu in enumerate(cpus):
             self.resize(f"m{number}", cpu)
@@ -45,7 +45,7 @@ class View:
         zone = {ZONE: f"z{int(name[1:]) % 10}"}
         self.builder.upsert(cluster(name, zone, groups=[{"count": 1, "free": free}]))
 
-    def fleet(self) -> Any:
+    def snapshot(self) -> Any:
         return self.builder.snapshot()
 
     def decide(

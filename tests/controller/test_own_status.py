@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.config import default_profile
-from controller.framework.told import MOST_BYTES, MOST_DEPTH, PluginStatus, merging
+from controller.framework.pluginstatus import MOST_BYTES, MOST_DEPTH, PluginStatus, merging
 from machinery.api.resources import WORKLOADS
 
 from .memory import Stage
@@ -136,7 +136,7 @@ def test_all_of_them_together_are_bounded() -> None:
         own.add(f"p{number}", {"x": "y" * (MOST_BYTES - 8)})
     with pytest.raises(ValueError, match="tell together"):
         own.add("p4", {"x": "yyy"})
-    assert list(own.told) == ["p0", "p1", "p2", "p3"]
+    assert list(own.objects) == ["p0", "p1", "p2", "p3"]
 
 
 def test_depth_is_bounded() -> None:

@@ -190,10 +190,10 @@ async def test_the_end_of_a_term_gives_back(stage: Stage) -> None:
     async with stage.leading(**gate.points()) as controller:
         stage.workload("demo")
         await stage.until(lambda: gate.waiting == [SHOP])
-        held = controller.world.shares("a")
+        held = controller.cache.shares("a")
     assert held == {SHOP: 2}
     assert gate.taken == {}
-    assert controller.world.shares("a") == {}
+    assert controller.cache.shares("a") == {}
     free = Gate(seconds=5)
     async with stage.leading(identity="two", **free.points()):
         await stage.until(lambda: free.waiting == [SHOP])
@@ -334,7 +334,7 @@ async def test_a_set_that_times_out_is_given_back_whole_though_nobody_can_be_tol
 
     async def unavailable(method: str, path: str, _body: Any) -> None:
         if method == "PATCH" and "/workloads/" in path:
-            counted.append(controller.world.shares("a"))
+            counted.append(controller.cache.shares("a"))
             raise Unreachable("the hub is away")
 
     gate = Gate(seconds=20)
@@ -342,11 +342,11 @@ async def test_a_set_that_times_out_is_given_back_whole_though_nobody_can_be_tol
         stage.workload("back", workloadAffinity=beside("front"))
         stage.workload("front", workloadAffinity=beside("back"))
         await stage.until(lambda: stage.says("front")[1] and stage.says("back")[1])
-        assert len(controller.world.shares("a")) == 2
+        assert len(controller.cache.shares("a")) == 2
         stage.hub.faults.append(unavailable)
         await stage.until(lambda: counted)
         assert counted[0] == {}
         stage.hub.faults.remove(unavailable)
         asked = len(gate.asked)
         await stage.until(lambda: len(gate.asked) >= asked + 2)
-        assert len(controller.world.shares("a")) == 2
+        assert len(controller.cache.shares("a")) == 2

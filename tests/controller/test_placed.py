@@ -116,7 +116,7 @@ async def test_its_feature_hears_of_it_before_it_is_decided_and_of_no_other() ->
     berths = Berths()
     decided: list[bool] = []
     async with stage.leading(features=[*catalogue.features(), berths]) as controller:
-        world = controller.world
+        world = controller.cache
         before = berths.changed
 
         def noted(old: Any, new: Any) -> None:

@@ -126,7 +126,7 @@ class TestRenames:
         running = asyncio.create_task(world.run())
         world.cluster_changed(cluster("old"), None)
         steps = 0
-        while not world.settled_names:
+        while not world.renames_read:
             assert len(world.shares("new")) == SLICE * steps
             await asyncio.sleep(0)
             steps += 1

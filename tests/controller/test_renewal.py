@@ -13,16 +13,16 @@ import pytest
 from controller import app, scheduler
 from controller.framework.events import MEMBER_CLUSTER, Action, on
 from controller.queue.hints import Awaits
-from controller.queue.renewal import PAUSE_SECONDS, ROUND_SECONDS, SETTLE_SECONDS, MessageRefresher
+from controller.queue.refresher import BATCH_SECONDS, PAUSE_SECONDS, ROUND_SECONDS, MessageRefresher
 from controller.queue.scheduling_queue import LONGEST_DELAY_SECONDS, Rank, SchedulingQueue
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from tests.examples import window
 from tests.fakeclock import FakeClock
 
-from .make import cluster, unit
+from .make import cluster, flush, unit
 from .memory import Stage
 
-SOON = SETTLE_SECONDS + 1.0
+SOON = BATCH_SECONDS + 1.0
 ROOM = Awaits.of([on(MEMBER_CLUSTER, Action.ROOM)])
 CORDON = {"spec": {"unschedulable": True}}
 
@@ -51,9 +51,9 @@ class Bench:
             key = await self.queue.active.get()
             await self.gate.wait()
             self.looks.append((key[1], self.clock.monotonic()))
-            in_vain = not self.queue.renewing(key)
-            self.queue.park(rank(key[1]), unit(key[1]), ROOM, in_vain=in_vain)
-            self.queue.explained(key)
+            attempt = not self.queue.refreshing(key)
+            self.queue.add_unschedulable(rank(key[1]), unit(key[1]), ROOM, attempt=attempt)
+            self.queue.message_written(key)
             self.queue.active.done(key)
 
     @asynccontextmanager
@@ -62,7 +62,7 @@ class Bench:
         renewal = MessageRefresher(self.queue, clock=self.clock)
         tasks = [asyncio.create_task(each) for each in (self.queue.run(), renewal.run())]
         tasks.append(asyncio.create_task(self.refuse()))
-        self.queue.offer(rank(name) for name in names)
+        self.queue.activate(rank(name) for name in names)
         while len(self.looks) < len(names):
             await self.clock.advance(0.1)
         await self.clock.advance(2 * LONGEST_DELAY_SECONDS)
@@ -84,7 +84,7 @@ async def test_what_helps_nobody_has_the_reason_looked_at_once_a_round() -> None
         for _ in range(100):  # of ten events a second
             bench.happens(Action.TAINTS)
             await bench.clock.advance(0.1)
-        assert bench.queue.parked == 1
+        assert bench.queue.unschedulable == 1
         assert len(bench.looks) <= 2
         await bench.clock.advance(2 * ROUND_SECONDS)
         assert 2 <= len(bench.looks) <= 3
@@ -111,16 +111,16 @@ async def test_nor_does_it_end_the_patience_that_there_is() -> None:
     bench = Bench()
     queue, clock, demo = bench.queue, bench.clock, ("shop", "demo")
     for _ in range(6):  # in vain, again and again
-        queue.park(rank("demo"), unit("demo"), ROOM)
-    queue.explained(demo)
+        queue.add_unschedulable(rank("demo"), unit("demo"), ROOM)
+    queue.message_written(demo)
     bench.happens(Action.TAINTS)
-    queue.flush()
-    queue.renew(demo)
+    flush(queue)
+    queue.refresh(demo)
     assert await queue.active.get() == demo
-    queue.park(rank("demo"), unit("demo"), ROOM, in_vain=not queue.renewing(demo))
+    queue.add_unschedulable(rank("demo"), unit("demo"), ROOM, attempt=not queue.refreshing(demo))
     queue.active.done(demo)
     bench.happens(Action.ROOM)
-    queue.flush()
+    flush(queue)
     coming = asyncio.create_task(queue.active.get())
     await clock.advance(3.0)
     assert not coming.done()
@@ -133,11 +133,11 @@ async def test_it_comes_behind_everybody_else() -> None:
     bench = Bench()
     async with bench.running("demo"):
         bench.gate.clear()
-        bench.queue.offer([rank("first"), rank("second")])
+        bench.queue.activate([rank("first"), rank("second")])
         bench.happens(Action.TAINTS)
         await bench.clock.advance(ROUND_SECONDS)
         assert len(bench.queue.active) == 1, "the second one, and nobody else"
-        bench.queue.offer([rank("third")])
+        bench.queue.activate([rank("third")])
         bench.gate.set()
         await bench.clock.advance(SOON)
         assert [name for name, _ in bench.looks] == ["first", "second", "third", "demo"]
@@ -147,8 +147,8 @@ async def test_whom_the_same_news_will_wake_waits_for_those_woken_with_it() -> N
     bench = Bench()
     async with bench.running("demo"):
         bench.happens(Action.ROOM)
-        assert bench.queue.outdated(("shop", "demo"), bench.queue.moment)
-        bench.queue.renew(("shop", "demo"))
+        assert bench.queue.message_outdated(("shop", "demo"), bench.queue.event_seq)
+        bench.queue.refresh(("shop", "demo"))
         assert not bench.queue.active
 
 
@@ -157,7 +157,7 @@ async def test_many_are_looked_at_one_by_one_and_each_of_them() -> None:
     names = [f"w{number:04}" for number in range(400)]
     async with bench.running(*names):
         bench.happens(Action.WORSE)
-        await bench.clock.advance(SETTLE_SECONDS + 5)
+        await bench.clock.advance(BATCH_SECONDS + 5)
         assert 50 <= len(bench.looks) <= 5 / PAUSE_SECONDS + 1
         await bench.clock.advance(400 * PAUSE_SECONDS)
         assert Counter(name for name, _ in bench.looks) == Counter(names)

@@ -42,7 +42,7 @@ async def test_hooks_say_what_they_took_away_and_gave_back(stage: Stage, tmp_pat
     async with stage.configured(configured(tmp_path)) as controller:
         stage.workload("db", replicas=0, labels={"app": "db"})
         await reserved(stage, replicas=2, requests={"cpu": "2"}, allocateOnce=False)
-        controller.world.rest()  # so that it is diagnosed and not decided
+        controller.cache.stop()  # so that it is diagnosed and not decided
         stage.workload("demo", replicas=2, cpu="2", **ANTI)
         await stage.calm(0.5)
         found = await decision(controller)

@@ -13,7 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from controller.explain.record import record
-from controller.model.learning import ObservedLimit
+from controller.model.observedlimits import ObservedLimit
 from controller.scheduling.decision import Decision
 from crds.workload import ScheduledReason, WorkloadState
 from tests.examples import examples

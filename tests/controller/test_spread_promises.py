@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from controller.features.workloadspread.compiled import compile_spread
 from controller.features.workloadspread.objects import WorkloadSpread
 from controller.features.workloadspread.subsets import subsets_of, units_of
-from controller.model.learnt import Shown
+from controller.model.observedlimits import Shown
 from controller.model.unit import WorkloadInfo
 from controller.planner.subsets import Subsets
 from controller.scheduling.decision import Decision

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from controller.eventhandlers import SchedulerCache, known
 from controller.model.objects import ClusterShare, MemberCluster, Workload
 from controller.plugins.prioritysort import PrioritySort
-from controller.queue.renewal import ROUND_SECONDS
+from controller.queue.refresher import ROUND_SECONDS
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from tests.examples import examples
 
@@ -59,7 +59,7 @@ def world() -> SchedulerCache:
 def room(of: SchedulerCache) -> int:
     """Units of such a Workload for which there is room."""
     asks = known(workload("asks")).unit.request
-    return int(of.fleet().fitting(asks, node_selector={}, tolerations=())[0])
+    return int(of.snapshot().fitting(asks, node_selector={}, tolerations=())[0])
 
 
 def begun() -> SchedulerCache:

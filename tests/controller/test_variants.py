@@ -73,10 +73,10 @@ class View:
 
     def __init__(self, *members: Any) -> None:
         self._fleet, self.index = fleet(*members), PlacementIndex()
-        self.seekers: Any = None
-        self.settled: Any = None
+        self.pending_affinity: Any = None
+        self.placed_affinity: Any = None
 
-    def fleet(self) -> Any:
+    def snapshot(self) -> Any:
         return self._fleet
 
 

@@ -36,7 +36,7 @@ from tests.examples import examples
 from tests.fakeclock import FakeClock
 
 from . import make
-from .make import NOW, REQUIRED, ZONE
+from .make import NOW, REQUIRED, ZONE, flush
 
 Fields: TypeAlias = dict[str, Any]
 Kinds: TypeAlias = dict[str, st.SearchStrategy[Any]]
@@ -328,7 +328,7 @@ class Scene:
             reviewed=lambda _: True,
             ledgers=self.feature.ledgers,
         )
-        self.fleet, self.announce = self.world.fleet, self.world.announce
+        self.snapshot, self.announce = self.world.snapshot, self.world.announce
         self.feature.attach(self)
         self._objects: dict[str, Any] = {}
         self._hashes: dict[str, str] = {}
@@ -395,9 +395,9 @@ class Scene:
             self.world.assume(unit, decision.placements)
             awaits = awaited(decision, HINTS, alone=len(decisions) == 1)
             if awaits is None:
-                self.queue.settle(unit.key)
+                self.queue.remove_unschedulable(unit.key)
             else:
-                self.queue.park(self.world.rank(unit), unit, awaits)
+                self.queue.add_unschedulable(self.world.rank(unit), unit, awaits)
         for decision in decisions:
             fields = {**self.workloads[decision.unit.name], "present": dict(decision.placements)}
             self.workload(decision.unit.name, fields, current=True)
@@ -405,7 +405,7 @@ class Scene:
     async def ready(self) -> set[Key]:
         """Who can be worked on, after so long that nobody waits for the clock."""
         await self.clock.advance(2 * LONGEST_DELAY_SECONDS)
-        self.queue.flush()
+        flush(self.queue)
         found = set()
         while len(self.queue.active):
             key = await self.queue.active.get()
@@ -598,17 +598,17 @@ async def _noted(plot: Plot, change: Happens) -> bool:
     scene.carry_out(decisions := scene.decide())
     while OURS in await scene.ready():
         scene.carry_out(decisions := scene.decide())
-    if not scene.queue.parked:
+    if not scene.queue.unschedulable:
         return False
-    scene.queue.explained(OURS)  # what is written is told already
-    since = scene.queue.moment
+    scene.queue.message_written(OURS)  # what is written is told already
+    since = scene.queue.event_seq
     before = ours(decisions)
     getattr(scene, change.kind)(change.name, change.after)
     after = ours(scene.decide())
     other = (before.reason, before.message) != (after.reason, after.message)
     if other:
         told = f"{change}: from {before.message!r} to {after.message!r}"
-        assert scene.queue.outdated(OURS, since) or OURS in await scene.ready(), told
+        assert scene.queue.message_outdated(OURS, since) or OURS in await scene.ready(), told
     return other
 
 

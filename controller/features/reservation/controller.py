@@ -176,7 +176,7 @@ class ReservationController:
             await self._clock.sleep(CALM_SECONDS)
 
     def _short(self, cluster: str) -> str:
-        amounts = amounts_of(self._handle.fleet(), cluster)
+        amounts = amounts_of(self._handle.snapshot(), cluster)
         if amounts is None:
             return ""
         lacking = [
@@ -261,7 +261,7 @@ class ReservationController:
 
     def _gone(self, stored: Reservation) -> list[str]:
         """Return the clusters of `status.clusterName` that are gone or being deleted."""
-        fleet, named = self._handle.fleet(), stored.status.cluster_name.split(",")
+        fleet, named = self._handle.snapshot(), stored.status.cluster_name.split(",")
         rows = ((name, fleet.row.get(name)) for name in named if name and name[-1] != CUT)
         return [name for name, row in rows if row is None or fleet.deleting[row]]
 

@@ -144,7 +144,7 @@ class WorkloadGroups:
         group = self.ledger.get(key)
         if group is None or self._handle is None or not self.memory.turns.matters(key):
             return
-        wanted = self.ledger.desired(key, len(self._handle.fleet()))
+        wanted = self.ledger.desired(key, len(self._handle.snapshot()))
         if wanted < group.min_member or self.ledger.started(key):
             self.memory.turns.over(key)
             self._let_pass()

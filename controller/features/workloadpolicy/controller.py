@@ -68,6 +68,6 @@ class PolicyController(Desk[WorkloadPolicy]):
         self, stored: WorkloadPolicy, claims: Sequence[HeldClaim], *, anyway: bool
     ) -> Mapping[str, Any] | None:
         """Return the status with these claims, see `Desk.fields`."""
-        fleet, now = self._handle.fleet(), self._clock.now()
+        fleet, now = self._handle.snapshot(), self._clock.now()
         status = status_of(stored, claims, self._counts, fleet, now)
         return status if anyway or differs(status, stored) else None

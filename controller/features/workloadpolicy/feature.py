@@ -56,7 +56,7 @@ class WorkloadPolicies(ClaimedKind):
         for plugin in handle.plugins:
             if isinstance(plugin, Plugin):
                 plugin.claims = self
-                plugin.endpoints = PolicyHandlers(self.counts, handle.fleet).routes()
+                plugin.endpoints = PolicyHandlers(self.counts, handle.snapshot).routes()
 
     def lead(self, term: Term) -> PolicyController:
         assert self._handle is not None  # noqa: S101 - `attach` comes first

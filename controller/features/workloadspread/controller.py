@@ -290,7 +290,7 @@ class SpreadController:
     def _look(
         self, spread: CompiledSpread, target: SpreadTarget, stored: WorkloadSpread, now: datetime
     ) -> SpreadResult:
-        classes = Classes.of(spread, self._handle.fleet(), target.total)
+        classes = Classes.of(spread, self._handle.snapshot(), target.total)
         before, seconds = stored.status.subset_statuses, self._mark_seconds
         return subset_statuses(spread, classes, target, before, now, mark_seconds=seconds)
 
@@ -337,7 +337,7 @@ class SpreadController:
         """Emit an event for replicas that left marked subsets for later ones."""
         if not spread.marked or old.placements == new.placements or spread.fault:
             return
-        classes = Classes.of(spread, self._handle.fleet(), new.unit.replicas)
+        classes = Classes.of(spread, self._handle.snapshot(), new.unit.replicas)
         before, after = classes.held(old.placements), classes.held(new.placements)
         event = rescheduled(spread, before, after)
         stored = self._stored.get(spread.key)

@@ -137,25 +137,25 @@ def changed_unit(before: WorkloadInfo) -> Callable[[Any], Status | tuple[Workloa
     def usable(answer: Any) -> Status | tuple[WorkloadInfo, bool]:
         if isinstance(answer, Status):
             return _refusal(answer)
-        unit, changed = _parts(answer, 2, "(unit, changed)")
-        return (a_unit(before)(unit), True) if a_bool(changed) else (before, False)
+        info, changed = _parts(answer, 2, "(unit, changed)")
+        return (a_unit(before)(info), True) if a_bool(changed) else (before, False)
 
     return usable
 
 
 def changed_fleet(
-    before: WorkloadInfo, fleet: Snapshot
+    before: WorkloadInfo, snapshot: Snapshot
 ) -> Callable[[Any], Status | tuple[WorkloadInfo, Snapshot, bool]]:
 
     def usable(answer: Any) -> Status | tuple[WorkloadInfo, Snapshot, bool]:
         if isinstance(answer, Status):
             return _refusal(answer)
-        unit, found, changed = _parts(answer, 3, "(unit, fleet, changed)")
+        info, found, changed = _parts(answer, 3, "(unit, fleet, changed)")
         if not a_bool(changed):
-            return before, fleet, False
+            return before, snapshot, False
         if not isinstance(found, Snapshot):
             raise _wanted("a Snapshot", found)
-        return a_unit(before)(unit), found, True
+        return a_unit(before)(info), found, True
 
     return usable
 
@@ -167,16 +167,16 @@ def changed_list(
     def usable(answer: Any) -> Status | tuple[WorkloadInfo, Mask, bool]:
         if isinstance(answer, Status):
             return _refusal(answer)
-        unit, mask, changed = _parts(answer, 3, "(unit, feasible clusters, changed)")
+        info, mask, changed = _parts(answer, 3, "(unit, feasible clusters, changed)")
         if not a_bool(changed):
             return before, left, False
-        return a_unit(before)(unit), a_mask(mask, len(left)), True
+        return a_unit(before)(info), a_mask(mask, len(left)), True
 
     return usable
 
 
 def an_assignment(field: Candidates) -> Callable[[Any], Assignment]:
-    """Accept shares by row, on clusters that nothing refuses or that hold units already."""
+    """Accept shares by row, on clusters that nothing refuses or that hold replicas already."""
     open_ = field.feasible | field.held
 
     def usable(answer: Any) -> Assignment:
@@ -186,12 +186,14 @@ def an_assignment(field: Candidates) -> Callable[[Any], Assignment]:
         if not isinstance(answer.shares, Mapping):
             raise _wanted("a mapping of rows to units as shares", answer.shares)
         given = 0
-        for row, units in answer.shares.items():
+        for row, replicas in answer.shares.items():
             if not (0 <= _count(row, "a row") < len(open_)):
                 raise Unusable(f"gave units to row {row} of {len(open_)} clusters")
-            given += _count(units, "a share")
+            given += _count(replicas, "a share")
             if not open_[row]:
-                raise Unusable(f"gave {units} units to {field.fleet.names[row]}, which is refused")
+                raise Unusable(
+                    f"gave {replicas} units to {field.fleet.names[row]}, which is refused"
+                )
         if given > desired:
             raise Unusable(f"gave {given} units where {desired} are desired")
         return answer
@@ -305,5 +307,7 @@ def _long(answer: Any, size: int) -> None:
 
 
 def _wanted(what: str, found: Any) -> Unusable:
-    told = f"{found!r:.60}" if isinstance(found, str | int | float | None) else type(found).__name__
-    return Unusable(f"gave {told} where {what} is wanted")
+    shown = (
+        f"{found!r:.60}" if isinstance(found, str | int | float | None) else type(found).__name__
+    )
+    return Unusable(f"gave {shown} where {what} is wanted")

@@ -16,13 +16,20 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from controller.cache.placements import PlacementIndex
-from controller.framework import told
 from controller.framework.calling import answers
 from controller.framework.calling.deadline import limited
-from controller.framework.calling.guard import PluginError, Resting, ask, ask_aside, failed, words
-from controller.framework.calling.stretches import in_stretches
+from controller.framework.calling.guard import (
+    PluginError,
+    Resting,
+    ask,
+    ask_aside,
+    failed,
+    in_stretches,
+    words,
+)
 from controller.framework.events import Hint
 from controller.framework.interface import CycleState, Fields, Plugin
+from controller.framework.pluginstatus import OWN, PluginStatus, fields_of
 from controller.framework.profile import Profile
 from controller.framework.status import SUCCESS, Code, Status
 from controller.model.unit import WorkloadInfo
@@ -41,18 +48,18 @@ About: TypeAlias = tuple[Profile, CycleState, WorkloadInfo, Mapping[str, int]]
 
 
 def settled(
-    profile: Profile, unit: WorkloadInfo, now: datetime, bound: PlacementIndex
+    profile: Profile, info: WorkloadInfo, now: datetime, bound: PlacementIndex
 ) -> WorkloadInfo:
     """Return the Workload with what plugins know of it by now. Raises PluginError."""
     if not profile.learning:
-        return unit
+        return info
     with limited(profile.plugin_timeout):
         for plugin in profile.learning:
-            unit = ask(plugin, "Settle", answers.a_unit(unit), plugin.settled, unit, now, bound)
-    return unit
+            info = ask(plugin, "Settle", answers.a_unit(info), plugin.settled, info, now, bound)
+    return info
 
 
-def next_look(profile: Profile, unit: WorkloadInfo, now: datetime) -> float | None:
+def next_look(profile: Profile, info: WorkloadInfo, now: datetime) -> float | None:
     """Return the seconds until there may be more to learn without a report, or None."""
     looks: list[float | None] = []
     if not profile.learning:
@@ -61,9 +68,9 @@ def next_look(profile: Profile, unit: WorkloadInfo, now: datetime) -> float | No
         for plugin in profile.learning:
             try:
                 usable = answers.seconds_or_none
-                looks.append(ask(plugin, "NextLook", usable, plugin.next_look, unit, now))
+                looks.append(ask(plugin, "NextLook", usable, plugin.next_look, info, now))
             except PluginError as e:
-                _log(e, unit)
+                _log(e, info)
                 # The decision is written by then, so this fault must not fail it.
                 looks.append(ASK_AGAIN_SECONDS)
     return min((look for look in looks if look is not None), default=None)
@@ -71,9 +78,9 @@ def next_look(profile: Profile, unit: WorkloadInfo, now: datetime) -> float | No
 
 def status_fields(
     profile: Profile,
-    unit: WorkloadInfo,
+    info: WorkloadInfo,
     placements: Mapping[str, int],
-    fleet: Snapshot,
+    snapshot: Snapshot,
     bound: PlacementIndex,
 ) -> dict[str, Any]:
     """Return what the plugins tell of the Workload, placed so, in its status.
@@ -82,28 +89,28 @@ def status_fields(
     term begins, and one fault must not end that.
     """
     fields: dict[str, Any] = {}
-    own, about = told.PluginStatus(), (unit, placements, fleet, bound)
+    own, about = PluginStatus(), (info, placements, snapshot, bound)
     if not (profile.telling or profile.telling_own):
-        return {told.OWN: own.told}
+        return {OWN: own.objects}
     with limited(profile.plugin_timeout):
         for plugin in profile.telling:
             try:
                 tell = plugin.status_fields
-                fields.update(ask_aside(plugin, "StatusFields", told.fields_of, tell, *about))
+                fields.update(ask_aside(plugin, "StatusFields", fields_of, tell, *about))
             except PluginError as e:
-                _log(e, unit)
+                _log(e, info)
         for each in profile.telling_own:
             try:
                 add = partial(own.add, each.name)
                 ask_aside(each, "OwnStatus", add, each.own_status, *about)
             except PluginError as e:
-                _log(e, unit)
-    return fields | {told.OWN: own.told}
+                _log(e, info)
+    return fields | {OWN: own.objects}
 
 
-def _log(fault: PluginError, unit: WorkloadInfo) -> None:
+def _log(fault: PluginError, info: WorkloadInfo) -> None:
     if not isinstance(fault, Resting):
-        LOG.error("%s", fault, extra={"object": "/".join(unit.key)})
+        LOG.error("%s", fault, extra={"object": "/".join(info.key)})
 
 
 class Ranking:
@@ -117,40 +124,40 @@ class Ranking:
         self._plugin = profile.queue_sort
         self._seconds = profile.plugin_timeout
 
-    def rank(self, unit: WorkloadInfo) -> tuple[Any, ...]:
+    def rank(self, info: WorkloadInfo) -> tuple[Any, ...]:
         usable = answers.a_place_in_line
         try:
             with limited(self._seconds):
-                return ask_aside(self._plugin, "QueueSort", usable, self._plugin.rank, unit)
+                return ask_aside(self._plugin, "QueueSort", usable, self._plugin.rank, info)
         except PluginError as e:
-            _log(e, unit)
+            _log(e, info)
             return ()
 
 
 def telling(profiles: Mapping[str, Profile]) -> Fields:
     """Return `status_fields` for Workloads of several schedulers."""
-    return lambda unit, *about: status_fields(profiles[unit.scheduler_name], unit, *about)
+    return lambda info, *about: status_fields(profiles[info.scheduler_name], info, *about)
 
 
 def hinting(plugin: Plugin, hint: Hint, seconds: float) -> Hint:
     """Return a plugin's hint, guarded; where it fails the Workload is decided again."""
 
-    def asked(unit: WorkloadInfo, old: Any, new: Any) -> bool:
+    def asked(info: WorkloadInfo, old: Any, new: Any) -> bool:
         try:
             with limited(seconds):
-                return ask_aside(plugin, "EventHint", answers.a_bool, hint, unit, old, new)
+                return ask_aside(plugin, "EventHint", answers.a_bool, hint, info, old, new)
         except PluginError as e:
-            _log(e, unit)
+            _log(e, info)
             return True
 
     return asked
 
 
 def reserve(
-    profile: Profile, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+    profile: Profile, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
 ) -> Status:
     """Call the Reserve plugins; on the first refusal, or fault, all give back."""
-    about = (state, unit, placements)
+    about = (state, info, placements)
     try:
         with limited(profile.plugin_timeout):
             for plugin in profile.reserve:
@@ -165,24 +172,24 @@ def reserve(
 
 
 def unreserve(
-    profile: Profile, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+    profile: Profile, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
 ) -> None:
     """Let the Reserve plugins give back, the last first; a fault of one is logged."""
     with limited(profile.plugin_timeout):
         for plugin in reversed(profile.reserve):
             try:
                 give_back = plugin.unreserve
-                ask(plugin, "Unreserve", answers.anything, give_back, state, unit, placements)
+                ask(plugin, "Unreserve", answers.anything, give_back, state, info, placements)
             except PluginError:
-                LOG.exception("not given back", extra={"object": "/".join(unit.key)})
+                LOG.exception("not given back", extra={"object": "/".join(info.key)})
 
 
 def permit(
-    profile: Profile, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+    profile: Profile, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
 ) -> tuple[Status, dict[str, Status]]:
     """Return SUCCESS or the first refusal, and the answers of plugins that ask to wait, by name."""
     waits: dict[str, Status] = {}
-    about = (state, unit, placements)
+    about = (state, info, placements)
     try:
         with limited(profile.plugin_timeout):
             for plugin in profile.permit:
@@ -197,7 +204,7 @@ def permit(
 
 
 async def pre_bind(
-    profile: Profile, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+    profile: Profile, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
 ) -> Status:
     """Call the PreBind plugins, one after the other.
 
@@ -208,7 +215,7 @@ async def pre_bind(
     for plugin in profile.pre_bind:
         try:
             status = answers.a_status(
-                await _timed(in_stretches(plugin, profile.plugin_timeout, state, unit, placements))
+                await _timed(in_stretches(plugin, profile.plugin_timeout, state, info, placements))
             )
         except PluginError as e:
             return e.status
@@ -224,7 +231,7 @@ async def pre_bind(
 
 
 def post_bind(
-    profile: Profile, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+    profile: Profile, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
 ) -> None:
     """Call the PostBind plugins. The decision is written, so a fault is only logged."""
     if not profile.post_bind:
@@ -233,9 +240,9 @@ def post_bind(
         for plugin in profile.post_bind:
             try:
                 tell = plugin.post_bind
-                ask(plugin, "PostBind", answers.anything, tell, state, unit, placements)
+                ask(plugin, "PostBind", answers.anything, tell, state, info, placements)
             except PluginError:
-                LOG.exception("not told of a write", extra={"object": "/".join(unit.key)})
+                LOG.exception("not told of a write", extra={"object": "/".join(info.key)})
 
 
 async def _timed(answer: Awaitable[Status]) -> Status:

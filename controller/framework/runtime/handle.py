@@ -1,7 +1,7 @@
 """The handle: all that a plugin or a feature may ask of its process, leading or not.
 
 Every factory gets the handle before there are clusters or profiles: until `begin`, the snapshot and
-the configuration are empty, and no Workload is woken. `PluginHandle` is that of a controller.
+the configuration are empty, and no Workload is queued. `PluginHandle` is that of a controller.
 `DryRunHandle` has no hub: `stowage plan` and the tests of a plugin use it.
 """
 
@@ -99,7 +99,7 @@ class Handle(Protocol):
         """
         ...
 
-    def fleet(self) -> Snapshot:
+    def snapshot(self) -> Snapshot:
         """Return the snapshot of the clusters, with assumed placements counted. Never change it."""
         ...
 
@@ -117,7 +117,7 @@ class Handle(Protocol):
     def announce(
         self, kind: str, key: Key, action: Action, old: Any = None, new: Any = None
     ) -> None:
-        """Announce an event of the plugin's object: Workloads that await it are woken.
+        """Announce an event of the plugin's object: Workloads that await it are requeued.
 
         Where both versions are None no hint is asked.
         """
@@ -129,11 +129,11 @@ class SharedState(Protocol):
 
     index: PlacementIndex
 
-    def fleet(self) -> Snapshot:
+    def snapshot(self) -> Snapshot:
         """Return the snapshot of the clusters."""
         ...
 
-    def offer_in_steps(self, keys: Iterable[Key]) -> None:
+    def activate_in_steps(self, keys: Iterable[Key]) -> None:
         """Queue these Workloads to be decided."""
         ...
 
@@ -183,15 +183,15 @@ class PluginHandle:
     def controls(self, plugin: str) -> bool:
         return self._controls(plugin)
 
-    def fleet(self) -> Snapshot:
-        return SnapshotBuilder().snapshot() if self._shared is None else self._shared.fleet()
+    def snapshot(self) -> Snapshot:
+        return SnapshotBuilder().snapshot() if self._shared is None else self._shared.snapshot()
 
     def index(self) -> PlacementIndex:
         return PlacementIndex() if self._shared is None else self._shared.index
 
     def look(self, keys: Iterable[Key]) -> None:
         if self._shared is not None:
-            self._shared.offer_in_steps(keys)
+            self._shared.activate_in_steps(keys)
 
     def announce(
         self, kind: str, key: Key, action: Action, old: Any = None, new: Any = None

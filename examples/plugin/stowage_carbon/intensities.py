@@ -42,15 +42,15 @@ def number(text: str | None) -> int:
     return grams if grams <= MOST_GRAMS else UNKNOWN
 
 
-def column(fleet: Snapshot, args: CarbonArgs) -> Ints:
+def column(snapshot: Snapshot, args: CarbonArgs) -> Ints:
     """The grams of each cluster or UNKNOWN, shape (n,).
 
     A label is a code for each row and a list of words: each distinct word is read once, however
     many clusters there are.
     """
-    told = _each_word(fleet.column(GRAMS_LABEL), number)
+    told = _each_word(snapshot.column(GRAMS_LABEL), number)
     table = _each_word(
-        fleet.column(args.region_label), lambda word: args.regions.get(word or "", UNKNOWN)
+        snapshot.column(args.region_label), lambda word: args.regions.get(word or "", UNKNOWN)
     )
     return np.where(told != UNKNOWN, told, table)
 

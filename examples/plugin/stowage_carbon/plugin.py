@@ -51,44 +51,44 @@ class Carbon:
     # What is decided: pure functions of what they are given.
 
     def pre_filter(
-        self, _state: CycleState, unit: WorkloadInfo, _fleet: Snapshot, _bound: PlacementIndex
+        self, _state: CycleState, info: WorkloadInfo, _snapshot: Snapshot, _bound: PlacementIndex
     ) -> Status:
         """Refuse a Workload whose limit is no number: no cluster could be right for it."""
-        text = unit.labels.get(LIMIT_LABEL)
-        if text is None or limit_of(unit) is not None:
+        text = info.labels.get(LIMIT_LABEL)
+        if text is None or limit_of(info) is not None:
             return SUCCESS
         fault = f"label {LIMIT_LABEL}: {text!r} is not a whole number of {UNIT}"
         return unschedulable(self.name, fault)
 
     def before_filter(
-        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+        self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> tuple[WorkloadInfo, Snapshot, bool] | Status:
         """Taint the clusters beyond the peak, in the copy of the fleet that this pass reads.
 
         TaintToleration does the rest: it spares a Workload that tolerates the taint, and explains.
         """
         if self._args.peak is None:
-            return unit, fleet, False
-        beyond = self._grams(state, fleet) > self._args.peak
+            return info, snapshot, False
+        beyond = self._grams(state, snapshot) > self._args.peak
         if not beyond.any():
-            return unit, fleet, False
-        return unit, replace(fleet, taints={**fleet.taints, PEAK: beyond}), True
+            return info, snapshot, False
+        return info, replace(snapshot, taints={**snapshot.taints, PEAK: beyond}), True
 
     def filter(
-        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+        self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
         """The clusters with more than the limit, and those of which nothing is known."""
-        limit = limit_of(unit)
+        limit = limit_of(info)
         if limit is None:
             return NOTHING_REFUSED
-        grams = self._grams(state, fleet)
+        grams = self._grams(state, snapshot)
         return FilterMask([(grams > limit, _beyond(limit)), (grams == UNKNOWN, _NOT_KNOWN)])
 
     def score(
-        self, state: CycleState, _unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+        self, state: CycleState, _info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> Ints:
         """The grams; `normalize` makes a score of them."""
-        return self._grams(state, fleet)
+        return self._grams(state, snapshot)
 
     def normalize(self, _state: CycleState, scores: Ints, feasible: Mask) -> Ints:
         """100 for the least carbon among the feasible, 0 for the most; 0 where it is not known."""
@@ -101,11 +101,11 @@ class Carbon:
                 normal[known] = 100
         return normal
 
-    def _grams(self, state: CycleState, fleet: Snapshot) -> Ints:
+    def _grams(self, state: CycleState, snapshot: Snapshot) -> Ints:
         """The column, read once for each fleet that a pass sees."""
         known = state.data.get(self.name)
-        if known is None or known[0] is not fleet:
-            known = state.data[self.name] = (fleet, intensities.column(fleet, self._args))
+        if known is None or known[0] is not snapshot:
+            known = state.data[self.name] = (snapshot, intensities.column(snapshot, self._args))
         grams: Ints = known[1]
         return grams
 
@@ -116,9 +116,9 @@ class Carbon:
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.LABELS, self._could_help),)
 
     def _could_help(
-        self, unit: WorkloadInfo, _old: MemberCluster | None, new: MemberCluster
+        self, info: WorkloadInfo, _old: MemberCluster | None, new: MemberCluster
     ) -> bool:
-        limit, grams = limit_of(unit), intensities.of(new, self._args).grams
+        limit, grams = limit_of(info), intensities.of(new, self._args).grams
         return limit is not None and UNKNOWN < grams <= limit
 
     def cure(self, shortage: Shortage, text: str, rows: Mask) -> str:
@@ -157,14 +157,14 @@ class Carbon:
         )
 
     async def _every_cluster(self, _request: Request) -> Mapping[str, Any]:
-        clusters = self._handle.fleet().clusters
+        clusters = self._handle.snapshot().clusters
         return {each.metadata.name: self._told(each) for each in clusters}
 
     async def _one_cluster(self, request: Request) -> Mapping[str, Any] | Response:
-        fleet, name = self._handle.fleet(), request.params["name"]
-        if name not in fleet.row:
+        snapshot, name = self._handle.snapshot(), request.params["name"]
+        if name not in snapshot.row:
             return failure(404, f"cannot find cluster {name}")
-        return self._told(fleet.clusters[fleet.row[name]])
+        return self._told(snapshot.clusters[snapshot.row[name]])
 
     def _told(self, cluster: MemberCluster) -> Mapping[str, Any]:
         found = intensities.of(cluster, self._args)
@@ -177,9 +177,9 @@ class Carbon:
         return [Readings(self._args, source, self._handle)] if source is not None else []
 
 
-def limit_of(unit: WorkloadInfo) -> int | None:
+def limit_of(info: WorkloadInfo) -> int | None:
     """The limit that a Workload asks for; None without one, and for what is no number."""
-    grams = intensities.number(unit.labels.get(LIMIT_LABEL))
+    grams = intensities.number(info.labels.get(LIMIT_LABEL))
     return None if grams == UNKNOWN else grams
 
 

@@ -63,7 +63,7 @@ class Readings:
 
     def _changes(self, data: Mapping[str, str]) -> Iterator[tuple[str, str | None]]:
         """Each cluster with another label than the ConfigMap wants; None takes it away."""
-        for cluster in self._handle.fleet().clusters:
+        for cluster in self._handle.snapshot().clusters:
             labels = cluster.metadata.labels
             wanted = data.get(labels.get(self._args.region_label, ""))
             readable = wanted is None or number(wanted) != UNKNOWN

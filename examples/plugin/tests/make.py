@@ -60,7 +60,7 @@ class Process:
         self.index = PlacementIndex()
         self._fleet = fleet(*clusters)
 
-    def fleet(self) -> Snapshot:
+    def snapshot(self) -> Snapshot:
         """The clusters."""
         return self._fleet
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from controller.model.learning import as_bounds, learn
+from controller.model.observedlimits import as_bounds, learn
 from controller.planner.plan import UNBOUNDED, BoundKind, GroupBound, Problem, apportion
 from controller.planner.webster import Ints
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from controller.model.learning import (
+from controller.model.observedlimits import (
     FIRST_HOLD,
     LONGEST_HOLD,
     ObservedLimit,

@@ -303,7 +303,7 @@ class GroupController:
             workloads=len(self._ledger.members(key)),
             # A Workload that runs everywhere is wanted once for each cluster that it has.
             desired=max(self._ledger.desired(key), scheduled),
-            most=self._ledger.desired(key, len(self._handle.fleet())),
+            most=self._ledger.desired(key, len(self._handle.snapshot())),
             holders=held,
             until=since + timedelta(seconds=group.timeout) if since is not None else None,
             last_failure=self._memory.last_failure(key),

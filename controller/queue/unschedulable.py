@@ -6,7 +6,7 @@ matters to them, and by the set of events that all Workloads refused by the same
 
 An event that helps no Workload may still make the message of those that await such an object
 untrue. All Workloads may await it, so none of them is looked at: only the place where they wait is
-marked with the moment of the event.
+marked with the number of the event.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from machinery.types.metadata import Key
 LOG = logs.get(__name__)
 Topic: TypeAlias = str | Key | None
 MANY = 16
-"""More events of one resource at once than this wake without a hint: waking is cheaper then."""
+"""More events of one resource at once than this requeue without a hint: that is cheaper then."""
 
 
 @dataclass(frozen=True, slots=True)
-class Happened:
-    """An event of one object since the last look; several merged ones where `blurred`."""
+class QueuedEvent:
+    """An event of one object since the last pass; several merged ones where `blurred`."""
 
     resource: str
     key: Key
@@ -38,46 +38,46 @@ class Happened:
     new: Any
     blurred: bool = False
     by: Key | None = None
-    """The Workload that caused the event: the event does not wake it."""
+    """The Workload that caused the event: the event does not requeue it."""
 
-    def helps(self, unit: WorkloadInfo, hints: Sequence[Hint] | None) -> bool:
+    def helps(self, info: WorkloadInfo, hints: Sequence[Hint] | None) -> bool:
         """Whether this could help the Workload, as far as these hints know."""
         if hints is None or self.blurred:
             return True
-        return any(self._asks(hint, unit) for hint in hints)
+        return any(self._asks(hint, info) for hint in hints)
 
-    def _asks(self, hint: Hint, unit: WorkloadInfo) -> bool:
+    def _asks(self, hint: Hint, info: WorkloadInfo) -> bool:
         try:
-            return hint(unit, self.old, self.new)
+            return hint(info, self.old, self.new)
         except Exception:
             # A hint that fails must keep no Workload waiting.
-            LOG.exception("a hint failed", extra={"object": "/".join(unit.key)})
+            LOG.exception("a hint failed", extra={"object": "/".join(info.key)})
             return True
 
 
-class News:
-    """Events since the last look, merged to one for each object."""
+class PendingEvents:
+    """Events since the last pass, merged to one for each object."""
 
     def __init__(self) -> None:
-        self._events: dict[tuple[str, Key], Happened] = {}
+        self._events: dict[tuple[str, Key], QueuedEvent] = {}
 
-    def add(self, happened: Happened) -> None:
+    def add(self, event: QueuedEvent) -> None:
         """Take an event.
 
         A second event about the same object leaves the actions of both and neither of the versions.
         """
-        place = (happened.resource, happened.key)
+        place = (event.resource, event.key)
         before = self._events.get(place)
         if before is not None:
-            action = before.action | happened.action
-            by = before.by if before.by == happened.by else None
-            happened = Happened(*place, action, None, None, blurred=True, by=by)
-        self._events[place] = happened
+            action = before.action | event.action
+            by = before.by if before.by == event.by else None
+            event = QueuedEvent(*place, action, None, None, blurred=True, by=by)
+        self._events[place] = event
 
-    def pending(self) -> Iterable[Happened]:
+    def pending(self) -> Iterable[QueuedEvent]:
         return self._events.values()
 
-    def take(self) -> list[Happened]:
+    def take(self) -> list[QueuedEvent]:
         """Return all events and forget them."""
         events, self._events = list(self._events.values()), {}
         counts: dict[str, int] = {}
@@ -103,12 +103,12 @@ def _concerned(resource: str, key: Key) -> Iterator[_Place]:
             yield each, topic
 
 
-def _topic(about: About | None, unit: WorkloadInfo) -> Topic:
+def _topic(about: About | None, info: WorkloadInfo) -> Topic:
     """The object or namespace that matters to the Workload; any, where the plugin fails to say."""
     try:
-        return about(unit) if about else None
+        return about(info) if about else None
     except Exception:
-        LOG.exception("what it awaits is not known", extra={"object": "/".join(unit.key)})
+        LOG.exception("what it awaits is not known", extra={"object": "/".join(info.key)})
         return None
 
 
@@ -118,21 +118,21 @@ class UnschedulableWorkloads:
     def __init__(self) -> None:
         self._lines: dict[_Place, dict[_Line, _Waiting]] = {}
         self._places: dict[Key, list[tuple[_Place, _Line]]] = {}
-        self._moved: dict[_Place, int] = {}  # only of places where a Workload waits
-        self.moment = 0
-        """Counts the events; a point in their order."""
+        self._reached_at: dict[_Place, int] = {}  # only of places where a Workload waits
+        self.event_seq = 0
+        """Counts the events: the number of the last one."""
 
-    def put(self, key: Key, unit: WorkloadInfo, awaits: Awaits) -> None:
+    def add(self, key: Key, info: WorkloadInfo, awaits: Awaits) -> None:
         """Let the Workload wait for these events, and for no others."""
-        self.drop(key)
+        self.remove(key)
         places = []
         for resource, about in awaits.hints:
-            place, line = (resource, _topic(about, unit)), (awaits, about)
-            self._lines.setdefault(place, {}).setdefault(line, {})[key] = unit
+            place, line = (resource, _topic(about, info)), (awaits, about)
+            self._lines.setdefault(place, {}).setdefault(line, {})[key] = info
             places.append((place, line))
         self._places[key] = places
 
-    def drop(self, key: Key) -> None:
+    def remove(self, key: Key) -> None:
         for place, line in self._places.pop(key, ()):
             lines = self._lines[place]
             waiting = lines[line]
@@ -141,31 +141,31 @@ class UnschedulableWorkloads:
                 del lines[line]
                 if not lines:
                     del self._lines[place]
-                    self._moved.pop(place, None)
+                    self._reached_at.pop(place, None)
 
-    def move(self, resource: str, key: Key) -> bool:
+    def note_event(self, resource: str, key: Key) -> bool:
         """Note an event about an object; return whether any Workload awaits such an object."""
-        self.moment += 1
+        self.event_seq += 1
         reached = [place for place in _concerned(resource, key) if place in self._lines]
-        self._moved.update(dict.fromkeys(reached, self.moment))
+        self._reached_at.update(dict.fromkeys(reached, self.event_seq))
         return bool(reached)
 
-    def moved(self, key: Key, since: int) -> bool:
+    def reached_since(self, key: Key, since: int) -> bool:
         """Whether an event has reached, since that moment, what the Workload awaits."""
-        return any(self._moved.get(place, 0) > since for place, _ in self._places.get(key, ()))
+        return any(self._reached_at.get(place, 0) > since for place, _ in self._places.get(key, ()))
 
-    def helps(self, key: Key, events: Iterable[Happened]) -> bool:
+    def helps(self, key: Key, events: Iterable[QueuedEvent]) -> bool:
         """Whether one of the events could help the Workload."""
         for event in events:
             reached = set(_concerned(event.resource, event.key))
             for place, line in self._places.get(key, ()):
                 hints = line[0].ask(place[0], line[1], event.action) if place in reached else ()
-                unit = self._lines[place][line][key]
-                if hints != () and key != event.by and event.helps(unit, hints):
+                info = self._lines[place][line][key]
+                if hints != () and key != event.by and event.helps(info, hints):
                     return True
         return False
 
-    def helped(self, events: Iterable[Happened]) -> Iterator[Key | None]:
+    def helped(self, events: Iterable[QueuedEvent]) -> Iterator[Key | None]:
         """Yield each Workload that an event could help, once; None for each looked at in vain."""
         found: set[Key] = set()
         whole: set[tuple[_Place, _Line]] = set()
@@ -174,11 +174,11 @@ class UnschedulableWorkloads:
                 hints = line[0].ask(place[0], line[1], event.action)
                 if (place, line) in whole or hints == ():
                     continue
-                # Such an event wakes the whole line: later events need not look at it again.
+                # Such an event requeues the whole line: later events need not look at it again.
                 if (hints is None or event.blurred) and event.by is None:
                     whole.add((place, line))
-                for key, unit in waiting:
-                    if key not in found and key != event.by and event.helps(unit, hints):
+                for key, info in waiting:
+                    if key not in found and key != event.by and event.helps(info, hints):
                         found.add(key)
                         yield key
                     else:
@@ -186,7 +186,7 @@ class UnschedulableWorkloads:
                         yield None
 
     def _reached(
-        self, event: Happened
+        self, event: QueuedEvent
     ) -> Iterator[tuple[_Place, _Line, list[tuple[Key, WorkloadInfo]]]]:
         """Copies, as the caller may pause while Workloads come and go."""
         for place in _concerned(event.resource, event.key):

@@ -1,36 +1,40 @@
-"""Assumed placements: the shares of every Workload, decided or written, and the units in flight.
+"""Assumed placements: the shares of every Workload, decided or written, and the replicas in flight.
 
 A decision is assumed before anything is awaited (`assume`), so that two decisions in a row never
-count on the same room; what an informer says of the Workload replaces it. Units that their cluster
-does not show in its room are in flight there, but for those whose room a ledger holds.
+count on the same room; what an informer says of the Workload replaces it. Replicas that their
+cluster does not show in its room are in flight there, but for those whose room a ledger holds.
 
-A Workload's status may arrive before the status of the cluster that counts its units: two watches
-keep no order. The Workload's status names the version of the cluster that counts them first
+A Workload's status may arrive before the status of the cluster that counts its replicas: two
+watches keep no order. The Workload's status names the version of the cluster that counts them first
 (`capacityVersion`); until that version has been seen they stay in flight.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from controller.cache.placements import PlacementIndex
-from controller.cache.seekers import PendingAffinity
 from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.builder import SnapshotBuilder
 from machinery.runtime.store import number
 from machinery.types.metadata import Key
+from machinery.types.selectors import LabelSelector
 
 _NOWHERE: dict[str, int] = {}
 _LATEST = sys.maxsize
 """Stands for a version that is no number and compares with none: what is told is believed."""
 
+_Place: TypeAlias = tuple[str, str, tuple[str, str] | None]
+"""Scheduler name, namespace, and a label pair; None for all of the namespace."""
+
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """Units that their cluster counts from a version on that has not been seen yet."""
+    """Replicas that their cluster counts from a version on that has not been seen yet."""
 
     version: int
     counted: int
@@ -39,17 +43,17 @@ class Late:
 
 @dataclass(slots=True)
 class _AssumedCount:
-    """The units of each share that are in flight no more: counted by their cluster, or finished."""
+    """The replicas of each share not in flight any more: counted by their cluster, or finished."""
 
-    units: dict[str, int] = field(default_factory=dict)
+    replicas: dict[str, int] = field(default_factory=dict)
     finished: dict[str, int] = field(default_factory=dict)
-    """The finished ones among `units`; without zeros."""
+    """The finished ones among `replicas`; without zeros."""
     late: dict[str, Late] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class AssumedPlacement:
-    """The shares of a Workload, and the units of them that their clusters do not count yet."""
+    """The shares of a Workload, and the replicas of them that their clusters do not count yet."""
 
     unit: WorkloadInfo
     placements: Mapping[str, int]
@@ -59,11 +63,58 @@ class AssumedPlacement:
     """Some of those in flight, by the cluster whose status counts them as soon as it is seen."""
 
     def counted(self, cluster: str) -> int:
-        """Return the units there that the cluster counts, as far as is known."""
+        """Return the replicas there that the cluster counts, as far as is known."""
         if self.unit.booked:
             return 0
         landed = self.placements.get(cluster, 0) - self.flying.get(cluster, 0)
         return max(landed - self.finished.get(cluster, 0), 0)
+
+
+class PendingAffinity:
+    """Workloads that require others, by scheduler name, namespace and label.
+
+    Found by one label pair that a selector demands, so that a decision costs what its own terms ask
+    for, however many Workloads wait.
+    """
+
+    def __init__(self, infos: Iterable[WorkloadInfo] = ()) -> None:
+        self._all: dict[Key, WorkloadInfo] = {}
+        self._places: dict[_Place, dict[Key, None]] = {}
+        for info in infos:
+            self.put(info)
+
+    def put(self, info: WorkloadInfo) -> None:
+        before = self._all.get(info.key)
+        if before is not None and (before.labels, before.scheduler_name) != (
+            info.labels,
+            info.scheduler_name,
+        ):
+            self.drop(info.key)
+        self._all[info.key] = info
+        for place in _places(info):
+            self._places.setdefault(place, {})[info.key] = None
+
+    def drop(self, key: Key) -> None:
+        """Forget a Workload. An unknown key is no fault."""
+        info = self._all.pop(key, None)
+        for place in _places(info) if info is not None else ():
+            members = self._places[place]
+            del members[key]
+            if not members:
+                del self._places[place]
+
+    def selected(self, by: WorkloadInfo, selector: LabelSelector) -> Iterator[WorkloadInfo]:
+        """Return the Workloads of `by`'s scheduler and namespace that the selector picks."""
+        pair = min(selector.match_labels.items(), default=None)
+        keys = self._places.get((by.scheduler_name, by.namespace, pair), {})
+        found = (self._all[key] for key in keys)
+        return (info for info in found if selector.matches(info.labels))
+
+
+def _places(info: WorkloadInfo) -> Iterator[_Place]:
+    yield (info.scheduler_name, info.namespace, None)
+    for pair in info.labels.items():
+        yield (info.scheduler_name, info.namespace, pair)
 
 
 class AssumedPlacements:
@@ -76,9 +127,9 @@ class AssumedPlacements:
         self._holders: dict[str, set[Key]] = {}
         self._seen: dict[str, int] = {}
         self._awaiting: dict[str, set[Key]] = {}
-        self.seekers = PendingAffinity()
+        self.pending_affinity = PendingAffinity()
         """Workloads that require others and have no share."""
-        self.settled = PendingAffinity()
+        self.placed_affinity = PendingAffinity()
         """Workloads that require others and have a share."""
 
     def get(self, key: Key) -> AssumedPlacement | None:
@@ -91,19 +142,19 @@ class AssumedPlacements:
         """Return those with a share on a cluster, by the Workload's name."""
         return [self._all[key] for key in sorted(self._holders.get(cluster, ()))]
 
-    def assume(self, unit: WorkloadInfo, placements: Mapping[str, int]) -> None:
-        """Take a decision whose write is in flight: all its new units are in flight."""
-        before = self._all.get(unit.key)
+    def assume(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
+        """Take a decision whose write is in flight: all its new replicas are in flight."""
+        before = self._all.get(info.key)
         counted = _AssumedCount()
         if before is not None:
-            units = {c: n - before.flying[c] for c, n in before.placements.items()}
+            replicas = {c: n - before.flying[c] for c, n in before.placements.items()}
             late = {c: late for c, late in before.late.items() if c in placements}
-            counted = _AssumedCount(units, before.finished, late)
-        self._index.put(unit, placements)
-        self._put(unit, placements, counted)
+            counted = _AssumedCount(replicas, before.finished, late)
+        self._index.put(info, placements)
+        self._put(info, placements, counted)
 
     def take(self, workload: Workload) -> list[str]:
-        """Take what an informer says; return the clusters where fewer units are in flight now."""
+        """Take an informer's Workload; return the clusters with fewer replicas in flight now."""
         placements, deleting = workload.placements, workload.metadata.deleting
         before = self._all.get(workload.metadata.key)
         counted = self._counted(workload, placements)
@@ -112,7 +163,7 @@ class AssumedPlacements:
         after = self._all[workload.metadata.key].flying
         flew = before.flying.items() if before is not None else ()
         # Where the cluster's status came first, these were taken off its room twice until now.
-        return [cluster for cluster, units in flew if units > after.get(cluster, units)]
+        return [cluster for cluster, replicas in flew if replicas > after.get(cluster, replicas)]
 
     def _counted(self, workload: Workload, placements: Mapping[str, int]) -> _AssumedCount:
         """Return what clusters count of a Workload, as far as they have been seen."""
@@ -123,23 +174,23 @@ class AssumedPlacements:
             name = share.name
             if share.finished:
                 counted.finished[name] = share.finished
-            units = share.scheduled
+            replicas = share.scheduled
             # A version beyond the Workload's own was not written before it, so that is none to wait
             # for. Any other is passed with the next that the cluster gets.
             if self._seen.get(name, 0) < share.capacity_version <= latest and name in placements:
-                counted.late[name] = Late(share.capacity_version, units + share.finished)
-                units = min(units, before.counted(name)) if before is not None else 0
-            counted.units[name] = units + share.finished
+                counted.late[name] = Late(share.capacity_version, replicas + share.finished)
+                replicas = min(replicas, before.counted(name)) if before is not None else 0
+            counted.replicas[name] = replicas + share.finished
         return counted
 
     def drop(self, key: Key) -> None:
-        self.seekers.drop(key)
-        self.settled.drop(key)
+        self.pending_affinity.drop(key)
+        self.placed_affinity.drop(key)
         self._fly(key, self._all.pop(key, None), None)
         self._index.drop(key)
 
     def saw(self, cluster: MemberCluster) -> bool:
-        """Note the version of a cluster; return whether it took units out of flight."""
+        """Note the version of a cluster; return whether it took replicas out of flight."""
         name, version = cluster.metadata.name, number(cluster.metadata.resource_version)
         self._seen[name] = _LATEST if version is None else version
         waiting = [self._all[key] for key in self._awaiting.get(name, ())]
@@ -161,25 +212,28 @@ class AssumedPlacements:
         _discard(self._awaiting, cluster, held.unit.key)
 
     def _put(
-        self, unit: WorkloadInfo, placements: Mapping[str, int], counted: _AssumedCount
+        self, info: WorkloadInfo, placements: Mapping[str, int], counted: _AssumedCount
     ) -> None:
-        for seekers, member in ((self.seekers, not placements), (self.settled, bool(placements))):
-            if member and unit.affinity.required:
-                seekers.put(unit)
+        for index, member in (
+            (self.pending_affinity, not placements),
+            (self.placed_affinity, bool(placements)),
+        ):
+            if member and info.affinity.required:
+                index.put(info)
             else:
-                seekers.drop(unit.key)
-        flying = {c: max(n - counted.units.get(c, 0), 0) for c, n in placements.items()}
-        if unit.booked:
+                index.drop(info.key)
+        flying = {c: max(n - counted.replicas.get(c, 0), 0) for c, n in placements.items()}
+        if info.booked:
             flying = dict.fromkeys(placements, 0)
-        before = self._all.get(unit.key)
-        after = AssumedPlacement(unit, dict(placements), flying, counted.finished, counted.late)
-        self._all[unit.key] = after
-        self._fly(unit.key, before, after)
+        before = self._all.get(info.key)
+        after = AssumedPlacement(info, dict(placements), flying, counted.finished, counted.late)
+        self._all[info.key] = after
+        self._fly(info.key, before, after)
 
     def _fly(
         self, key: Key, before: AssumedPlacement | None, after: AssumedPlacement | None
     ) -> None:
-        """Move a Workload's shares and units in flight from `before` to `after` on its clusters."""
+        """Move a Workload's shares and replicas in flight from `before` to `after`."""
         was, now = (held.flying if held else _NOWHERE for held in (before, after))
         load, other = (held.unit.load if held else None for held in (after, before))
         for cluster in before.late if before else ():
@@ -187,30 +241,30 @@ class AssumedPlacements:
                 _discard(self._awaiting, cluster, key)
         for cluster in after.late if after else ():
             self._awaiting.setdefault(cluster, set()).add(key)
-        for cluster, units in was.items():
-            if other is not None and (load != other or now.get(cluster) != units):
-                self._builder.assume(cluster, other, -units)
+        for cluster, replicas in was.items():
+            if other is not None and (load != other or now.get(cluster) != replicas):
+                self._builder.assume(cluster, other, -replicas)
             if cluster not in now:
                 _discard(self._holders, cluster, key)
-        for cluster, units in now.items():
-            if load is not None and (load != other or was.get(cluster) != units):
-                self._builder.assume(cluster, load, units)
+        for cluster, replicas in now.items():
+            if load is not None and (load != other or was.get(cluster) != replicas):
+                self._builder.assume(cluster, load, replicas)
             if cluster not in was:
                 self._holders.setdefault(cluster, set()).add(key)
         self._recount(before, after)
 
     def _recount(self, before: AssumedPlacement | None, after: AssumedPlacement | None) -> None:
-        """Move a Workload's counted units from `before` to `after`, where they changed."""
+        """Move a Workload's counted replicas from `before` to `after`, where they changed."""
         load, other = (held.unit.load if held else None for held in (after, before))
         was, now = (_landed(held) for held in (before, after))
         if load == other and was == now:
             return
-        for cluster, units in was.items():
-            if other is not None and (load != other or now.get(cluster) != units):
-                self._builder.count(cluster, other, -units)
-        for cluster, units in now.items():
-            if load is not None and (load != other or was.get(cluster) != units):
-                self._builder.count(cluster, load, units)
+        for cluster, replicas in was.items():
+            if other is not None and (load != other or now.get(cluster) != replicas):
+                self._builder.count(cluster, other, -replicas)
+        for cluster, replicas in now.items():
+            if load is not None and (load != other or was.get(cluster) != replicas):
+                self._builder.count(cluster, load, replicas)
 
 
 def _landed(held: AssumedPlacement | None) -> dict[str, int]:

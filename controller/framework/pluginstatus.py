@@ -1,4 +1,4 @@
-"""The parts of a Workload's status that plugins tell, held to what a status can keep.
+"""The parts of a Workload's status that plugins set, held to what a status can keep.
 
 The hub must return the values exactly as they were written: otherwise they would be written again
 and again. So an object has no None (a merge patch removes such a field), no number that JSON cannot
@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from controller.model.told import TOLD_BY_PLUGINS
+from controller.model.objects import PLUGIN_FIELDS
 from crds.fields.shares import MOST_PLUGINS
 from machinery.types.bounds import KIB
 
@@ -30,8 +30,8 @@ _INT64 = 2**63
 def fields_of(said: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the fields of a plugin. Raises ValueError for one that plugins may not set."""
     for name in said:
-        if name not in TOLD_BY_PLUGINS or name == OWN:
-            known = ", ".join(sorted(TOLD_BY_PLUGINS.keys() - {OWN}))
+        if name not in PLUGIN_FIELDS or name == OWN:
+            known = ", ".join(sorted(PLUGIN_FIELDS.keys() - {OWN}))
             raise ValueError(f"status.{name} is no field that plugins tell, those are {known}")
     return said
 
@@ -40,7 +40,7 @@ class PluginStatus:
     """The plugins' objects below `status.plugins` of one Workload."""
 
     def __init__(self) -> None:
-        self.told: dict[str, Mapping[str, Any]] = {}
+        self.objects: dict[str, Mapping[str, Any]] = {}
         self._left = MOST_BYTES_TOGETHER
 
     def add(self, plugin: str, said: Mapping[str, Any]) -> None:
@@ -56,11 +56,11 @@ class PluginStatus:
         size = len(msgspec.json.encode(value))
         if size > MOST_BYTES:
             raise ValueError(f"{size} bytes, {MOST_BYTES} are the most that one plugin tells")
-        if size > self._left or len(self.told) == MOST_PLUGINS:
+        if size > self._left or len(self.objects) == MOST_PLUGINS:
             most = f"{MOST_BYTES_TOGETHER} bytes of {MOST_PLUGINS} plugins"
             raise ValueError(f"{size} bytes more, {most} are the most that all tell together")
         self._left -= size
-        self.told[plugin] = value
+        self.objects[plugin] = value
 
 
 def merging(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

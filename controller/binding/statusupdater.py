@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from controller.binding.statuspatch import Kept, is_news, patch_of, short_patch
+from controller.framework.statuswriter import for_good
 from controller.model.objects import Workload
 from controller.model.placed import SchedulableLister
 from controller.scheduling.decision import Decision
@@ -20,7 +21,14 @@ from machinery import logs, metrics
 from machinery.api.client import ApiClient
 from machinery.api.verbs import MERGE_PATCH
 from machinery.clock import Clock, microtime
-from machinery.errors import ApiError, Conflict, NotFound, ServerError, Unreachable
+from machinery.errors import (
+    ApiError,
+    Conflict,
+    NotFound,
+    ServerError,
+    TransportError,
+    Unreachable,
+)
 from machinery.runtime.event_recorder import EventRecorder
 from machinery.types.metadata import Key
 
@@ -48,36 +56,66 @@ class StatusUpdater:
         self._recorder = recorder
         self._clock = clock
         self._check = check
-        self._doubtful: dict[Key, str] = {}
+        # The versions on which a write of ours may still land, as no answer came.
+        self._unconfirmed: dict[Key, str] = {}
+
+    async def update(self, decision: Decision) -> None:
+        """Write a decision on the newest version of the Workload, if it says anything new.
+
+        Raises LeaseLost and TransportError.
+        """
+        workload = self._workloads.get(decision.unit.key)
+        if workload is None or workload.unit.version != decision.unit.version:
+            return  # edited meanwhile: its edit queues it again
+        patch = self.patch(decision, workload)
+        if patch is not None:
+            await self.write(decision.unit.key, patch)
+            self.record(decision, patch, workload)
+
+    async def update_verdict(self, decision: Decision, workload: Workload) -> None:
+        """Write the verdict alone, where the hub refuses the rest.
+
+        A hub that refuses this too has no condition of it, only the Event. Raises LeaseLost and
+        TransportError.
+        """
+        key = workload.metadata.key
+        patch = short_patch(decision, workload, kept=self._kept(key))
+        if patch is None:
+            return
+        try:
+            await self.write(key, patch)
+        except TransportError as e:
+            if not for_good(e):
+                raise
+            about = {"object": "/".join(key)}
+            LOG.warning("nor does it take a shorter one: %s", e, extra=about)
+        self.record(decision, patch, workload)
 
     def patch(self, decision: Decision, workload: Workload) -> dict[str, Any] | None:
         """Return the patch of a decision; None where the object says all of it."""
-        key, anew = workload.metadata.key, self.doubtful(workload)
-        # After a doubtful write something is written in any case: of two writes on one version the
-        # hub takes one, so this one settles whether the other landed.
-        return patch_of(decision, workload, anew=anew, kept=self._kept(key))
-
-    def short_patch(self, decision: Decision, workload: Workload) -> dict[str, Any] | None:
-        """Return the patch of the verdict alone; see `controller.binding.statuspatch`."""
-        return short_patch(decision, workload, kept=self._kept(workload.metadata.key))
+        # After an unconfirmed write something is written in any case: of two writes on one version
+        # the hub takes one, so this one settles whether the other landed.
+        always = self.unconfirmed(workload)
+        kept = self._kept(workload.metadata.key)
+        return patch_of(decision, workload, always=always, kept=kept)
 
     def _kept(self, key: Key) -> Kept:
         return partial(self._workloads.status, key)
 
-    def doubtful(self, workload: Workload) -> bool:
+    def unconfirmed(self, workload: Workload) -> bool:
         """Whether a write of ours on this version may still land, as no answer came."""
-        return self._doubtful.get(workload.metadata.key) == workload.metadata.resource_version
+        return self._unconfirmed.get(workload.metadata.key) == workload.metadata.resource_version
 
     async def overtake(self, workload: Workload) -> None:
         """Write once more on that version, and nothing new: then no earlier write can land.
 
-        Returns at once where no write is doubtful, and also where a newer version is known. Raises
-        LeaseLost, and TransportError while the hub does not answer.
+        Returns at once where no write is unconfirmed, and also where a newer version is known.
+        Raises LeaseLost, and TransportError while the hub does not answer.
         """
-        if not self.doubtful(workload):
+        if not self.unconfirmed(workload):
             return
-        said, meta = workload.status.decision, workload.metadata
-        status = {"decision": {"hash": said.hash, "time": microtime(self._clock.now())}}
+        stored, meta = workload.status.decision, workload.metadata
+        status = {"decision": {"hash": stored.hash, "time": microtime(self._clock.now())}}
         patch = {"metadata": {"resourceVersion": meta.resource_version}, "status": status}
         with suppress(Conflict):
             await self.write(meta.key, patch)
@@ -99,7 +137,7 @@ class StatusUpdater:
                 )
             except (ApiError, Unreachable) as e:
                 if not isinstance(e, ApiError) or isinstance(e, ServerError):
-                    self._doubt(key, patch)
+                    self._add_unconfirmed(key, patch)
                 if not isinstance(e, Conflict):
                     raise
                 # The next attempt needs the version that won, and the watch may be behind.
@@ -108,29 +146,30 @@ class StatusUpdater:
                 raise
             self._workloads.upsert(key, answer, status)
             written = True
-        self._doubtful.pop(key, None)
+        self._unconfirmed.pop(key, None)
         WRITE_SECONDS.observe(self._clock.monotonic() - started)
         return written
 
-    def _doubt(self, key: Key, patch: Mapping[str, Any]) -> None:
+    def _add_unconfirmed(self, key: Key, patch: Mapping[str, Any]) -> None:
         # Entries of Workloads that are gone must not pile up.
-        held = {each: self._workloads.get(each) for each in self._doubtful}
-        self._doubtful = {each: self._doubtful[each] for each, w in held.items() if w is not None}
-        self._doubtful[key] = patch["metadata"]["resourceVersion"]
+        gone = [each for each in self._unconfirmed if self._workloads.get(each) is None]
+        for each in gone:
+            del self._unconfirmed[each]
+        self._unconfirmed[key] = patch["metadata"]["resourceVersion"]
 
-    def tell(
+    def record(
         self,
         decision: Decision,
         patch: Mapping[str, Any],
         before: Workload,
         *,
-        words: bool = True,
+        message: bool = True,
     ) -> None:
         """Record an Event and a log line, where the patch is news.
 
-        Without `words` another message alone is no news: the condition has it.
+        Without `message` another message alone is no news: the condition has it.
         """
-        if not is_news(patch, before, words=words):
+        if not is_news(patch, before, message=message):
             return
         good, (namespace, name) = decision.scheduled, decision.unit.key
         waits = decision.reason is ScheduledReason.WAITING_ON_PERMIT
@@ -146,9 +185,9 @@ class StatusUpdater:
             action="Scheduling",
         )
         for key in decision.incomplete:
-            self._tell_incomplete(key, decision)
+            self._record_incomplete(key, decision)
 
-    def _tell_incomplete(self, key: Key, decision: Decision) -> None:
+    def _record_incomplete(self, key: Key, decision: Decision) -> None:
         """Tell a running member that another one, which it requires, has no cluster."""
         running = self._workloads.get(key)
         if running is None:
@@ -164,6 +203,6 @@ class StatusUpdater:
 
 
 def _shares(decision: Decision) -> str:
-    shares = [f"{cluster}={units}" for cluster, units in decision.placements.items()]
+    shares = [f"{cluster}={replicas}" for cluster, replicas in decision.placements.items()]
     more = len(shares) - NOTED_CLUSTERS
     return ", ".join(shares[:NOTED_CLUSTERS]) + (f" and {more} more" if more > 0 else "")

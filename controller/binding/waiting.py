@@ -1,0 +1,329 @@
+"""Decisions that wait for Permit plugins, in sets: all of a set are written, or none.
+
+A waiting set stays assumed in the cache and reserved with the plugins until the plugins allow it.
+`controller.scheduler` writes an allowed set, and undoes one that is rejected or whose time is over.
+A set is undone here as soon as a member is edited or deleted, a cluster of its shares is gone, or
+the term of leadership ends.
+
+A set that lacks something is decided again with its own reservations released. Until the result is
+counted no other Workload is decided: the released room would be taken. A set may be large, and
+there may be many, so nine tenths of the time are left to other decisions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from controller.eventhandlers import SchedulerCache
+from controller.framework.profile import Profile
+from controller.framework.runtime import framework as runtime
+from controller.framework.status import SUCCESS, Code, Status
+from controller.framework.waiting import (
+    PermitAnswer,
+    UsesWaitingWorkloads,
+    WaitingWorkload,
+    WaitingWorkloads,
+)
+from controller.model.objects import Workload
+from controller.model.placed import SchedulableLister
+from controller.queue import events
+from controller.queue.scheduling_queue import SchedulingQueue
+from controller.scheduling.decision import Decision
+from controller.scheduling.outcome import untouched
+from crds.workload import ScheduledReason
+from machinery import logs
+from machinery.clock import Clock
+from machinery.types.metadata import Key
+
+LOG = logs.get(__name__)
+PAUSE_SECONDS = 0.5
+"""The least time between two decisions on one waiting set."""
+OTHERS = 9
+"""After a set was decided again, no other one is for so many times the time that it took."""
+
+
+@dataclass(slots=True)
+class WaitingSet:
+    """Decisions that wait together, by key; `waits` are those that a plugin holds back.
+
+    `open` says that members lack something: the next decision may place more of them.
+    """
+
+    decisions: dict[Key, Decision]
+    waits: dict[Key, WaitingWorkload]
+    open: bool = False
+    since: float = 0.0
+    late: str = ""
+    """The message when its time is over, where a plugin has words for that."""
+
+    def answer(self, now: float) -> PermitAnswer:
+        """Return the worst answer of any member."""
+        answers = {waiting.answer(now) for waiting in self.waits.values()}
+        for worst in (PermitAnswer.REJECTED, PermitAnswer.TIMED_OUT, PermitAnswer.WAITING):
+            if worst in answers:
+                return worst
+        return PermitAnswer.ALLOWED
+
+    @property
+    def deadline(self) -> float:
+        """When the first plugin must have answered, by the monotonic clock."""
+        return min((w.deadline for w in self.waits.values() if w.plugins), default=0.0)
+
+    def refusal(self, now: float) -> Status:
+        """Return why the set is not written: it was rejected, or its time is over."""
+        for key, waiting in self.waits.items():
+            about = f" of {'/'.join(key)}" if len(self.decisions) > 1 else ""
+            if waiting.rejected:
+                text = f"{waiting.objector} rejected the decision{about}: {waiting.objection}"
+                return Status(Code.UNSCHEDULABLE, (text,), waiting.objector)
+            late = [name for name, at in waiting.plugins.items() if now >= at]
+            if late and self.late:
+                reason = ScheduledReason.SCHEDULE_TIMEOUT
+                return Status(Code.UNSCHEDULABLE, (self.late,), late[0], reason)
+            if late:
+                spent = round(min(waiting.plugins.values()) - waiting.since)
+                text = f"{', '.join(late)} did not permit the decision{about} within {spent} s"
+                reason = ScheduledReason.SCHEDULE_TIMEOUT
+                return Status(Code.UNSCHEDULABLE, (text,), late[0], reason)
+        return SUCCESS
+
+    def status(self, key: Key) -> Status:
+        """Return the condition of a member; the same for as long as the set waits.
+
+        Plugins that give the condition's reason also have all of its message.
+        """
+        own = [(w.reason, each) for w in self.waits.values() if w.reason for each in w.said]
+        if own:
+            return Status(Code.WAIT, tuple(dict.fromkeys(t for _, t in own)), reason=own[0][0])
+        names = sorted({name for waiting in self.waits.values() for name in waiting.plugins})
+        spans = [at - w.since for w in self.waits.values() for at in w.plugins.values()]
+        reasons = [reason for waiting in self.waits.values() for reason in waiting.said]
+        others = [other for other in self.waits if other != key]
+        about = f" with {', '.join('/'.join(k) for k in others)}" if others else ""
+        text = f"waits{about} for {', '.join(names)}, {max(spans, default=0.0):.0f} s at most"
+        message = "; ".join([text, *reasons])
+        return Status(Code.WAIT, (message,), reason=ScheduledReason.WAITING_ON_PERMIT)
+
+    def record(self, key: Key, now: datetime) -> Decision:
+        """Return what is decided of a member while it waits: its shares stay as they are."""
+        decision = self.decisions[key]
+        return untouched(decision.unit, decision.fleet, now, self.status(key))
+
+
+class WaitingSets(WaitingWorkloads):
+    """All that waits in one term of leadership; Permit plugins see it as `WaitingWorkloads`."""
+
+    def __init__(
+        self,
+        queue: SchedulingQueue,
+        *,
+        workloads: SchedulableLister,
+        cache: SchedulerCache,
+        profiles: Mapping[str, Profile],
+        clock: Clock,
+    ) -> None:
+        super().__init__(clock=clock, activate=lambda key: cache.activate([key]))
+        self._queue = queue
+        self._workloads = workloads
+        self._cache = cache
+        self._profiles = profiles
+        self._sets: dict[Key, WaitingSet] = {}
+        self._reserved = asyncio.Event()
+        self._reserved.set()
+        self._next = 0.0
+        """No set is decided again before that, by the clock."""
+        for plugin in _users(profiles):
+            try:
+                plugin.use_waiting_room(self)
+            except Exception:  # the decisions that wait for the plugin time out
+                LOG.exception("plugin %s did not take the waiting room", plugin.name)
+
+    def set_of(self, key: Key) -> WaitingSet | None:
+        return self._sets.get(key)
+
+    def hold(
+        self,
+        decisions: Sequence[Decision],
+        asked: Mapping[Key, Mapping[str, Status]],
+        *,
+        open_: bool,
+        late: str,
+    ) -> WaitingSet:
+        """Keep reserved decisions until each of the plugins that were `asked` has allowed them."""
+        by_key = {decision.unit.key: decision for decision in decisions}
+        waits = {
+            key: self.add(d.unit, d.placements, d.cycle_state, asked[key])
+            for key, d in by_key.items()
+            if key in asked
+        }
+        since = min((waiting.since for waiting in waits.values()), default=0.0)
+        waiting = WaitingSet(by_key, waits, open_, since, late)
+        self._sets.update(dict.fromkeys(by_key, waiting))
+        return waiting
+
+    def release(self, waiting: WaitingSet) -> list[Decision]:
+        """Stop waiting for the set, and return its decisions; they stay reserved."""
+        for key in waiting.decisions:
+            self._sets.pop(key, None)
+            self.remove(key)
+        return list(waiting.decisions.values())
+
+    def release_unreserved(self, waiting: WaitingSet) -> list[Decision]:
+        """Stop waiting for the set, and let the plugins free what they reserved for it."""
+        decisions = self.release(waiting)
+        self._unreserve([decision for decision in decisions if decision.moves])
+        return decisions
+
+    def give_back(self, waiting: WaitingSet) -> None:
+        """Undo the set; each of its Workloads is queued again."""
+        self._undo(self.release_unreserved(waiting))
+
+    def close(self) -> None:
+        """End the term of leadership: undo all waiting sets."""
+        while self._sets:
+            for decision in self.release_unreserved(next(iter(self._sets.values()))):
+                self._restore(decision)
+
+    def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
+        """Handle an informer's change, after the cache's handler: give back an edited set."""
+        known = new or old
+        assert known is not None  # noqa: S101 - the informer's promise
+        waiting = self._sets.get(known.metadata.key)
+        if waiting is None:
+            return
+        if new is None or not self._same(old, new):
+            self.give_back(waiting)
+        else:
+            decision = self._follow(waiting, new)
+            self._cache.assume(decision.unit, decision.placements)
+
+    def lost_cluster(self, waiting: WaitingSet) -> bool:
+        there = self._cache.snapshot().row
+        return any(name not in there for d in waiting.decisions.values() for name in d.placements)
+
+    # An open set is decided again.
+
+    def due(self, waiting: WaitingSet) -> bool:
+        """Whether an open set is to be decided again now; if it must pause, queue its next turn."""
+        now = self._clock.monotonic()
+        waits = waiting.answer(now) is PermitAnswer.WAITING
+        if not waiting.open or not waits or self.lost_cluster(waiting):
+            return False
+        if (pause := max(waiting.since + PAUSE_SECONDS, self._next) - now) > 0:
+            # Each time: the queue keeps one moment for a key, so a turn that comes earlier for
+            # something else uses up this one.
+            info = self._cache.unit(next(iter(waiting.decisions)))
+            if info is not None:
+                self._queue.add_after(self._cache.rank(info), pause)
+            return False
+        return True
+
+    @property
+    def reopening(self) -> bool:
+        """Whether a set is being decided again: what it reserved looks free, and is not."""
+        return not self._reserved.is_set()
+
+    async def until_reserved(self) -> None:
+        """Wait while a set is being decided again."""
+        while self.reopening:
+            await self._reserved.wait()
+
+    @contextmanager
+    def released(self, waiting: WaitingSet | None) -> Iterator[set[Key]]:
+        """Release what that set reserves while it is decided again.
+
+        `until_reserved` keeps other decisions waiting. The caller adds the keys that it decided to
+        the set that is handed out. Members that it leaves out are queued again; where it decides
+        none at all, the whole set waits as before. Not to be called while another set is
+        `reopening`.
+        """
+        decided, kept = set[Key](), False
+        if waiting is None:
+            yield decided
+            return
+        before = {key: self._workloads.get(key) for key in waiting.decisions}
+        began = self._clock.monotonic()
+        self._reserved.clear()
+        try:
+            for decision in self.release_unreserved(waiting):
+                # Other Workloads hear only of the room that the set does not take again.
+                self._restore(decision, at_once=True)
+            yield decided
+            kept = not decided and self._hold_again(waiting, before)
+        finally:
+            if not kept:
+                self._undo(d for key, d in waiting.decisions.items() if key not in decided)
+            now = self._clock.monotonic()
+            self._next = now + OTHERS * (now - began)
+            self._reserved.set()
+
+    def _hold_again(self, waiting: WaitingSet, before: Mapping[Key, Workload | None]) -> bool:
+        """Hold what was released and no other decision has taken; False where it is void by now."""
+        now = {key: self._workloads.get(key) for key in waiting.decisions}
+        if self.lost_cluster(waiting) or not all(self._same(before[key], now[key]) for key in now):
+            return False
+        if not self._reserve_again(waiting):
+            return False
+        waiting.since = self._clock.monotonic()
+        for key, workload in now.items():
+            if workload is not None:
+                self._follow(waiting, workload)
+            decision = waiting.decisions[key]
+            self._cache.assume(decision.unit, decision.placements)
+        return True
+
+    def _reserve_again(self, waiting: WaitingSet) -> bool:
+        """Reserve what was released, and wait on to the old deadline; False if a plugin refuses."""
+        reserved: list[Decision] = []
+        for decision in (each for each in waiting.decisions.values() if each.moves):
+            if not runtime.reserve(*decision.arguments(self._profiles)).ok:
+                self._unreserve(reserved)
+                return False
+            reserved.append(decision)
+        for each in waiting.waits.values():
+            self.put(each)
+        self._sets.update(dict.fromkeys(waiting.decisions, waiting))
+        return True
+
+    @staticmethod
+    def _follow(waiting: WaitingSet, workload: Workload) -> Decision:
+        """Move a waiting decision to the version that its own status write made; return it."""
+        before = waiting.decisions[workload.metadata.key]
+        info = replace(before.unit, version=workload.unit.version)
+        waiting.decisions[info.key] = after = replace(before, unit=info)
+        return after
+
+    def _unreserve(self, decisions: Sequence[Decision]) -> None:
+        for decision in reversed(decisions):
+            runtime.unreserve(*decision.arguments(self._profiles))
+
+    def _undo(self, decisions: Iterable[Decision]) -> None:
+        """Undo these, announce their room, and queue their Workloads again."""
+        keys: list[Key] = []
+        for decision in decisions:
+            self._restore(decision)
+            keys.append(decision.unit.key)
+        self._cache.activate(keys)
+
+    def _restore(self, decision: Decision, *, at_once: bool = False) -> None:
+        info = decision.unit
+        workload = self._workloads.get(info.key)
+        self._cache.restore(info, decision.placements, workload, at_once=at_once)
+
+    def _same(self, old: Workload | None, new: Workload | None) -> bool:
+        """Whether a decision on the old version holds for the new one."""
+        if old is None or new is None:
+            return False
+        edited = events.edited(old, new) or old.placements != new.placements
+        return not edited and self._cache.ours(new)
+
+
+def _users(profiles: Mapping[str, Profile]) -> list[UsesWaitingWorkloads]:
+    plugins = {
+        id(plugin): plugin for profile in profiles.values() for plugin in profile.every_plugin()
+    }
+    return [plugin for plugin in plugins.values() if isinstance(plugin, UsesWaitingWorkloads)]

@@ -1,0 +1,199 @@
+"""Limits learnt from the replicas that clusters run, believed for a while and forgotten.
+
+A cluster may report replicas that found no node there, though its room said otherwise: quotas of
+its own, taints on nodes, volumes. The replicas that it did run are then its learnt limit, a bound
+for the planner like any other. A limit is believed until it expires, then doubled and tried again:
+a cluster that still cannot run more is believed for twice as long as before, so trying costs less
+and less; a cluster that can has its limit doubled each time, until there is none. A cluster whose
+limit was 0 is tried with a single replica.
+
+Why the loop of planning, watching and learning ends, and never swings. Let clusters hold what they
+truly can (c), unknown to us, and let no limit expire. In one round the planner gives the shares s,
+cluster i runs r(i) = min(s(i), c(i)), and `learn` turns every s(i) > c(i) into the limit c(i).
+
+- The planner gives no cluster more than its limit: replicas above it are not held
+  (`Problem.settled`) and not handed out. So a cluster that was overcharged once never is again.
+- Hence each round that is not the last overcharges at least one cluster for the first time: after
+  at most n + 1 rounds for n clusters no cluster is overcharged, and nothing is learnt any more. A
+  plan that was followed is its own plan, so the shares stand still from there.
+- From the second round on, the replicas that run are kept: there are at most as many as wanted, so
+  the planner grows from them. r(i) never falls, therefore no replica goes back and forth.
+
+An expiry moves no replica that runs either: only pending replicas can go where a limit was lifted,
+and if they find no node there they were not running before. Pure; integers and datetimes in and
+out.
+
+Limits are written in the status together with the decision that keeps to them, so that the next
+process, plan and explain know what this process has seen. A cluster's report about another number
+of replicas than the decided one is outdated, and says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+
+from controller.model.objects import Workload, WorkloadStatus
+from controller.planner.problem import UNBOUNDED
+from controller.planner.webster import Ints
+from crds.fields.shares import ShareState
+from machinery.clock import timestamp
+from machinery.types.bounds import MOST_UNITS, between
+
+FIRST_HOLD = timedelta(minutes=5)
+LONGEST_HOLD = timedelta(hours=2)
+FORGOTTEN = 2**19
+"""A limit that was doubled up to this is dropped."""
+_FIRST_MOMENT = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_MOMENT = datetime(2970, 1, 1, tzinfo=UTC)
+_UNREACHABLE = ShareState.UNREACHABLE.value
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedLimit:
+    """The replicas that a cluster was seen to run.
+
+    Args:
+        replicas: the most it is given.
+        expires: when the limit is doubted.
+        hold: for how long it was believed this time.
+        doubted: the limit expired and was doubled since replicas were last seen without a node.
+    """
+
+    units: int
+    expires: datetime
+    hold: timedelta = FIRST_HOLD
+    doubted: bool = False
+
+
+def learn(
+    limits: Mapping[str, ObservedLimit],
+    *,
+    present: Mapping[str, int],
+    unschedulable: Mapping[str, int],
+    now: datetime,
+) -> dict[str, ObservedLimit]:
+    """Return the limits after one look at the clusters; equal to `limits` where nothing is new.
+
+    Args:
+        limits: what is believed, by cluster.
+        present: replicas that each cluster is asked to run. Only clusters that reported on just
+            this number, so that an outdated report is not read as a success.
+        unschedulable: of those, the replicas without a node; 0 where absent.
+        now: the time of the look.
+    """
+    learnt = {}
+    for cluster in {**limits, **present}:
+        asked = present.get(cluster, 0)
+        runs = max(asked - unschedulable.get(cluster, 0), 0)
+        limit = _failed if runs < asked else _ran
+        found = limit(limits.get(cluster), runs, now)
+        if found is not None and found.units < FORGOTTEN:
+            learnt[cluster] = found
+    return learnt
+
+
+def as_bounds(limits: Mapping[str, ObservedLimit], row: Mapping[str, int]) -> Ints:
+    """Return `Problem.learnt` for clusters in these rows: UNBOUNDED where nothing is known."""
+    learnt = np.full(len(row), UNBOUNDED, dtype=np.int64)
+    for cluster, limit in limits.items():
+        if cluster in row:
+            learnt[row[cluster]] = limit.units
+    return learnt
+
+
+def next_expiry(limits: Mapping[str, ObservedLimit]) -> datetime | None:
+    """Return when to look again though nothing was reported; None without limits."""
+    return min((limit.expires for limit in limits.values()), default=None)
+
+
+def _failed(old: ObservedLimit | None, runs: int, now: datetime) -> ObservedLimit:
+    """Replicas found no node: those that run are the limit, believed for longer when confirmed."""
+    if old is None:
+        return ObservedLimit(runs, now + FIRST_HOLD)
+    if old.units == runs and now < old.expires and not old.doubted:
+        return old
+    confirmed = old.doubted or now >= old.expires
+    hold = min(old.hold * 2, LONGEST_HOLD) if confirmed else old.hold
+    return ObservedLimit(runs, now + hold, hold)
+
+
+def _ran(old: ObservedLimit | None, runs: int, now: datetime) -> ObservedLimit | None:
+    """All replicas run: a limit is at least their number, and is doubled once it has expired."""
+    if old is None:
+        return None
+    if now >= old.expires:
+        units = max(2 * old.units, runs, 1)
+        return ObservedLimit(units, now + old.hold, old.hold, doubted=True)
+    return old if runs <= old.units else replace(old, units=runs)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """How a cluster fares with its share: replicas asked of it, and replicas that run there.
+
+    `since` is when the first of those without a node began to wait; None where none is without.
+    """
+
+    asked: int
+    runs: int
+    since: datetime | None
+
+    def believed(self, patience: timedelta) -> datetime | None:
+        """Return from when on its missing replicas count; None where none is missing."""
+        return self.since + patience if self.since is not None else None
+
+
+def from_status(status: WorkloadStatus) -> dict[str, ObservedLimit]:
+    """Return the limits in the status, by cluster."""
+    return {
+        each.cluster: ObservedLimit(
+            between(0, each.replicas, UNBOUNDED),
+            _utc(each.until),
+            timedelta(seconds=between(0, each.hold_seconds, MOST_UNITS)),
+            each.doubted,
+        )
+        for each in status.limits
+    }
+
+
+def to_status(limits: Mapping[str, ObservedLimit]) -> list[dict[str, Any]]:
+    """Return the limits in the form of the status, sorted by cluster."""
+    return [
+        {
+            "cluster": cluster,
+            "replicas": limit.units,
+            "until": timestamp(limit.expires),
+            "holdSeconds": int(limit.hold.total_seconds()),
+            "doubted": limit.doubted,
+        }
+        for cluster, limit in sorted(limits.items())
+    ]
+
+
+def shown(workload: Workload) -> dict[str, Shown]:
+    """Return the reports of clusters that have a limit, or replicas without a node."""
+    placed, limited = workload.placements, {each.cluster for each in workload.status.limits}
+    found = {}
+    for share in workload.status.clusters:
+        asked = placed.get(share.name)
+        if asked is None or asked != share.replicas or share.state == _UNREACHABLE:
+            continue
+        # A pod that a rolling update adds beside those that run is not missing.
+        runs = between(0, max(share.scheduled, asked - share.unschedulable), asked)
+        if runs < asked and share.unschedulable_since is not None:
+            found[share.name] = Shown(asked, runs, _utc(share.unschedulable_since))
+        elif runs == asked == min(asked, share.scheduled) and share.name in limited:
+            found[share.name] = Shown(asked, asked, None)
+    return found
+
+
+def _utc(moment: datetime) -> datetime:
+    """Return the moment in UTC, within the years from 1970 to 2970."""
+    # A member reports the moment, and at the ends of the calendar nothing could be added to it.
+    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return min(max(aware, _FIRST_MOMENT), _LAST_MOMENT).astimezone(UTC)
