@@ -113,13 +113,12 @@ async def measure_sessions(connection: Connection, count: int) -> None:
         )
         identities = Identities(none)
     fleet = MemberFleet(
-        idle,
         settings=SessionSettings(),
         clock=clock,
         before_write=lambda: None,
         identities=identities,
     )
-    working = asyncio.create_task(fleet.work())
+    working = asyncio.create_task(fleet.work(idle))
     await connect(fleet, connection, ["first"])
     before, handshakes = resident(), Handshakes()
     names = [f"member-{number}" for number in range(count)]

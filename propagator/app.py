@@ -27,8 +27,7 @@ from machinery.http_server import HttpServer
 from machinery.release import release
 from machinery.runtime.event_recorder import EventRecorder
 from machinery.runtime.leader_election import LeaderElector
-from propagator.leadership import MakePlacements, Manager
-from propagator.reconciler import WorkloadPlacements
+from propagator.leadership import Manager
 from propagator.settings import PropagatorSettings
 
 LOG = logs.get(__name__)
@@ -41,21 +40,16 @@ MEMBERS = metrics.gauge("stowage_member_sessions", "Sessions with members", ("re
 
 
 class Propagator:
-    """One instance, standby or leader. `placements` makes the part that writes to members.
-
-    `hub` carries the lease and the events.
-    """
+    """One instance, standby or leader. `hub` carries the lease and the events."""
 
     def __init__(
         self,
         hub: ApiClient,
-        placements: MakePlacements,
         *,
         settings: PropagatorSettings,
         clock: Clock | None = None,
     ) -> None:
         self._hub = hub
-        self._make = placements
         self._settings = settings
         self._clock = clock or SystemClock()
         self._identity = settings.identity or identity()
@@ -125,7 +119,6 @@ class Propagator:
         if self.manager is None:
             self.manager = Manager(
                 self._client(),
-                self._make,
                 settings=self._settings,
                 recorder=self._recorder,
                 clock=self._clock,
@@ -194,4 +187,4 @@ async def run(settings: PropagatorSettings) -> None:
     connection = hub_connection(kubeconfig=settings.kubeconfig, context=settings.context)
     async with ApiClient(connection, name="hub") as hub:
         with loopwatch.watching():
-            await Propagator(hub, WorkloadPlacements, settings=settings).run()
+            await Propagator(hub, settings=settings).run()

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Sequence
+from typing import Any
 
 from crds.names import LABEL_REGISTER
 from machinery import logs
@@ -25,7 +25,6 @@ from machinery.runtime.consistent_read import caught_up
 from machinery.runtime.event_recorder import EventRecorder
 from machinery.runtime.informer import Informer
 from machinery.runtime.leader_election import LeaderElector
-from machinery.types.metadata import Key
 from propagator.hub.cluster_status_writer import ClusterStatusWriter
 from propagator.hub.registration import Registrar
 from propagator.hub.token_renewal import Renewer
@@ -34,44 +33,12 @@ from propagator.members.context import ControllerContext
 from propagator.members.hub_identity import HubIdentity
 from propagator.members.hub_lease import HubHolder
 from propagator.members.registry import MemberFleet
-from propagator.members.session import MemberSession
 from propagator.settings import PropagatorSettings
 from propagator.types.cluster import MemberCluster, Secret, bounded
+from propagator.workload_controller import WorkloadController
 
 LOG = logs.get(__name__)
 LOOK_SECONDS = 0.05
-
-
-class Placements(Protocol):
-    """Propagates Workloads to members and reports their status, as `reconciler` does.
-
-    The constructor begins to listen to the members' sessions.
-    """
-
-    @property
-    def informers(self) -> Sequence[Informer[Any]]:
-        """The informers of the hub's objects; each term runs them, and `fresh` depends on them."""
-        ...
-
-    @property
-    def optional(self) -> Sequence[Informer[Any]]:
-        """The informers of kinds that the hub may lack, on which `fresh` does not depend."""
-        ...
-
-    def begin(self, *, alone: bool) -> None:
-        """Begin a term; `alone`: no other instance has led since this one's last term."""
-        ...
-
-    async def sync(self, session: MemberSession, key: Key) -> float | None:
-        """Reconcile one Workload on a ready member; return seconds until the next look, or None."""
-        ...
-
-    async def run(self) -> None:
-        """Run the background work of a term until cancelled."""
-        ...
-
-
-MakePlacements: TypeAlias = Callable[[ControllerContext], Placements]
 
 
 class Manager:
@@ -83,7 +50,6 @@ class Manager:
     def __init__(
         self,
         hub: ApiClient,
-        placements: MakePlacements,
         *,
         settings: PropagatorSettings,
         recorder: EventRecorder,
@@ -109,7 +75,6 @@ class Manager:
             clock=clock,
         )
         self.fleet = MemberFleet(
-            self._sync,
             settings=settings.sessions,
             clock=clock,
             before_write=elector.check,
@@ -126,11 +91,11 @@ class Manager:
             identity=self._identity,
             fresh=self.hub_fresh,
         )
-        self._placements = placements(ground)
+        self.workloads = WorkloadController(ground)
         self._informers: list[Informer[Any]] = [
             self._clusters,
             secrets,
-            *self._placements.informers,
+            *self.workloads.informers,
         ]
         shared: dict[str, Any] = {"clusters": self._clusters, "fleet": self.fleet}
         shared |= {"clock": clock}
@@ -157,12 +122,12 @@ class Manager:
         return not self.stale()
 
     async def lead(self, *, alone: bool) -> None:
-        """Register members, and let sessions and placements work, until cancelled.
+        """Register members, and let sessions and controllers work, until cancelled.
 
         `alone`: no other instance has led since the last term of this one.
         """
         again, self._led = self._led, True
-        reading = (*self._informers, *self._placements.optional)
+        reading = (*self._informers, *self.workloads.optional)
         async with asyncio.TaskGroup() as tasks:
             for informer in reading:
                 informer.mistrust()
@@ -170,12 +135,12 @@ class Manager:
             if again:
                 await self._catch_up(reading, alone=alone)
             self._identity.forget()
-            self._placements.begin(alone=alone)
+            self.workloads.begin(alone=alone)
             tasks.create_task(self._registrar.run())
             tasks.create_task(self._renewer.run())
             tasks.create_task(self._publisher.run())
-            tasks.create_task(self._placements.run())
-            tasks.create_task(self.fleet.work())
+            tasks.create_task(self.workloads.run())
+            tasks.create_task(self.fleet.work(self.workloads.reconciler.reconcile))
 
     async def close(self) -> None:
         """End every session, and drop what was read; called after the last term."""
@@ -201,6 +166,3 @@ class Manager:
             LOG.info("another instance has led meanwhile: what it wrote is awaited")
             known = [informer for informer in reading if informer.synced]
             await caught_up(self._hub, known, clock=self._clock, within=math.inf)
-
-    async def _sync(self, session: MemberSession, key: Key) -> float | None:
-        return await self._placements.sync(session, key)

@@ -31,6 +31,7 @@ from machinery.errors import (
 from machinery.runtime.keyed_backoff import Pauses
 from machinery.runtime.list_and_watch import Page
 from machinery.runtime.workqueue import WorkQueue, work
+from machinery.types.metadata import Key
 from propagator.members.cluster_identity import cluster_id
 from propagator.members.connection import Link
 from propagator.members.context import ControllerContext
@@ -66,12 +67,7 @@ class Census:
         self._due: WeakKeyDictionary[Link, float] = WeakKeyDictionary()
         self._queue: WorkQueue[str] = WorkQueue(name="census", clock=ground.clock)
         self._pauses: Pauses[str] = Pauses(clock=ground.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE)
-
-    def changed(self, member: str) -> None:
-        """Queue a member that may have become ready."""
-        session = self._fleet.get(member)
-        if session is not None and session.ready:
-            self._queue.add(member)
+        ground.fleet.on_change(self._member_changed)
 
     def on_searched(self, listener: Callable[[str], None]) -> None:
         """Call `listener` for each member that was searched to the end."""
@@ -83,6 +79,11 @@ class Census:
 
     async def run(self) -> None:
         await work(self._queue, self._count, workers=_WORKERS, log=LOG)
+
+    def _member_changed(self, member: str, key: Key | None) -> None:
+        session = self._fleet.get(member)
+        if key is None and session is not None and session.ready:
+            self._queue.add(member)
 
     async def _count(self, member: str) -> float | None:
         session, cluster = self._fleet.get(member), self._clusters.get(("", member))

@@ -16,7 +16,7 @@ from propagator.types.cluster import MemberCluster
 
 @dataclass(frozen=True, kw_only=True)
 class ControllerContext:
-    """Shared by all parts of the placements. Writes by `hub` or to a member may raise LeaseLost."""
+    """Shared by all controllers. Writes by `hub` or to a member may raise LeaseLost."""
 
     hub: ApiClient
     fleet: MemberFleet

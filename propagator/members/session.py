@@ -51,8 +51,8 @@ from propagator.members.pods import Main
 from propagator.members.watches import EVERYWHERE
 from propagator.settings import SessionSettings
 
-Sync: TypeAlias = Callable[["MemberSession", Key], Awaitable[float | None]]
-"""Reconcile one Workload on one member; return seconds until the next look, or None."""
+Reconcile: TypeAlias = Callable[["MemberSession", Key], Awaitable[float | None]]
+"""Reconcile one Workload on one ready member; return seconds until requeue, or None."""
 
 LOG = logs.get(__name__)
 _UNREAD = MemberHealth(
@@ -76,7 +76,6 @@ class MemberSession:
         self,
         name: str,
         *,
-        sync: Sync,
         settings: SessionSettings,
         clock: Clock,
         changed: Callable[[str, Key | None], None],
@@ -97,7 +96,7 @@ class MemberSession:
         self.queue: WorkQueue[Key] = WorkQueue(
             name="member", clock=clock, flow=namespace_of, seats=settings.workers
         )
-        """Workloads to be synced on this member; `add` a key to have `sync` called with it."""
+        """Workloads to reconcile on this member; `add` a key to have it reconciled."""
         self.link: Link | None = None
         self.verdict: MemberHealth | None = None
         """The last one; None until something is known, which is not the same as bad."""
@@ -106,7 +105,6 @@ class MemberSession:
         self.held: HeldSweep | None = None
         """What is not swept there without a person; None until the brake has looked."""
         self._judged = False  # by the present credentials
-        self._sync = sync
         self._settings = settings
         self._clock = clock
         self._resources: dict[Resource, None] = {}  # that were asked for, in order
@@ -132,7 +130,7 @@ class MemberSession:
 
     @property
     def ready(self) -> bool:
-        """True while the member answers and its objects are known; `sync` is called only then."""
+        """Whether the member answers and its objects are known; nothing is reconciled before."""
         return self.link is not None and self.link.serving
 
     @property
@@ -279,9 +277,14 @@ class MemberSession:
             tasks.create_task(self._wakes.run())
             tasks.create_task(self._follow())
 
-    async def work(self) -> None:
-        """Sync Workloads until cancelled. Called by the fleet, once at a time, in a term."""
-        await work(self.queue, self._sync_ready, workers=self._settings.workers, log=LOG)
+    async def work(self, reconcile: Reconcile) -> None:
+        """Reconcile Workloads until cancelled. Called by the fleet, once at a time, in a term."""
+        await work(
+            self.queue,
+            functools.partial(self._reconcile_ready, reconcile),
+            workers=self._settings.workers,
+            log=LOG,
+        )
 
     def failed(self) -> None:
         """Report the member as away after a fault in `run` or `work`, which the fleet repeats."""
@@ -365,25 +368,25 @@ class MemberSession:
         self._wakes.add(self.name, self._parked | set(self._owners.values()))
         self._parked.clear()
 
-    async def _sync_ready(self, key: Key) -> float | None:
-        """Sync one Workload, unless its key rests after a failure or while it waits."""
+    async def _reconcile_ready(self, reconcile: Reconcile, key: Key) -> float | None:
+        """Reconcile one Workload, unless its key rests after a failure or while it waits."""
         if not self.ready:
             self._parked.add(key)
             return None
         rest = self._rest.pop(key, 0.0) - self._clock.monotonic()
         if rest <= 0:
             with working_for(key):
-                again, rest = await self._try(key)
+                again, rest = await self._try(reconcile, key)
         else:
             again = rest
         if rest > 0:
             self._rest[key] = self._clock.monotonic() + rest
         return again
 
-    async def _try(self, key: Key) -> tuple[float | None, float]:
+    async def _try(self, reconcile: Reconcile, key: Key) -> tuple[float | None, float]:
         """Return seconds until the next look, or None, and seconds that events have to wait."""
         try:
-            again = await self._sync(self, key)
+            again = await reconcile(self, key)
         except (Conflict, LeaseLost):
             raise  # no fault of the member: the queue retries the key
         except StowageError as fault:

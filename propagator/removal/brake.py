@@ -31,7 +31,6 @@ from propagator.hub.workloads import HubWorkloads
 from propagator.members.connection import Link
 from propagator.members.context import ControllerContext
 from propagator.members.held_sweep import NOTHING_HELD, HeldSweep, HeldWorkload
-from propagator.members.hub_identity import HubIdentity
 from propagator.members.objects import ManagedObject, hub_of, hub_version_of, owners
 from propagator.members.target import Target
 from propagator.removal.rule import HOLDING_DATA
@@ -82,7 +81,6 @@ class SweepBrake:
         ground: ControllerContext,
         *,
         workloads: HubWorkloads,
-        identity: HubIdentity,
         searched: Callable[[Link], bool],
     ) -> None:
         self._searched = searched
@@ -92,7 +90,7 @@ class SweepBrake:
         self._clock = ground.clock
         self._fresh = ground.fresh
         self._workloads = workloads
-        self._identity = identity
+        self._identity = ground.identity
         self._went_back = False
         """Whether this process has seen the hub go back in time."""
         self._locks: WeakKeyDictionary[Link, asyncio.Lock] = WeakKeyDictionary()
@@ -101,16 +99,14 @@ class SweepBrake:
         self._declined: dict[str, set[str]] = {}  # UIDs, by member
         self._queue: WorkQueue[str] = WorkQueue(name="sweeps", clock=ground.clock)
         ground.clusters.add_handler(self._cluster_changed)
+        ground.fleet.on_change(self._member_changed)
 
     async def run(self) -> None:
         """Look at members that became ready, or whose permission changed, until cancelled."""
         await work(self._queue, self._look_again, workers=_WORKERS, log=LOG)
 
-    def changed(self, member: str) -> None:
-        """Queue a member that may have become ready, or was removed."""
-        if self._fleet.get(member) is None:
-            self._let_go.pop(member, None)
-            self._declined.pop(member, None)
+    def searched(self, member: str) -> None:
+        """Queue a member that was searched to the end."""
         self._queue.add(member)
 
     async def allows(self, session: Target, uid: str) -> bool:
@@ -253,6 +249,13 @@ class SweepBrake:
         metadata = {**named, "annotations": {ANNOTATION_SWEEP: None}}
         with suppress(NotFound):
             await self._hub.merge_patch(MEMBER_CLUSTERS, member, {"metadata": metadata})
+
+    def _member_changed(self, member: str, key: Key | None) -> None:
+        if key is None:
+            if self._fleet.get(member) is None:
+                self._let_go.pop(member, None)
+                self._declined.pop(member, None)
+            self._queue.add(member)
 
     def _cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
         if new is not None and _named(new) != (_named(old) if old is not None else frozenset()):

@@ -2,9 +2,9 @@
 
 Asked are the members that were ever sent something of the Workload (`hub.workloads.clusters_of`),
 and those that show something of it. A member acknowledges when its own worker, after the deletion,
-has found nothing there and no write is in doubt (`shares`). A member that does not answer holds the
-Workload up; one whose MemberCluster was deleted does not: what is left there is swept when it comes
-back (`orphans`).
+has found nothing there and no write is unconfirmed (`share_writer`). A member that does not answer
+holds the Workload up; one whose MemberCluster was deleted does not: what is left there is swept
+when it comes back (`orphans`).
 """
 
 from __future__ import annotations

@@ -194,7 +194,6 @@ async def running(
             return await rig.sync(session, key) if rig.sync else None
 
         fleet = MemberFleet(
-            sync,
             settings=settings,
             clock=clock,
             before_write=lambda: None,
@@ -225,7 +224,7 @@ async def running(
             recorder=recorder,
             clock=clock,
         )
-        loops = (clusters.run(), secrets.run(), registrar.run(), publisher.run(), fleet.work())
+        loops = (clusters.run(), secrets.run(), registrar.run(), publisher.run(), fleet.work(sync))
         tasks = [asyncio.create_task(loop) for loop in loops]
         try:
             yield rig

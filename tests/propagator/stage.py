@@ -23,7 +23,6 @@ from machinery.api.resources import MEMBER_CLUSTERS, NAMESPACES, SECRETS, WORKLO
 from machinery.errors import NotFound, StowageError
 from propagator.app import Propagator
 from propagator.members.kinds import USUAL
-from propagator.reconciler import WorkloadPlacements
 from propagator.settings import PropagatorSettings, SessionSettings
 from stowage.playground.controlplanes import Cluster
 
@@ -280,7 +279,7 @@ class Stage:
             sessions=self.sessions,
             **self.terms,
         )
-        self.process = Propagator(self.hub, WorkloadPlacements, settings=settings)
+        self.process = Propagator(self.hub, settings=settings)
         self.task = asyncio.create_task(self.process.run())
 
     async def stop(self) -> None:
@@ -364,9 +363,8 @@ async def settled(
     """
     term = stage.process.term
     assert term is not None
-    placements = term._placements
-    assert isinstance(placements, WorkloadPlacements)
-    reporter, recorder = placements._reporter, stage.process._recorder
+    controller = term.workloads
+    reporter, recorder = controller._reporter, stage.process._recorder
 
     since = time.monotonic()
 
@@ -381,7 +379,7 @@ async def settled(
         """When a server last told us something."""
         links = [session.link for name in stage.members if (session := term.fleet.get(name))]
         streams = [informer for link in links if link for informer in link._streams]
-        return max(each._spoke for each in [*placements.informers, *streams])
+        return max(each._spoke for each in [*controller.informers, *streams])
 
     def quiet() -> bool:
         nonlocal since

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import aiohttp
 import pytest
@@ -16,6 +16,7 @@ from machinery.api.resources import SECRETS, WORKLOADS
 from machinery.errors import LeaseLost
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key, Object
+from propagator import leadership
 from propagator.app import Propagator
 from propagator.members.context import ControllerContext
 from propagator.members.session import MemberSession
@@ -35,14 +36,18 @@ SHORT: dict[str, Any] = {"lease_seconds": 5.0, "renew_deadline": 3.5}
 
 
 class Watching:
-    """Placements that only look."""
+    """A controller of Workloads that only looks."""
+
+    made: ClassVar[list[Watching]] = []
 
     def __init__(self, ground: ControllerContext) -> None:
         self.ground = ground
         self.workloads = Informer(ground.hub, WORKLOADS, Object, clock=ground.clock)
+        self.reconciler = self
         self.running = False
         self.begun: list[bool] = []
         """Of each term, whether nobody else led before it since the last one."""
+        self.made.append(self)
 
     @property
     def informers(self) -> Sequence[Informer[Any]]:
@@ -55,7 +60,7 @@ class Watching:
     def begin(self, *, alone: bool) -> None:
         self.begun.append(alone)
 
-    async def sync(self, session: MemberSession, key: Key) -> float | None:
+    async def reconcile(self, session: MemberSession, key: Key) -> float | None:
         return None
 
     async def run(self) -> None:
@@ -67,17 +72,17 @@ class Watching:
 
 
 class Instance:
-    """One propagator, and every term's placements."""
+    """One propagator."""
 
     def __init__(self, client: ApiClient, **settings: Any) -> None:
-        self.terms: list[Watching] = []
         self.task: asyncio.Task[None]
         chosen = {"http_port": 0, "sessions": CALM, "lease_retry": 0.5} | settings
-        self.process = Propagator(client, self._placements, settings=PropagatorSettings(**chosen))
+        self.process = Propagator(client, settings=PropagatorSettings(**chosen))
 
-    def _placements(self, ground: ControllerContext) -> Watching:
-        self.terms.append(Watching(ground))
-        return self.terms[-1]
+    @property
+    def terms(self) -> list[Watching]:
+        """The controllers of this propagator, the last one at the end."""
+        return [each for each in Watching.made if each.ground.recorder is self.process._recorder]
 
     @property
     def leads(self) -> bool:
@@ -109,6 +114,12 @@ async def started(hub: Cluster, **settings: Any) -> AsyncIterator[Instance]:
         finally:
             await instance.stop()
             assert instance.task.cancelled()
+
+
+@pytest.fixture(autouse=True)
+def watching(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Watching, "made", [])
+    monkeypatch.setattr(leadership, "WorkloadController", Watching)
 
 
 @pytest.fixture

@@ -27,7 +27,6 @@ from propagator.members.hub_lease import (
     HubHolder,
     HubLease,
 )
-from propagator.reconciler import WorkloadPlacements
 from propagator.settings import PropagatorSettings
 from stowage.playground.controlplanes import Cluster, ControlPlanes, Parts
 from tests.fakeclock import FakeClock
@@ -225,7 +224,7 @@ async def beside() -> AsyncIterator[Callable[[ApiClient], Propagator]]:
 
     def start(hub: ApiClient) -> Propagator:
         settings = PropagatorSettings(http_port=0, sessions=CALM, **LONG_TERMS)
-        process = Propagator(hub, WorkloadPlacements, settings=settings)
+        process = Propagator(hub, settings=settings)
         running.append(asyncio.create_task(process.run()))
         return process
 

@@ -51,7 +51,7 @@ def watched(stage: Stage) -> set[str]:
 
 
 async def sweep(stage: Stage) -> None:
-    await stage.process.term._placements._idle.sweep()
+    await stage.process.term.workloads._idle.sweep()
 
 
 @pytest.mark.proves("S14")
@@ -110,7 +110,7 @@ async def test_the_watches_of_a_deleted_workload_end(stage_on: MakeStage):
         await stage.propagated("demo")
         await stage.delete("demo")
         await stage.gone("demo")
-        hub = stage.process.term._placements._hub.informer
+        hub = stage.process.term.workloads._workloads.informer
         await until(lambda: hub.get((stage.namespace, "demo")) is None)
         await sweep(stage)
         assert watched(stage) == before

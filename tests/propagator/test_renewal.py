@@ -22,7 +22,6 @@ from propagator.app import Propagator
 from propagator.credentials.tokens import Life, kubeconfig, life_of
 from propagator.hub import token_renewal
 from propagator.hub.token_renewal import _believe
-from propagator.reconciler import WorkloadPlacements
 from propagator.settings import PropagatorSettings, RenewalSettings
 from stowage.playground.controlplanes import Cluster
 
@@ -52,7 +51,6 @@ def _with(connection: Any, token: str) -> Any:
 async def propagating(hub: ApiClient, settings: RenewalSettings) -> AsyncIterator[Propagator]:
     process = Propagator(
         hub,
-        WorkloadPlacements,
         settings=PropagatorSettings(
             http_port=0,
             sessions=CALM,

@@ -16,7 +16,6 @@ from crds.names import ANNOTATION_DELETION_COST, LABEL_WORKLOAD_UID, POD_DELETIO
 from machinery.api.resources import PODS
 from propagator.members.connection import Link
 from propagator.members.pods import Main
-from propagator.reconciler import WorkloadPlacements
 from propagator.units import cost_writer
 from stowage.playground.controlplanes import Cluster
 
@@ -104,9 +103,7 @@ async def costs_settled(stage: Stage) -> None:
     """Wait until nothing is left to do, the pods' costs included."""
     term = stage.process.term
     assert term is not None
-    placements = term._placements
-    assert isinstance(placements, WorkloadPlacements)
-    queues = placements._costs._queues
+    queues = term.workloads._costs._queues
 
     def idle() -> bool:
         return not any(each or each._in_work or each._later for each in queues.values())

@@ -17,7 +17,6 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import LEASES, MEMBER_CLUSTERS, SECRETS, WORKLOADS
 from propagator.app import LEASE, Propagator
 from propagator.members.kinds import USUAL
-from propagator.reconciler import WorkloadPlacements
 from propagator.settings import PropagatorSettings
 from stowage.playground.controlplanes import Cluster, ControlPlanes
 from tests.inforce import completed
@@ -186,7 +185,7 @@ async def test_what_another_leader_wrote_in_between_is_taken_as_it_is(
     ):
         await stage.stop()
         settings = PropagatorSettings(http_port=0, sessions=stage.sessions, **SHORT_TERMS)
-        first = Propagator(far, WorkloadPlacements, settings=settings)
+        first = Propagator(far, settings=settings)
         running = asyncio.create_task(first.run())
         try:
             await until(lambda: first.term is not None)

@@ -313,7 +313,7 @@ async def test_what_is_changed_back_each_time_is_told_and_not_fought_over(stage_
 async def test_a_rule_of_a_member_that_changes_is_applied_at_once(
     stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("propagator.shares.FIRST_PAUSE", 600.0)
+    monkeypatch.setattr("propagator.share_writer.FIRST_PAUSE", 600.0)
     async with stage_on() as stage:
 
         async def allow(glob: str) -> Callable[[], bool]:
@@ -342,7 +342,7 @@ async def test_a_race_that_is_lost_for_long_is_told(
         return await prepare(*about)
 
     monkeypatch.setattr(HubWorkloads, "prepare", loses)
-    monkeypatch.setattr("propagator.shares.CONTENDED_SECONDS", 0.5)
+    monkeypatch.setattr("propagator.share_writer.CONTENDED_SECONDS", 0.5)
     async with stage_on() as stage:
         await stage.create("demo")
         await stage.place("demo", m1=1)

@@ -1,8 +1,8 @@
 """Writes one share, all objects of one Workload on one member, or removes all of them.
 
-`reconciler` decides which of the two. A write renders, applies, and then removes what is no longer
-rendered, in that order, so that the predecessor of a workload goes only when its successor exists.
-Each result goes to `note`, for the report of the Workload.
+The `reconciler` decides which of the two. A write renders, applies, and then removes what is no
+longer rendered, in that order, so that the predecessor of a workload goes only when its successor
+exists. Each result goes to `note`, for the report of the Workload.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from machinery.runtime.keyed_backoff import Pauses
 from machinery.types.metadata import Key
 from propagator.access.carried_objects import CarriedObjectsReview
 from propagator.access.namespaces import Namespaces
-from propagator.apply.applier import Overtaken, apply
+from propagator.apply import applier
+from propagator.apply.applier import Overtaken
 from propagator.apply.object_writer import PieceWriter
 from propagator.apply.refusals import misfit, unlisted, unreadable
 from propagator.apply.render import PatchMisfit, Piece, render
@@ -28,7 +29,6 @@ from propagator.groups.rule import GateVerdict
 from propagator.hub.secrets import HubSecrets, NoTenant
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
-from propagator.members.hub_identity import HubIdentity
 from propagator.members.inventory import OwnedObjects
 from propagator.members.target import Target
 from propagator.members.watches import Found
@@ -58,7 +58,6 @@ class ShareWriter:
         workloads: HubWorkloads,
         secrets: HubSecrets,
         inventory: OwnedObjects,
-        identity: HubIdentity,
         finalizer: Finalizer,
         writer: PieceWriter,
         namespaces: Namespaces,
@@ -71,7 +70,7 @@ class ShareWriter:
         self._workloads = workloads
         self._secrets = secrets
         self._inventory = inventory
-        self._identity = identity
+        self._identity = ground.identity
         self._finalizer = finalizer
         self._writer = writer
         self._namespaces = namespaces
@@ -86,7 +85,7 @@ class ShareWriter:
             clock=ground.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
         )
 
-    async def push(self, session: Target, workload: Workload) -> float | None:
+    async def apply(self, session: Target, workload: Workload) -> float | None:
         """Write the whole share, then remove what is no longer rendered; note the outcome.
 
         Return seconds until the next look, or None. Raises TransportError when the key is to be
@@ -97,7 +96,7 @@ class ShareWriter:
             workload = await self._prepared(session, workload)
             if Wish.of(workload, session.name) != wish:
                 return None  # the Workload changed meanwhile, and that change woke its key
-            again, told = await self._apply(session, workload)
+            again, told = await self._apply_all(session, workload)
             outcome = _fought(wish, told) if told else Outcome(wish)
             if again is None:
                 self._pauses.over(share)
@@ -118,22 +117,22 @@ class ShareWriter:
         self._end(session, workload, outcome)
         return again
 
-    def hold(self, session: Target, workload: Workload, verdict: GateVerdict) -> None:
+    def keep(self, session: Target, workload: Workload, verdict: GateVerdict) -> None:
         """Leave the share as it is; note why where the Workload is placed there."""
         if verdict.message and session.name in workload.placements:
             self._end(session, workload, _kept(session, workload, verdict))
 
-    async def leave(
+    async def remove(
         self, session: Target, workload: Workload, verdict: GateVerdict | None = None
     ) -> float | None:
-        """Remove everything of a Workload from one member; return and raise as `push` does.
+        """Remove everything of a Workload from one member; return and raise as `apply` does.
 
         The member acknowledges once nothing of it is left there. `verdict` is the gate's reason
         where the share is removed though it is placed.
         """
         wish, share = Wish.of(workload, session.name), (session.name, workload.uid)
         try:
-            obstacle, stays = await self._remove(session, workload)
+            obstacle, stays = await self._remove_all(session, workload)
         except TransportError as fault:
             self._fails(session, workload, outcome_of(session.name, fault, wish))
             raise
@@ -163,7 +162,7 @@ class ShareWriter:
         self._doubts.forget(member)
         self._pruner.removed(member)
 
-    async def _remove(self, session: Target, workload: Workload) -> tuple[Refused | None, bool]:
+    async def _remove_all(self, session: Target, workload: Workload) -> tuple[Refused | None, bool]:
         """Remove what may go; return why it may not all be gone, or None, and whether some stays.
 
         Objects that stay, because a rule keeps them, are looked for again when the Workload ends.
@@ -239,12 +238,14 @@ class ShareWriter:
         except TransportError as fault:
             raise HubFault("the Workload could not be prepared", fault) from fault
 
-    async def _apply(
+    async def _apply_all(
         self, session: Target, workload: Workload
     ) -> tuple[float | None, Sequence[str]]:
         """Return seconds until the next look, or None, and what to report of contested objects."""
         pieces = await self._rendered(session, workload)
-        applied = await apply(self._writer, session, workload, pieces, stands=self._gates.pushes)
+        applied = await applier.apply(
+            self._writer, session, workload, pieces, stands=self._gates.pushes
+        )
         waits: list[float] = []
         refusals = [*applied.refusals]
         if applied.whole:  # else the workload's predecessor stays
