@@ -32,8 +32,8 @@ from propagator.settings import PropagatorSettings
 
 LOG = logs.get(__name__)
 LEASE = "stowage-propagator"
-LOOK_SECONDS = 1.0
-"""Seconds between two looks at who leads."""
+CHECK_SECONDS = 1.0
+"""Seconds between two checks of who leads."""
 
 LEADER = metrics.gauge("stowage_propagator_leader", "1 while this instance propagates")
 MEMBERS = metrics.gauge("stowage_member_sessions", "Sessions with members", ("ready",))
@@ -139,7 +139,7 @@ class Propagator:
         """
         since: float | None = None
         while True:
-            await self._clock.sleep(LOOK_SECONDS)
+            await self._clock.sleep(CHECK_SECONDS)
             if self.manager is None or self._leads or self._elector.leader is None:
                 since = None
                 continue
@@ -164,8 +164,8 @@ class Propagator:
         )
 
     def _members(self, *, ready: bool) -> int:
-        fleet = self.manager.fleet if self.manager else None
-        sessions = [fleet.get(name) for name in fleet.names()] if fleet else []
+        registry = self.manager.registry if self.manager else None
+        sessions = [registry.get(name) for name in registry.names()] if registry else []
         return sum(session is not None and session.ready is ready for session in sessions)
 
     async def _healthz(self, _request: Request) -> Response:

@@ -29,7 +29,7 @@ class EventHandlers:
 
     def __init__(
         self,
-        ground: ControllerContext,
+        context: ControllerContext,
         *,
         workloads: HubWorkloads,
         secrets: HubSecrets,
@@ -38,19 +38,19 @@ class EventHandlers:
         workload_gone: Callable[[str], None],
         member_gone: Callable[[str], None],
     ) -> None:
-        self._fleet = ground.fleet
+        self._registry = context.registry
         self._workloads = workloads
         self._secrets = secrets
         self._inventory = inventory
         self._reporter = reporter
         self._workload_gone = workload_gone
         self._member_gone = member_gone
-        self.syncs: Gradually[tuple[str, Key]] = Gradually(lambda at: self._fleet.wake(*at))
+        self.syncs: Gradually[tuple[str, Key]] = Gradually(lambda at: self._registry.wake(*at))
         """Workloads to reconcile, each on one member."""
         self.reports: Gradually[Key] = Gradually(reporter.queue.add)
         """Workloads to report on."""
         workloads.informer.add_handler(self.workload_changed)
-        ground.fleet.on_change(self.member_changed)
+        context.registry.on_change(self.member_changed)
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
         known = new or old
@@ -72,7 +72,7 @@ class EventHandlers:
         if key is not None:
             self._reporter.queue.add(key)
             return
-        if self._fleet.get(name) is None:
+        if self._registry.get(name) is None:
             self._member_gone(name)
         keys = [workload.metadata.key for workload in self._workloads.touching(name)]
         self.reports.add(name, keys)
@@ -108,7 +108,7 @@ class EventHandlers:
         return patched
 
     def _clusters_of(self, workload: Workload) -> set[str]:
-        return clusters_of(workload, self._fleet.names)
+        return clusters_of(workload, self._registry.names)
 
 
 def _same_decision(old: Workload, new: Workload) -> bool:

@@ -32,13 +32,13 @@ from propagator.members.cluster_identity import Identities
 from propagator.members.context import ControllerContext
 from propagator.members.hub_identity import HubIdentity
 from propagator.members.hub_lease import HubHolder
-from propagator.members.registry import MemberFleet
+from propagator.members.registry import MemberRegistry
 from propagator.settings import PropagatorSettings
 from propagator.types.cluster import MemberCluster, Secret, bounded
 from propagator.workload_controller import WorkloadController
 
 LOG = logs.get(__name__)
-LOOK_SECONDS = 0.05
+POLL_SECONDS = 0.05
 
 
 class Manager:
@@ -74,16 +74,16 @@ class Manager:
             transform=bounded,
             clock=clock,
         )
-        self.fleet = MemberFleet(
+        self.registry = MemberRegistry(
             settings=settings.sessions,
             clock=clock,
             before_write=elector.check,
             identities=Identities(self._clusters),
             holder=self._holder,
         )
-        ground = ControllerContext(
+        context = ControllerContext(
             hub=hub,
-            fleet=self.fleet,
+            registry=self.registry,
             clusters=self._clusters,
             recorder=recorder,
             clock=clock,
@@ -91,13 +91,13 @@ class Manager:
             identity=self._identity,
             fresh=self.hub_fresh,
         )
-        self.workloads = WorkloadController(ground)
+        self.workloads = WorkloadController(context)
         self._informers: list[Informer[Any]] = [
             self._clusters,
             secrets,
             *self.workloads.informers,
         ]
-        shared: dict[str, Any] = {"clusters": self._clusters, "fleet": self.fleet}
+        shared: dict[str, Any] = {"clusters": self._clusters, "registry": self.registry}
         shared |= {"clock": clock}
         self._registrar = Registrar(hub, namespace=settings.namespace, secrets=secrets, **shared)
         self._renewer = Renewer(
@@ -126,13 +126,13 @@ class Manager:
 
         `alone`: no other instance has led since the last term of this one.
         """
-        again, self._led = self._led, True
+        led_before, self._led = self._led, True
         reading = (*self._informers, *self.workloads.optional)
         async with asyncio.TaskGroup() as tasks:
             for informer in reading:
                 informer.mistrust()
                 tasks.create_task(informer.run())
-            if again:
+            if led_before:
                 await self._catch_up(reading, alone=alone)
             self._identity.forget()
             self.workloads.begin(alone=alone)
@@ -140,11 +140,11 @@ class Manager:
             tasks.create_task(self._renewer.run())
             tasks.create_task(self._publisher.run())
             tasks.create_task(self.workloads.run())
-            tasks.create_task(self.fleet.work(self.workloads.reconciler.reconcile))
+            tasks.create_task(self.registry.work(self.workloads.reconciler.reconcile))
 
     async def close(self) -> None:
         """End every session, and drop what was read; called after the last term."""
-        await self.fleet.close()
+        await self.registry.close()
         await self._hub.close()
 
     async def _holder(self) -> HubHolder:
@@ -161,7 +161,7 @@ class Manager:
     async def _catch_up(self, reading: Sequence[Informer[Any]], *, alone: bool) -> None:
         """Return once the informers show the hub as it is, with all that another instance wrote."""
         while self.stale():
-            await self._clock.sleep(LOOK_SECONDS)
+            await self._clock.sleep(POLL_SECONDS)
         if not alone:
             LOG.info("another instance has led meanwhile: what it wrote is awaited")
             known = [informer for informer in reading if informer.synced]

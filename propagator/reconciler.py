@@ -18,7 +18,7 @@ import asyncio
 
 from crds.fields.shares import ShareState
 from machinery.discovery.enforcement import InForce
-from machinery.runtime.keyed_backoff import Pauses
+from machinery.runtime.keyed_backoff import KeyedBackoff
 from machinery.types.metadata import Key
 from propagator.groups.gates import Gates
 from propagator.groups.rule import GateAnswer, GateVerdict
@@ -41,7 +41,7 @@ class WorkloadReconciler:
 
     def __init__(
         self,
-        ground: ControllerContext,
+        context: ControllerContext,
         *,
         workloads: HubWorkloads,
         judged: InForce,
@@ -51,9 +51,9 @@ class WorkloadReconciler:
         orphans: Orphans,
         reporter: Reporter,
     ) -> None:
-        self._clock = ground.clock
-        self._fleet = ground.fleet
-        self._fresh = ground.fresh
+        self._clock = context.clock
+        self._registry = context.registry
+        self._fresh = context.fresh
         self._workloads = workloads
         self._judged = judged
         self._gates = gates
@@ -62,11 +62,11 @@ class WorkloadReconciler:
         self._orphans = orphans
         self._reporter = reporter
         self._stale = asyncio.Lock()
-        self._sweeps: Pauses[tuple[str, Key]] = Pauses(
-            clock=ground.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
+        self._sweeps: KeyedBackoff[tuple[str, Key]] = KeyedBackoff(
+            clock=context.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
         )
-        self._moves: Pauses[tuple[str, Key]] = Pauses(
-            clock=ground.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
+        self._moves: KeyedBackoff[tuple[str, Key]] = KeyedBackoff(
+            clock=context.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
         )
 
     async def reconcile(self, session: Target, key: Key) -> float | None:
@@ -78,17 +78,17 @@ class WorkloadReconciler:
             requeue_after = await self._reconcile(session, workload)
         else:
             self._reporter.forget(key)
-            self._moves.over((session.name, key))
+            self._moves.reset((session.name, key))
         if not await self._orphans.sweep(session, key):
-            self._sweeps.over((session.name, key))
+            self._sweeps.reset((session.name, key))
             return requeue_after
-        next_sweep = self._sweeps.hold((session.name, key))
+        next_sweep = self._sweeps.failed((session.name, key))
         return next_sweep if requeue_after is None else min(requeue_after, next_sweep)
 
     def removed(self, member: str) -> None:
         """Drop the state of a member that was removed."""
-        self._sweeps.drop(lambda share: share[0] == member)
-        self._moves.drop(lambda share: share[0] == member)
+        self._sweeps.reset_where(lambda share: share[0] == member)
+        self._moves.reset_where(lambda share: share[0] == member)
 
     async def _until_fresh(self) -> None:
         # One of all waiting workers polls: thousands of keys need no check of their own.
@@ -106,15 +106,15 @@ class WorkloadReconciler:
         # The Workload shall have nothing on any member. A gang runs whole or not at all: one that
         # lost its placements goes at once.
         taken_back = workload.groups and not workload.placements
-        if workload.metadata.deleting or not workload.wants_units or taken_back:
+        if workload.metadata.deleting or not workload.wants_replicas or taken_back:
             return await self._shares.remove(session, workload)
 
         # The gate of its group comes before its placements.
         verdict = self._gates.verdict(workload)
-        closed = verdict.answer is GateAnswer.LEAVE and session.name not in verdict.stays
-        if closed or self._gates.unfinished(workload, session.name):
+        closed = verdict.answer is GateAnswer.REMOVE and session.name not in verdict.keeps
+        if closed or self._gates.removal_pending(workload, session.name):
             return await self._give_back(session, workload, verdict)
-        if verdict.answer is not GateAnswer.PUSH:
+        if verdict.answer is not GateAnswer.APPLY:
             self._shares.keep(session, workload, verdict)
             return None
 
@@ -123,12 +123,12 @@ class WorkloadReconciler:
             return await self._shares.apply(session, workload)
 
         # This member shall have none.
-        if self._gates.starts(workload):
+        if self._gates.starting(workload):
             # What is here is left of an attempt that was withdrawn: there is no healthy copy before
             # the quorum has run.
             return await self._shares.remove(session, workload)
         if not workload.placements:
-            await self._inventory.look_for(session, workload)
+            await self._inventory.wait_listed(session, workload)
             self._reporter.queue.add(workload.metadata.key)  # its status says what stays
             return None
         return await self._remove_replaced(session, workload)
@@ -139,18 +139,18 @@ class WorkloadReconciler:
         """Remove all of a share whose group's gate was closed, though it is placed."""
         requeue_after = await self._shares.remove(session, workload, verdict)
         if requeue_after is None:
-            self._gates.left(workload, session.name)
+            self._gates.removed(workload, session.name)
         return requeue_after
 
     async def _remove_replaced(self, session: Target, workload: Workload) -> float | None:
         """Remove a share that left the placements, once the present ones are ready."""
         move = (session.name, workload.metadata.key)
-        await self._inventory.look_for(session, workload)
+        await self._inventory.wait_listed(session, workload)
         there = [found for _, found in owned(session, workload.uid)]
         # What an earlier registration applied here may be all that runs, and not one share of it.
         earlier = not workload.groups and any(taken_up(found, session.mark) for found in there)
         if there and not (running(workload) and (not earlier or _complete(workload))):
-            self._moves.over(move)
+            self._moves.reset(move)
             self._reporter.queue.add(workload.metadata.key)
             return None
         if there and not (
@@ -158,13 +158,13 @@ class WorkloadReconciler:
         ):
             # The status says "ready" already, so that no event will come when it is true.
             self._reporter.queue.add(workload.metadata.key)
-            return self._moves.hold(move)
-        self._moves.over(move)
+            return self._moves.failed(move)
+        self._moves.reset(move)
         return await self._shares.remove(session, workload)
 
     def _answers(self, name: str) -> bool:
         """Whether that member answers now, through its present registration."""
-        session = self._fleet.get(name)
+        session = self._registry.get(name)
         return session is not None and session.ready
 
 

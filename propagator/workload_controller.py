@@ -17,7 +17,8 @@ from propagator.access.carried_objects import CarriedObjectsReview
 from propagator.access.namespaces import Namespaces
 from propagator.apply.apply_records import ApplyRecords
 from propagator.apply.object_writer import PieceWriter
-from propagator.apply.unanswered_writes import UnconfirmedWrites
+from propagator.apply.unconfirmed_writes import UnconfirmedWrites
+from propagator.deletion_costs.cost_writer import CostWriter
 from propagator.eventhandlers import EventHandlers
 from propagator.groups.gates import Gates
 from propagator.hub.idle_watches import IdleKinds
@@ -36,65 +37,64 @@ from propagator.share_writer import ShareWriter
 from propagator.status.controller import Reporter
 from propagator.status.observation import Survey
 from propagator.types.workload import Workload
-from propagator.units.cost_writer import CostWriter
 
 
 class WorkloadController:
-    def __init__(self, ground: ControllerContext) -> None:
-        self._clusters = ground.clusters
+    def __init__(self, context: ControllerContext) -> None:
+        self._clusters = context.clusters
         self._judged = enforcement.validating(
-            ground.hub, clock=ground.clock, namespace=ground.namespace
+            context.hub, clock=context.clock, namespace=context.namespace
         )
-        self._workloads = HubWorkloads(ground)
-        self._secrets = HubSecrets(ground.hub, clock=ground.clock, changed=self._secret_changed)
-        self._inventory = OwnedObjects(ground)
-        self._gates = Gates(ground, workloads=self._workloads, wake=self._gate_changed)
-        self._idle = IdleKinds(ground, workloads=self._workloads, inventory=self._inventory)
-        self._records = ApplyRecords(clock=ground.clock)
+        self._workloads = HubWorkloads(context)
+        self._secrets = HubSecrets(context.hub, clock=context.clock, changed=self._secret_changed)
+        self._inventory = OwnedObjects(context)
+        self._gates = Gates(context, workloads=self._workloads, wake=self._gate_changed)
+        self._idle = IdleKinds(context, workloads=self._workloads, inventory=self._inventory)
+        self._records = ApplyRecords(clock=context.clock)
         pruner = Pruner(
             self._records,
-            Remover(clock=ground.clock),
-            registered=ground.fleet.identities.exists,
+            Remover(clock=context.clock),
+            registered=context.registry.identities.exists,
         )
-        self._census = Census(ground)
-        self._brake = SweepBrake(ground, workloads=self._workloads, searched=self._census.searched)
+        self._census = Census(context)
+        self._brake = SweepBrake(context, workloads=self._workloads, searched=self._census.searched)
         self._census.on_searched(self._brake.searched)
         orphans = Orphans(
-            workloads=self._workloads, identity=ground.identity, pruner=pruner, brake=self._brake
+            workloads=self._workloads, identity=context.identity, pruner=pruner, brake=self._brake
         )
-        self._finalizer = Finalizer(ground, inventory=self._inventory)
+        self._finalizer = Finalizer(context, inventory=self._inventory)
         self._reporter = Reporter(
-            ground,
+            context,
             workloads=self._workloads,
-            survey=Survey(ground, inventory=self._inventory),
+            survey=Survey(context, inventory=self._inventory),
             finalizer=self._finalizer,
         )
-        doubts = UnconfirmedWrites(clock=ground.clock)
-        namespaces = Namespaces(clock=ground.clock)
+        unconfirmed = UnconfirmedWrites(clock=context.clock)
+        namespaces = Namespaces(clock=context.clock)
         self._shares = ShareWriter(
-            ground,
+            context,
             workloads=self._workloads,
             secrets=self._secrets,
             inventory=self._inventory,
             finalizer=self._finalizer,
             writer=PieceWriter(
                 self._records,
-                doubts=doubts,
+                unconfirmed=unconfirmed,
                 workloads=self._workloads,
-                identity=ground.identity,
+                identity=context.identity,
                 namespaces=namespaces,
-                clock=ground.clock,
+                clock=context.clock,
             ),
             namespaces=namespaces,
-            doubts=doubts,
+            unconfirmed=unconfirmed,
             pruner=pruner,
-            gate=CarriedObjectsReview(ground, judged=self._judged),
+            gate=CarriedObjectsReview(context, judged=self._judged),
             gates=self._gates,
-            note=self._reporter.note,
+            record_outcome=self._reporter.record_outcome,
         )
-        self._costs = CostWriter(ground, workloads=self._workloads, gates=self._gates)
+        self._costs = CostWriter(context, workloads=self._workloads, gates=self._gates)
         self.reconciler = WorkloadReconciler(
-            ground,
+            context,
             workloads=self._workloads,
             judged=self._judged,
             gates=self._gates,
@@ -104,7 +104,7 @@ class WorkloadController:
             reporter=self._reporter,
         )
         self._handlers = EventHandlers(
-            ground,
+            context,
             workloads=self._workloads,
             secrets=self._secrets,
             inventory=self._inventory,
@@ -161,7 +161,7 @@ class WorkloadController:
 
     def _gate_changed(self, workload: Workload) -> None:
         self._handlers.gate_changed(workload)
-        self._costs.look_at(workload)
+        self._costs.gate_changed(workload)
 
     def _workload_gone(self, uid: str) -> None:
         self._finalizer.went(uid)

@@ -10,7 +10,7 @@ from machinery.clock import Clock
 from machinery.runtime.event_recorder import EventRecorder
 from machinery.runtime.informer import Informer
 from propagator.members.hub_identity import HubIdentity
-from propagator.members.registry import MemberFleet
+from propagator.members.registry import MemberRegistry
 from propagator.types.cluster import MemberCluster
 
 
@@ -19,7 +19,7 @@ class ControllerContext:
     """Shared by all controllers. Writes by `hub` or to a member may raise LeaseLost."""
 
     hub: ApiClient
-    fleet: MemberFleet
+    registry: MemberRegistry
     clusters: Informer[MemberCluster]
     recorder: EventRecorder
     clock: Clock

@@ -19,9 +19,8 @@ from machinery.clock import Clock
 from machinery.tasks import end
 from machinery.types.metadata import Key
 from propagator.members.cluster_identity import Identities
-from propagator.members.holders import Holders
 from propagator.members.hub_lease import Holder, nobody
-from propagator.members.session import MemberSession, Reconcile
+from propagator.members.session import Holders, MemberSession, Reconcile
 from propagator.settings import SessionSettings
 
 ChangeListener: TypeAlias = Callable[[str, Key | None], None]
@@ -34,7 +33,7 @@ LOG = logs.get(__name__)
 _RESTART_PAUSE = 5.0
 
 
-class MemberFleet:
+class MemberRegistry:
     """Every member session of this process.
 
     `before_write` is called right before each attempt of a write to any member, and raises

@@ -16,9 +16,9 @@ from propagator.types.workload import Workload
 
 
 class Finalizer:
-    def __init__(self, ground: ControllerContext, *, inventory: OwnedObjects) -> None:
-        self._fleet = ground.fleet
-        self._clusters = ground.clusters
+    def __init__(self, context: ControllerContext, *, inventory: OwnedObjects) -> None:
+        self._registry = context.registry
+        self._clusters = context.clusters
         self._inventory = inventory
         self._acknowledged: dict[str, set[str]] = {}
 
@@ -53,8 +53,8 @@ class Finalizer:
 
     def _names(self) -> set[str]:
         """Return all member names, also those without a session, to resolve noted digests by."""
-        return {*self._fleet.names(), *(cluster.name for cluster in self._clusters.values())}
+        return {*self._registry.names(), *(cluster.name for cluster in self._clusters.values())}
 
     def _registered(self, name: str) -> bool:
         # Right after the start there are members that have no session yet.
-        return self._fleet.get(name) is not None or self._clusters.get(("", name)) is not None
+        return self._registry.get(name) is not None or self._clusters.get(("", name)) is not None

@@ -9,7 +9,7 @@ import pytest
 
 from crds.names import LABEL_GROUP
 from propagator import reconciler
-from propagator.groups.rule import PUSH
+from propagator.groups.rule import APPLY
 from propagator.members.objects import ManagedObject, Mark
 from propagator.reconciler import WorkloadReconciler
 from propagator.types.workload import workload_of
@@ -42,7 +42,7 @@ async def test_a_share_that_left_goes_at_once_while_its_gang_starts(
     async def remove(*_: Any) -> None:
         did.append("remove")
 
-    async def look_for(*_: Any) -> None:
+    async def wait_listed(*_: Any) -> None:
         pass
 
     monkeypatch.setattr(reconciler, "owned", lambda _session, _uid: [(None, ManagedObject())])
@@ -51,18 +51,18 @@ async def test_a_share_that_left_goes_at_once_while_its_gang_starts(
         pass
 
     gates = SimpleNamespace(
-        verdict=lambda _: PUSH, unfinished=lambda *_: False, starts=lambda _: starts
+        verdict=lambda _: APPLY, removal_pending=lambda *_: False, starting=lambda _: starts
     )
     parts: dict[str, Any] = {
         "workloads": SimpleNamespace(informer=SimpleNamespace(get=lambda _: workload)),
         "judged": SimpleNamespace(known=True),
         "gates": gates,
-        "inventory": SimpleNamespace(look_for=look_for),
+        "inventory": SimpleNamespace(wait_listed=wait_listed),
         "shares": SimpleNamespace(remove=remove),
         "orphans": SimpleNamespace(sweep=sweep),
         "reporter": SimpleNamespace(queue=SimpleNamespace(add=lambda _: None)),
     }
-    context: Any = SimpleNamespace(clock=FakeClock(), fleet=None, fresh=lambda: True)
+    context: Any = SimpleNamespace(clock=FakeClock(), registry=None, fresh=lambda: True)
     session: Any = SimpleNamespace(name="m2", mark=Mark())
     await WorkloadReconciler(context, **parts).reconcile(session, workload.metadata.key)
     assert did == (["remove"] if starts else [])

@@ -75,7 +75,7 @@ async def token_of(hub: ApiClient) -> str:
 
 
 def session_of(process: Propagator) -> Any:
-    return process.term.fleet.get("m1") if process.term else None
+    return process.term.registry.get("m1") if process.term else None
 
 
 @pytest.mark.proves("S8")

@@ -14,9 +14,9 @@ import pytest
 
 from crds.names import ANNOTATION_DELETION_COST, LABEL_WORKLOAD_UID, POD_DELETION_COST
 from machinery.api.resources import PODS
+from propagator.deletion_costs import cost_writer
 from propagator.members.connection import Link
 from propagator.members.pods import Main
-from propagator.units import cost_writer
 from stowage.playground.controlplanes import Cluster
 
 from .conftest import kubeconfig, token_for
@@ -438,7 +438,7 @@ def impostor(uid: str, namespace: str) -> dict[str, Any]:
 
 def link_of(stage: Stage) -> Link | None:
     """The member's present link; another one after each new term or credential."""
-    session = stage.process.term.fleet.get("m1") if stage.process.term else None
+    session = stage.process.term.registry.get("m1") if stage.process.term else None
     return session.link if session else None
 
 
@@ -456,7 +456,7 @@ async def test_pods_of_others_are_not_a_victims(hub: Cluster, running: Cluster) 
 
             def placed() -> int:
                 link = link_of(stage)
-                claims = link.units.placed() if link is not None else {}
+                claims = link.pod_ledger.placed() if link is not None else {}
                 return sum(pods for claim, pods in claims.items() if claim.uid == uid)
 
             uid = (await stage.workload("victim"))["metadata"]["uid"]
@@ -468,6 +468,6 @@ async def test_pods_of_others_are_not_a_victims(hub: Cluster, running: Cluster) 
             await until(lambda: told(3, 3), seconds=60)
             assert placed() == 5
             main = Main(uid, stage.namespace, "apps", "Deployment", "web")
-            assert link_of(stage).units.counts(main).scheduled == 3
+            assert link_of(stage).pod_ledger.counts(main).scheduled == 3
             for namespace in (stage.namespace, "default"):
                 await member.delete(PODS, "impostor", namespace=namespace)

@@ -116,7 +116,7 @@ async def test_a_hub_that_is_away_for_a_while_costs_no_list_and_no_write(
     async with stage_on(terms=SHORT_TERMS) as stage:
         await two_workloads(stage)
         there, before = await told(stage.hub), await seen(stage)
-        links = [stage.process.manager.fleet.get(name).link for name in stage.members]
+        links = [stage.process.manager.registry.get(name).link for name in stage.members]
         hub.freeze()
         try:
             await until(lambda: stage.process.term is None)
@@ -125,7 +125,7 @@ async def test_a_hub_that_is_away_for_a_while_costs_no_list_and_no_write(
             hub.thaw()
         await acts(stage.process)
         await settled(stage, told=True)
-        assert [stage.process.manager.fleet.get(name).link for name in stage.members] == links
+        assert [stage.process.manager.registry.get(name).link for name in stage.members] == links
         after = await seen(stage)
         # Each cut watch of the hub asks once for its moment, by a list of one object.
         assert after["read"].pop("hub") <= before["read"]["hub"] + Counter(

@@ -283,7 +283,7 @@ async def stops(stage: Stage) -> None:
 
 
 async def away(stage: Stage) -> None:
-    await until(lambda: not stage.process.term.fleet.get("m2").ready)
+    await until(lambda: not stage.process.term.registry.get("m2").ready)
     await stage.delete("away")
     await stage.refused("away", "ClusterUnreachable")
 
