@@ -37,9 +37,9 @@ from propagator.credentials.credentials import Credentials
 from propagator.members.capacity.kept import Pod, WirePod, slim_pod
 from propagator.members.capacity.ledger import CapacityLedger
 from propagator.members.cluster_identity import Identities
-from propagator.members.health import UnitLedger
+from propagator.members.health import PodLedger
 from propagator.members.kinds import USUAL
-from propagator.members.registry import MemberFleet
+from propagator.members.registry import MemberRegistry
 from propagator.members.session import MemberSession
 from propagator.settings import SessionSettings
 from propagator.types.cluster import MemberCluster
@@ -93,9 +93,9 @@ async def idle(_session: MemberSession, _key: Key) -> float | None:
     return None
 
 
-async def connect(fleet: MemberFleet, connection: Connection, names: list[str]) -> None:
+async def connect(registry: MemberRegistry, connection: Connection, names: list[str]) -> None:
     """Admit sessions of these names and wait until all have settled."""
-    sessions = [fleet.admit(name) for name in names]
+    sessions = [registry.admit(name) for name in names]
     for session in sessions:
         session.use(Credentials(connection))
     await asyncio.sleep(SETTLE_SECONDS)
@@ -112,25 +112,24 @@ async def measure_sessions(connection: Connection, count: int) -> None:
             client, MEMBER_CLUSTERS, MemberCluster, clock=clock
         )
         identities = Identities(none)
-    fleet = MemberFleet(
-        idle,
+    registry = MemberRegistry(
         settings=SessionSettings(),
         clock=clock,
         before_write=lambda: None,
         identities=identities,
     )
-    working = asyncio.create_task(fleet.work())
-    await connect(fleet, connection, ["first"])
+    working = asyncio.create_task(registry.work(idle))
+    await connect(registry, connection, ["first"])
     before, handshakes = resident(), Handshakes()
     names = [f"member-{number}" for number in range(count)]
-    await connect(fleet, connection, names)
+    await connect(registry, connection, names)
     bare = resident() - before
     print(f"{count} sessions, nodes and pods watched")
     print(f"  resident memory before {before / 2**20:8.1f} MiB")
     print(f"  per session            {bare / count / 1024:8.1f} KiB")
     print(f"  handshakes per session {handshakes.number / count:8.1f}")
     for name in names:
-        if session := fleet.get(name):
+        if session := registry.get(name):
             for resource in KINDS:
                 session.track(resource)
     await asyncio.sleep(SETTLE_SECONDS)
@@ -141,7 +140,7 @@ async def measure_sessions(connection: Connection, count: int) -> None:
     print(f"  handshakes per session {handshakes.number / count:8.1f}")
     print(f"  per watch stream       {kib:8.1f} KiB  (aim {AIM_KIB:g}, ratio {kib / AIM_KIB:.2f})")
     await end([working])
-    await fleet.close()
+    await registry.close()
 
 
 def wire_pod(number: int) -> bytes:
@@ -175,7 +174,7 @@ def wire_pod(number: int) -> bytes:
 def measure_pods() -> None:
     """Print the cost of one kept pod, with its share of both ledgers."""
     decoder = msgspec.json.Decoder(WirePod)
-    capacity, units = CapacityLedger(), UnitLedger()
+    capacity, units = CapacityLedger(), PodLedger()
     kept: dict[Key, Pod] = {}
     size = len(wire_pod(0))
     before = resident()

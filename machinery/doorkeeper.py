@@ -151,22 +151,22 @@ class Noise(logging.Filter):
         super().__init__()
         self._is_noise = is_noise
         self._clock = clock or SystemClock()
-        self._told = -NOISE_SECONDS
-        self._untold = 0
+        self._logged_at = -NOISE_SECONDS
+        self._unlogged = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Let one record through in a while, with our own message."""
         fault = record.exc_info[1] if record.exc_info else None
         if fault is None or not self._is_noise(fault):
             return True
-        self._untold += 1
-        if self._clock.monotonic() - self._told < NOISE_SECONDS:
+        self._unlogged += 1
+        if self._clock.monotonic() - self._logged_at < NOISE_SECONDS:
             return False
         record.levelno, record.levelname = logging.WARNING, "WARNING"
         record.msg, record.args = (
             "requests that were no HTTP since the last line: %d",
-            (self._untold,),
+            (self._unlogged,),
         )
         record.exc_info = record.exc_text = None
-        self._told, self._untold = self._clock.monotonic(), 0
+        self._logged_at, self._unlogged = self._clock.monotonic(), 0
         return True

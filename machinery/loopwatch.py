@@ -38,7 +38,7 @@ LONGEST = metrics.gauge(
     "stowage_loop_longest_step_seconds", "The longest step of the event loop in the last minutes"
 )
 
-Told = Callable[[asyncio.Handle, float], None]
+Report = Callable[[asyncio.Handle, float], None]
 """Called with the callback that ran, and the seconds it took."""
 _Run = Callable[[asyncio.Handle], None]
 
@@ -48,13 +48,13 @@ _watchers: list[Callable[[_Run], _Run]] = []
 
 @contextmanager
 def steps(
-    told: Told, *, least: float = LEAST_SECONDS, now: Callable[[], float] = stopwatch
+    report: Report, *, least: float = LEAST_SECONDS, now: Callable[[], float] = stopwatch
 ) -> Iterator[None]:
     """Report each step of this thread's loop that takes `least` seconds or longer by `now`.
 
     Several may watch at once, and end in any order.
     """
-    watcher = functools.partial(_measured, told=told, least=least, now=now)
+    watcher = functools.partial(_measured, report=report, least=least, now=now)
     _watchers.append(watcher)
     _wrap()
     try:
@@ -64,7 +64,7 @@ def steps(
         _wrap()
 
 
-def _measured(run: _Run, *, told: Told, least: float, now: Callable[[], float]) -> _Run:
+def _measured(run: _Run, *, report: Report, least: float, now: Callable[[], float]) -> _Run:
     thread, current = threading.get_ident(), threading.get_ident
 
     def measured(handle: asyncio.Handle) -> None:
@@ -72,7 +72,7 @@ def _measured(run: _Run, *, told: Told, least: float, now: Callable[[], float]) 
         run(handle)
         took = now() - began
         if took >= least and current() == thread:
-            told(handle, took)
+            report(handle, took)
 
     return measured
 
@@ -113,7 +113,7 @@ def watching(*, now: Callable[[], float] = stopwatch) -> Iterator[None]:
     """Keep the metrics of this thread's loop, and log each step above LONG_SECONDS by its name."""
     longest = _Longest(now)
 
-    def told(handle: asyncio.Handle, seconds: float) -> None:
+    def report(handle: asyncio.Handle, seconds: float) -> None:
         STEPS.observe(seconds)
         longest.add(seconds)
         if seconds > LONG_SECONDS:
@@ -121,7 +121,7 @@ def watching(*, now: Callable[[], float] = stopwatch) -> Iterator[None]:
 
     LONGEST.set_function(longest.seconds)
     try:
-        with steps(told, now=now):
+        with steps(report, now=now):
             yield
     finally:
         LONGEST.set_function(lambda: 0.0)

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-AGAIN_SECONDS = 5.0
+RECANCEL_SECONDS = 5.0
 """Seconds until a task that has not ended is cancelled again."""
 SLICE = 200
 """Items of a loop between two pauses; some tens of microseconds each make a few milliseconds."""
@@ -35,23 +35,23 @@ async def end(tasks: Sequence[asyncio.Future[Any]]) -> None:
     A caller that is cancelled here waits all the same, so that nothing keeps running; the tasks are
     then cancelled once more, so that one that takes long over its clean-up cuts it short.
     """
-    told: asyncio.CancelledError | None = None
+    cancelled: asyncio.CancelledError | None = None
     for task in tasks:
         task.cancel()
     while running := [task for task in tasks if not task.done()]:
         try:
-            _, deaf = await asyncio.wait(running, timeout=AGAIN_SECONDS)
+            _, deaf = await asyncio.wait(running, timeout=RECANCEL_SECONDS)
             # A library below may take a cancellation for something else, and the caller would wait
             # for ever.
             for task in deaf:
                 log.warning("did not end when it was told to, and is told again: %r", task)
                 task.cancel()
         except asyncio.CancelledError as e:
-            told = e
+            cancelled = e
             for task in running:
                 task.cancel()
-    if told is not None:
-        raise told
+    if cancelled is not None:
+        raise cancelled
 
 
 async def within(seconds: float, request: Coroutine[Any, Any, T], *, clock: Clock) -> T:

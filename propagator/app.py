@@ -27,35 +27,29 @@ from machinery.http_server import HttpServer
 from machinery.release import release
 from machinery.runtime.event_recorder import EventRecorder
 from machinery.runtime.leader_election import LeaderElector
-from propagator.leadership import MakePlacements, Manager
-from propagator.reconciler import WorkloadPlacements
+from propagator.leadership import Manager
 from propagator.settings import PropagatorSettings
 
 LOG = logs.get(__name__)
 LEASE = "stowage-propagator"
-LOOK_SECONDS = 1.0
-"""Seconds between two looks at who leads."""
+CHECK_SECONDS = 1.0
+"""Seconds between two checks of who leads."""
 
 LEADER = metrics.gauge("stowage_propagator_leader", "1 while this instance propagates")
 MEMBERS = metrics.gauge("stowage_member_sessions", "Sessions with members", ("ready",))
 
 
 class Propagator:
-    """One instance, standby or leader. `placements` makes the part that writes to members.
-
-    `hub` carries the lease and the events.
-    """
+    """One instance, standby or leader. `hub` carries the lease and the events."""
 
     def __init__(
         self,
         hub: ApiClient,
-        placements: MakePlacements,
         *,
         settings: PropagatorSettings,
         clock: Clock | None = None,
     ) -> None:
         self._hub = hub
-        self._make = placements
         self._settings = settings
         self._clock = clock or SystemClock()
         self._identity = settings.identity or identity()
@@ -125,7 +119,6 @@ class Propagator:
         if self.manager is None:
             self.manager = Manager(
                 self._client(),
-                self._make,
                 settings=self._settings,
                 recorder=self._recorder,
                 clock=self._clock,
@@ -146,7 +139,7 @@ class Propagator:
         """
         since: float | None = None
         while True:
-            await self._clock.sleep(LOOK_SECONDS)
+            await self._clock.sleep(CHECK_SECONDS)
             if self.manager is None or self._leads or self._elector.leader is None:
                 since = None
                 continue
@@ -171,8 +164,8 @@ class Propagator:
         )
 
     def _members(self, *, ready: bool) -> int:
-        fleet = self.manager.fleet if self.manager else None
-        sessions = [fleet.get(name) for name in fleet.names()] if fleet else []
+        registry = self.manager.registry if self.manager else None
+        sessions = [registry.get(name) for name in registry.names()] if registry else []
         return sum(session is not None and session.ready is ready for session in sessions)
 
     async def _healthz(self, _request: Request) -> Response:
@@ -194,4 +187,4 @@ async def run(settings: PropagatorSettings) -> None:
     connection = hub_connection(kubeconfig=settings.kubeconfig, context=settings.context)
     async with ApiClient(connection, name="hub") as hub:
         with loopwatch.watching():
-            await Propagator(hub, WorkloadPlacements, settings=settings).run()
+            await Propagator(hub, settings=settings).run()

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Sequence
+from typing import Any
 
 from crds.names import LABEL_REGISTER
 from machinery import logs
@@ -25,7 +25,6 @@ from machinery.runtime.consistent_read import caught_up
 from machinery.runtime.event_recorder import EventRecorder
 from machinery.runtime.informer import Informer
 from machinery.runtime.leader_election import LeaderElector
-from machinery.types.metadata import Key
 from propagator.hub.cluster_status_writer import ClusterStatusWriter
 from propagator.hub.registration import Registrar
 from propagator.hub.token_renewal import Renewer
@@ -33,45 +32,13 @@ from propagator.members.cluster_identity import Identities
 from propagator.members.context import ControllerContext
 from propagator.members.hub_identity import HubIdentity
 from propagator.members.hub_lease import HubHolder
-from propagator.members.registry import MemberFleet
-from propagator.members.session import MemberSession
+from propagator.members.registry import MemberRegistry
 from propagator.settings import PropagatorSettings
 from propagator.types.cluster import MemberCluster, Secret, bounded
+from propagator.workload_controller import WorkloadController
 
 LOG = logs.get(__name__)
-LOOK_SECONDS = 0.05
-
-
-class Placements(Protocol):
-    """Propagates Workloads to members and reports their status, as `reconciler` does.
-
-    The constructor begins to listen to the members' sessions.
-    """
-
-    @property
-    def informers(self) -> Sequence[Informer[Any]]:
-        """The informers of the hub's objects; each term runs them, and `fresh` depends on them."""
-        ...
-
-    @property
-    def optional(self) -> Sequence[Informer[Any]]:
-        """The informers of kinds that the hub may lack, on which `fresh` does not depend."""
-        ...
-
-    def begin(self, *, alone: bool) -> None:
-        """Begin a term; `alone`: no other instance has led since this one's last term."""
-        ...
-
-    async def sync(self, session: MemberSession, key: Key) -> float | None:
-        """Reconcile one Workload on a ready member; return seconds until the next look, or None."""
-        ...
-
-    async def run(self) -> None:
-        """Run the background work of a term until cancelled."""
-        ...
-
-
-MakePlacements: TypeAlias = Callable[[ControllerContext], Placements]
+POLL_SECONDS = 0.05
 
 
 class Manager:
@@ -83,7 +50,6 @@ class Manager:
     def __init__(
         self,
         hub: ApiClient,
-        placements: MakePlacements,
         *,
         settings: PropagatorSettings,
         recorder: EventRecorder,
@@ -108,17 +74,16 @@ class Manager:
             transform=bounded,
             clock=clock,
         )
-        self.fleet = MemberFleet(
-            self._sync,
+        self.registry = MemberRegistry(
             settings=settings.sessions,
             clock=clock,
             before_write=elector.check,
             identities=Identities(self._clusters),
             holder=self._holder,
         )
-        ground = ControllerContext(
+        context = ControllerContext(
             hub=hub,
-            fleet=self.fleet,
+            registry=self.registry,
             clusters=self._clusters,
             recorder=recorder,
             clock=clock,
@@ -126,13 +91,13 @@ class Manager:
             identity=self._identity,
             fresh=self.hub_fresh,
         )
-        self._placements = placements(ground)
+        self.workloads = WorkloadController(context)
         self._informers: list[Informer[Any]] = [
             self._clusters,
             secrets,
-            *self._placements.informers,
+            *self.workloads.informers,
         ]
-        shared: dict[str, Any] = {"clusters": self._clusters, "fleet": self.fleet}
+        shared: dict[str, Any] = {"clusters": self._clusters, "registry": self.registry}
         shared |= {"clock": clock}
         self._registrar = Registrar(hub, namespace=settings.namespace, secrets=secrets, **shared)
         self._renewer = Renewer(
@@ -157,29 +122,29 @@ class Manager:
         return not self.stale()
 
     async def lead(self, *, alone: bool) -> None:
-        """Register members, and let sessions and placements work, until cancelled.
+        """Register members, and let sessions and controllers work, until cancelled.
 
         `alone`: no other instance has led since the last term of this one.
         """
-        again, self._led = self._led, True
-        reading = (*self._informers, *self._placements.optional)
+        led_before, self._led = self._led, True
+        reading = (*self._informers, *self.workloads.optional)
         async with asyncio.TaskGroup() as tasks:
             for informer in reading:
                 informer.mistrust()
                 tasks.create_task(informer.run())
-            if again:
+            if led_before:
                 await self._catch_up(reading, alone=alone)
             self._identity.forget()
-            self._placements.begin(alone=alone)
+            self.workloads.begin(alone=alone)
             tasks.create_task(self._registrar.run())
             tasks.create_task(self._renewer.run())
             tasks.create_task(self._publisher.run())
-            tasks.create_task(self._placements.run())
-            tasks.create_task(self.fleet.work())
+            tasks.create_task(self.workloads.run())
+            tasks.create_task(self.registry.work(self.workloads.reconciler.reconcile))
 
     async def close(self) -> None:
         """End every session, and drop what was read; called after the last term."""
-        await self.fleet.close()
+        await self.registry.close()
         await self._hub.close()
 
     async def _holder(self) -> HubHolder:
@@ -196,11 +161,8 @@ class Manager:
     async def _catch_up(self, reading: Sequence[Informer[Any]], *, alone: bool) -> None:
         """Return once the informers show the hub as it is, with all that another instance wrote."""
         while self.stale():
-            await self._clock.sleep(LOOK_SECONDS)
+            await self._clock.sleep(POLL_SECONDS)
         if not alone:
             LOG.info("another instance has led meanwhile: what it wrote is awaited")
             known = [informer for informer in reading if informer.synced]
             await caught_up(self._hub, known, clock=self._clock, within=math.inf)
-
-    async def _sync(self, session: MemberSession, key: Key) -> float | None:
-        return await self._placements.sync(session, key)

@@ -15,7 +15,7 @@ from propagator.types.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class DesiredShare:
     """What a Workload asks of one cluster, as far as it tells one wish from the next.
 
     A share of no units is another wish than no share: its objects exist.
@@ -23,38 +23,38 @@ class Wish:
 
     uid: str
     generation: int
-    units: int
+    replicas: int
     placed: bool = True
     patch: str = ""
     """The digest of the patch over the pod template; empty without one."""
 
     @classmethod
-    def of(cls, workload: Workload, cluster: str) -> Wish:
+    def of(cls, workload: Workload, cluster: str) -> DesiredShare:
         """Return what that Workload asks of that cluster; no units where it is not placed there."""
-        units = workload.placements.get(cluster, 0)
+        replicas = workload.placements.get(cluster, 0)
         placed = cluster in workload.placements
         patch = workload.overrides.of(cluster).digest if placed else ""
-        return cls(workload.uid, workload.metadata.generation, units, placed, patch)
+        return cls(workload.uid, workload.metadata.generation, replicas, placed, patch)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The result of the last sync for that wish; no reason means that everything is written."""
 
-    wish: Wish
+    desired: DesiredShare
     reason: PropagatedReason | None = None
     message: str = ""
 
 
-def outcome_of(member: str, fault: TransportError, wish: Wish) -> Outcome:
+def outcome_of(member: str, fault: TransportError, desired: DesiredShare) -> Outcome:
     """Return the outcome of a fault: an answer of the member that is no, or no answer at all."""
     match fault:
         case Forbidden():
-            return Outcome(wish, PropagatedReason.REJECTED, str(fault))
+            return Outcome(desired, PropagatedReason.REJECTED, str(fault))
         case TooManyRequests():
             message = f"{member}: {fault}"
         case ServerError():
             message = f"{member}: its API server fails, it is asked again: {fault}"
         case _:
-            message = verdict_of(fault).told(member)
-    return Outcome(wish, PropagatedReason.CLUSTER_UNREACHABLE, message)
+            message = verdict_of(fault).sentence(member)
+    return Outcome(desired, PropagatedReason.CLUSTER_UNREACHABLE, message)

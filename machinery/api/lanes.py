@@ -89,7 +89,7 @@ class FairQueue:
         try:
             yield
         finally:
-            self._leave(who)
+            self._release(who)
 
     async def _enter(self, who: Key) -> None:
         if who not in self._waiting and self._may(who):
@@ -102,7 +102,7 @@ class FairQueue:
             await ticket
         except asyncio.CancelledError:
             if ticket.done() and not ticket.cancelled():
-                self._leave(who)  # let in and cancelled at once: the place has to be given back
+                self._release(who)  # let in and cancelled at once: the place has to be given back
             elif ticket in queue:  # a cancelled one may have been passed over already
                 queue.remove(ticket)
                 if not queue and self._waiting.get(who) is queue:
@@ -120,7 +120,7 @@ class FairQueue:
         self._held[who] += 1
         self._by_namespace[who[0]] += 1
 
-    def _leave(self, who: Key) -> None:
+    def _release(self, who: Key) -> None:
         self._total -= 1
         _less(self._held, who)
         _less(self._by_namespace, who[0])

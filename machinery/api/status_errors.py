@@ -36,7 +36,7 @@ _status = msgspec.json.Decoder(_Status)
 _detailed = msgspec.json.Decoder(_Detailed)
 
 
-def told(event: msgspec.Raw) -> ApiError:
+def error_of(event: msgspec.Raw) -> ApiError:
     """Return the error in the ERROR event of a watch. Raises Unreadable."""
     status: _Status = decode(event, _status)
     return ApiError.of(

@@ -317,8 +317,8 @@ class Verbs(ABC):
 
     async def version(self) -> str:
         """Return the server's version, one short line: `v1.36.3`."""
-        told: _Version = decode(await self.request("GET", "/version", errand=FACT), _version)
-        return clean(told.git_version, VERSION_TEXT)
+        version: _Version = decode(await self.request("GET", "/version", errand=FACT), _version)
+        return clean(version.git_version, VERSION_TEXT)
 
     async def _describe(self, path: str) -> bytes:
         return await self.request("GET", path, timeout=DISCOVERY_SECONDS, errand=DISCOVERY)

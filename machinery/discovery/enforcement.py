@@ -42,7 +42,7 @@ from machinery.types.metadata import Object
 LOG = logs.get(__name__)
 TRY_SECONDS = 180.0
 """Seconds between two canaries."""
-AGAIN_SECONDS = 2.0
+RETRY_SECONDS = 2.0
 """The same while the policy does nothing: a hub takes a moment until it applies a new one."""
 Canary: TypeAlias = Callable[[], Awaitable[bool]]
 """Whether the hub does what the policy says. Raises TransportError where no canary can be sent."""
@@ -66,8 +66,8 @@ class InForce:
         self._canary = canary
         self._clock = clock
         self._works = self._tried = False
-        self._again = asyncio.Event()
-        self._again.set()
+        self._due = asyncio.Event()
+        self._due.set()
         self._what = f"{manifest['kind']} {manifest['metadata']['name']}"
         name = manifest["metadata"]["name"]
         self._policies, self._bindings = (
@@ -124,18 +124,18 @@ class InForce:
             tasks.create_task(self._ticks())
 
     def _altered(self) -> None:
-        self._again.set()
+        self._due.set()
         self._changed()
 
     async def _ticks(self) -> None:
         while True:
             await self._clock.sleep(TRY_SECONDS)
-            self._again.set()
+            self._due.set()
 
     async def _tries(self) -> None:
         while True:
-            await self._again.wait()
-            self._again.clear()
+            await self._due.wait()
+            self._due.clear()
             if not self._there:
                 self._works = self._tried = False
                 continue
@@ -144,8 +144,8 @@ class InForce:
                 self._works, self._tried = works, True
                 self._changed()
             if not works:
-                await self._clock.sleep(AGAIN_SECONDS)
-                self._again.set()
+                await self._clock.sleep(RETRY_SECONDS)
+                self._due.set()
 
     async def _try(self) -> bool:
         try:

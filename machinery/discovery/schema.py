@@ -21,10 +21,10 @@ from machinery.clock import Clock
 from machinery.errors import Forbidden, NotFound, TransportError
 
 LOG = logs.get(__name__)
-LOOK_SECONDS = 60.0
-"""Seconds between two looks; a definition seldom changes."""
+CHECK_SECONDS = 60.0
+"""Seconds between two checks; a definition seldom changes."""
 RETRY_SECONDS = 2.0
-"""Seconds between two looks while there is an obstacle."""
+"""Seconds between two checks while there is an obstacle."""
 _UNKNOWN = "x-kubernetes-preserve-unknown-fields"
 
 
@@ -40,24 +40,24 @@ class Schema:
         """Why this process must not act; empty when the definitions have all fields."""
 
     async def run(self) -> None:
-        """Compare again and again until cancelled."""
+        """Check until cancelled."""
         while True:
             try:
-                told, self.obstacle = self.obstacle, await self._look()
+                before, self.obstacle = self.obstacle, await self._check()
             except TransportError as e:
                 LOG.info("the hub's kinds could not be looked at: %s", e)
                 await self._clock.sleep(RETRY_SECONDS)
                 continue
-            if self.obstacle and self.obstacle != told:
+            if self.obstacle and self.obstacle != before:
                 LOG.error("%s", self.obstacle)
-            await self._clock.sleep(RETRY_SECONDS if self.obstacle else LOOK_SECONDS)
+            await self._clock.sleep(RETRY_SECONDS if self.obstacle else CHECK_SECONDS)
 
     async def settled(self) -> None:
         """Return once there is no obstacle."""
         while self.obstacle:
             await self._clock.sleep(0.05)
 
-    async def _look(self) -> str:
+    async def _check(self) -> str:
         for resource in self._resources:
             name = f"{resource.plural}.{GROUP}"
             try:

@@ -23,7 +23,7 @@ from machinery.runtime.store import order
 from machinery.types.metadata import Key
 
 LOG = logs.get(__name__)
-LOOK_SECONDS = 0.05
+POLL_SECONDS = 0.05
 RETRY_SECONDS = 1.0
 
 
@@ -62,7 +62,7 @@ async def caught_up(
             if clock.monotonic() >= until:
                 LOG.warning("the watch of %s lags behind the hub", informer.resource.plural)
                 return False
-            await clock.sleep(LOOK_SECONDS)
+            await clock.sleep(POLL_SECONDS)
     return True
 
 

@@ -108,11 +108,11 @@ class _Series:
     name: str
     count: int = 1
     created: bool = False
-    told: int = 0  # the count that the hub knows
-    told_at: float = field(default=-math.inf)
+    written: int = 0  # the count that the hub knows
+    written_at: float = field(default=-math.inf)
     waiting: bool = False
 
-    def again(self, note: str, moment: datetime) -> None:
+    def repeat(self, note: str, moment: datetime) -> None:
         self.count += 1
         self.note, self.last = note, moment
 
@@ -172,7 +172,7 @@ class EventRecorder:
             series = self._remember(subject, shortened(note))
         else:
             self._series.move_to_end(subject)
-            series.again(shortened(note), self._clock.now())
+            series.repeat(shortened(note), self._clock.now())
         self._enqueue(subject, series)
 
     async def run(self) -> None:
@@ -194,7 +194,7 @@ class EventRecorder:
             return
         series.waiting = True
         self._waiting += 1
-        wait = series.told_at + INTERVAL_SECONDS - self._clock.monotonic()
+        wait = series.written_at + INTERVAL_SECONDS - self._clock.monotonic()
         self._queue.add_after(subject, wait, priority=int(subject.type == "Warning"))
 
     async def _write(self, subject: _Subject) -> float | None:
@@ -205,7 +205,7 @@ class EventRecorder:
         try:
             await self._tell(subject, series)
         except _HOPELESS as e:
-            _dropped_refused.inc(count - series.told)
+            _dropped_refused.inc(count - series.written)
             self._complain(e)
         except TransportError as e:
             self._complain(e)
@@ -213,8 +213,8 @@ class EventRecorder:
         else:
             _written.inc()
             self._complained.intersection_update(_HOPELESS)  # the next outage is news again
-        series.told, series.told_at = count, self._clock.monotonic()
-        if series.count > series.told:
+        series.written, series.written_at = count, self._clock.monotonic()
+        if series.count > series.written:
             return INTERVAL_SECONDS
         series.waiting = False
         self._waiting -= 1

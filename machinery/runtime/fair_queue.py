@@ -173,7 +173,7 @@ class Flows(Generic[K]):
             heap.discard(name)
         self._full.pop(name, None)
         if not flow.keys:
-            self._rest(flow)
+            self._drop_or_idle(flow)
         elif flow.at_work and flow.at_work >= self._free():
             self._full[name] = flow
         else:
@@ -188,7 +188,7 @@ class Flows(Generic[K]):
         else:
             self._ahead.put(entry, rank=(flow.clock,))
 
-    def _rest(self, flow: _Flow[K]) -> None:
+    def _drop_or_idle(self, flow: _Flow[K]) -> None:
         """Drop a flow without keys, unless it is ahead of its share."""
         if flow.at_work:
             return

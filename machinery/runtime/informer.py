@@ -39,7 +39,7 @@ import msgspec
 
 from machinery.api.resources import Resource
 from machinery.api.responses import Unreadable
-from machinery.api.status_errors import told
+from machinery.api.status_errors import error_of
 from machinery.api.verbs import Verbs
 from machinery.clock import Clock, SystemClock
 from machinery.errors import ApiError, Forbidden, Gone, TransportError
@@ -294,7 +294,7 @@ class Informer(Cache[T]):
             case "BOOKMARK":
                 meta = identity_of(event.object).metadata
             case _:  # ERROR
-                raise told(event.object)
+                raise error_of(event.object)
         self._move_to(meta.resource_version)
 
     def _move_to(self, version: str) -> None:

@@ -27,14 +27,14 @@ def steady() -> float:
 
 
 @dataclass(slots=True)
-class _Pause:
+class _Failure:
     of: object
     until: float
     tries: int = 0
-    why: object = None
+    reason: object = None
 
 
-class Pauses(Generic[K]):
+class KeyedBackoff(Generic[K]):
     """Pauses from `base` seconds, doubling up to `cap`."""
 
     def __init__(
@@ -44,44 +44,44 @@ class Pauses(Generic[K]):
         self._base = base
         self._cap = cap
         self._jitter = jitter
-        self._pauses: dict[K, _Pause] = {}
+        self._pending: dict[K, _Failure] = {}
 
     def __len__(self) -> int:
         """The number of keys with a failure."""
-        return len(self._pauses)
+        return len(self._pending)
 
-    def hold(self, key: K, of: object = None, *, why: object = None) -> float:
+    def failed(self, key: K, of: object = None, *, reason: object = None) -> float:
         """Record that `of` failed for that key just now; return seconds until the next attempt.
 
         While a pause still runs, nothing was attempted: it stays as it is.
         """
         now = self._clock.monotonic()
-        pause = self._pauses.get(key)
+        pause = self._pending.get(key)
         if pause is None or pause.of != of:
-            pause = self._pauses[key] = _Pause(of, now)
+            pause = self._pending[key] = _Failure(of, now)
         if pause.until <= now:
             pause.tries += 1
-            pause.why = why
+            pause.reason = reason
             wait = delay(pause.tries, base=self._base, cap=self._cap, jitter=self._jitter)
             pause.until = now + wait
         return pause.until - now
 
-    def left(self, key: K, of: object = None) -> float:
+    def remaining(self, key: K, of: object = None) -> float:
         """Return seconds until `of` may be attempted for that key; 0 when it may be."""
-        pause = self._pauses.get(key)
+        pause = self._pending.get(key)
         if pause is None or pause.of != of:
             return 0.0
         return max(0.0, pause.until - self._clock.monotonic())
 
-    def why(self, key: K) -> object:
+    def reason(self, key: K) -> object:
         """Return the reason given for the pause. Raises KeyError without a pause."""
-        return self._pauses[key].why
+        return self._pending[key].reason
 
-    def over(self, key: K) -> None:
+    def reset(self, key: K) -> None:
         """Drop the failures of a key that succeeded, or is not needed any more."""
-        self._pauses.pop(key, None)
+        self._pending.pop(key, None)
 
-    def drop(self, gone: Callable[[K], bool]) -> None:
+    def reset_where(self, gone: Callable[[K], bool]) -> None:
         """Drop the failures of each key for which `gone` is true."""
-        for key in [key for key in self._pauses if gone(key)]:
-            del self._pauses[key]
+        for key in [key for key in self._pending if gone(key)]:
+            del self._pending[key]

@@ -299,7 +299,7 @@ class LeaderElector:
             await end(keeping)
             await self._release()
             if not finished:
-                _mourn(working)
+                _log_fault(working)
         if finished:
             working.result()
         return finished
@@ -339,8 +339,8 @@ class LeaderElector:
 
     async def _watchdog(self) -> None:
         """Return once the lease has not been renewed in time."""
-        while (rest := self._until - self._clock.monotonic()) > 0:
-            await self._clock.sleep(rest)
+        while (remaining := self._until - self._clock.monotonic()) > 0:
+            await self._clock.sleep(remaining)
 
     async def _release(self) -> None:
         """Release the lease, if it is still ours; the next process takes it at its next look."""
@@ -373,7 +373,7 @@ class LeaderElector:
         self._trouble = str(fault)
 
 
-def _mourn(task: asyncio.Future[None]) -> None:
+def _log_fault(task: asyncio.Future[None]) -> None:
     """Log the fault of a task whose result is not needed."""
     if not task.cancelled() and (fault := task.exception()) is not None:
         log.error("what led failed as it ended", exc_info=fault)

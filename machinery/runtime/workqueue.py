@@ -69,7 +69,7 @@ class WorkQueue(Generic[K]):
         self._ready: Flows[K] = Flows(flow=flow, seats=seats)  # `at`: when it became ready
         self._later: Heap[K] = Heap()  # `at` is its deadline
         self._in_work: dict[K, HeapEntry[K]] = {}  # `at` is the moment it was handed out
-        self._again: dict[K, HeapEntry[K]] = {}  # added while in work: the place it comes back with
+        self._dirty: dict[K, HeapEntry[K]] = {}  # added while in work: the place it comes back with
         self._failures: dict[K, int] = {}
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.Task[None] | None = None
@@ -80,7 +80,7 @@ class WorkQueue(Generic[K]):
 
     def __len__(self) -> int:
         """The number of keys that are ready, or will be as soon as their work is done."""
-        return len(self._ready) + len(self._again)
+        return len(self._ready) + len(self._dirty)
 
     def add(self, key: K, *, priority: int = 0, rank: Rank = ()) -> None:
         """Hand out `key` as soon as its turn comes.
@@ -95,13 +95,13 @@ class WorkQueue(Generic[K]):
         if delayed is not None:
             entry = replace(_better(entry, delayed), at=entry.at)
         if key in self._in_work:
-            self._come_again(entry)
+            self._mark_dirty(entry)
         else:
             self._make_ready(entry)
 
     def add_after(self, key: K, seconds: float, *, priority: int = 0, rank: Rank = ()) -> None:
         """Add the key that many seconds from now; another `add` may bring it sooner."""
-        if seconds <= 0 or self._ready.get(key) or key in self._again:
+        if seconds <= 0 or self._ready.get(key) or key in self._dirty:
             self.add(key, priority=priority, rank=rank)
             return
         if self._closed:
@@ -174,9 +174,9 @@ class WorkQueue(Generic[K]):
         took = self._clock.monotonic() - entry.at
         self._metrics.work.observe(took)
         self._ready.done(key, took)
-        again = self._again.pop(key, None)
-        if again is not None:
-            self._make_ready(replace(again, at=self._clock.monotonic()))
+        dirty = self._dirty.pop(key, None)
+        if dirty is not None:
+            self._make_ready(replace(dirty, at=self._clock.monotonic()))
         elif self._ready:
             self._wake_one()  # for a seat that is free now
 
@@ -188,7 +188,7 @@ class WorkQueue(Generic[K]):
         self._closed = True
         self._ready.clear()
         self._later.clear()
-        self._again.clear()
+        self._dirty.clear()
         self._stop_timer()
         for waiter in self._waiters:
             if not waiter.done():
@@ -208,11 +208,11 @@ class WorkQueue(Generic[K]):
         elif (better := _better(entry, before)) is not before:
             self._ready.put(better)
 
-    def _come_again(self, entry: HeapEntry[K]) -> None:
-        before = self._again.get(entry.key)
+    def _mark_dirty(self, entry: HeapEntry[K]) -> None:
+        before = self._dirty.get(entry.key)
         if before is None:
             self._metrics.adds.inc()
-        self._again[entry.key] = entry if before is None else _better(entry, before)
+        self._dirty[entry.key] = entry if before is None else _better(entry, before)
 
     def _promote(self) -> None:
         """Move a step of due keys from later to ready."""
@@ -309,7 +309,7 @@ async def work_once(
     priority, rank = queue.priority(key), queue.rank(key)
     try:
         try:
-            again = await reconcile(key)
+            requeue_after = await reconcile(key)
         finally:
             queue.done(key)
     except asyncio.CancelledError as e:
@@ -323,8 +323,8 @@ async def work_once(
         queue.retry(key, priority=priority, rank=rank)
     else:
         queue.forget(key)
-        if again is not None:
-            queue.add_after(key, again, priority=priority, rank=rank)
+        if requeue_after is not None:
+            queue.add_after(key, requeue_after, priority=priority, rank=rank)
 
 
 def _being_cancelled() -> bool:

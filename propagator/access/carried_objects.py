@@ -57,10 +57,10 @@ class CarriedObjectsReview:
     controller's review of the very edit is awaited.
     """
 
-    def __init__(self, ground: ControllerContext, *, judged: InForce) -> None:
+    def __init__(self, context: ControllerContext, *, judged: InForce) -> None:
         self._judged = judged
-        self._hub = ground.hub
-        self._clock = ground.clock
+        self._hub = context.hub
+        self._clock = context.clock
         self._answers: dict[tuple[str, str], tuple[bool, float]] = {}
 
     async def admit(self, session: Target, workload: Workload) -> None:

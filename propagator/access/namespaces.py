@@ -32,7 +32,7 @@ from propagator.types.workload import Workload
 
 EFFECT_SECONDS = 5.0
 """The time after which every API server knows rights that were just given."""
-_LOOK_AGAIN = 0.1
+_POLL_SECONDS = 0.1
 _MANAGER = "stowage-namespaces"
 
 
@@ -91,7 +91,7 @@ class Namespaces:
         # Not for ever: if it does not, the write that follows says why.
         until = self._clock.monotonic() + EFFECT_SECONDS
         while self._clock.monotonic() < until and not await _may_act(link, name):
-            await self._clock.sleep(_LOOK_AGAIN)
+            await self._clock.sleep(_POLL_SECONDS)
 
 
 async def _may_act(link: Link, name: str) -> bool:

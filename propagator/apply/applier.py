@@ -58,12 +58,12 @@ async def apply(
     workload: Workload,
     pieces: Sequence[Piece],
     *,
-    stands: Callable[[Workload], bool],
+    may_apply: Callable[[Workload], bool],
 ) -> Applied:
     """Apply all pieces on the member, wave by wave; one that is refused stops no other.
 
-    `stands` is asked before each wave whether the Workload may still be written. Raises Overtaken,
-    and TransportError once nothing of the wave is in flight any more.
+    `may_apply` is asked before each wave whether the Workload may still be written. Raises
+    Overtaken, and TransportError once nothing of the wave is in flight any more.
     """
     pieces, refusals = _once(pieces)
     backoffs: list[Backoff] = []
@@ -72,7 +72,7 @@ async def apply(
         if number == _MAIN and not needed:
             whole = False
             break
-        if not stands(workload):
+        if not may_apply(workload):
             raise Overtaken
         begun = (writer.write(session, workload, piece) for piece in wave)
         ended = await asyncio.gather(*begun, return_exceptions=True)

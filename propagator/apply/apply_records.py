@@ -27,11 +27,11 @@ from propagator.members.objects import ManagedObject
 
 LONGEST_BACKOFF = 60.0
 """The most seconds between two writes of an object that is changed back each time."""
-PEACE_SECONDS = 120.0
+UNCONTESTED_SECONDS = 120.0
 """An object that stood for so long is not contested: its next change counts as the first."""
-OPEN_FIGHT = 2
+CONTESTED_ROUNDS = 2
 """Rounds in a row after which an object is reported as contested."""
-LEAST_PEACE_SECONDS = 5.0
+LEAST_UNCONTESTED_SECONDS = 5.0
 """The least time that a contested object has to stand before the contest is over."""
 
 
@@ -137,13 +137,13 @@ class ApplyRecords:
         left = written.at + pause - self._clock.monotonic()
         return Backoff(left, self._sentence(place, piece, written)) if left > 0 else None
 
-    def fight(self, place: ObjectPlace, piece: Piece) -> Backoff | None:
+    def contest(self, place: ObjectPlace, piece: Piece) -> Backoff | None:
         """Return the backoff of an object that stands, but was changed back too often of late."""
         written = self._written.get(place)
-        if written is None or written.digest != piece.digest or written.rounds < OPEN_FIGHT:
+        if written is None or written.digest != piece.digest or written.rounds < CONTESTED_ROUNDS:
             return None
-        peace = min(max(2 * written.stood, LEAST_PEACE_SECONDS), PEACE_SECONDS)
-        left = written.at + peace - self._clock.monotonic()
+        uncontested = min(max(2 * written.stood, LEAST_UNCONTESTED_SECONDS), UNCONTESTED_SECONDS)
+        left = written.at + uncontested - self._clock.monotonic()
         return Backoff(left, self._sentence(place, piece, written)) if left > 0 else None
 
     def remember(self, place: ObjectPlace, piece: Piece, found: ManagedObject, uid: str) -> None:
@@ -153,7 +153,7 @@ class ApplyRecords:
         if before is not None and before.digest == piece.digest and not self._ours(before):
             written.rivals, written.stood = before.rivals, before.stood
             written.deleted = found.metadata.uid != before.stamp[0]
-            if now - before.at <= PEACE_SECONDS:
+            if now - before.at <= UNCONTESTED_SECONDS:
                 written.rounds = before.rounds + 1
         self._written[place] = written
         self._places.setdefault(uid, set()).add(place)
@@ -161,7 +161,7 @@ class ApplyRecords:
     def sent_removal(self, uid: str) -> None:
         """Record that the deletion of the object of that UID is sent: its end is then no round."""
         now = self._clock.monotonic()
-        while self._removals and now - next(iter(self._removals.values())) > PEACE_SECONDS:
+        while self._removals and now - next(iter(self._removals.values())) > UNCONTESTED_SECONDS:
             del self._removals[next(iter(self._removals))]
         self._removals.setdefault(uid, now)
 
@@ -179,7 +179,7 @@ class ApplyRecords:
             written.stood = max(written.stood, self._clock.monotonic() - written.at)
 
     def _sentence(self, place: ObjectPlace, piece: Piece, written: _Written) -> str:
-        if written.rounds < OPEN_FIGHT:
+        if written.rounds < CONTESTED_ROUNDS:
             return ""
         where = f"{place.member}: {piece.kind} {place.namespace}/{place.name}"
         if written.deleted:

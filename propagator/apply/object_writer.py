@@ -19,7 +19,7 @@ from machinery.api.verbs import Verbs
 from machinery.clock import Clock
 from machinery.errors import ApiError, Conflict, Forbidden, NotFound, TransportError
 from machinery.runtime.informer import Informer
-from machinery.runtime.keyed_backoff import Pauses, steady
+from machinery.runtime.keyed_backoff import KeyedBackoff, steady
 from propagator.access.carried_objects import not_taken, takes
 from propagator.access.namespaces import Namespaces
 from propagator.apply.apply_records import ApplyRecords, Backoff, ObjectPlace
@@ -31,7 +31,7 @@ from propagator.apply.ownership import (
 )
 from propagator.apply.refusals import rejected
 from propagator.apply.render import Piece
-from propagator.apply.unanswered_writes import UnconfirmedWrites
+from propagator.apply.unconfirmed_writes import UnconfirmedWrites
 from propagator.errors import HubFault, Refused, says_no
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.hub_identity import HubIdentity
@@ -47,7 +47,7 @@ LONGEST_PAUSE = 30.0
 """Seconds until a refused object is tried again: quota or admission there may have changed."""
 
 
-class _Wish(NamedTuple):
+class _DesiredObject(NamedTuple):
     """An object that a Workload wants on a member, before the member was looked at."""
 
     member: str
@@ -58,7 +58,7 @@ class _Wish(NamedTuple):
     name: str
 
     @classmethod
-    def of(cls, session: Target, workload: Workload, piece: Piece) -> _Wish:
+    def of(cls, session: Target, workload: Workload, piece: Piece) -> _DesiredObject:
         what = (piece.api_version, piece.kind, piece.namespace, piece.name)
         return cls(session.name, workload.uid, *what)
 
@@ -94,19 +94,19 @@ class PieceWriter:
         self,
         records: ApplyRecords,
         *,
-        doubts: UnconfirmedWrites,
+        unconfirmed: UnconfirmedWrites,
         workloads: HubWorkloads,
         identity: HubIdentity,
         namespaces: Namespaces,
         clock: Clock,
     ) -> None:
         self._records = records
-        self._doubts = doubts
+        self._unconfirmed = unconfirmed
         self._workloads = workloads
         self._identity = identity
         self._namespaces = namespaces
         self._clock = clock
-        self._refusals: Pauses[_Wish] = Pauses(
+        self._refusals: KeyedBackoff[_DesiredObject] = KeyedBackoff(
             clock=clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE, jitter=steady
         )
 
@@ -116,30 +116,32 @@ class PieceWriter:
         Raises Refused, and TransportError when a retry may help. A refused piece is left alone for
         a while, and the same refusal is raised meanwhile, whatever wakes the Workload.
         """
-        wish = _Wish.of(session, workload, piece)
+        wanted = _DesiredObject.of(session, workload, piece)
         asked = (piece.digest, workload.spec.adoption)
-        if self._refusals.left(wish, asked):
-            raise cast("Refused", self._refusals.why(wish))
+        if self._refusals.remaining(wanted, asked):
+            raise cast("Refused", self._refusals.reason(wanted))
         try:
-            backoff = await self._bring(session, workload, piece)
+            backoff = await self._write(session, workload, piece)
         except Refused as refusal:
             if (
                 refusal.reason is not PropagatedReason.PROPAGATING
             ):  # a deletion there ends by itself
-                self._refusals.hold(wish, asked, why=refusal)
+                self._refusals.failed(wanted, asked, reason=refusal)
             raise
-        self._refusals.over(wish)
+        self._refusals.reset(wanted)
         return backoff
 
     def ended(self, uid: str, member: str = "") -> None:
         """Drop the refusals and records of a Workload that has left the member, or all."""
-        self._refusals.drop(lambda wish: wish.uid == uid and member in ("", wish.member))
+        self._refusals.reset_where(
+            lambda wanted: wanted.uid == uid and member in ("", wanted.member)
+        )
         self._records.ended(uid, member)
 
     def removed(self, member: str) -> None:
-        self._refusals.drop(lambda wish: wish.member == member)
+        self._refusals.reset_where(lambda wanted: wanted.member == member)
 
-    async def _bring(self, session: Target, workload: Workload, piece: Piece) -> Backoff | None:
+    async def _write(self, session: Target, workload: Workload, piece: Piece) -> Backoff | None:
         site = await self._site(session, piece)
         if (piece.api_version, piece.kind) not in writable_kinds(workload):
             message = f"{piece.kind} was not shown by {session.name} before, and is not noted yet"
@@ -153,7 +155,7 @@ class PieceWriter:
                 if backoff is not None:
                     return backoff
                 await self._put(site, workload)
-            return self._records.fight(site.place, piece)
+            return self._records.contest(site.place, piece)
 
     async def _site(self, session: Target, piece: Piece) -> Site:
         resource = await resource_of(session, piece.api_version, piece.kind)
@@ -183,7 +185,7 @@ class PieceWriter:
         _wait_for_end(site, live)
         version = workload.metadata.resource_version
         body = owned_by_all(site.piece, others, site.resource, live, version=version)
-        with self._doubts.sending(site.place, workload.uid):
+        with self._unconfirmed.sending(site.place, workload.uid):
             answer = await self._send(site, body, force=True)
         self._take_in(site, workload, answer)
 
@@ -192,13 +194,13 @@ class PieceWriter:
 
         Raises Conflict when that object went before it could be read.
         """
-        with self._doubts.sending(site.place, workload.uid):
+        with self._unconfirmed.sending(site.place, workload.uid):
             try:
                 version = workload.metadata.resource_version
                 body = new(site.piece, site.resource, version=version)
                 answer = await self._send(site, body, force=False)
             except Conflict:
-                return await _look(site)
+                return await _read(site)
         self._take_in(site, workload, answer)
         return None
 
@@ -257,7 +259,7 @@ async def _apply(site: Site, body: Mapping[str, Any], *, force: bool) -> dict[st
         raise rejected(site.session.name, site.piece, e) from e
 
 
-async def _look(site: Site) -> ManagedObject:
+async def _read(site: Site) -> ManagedObject:
     """Return what is in the piece's place, and show it in the informer if it is ours."""
     namespace, name = site.place.key
     try:

@@ -82,7 +82,7 @@ class ForeignClass(PatchMisfit):
 def render(
     workload: Workload,
     *,
-    units: int,
+    replicas: int,
     first_ordinal: int,
     secrets: Sequence[HubSecret],
     hub: str = "",
@@ -98,7 +98,7 @@ def render(
     pieces += [_manifest(workload, body) for body in workload.manifests]
     if service := workload.target_service:
         pieces.append(_piece(workload, _bare(service)))
-    main = _piece(workload, _main(workload, units, first_ordinal, override), main=True)
+    main = _piece(workload, _main(workload, replicas, first_ordinal, override), main=True)
     pieces.append(replace(main, subset=override.subset if override.patch else ""))
     if not workload.keeps_room:
         for piece in pieces:
@@ -121,14 +121,16 @@ def _marked(piece: Piece, marks: Mapping[str, str]) -> Piece:
     return replace(piece, body={**piece.body, "metadata": {**meta, "annotations": annotations}})
 
 
-def _main(workload: Workload, units: int, first_ordinal: int, override: Override) -> dict[str, Any]:
+def _main(
+    workload: Workload, replicas: int, first_ordinal: int, override: Override
+) -> dict[str, Any]:
     kind, template = workload.template_kind, workload.template
     if override.patch:
         _patch_pods(template, kind, override)
     body = _bare(template)
     path = workload.spec.replicas_path or REPLICAS_PATHS.get(kind, "")
     if path:
-        _set(body, path.split("."), units)
+        _set(body, path.split("."), replicas)
     if kind == "StatefulSet" and first_ordinal:
         body["spec"]["ordinals"] = {**body["spec"].get("ordinals", {}), "start": first_ordinal}
     _mark_pods(body, POD_TEMPLATES.get(kind, ()), workload.uid)

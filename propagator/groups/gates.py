@@ -25,9 +25,8 @@ from machinery.runtime.informer import Informer
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.tasks import in_slices
 from machinery.types.metadata import Key
-from propagator.groups.closing import Closing, group_of
 from propagator.groups.recheck import Recheck
-from propagator.groups.rule import SILENT, GateAnswer, GateVerdict, verdict_on
+from propagator.groups.rule import WAIT_SILENTLY, GateAnswer, GateVerdict, group_of, verdict_on
 from propagator.groups.starting import Contacts, Starting
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
@@ -37,8 +36,8 @@ from propagator.types.workload import Workload
 LOG = logs.get(__name__)
 GROUP_INDEX = "group"
 """The informer's index of Workloads by the groups that they name, `namespace/name`."""
-LOOK_SECONDS = 1.0
-"""Seconds between two looks whether groups can be read and clusters connect in time."""
+CHECK_SECONDS = 1.0
+"""Seconds between two checks whether groups can be read and clusters connect in time."""
 SLICE = 10
 """Workloads of a review between two pauses: one may be placed on ten thousand clusters."""
 REVIEWED_PER_SECOND = 10_000
@@ -51,38 +50,38 @@ class Gates:
 
     def __init__(
         self,
-        ground: ControllerContext,
+        context: ControllerContext,
         *,
         workloads: HubWorkloads,
         wake: Callable[[Workload], None],
     ) -> None:
-        self._clock = ground.clock
-        self._clusters = ground.clusters
+        self._clock = context.clock
+        self._clusters = context.clusters
         self._workloads = workloads.informer
         self._wake = wake
-        self._contacts = Contacts(ground)
+        self._contacts = Contacts(context)
         self._given: dict[Key, set[GateVerdict]] = {}  # what was answered since the last review
         self._starting: dict[Key, Starting] = {}
         self._recheck = Recheck(
-            ground.hub, clock=ground.clock, starting=self._starting, answered=self._conclude
+            context.hub, clock=context.clock, starting=self._starting, answered=self._conclude
         )
         self._asked: dict[str, set[Key]] = {}
         """The groups that wait for an answer of a cluster, by cluster."""
-        self._closing = Closing()
+        self._closed = ClosedGates()
         self._due: dict[Key, float] = {}
         self._obstacle: str | None = ""
-        self._kept = False  # an obstacle was the answer to a Workload since the last look
+        self._blocked = False  # an obstacle was the answer to a Workload since the last check
         self._queue: WorkQueue[Key] = WorkQueue(
-            name="groups", clock=ground.clock, flow=namespace_of, seats=_REVIEWERS
+            name="groups", clock=context.clock, flow=namespace_of, seats=_REVIEWERS
         )
         self.informer: Informer[WorkloadGroup] = Informer(
-            ground.hub, WORKLOAD_GROUPS, WorkloadGroup, clock=ground.clock
+            context.hub, WORKLOAD_GROUPS, WorkloadGroup, clock=context.clock
         )
         self.informer.add_handler(self._group_changed)
         self._workloads.add_index(GROUP_INDEX, lambda each: ["/".join(k) for k in _groups(each)])
         self._workloads.add_handler(self._workload_changed)
-        ground.fleet.on_change(self._member_changed)
-        ground.fleet.on_facts(self._member_answered)
+        context.registry.on_change(self._member_changed)
+        context.registry.on_facts(self._member_answered)
 
     def begin(self) -> None:
         """Drop all starts: what clusters and the hub answered in another term starts no gang."""
@@ -93,7 +92,7 @@ class Gates:
     async def run(self) -> None:
         """Review groups until cancelled; the caller of the constructor runs `informer`."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._look())
+            tasks.create_task(self._poll())
             tasks.create_task(self._recheck.run())
             tasks.create_task(self._work())
 
@@ -104,42 +103,42 @@ class Gates:
             self._given.setdefault(workload.metadata.key, set()).add(verdict)
         return verdict
 
-    def pushes(self, workload: Workload) -> bool:
+    def may_apply(self, workload: Workload) -> bool:
         """Whether these placements may be written to members now."""
-        return self.verdict(workload).answer is GateAnswer.PUSH
+        return self.verdict(workload).answer is GateAnswer.APPLY
 
-    def starts(self, workload: Workload) -> bool:
+    def starting(self, workload: Workload) -> bool:
         """Whether the Workload's gang has released some of it, and has not run its quorum yet."""
         group = self._group_of(workload)
         if group is None or group.ran:
             return False
         return group.open or bool(group.retained(workload.uid))
 
-    def unfinished(self, workload: Workload, member: str) -> bool:
-        """Whether the Workload had to leave that member under a closed gate, and has not yet.
+    def removal_pending(self, workload: Workload, member: str) -> bool:
+        """Whether the Workload had to go from that member under a closed gate, and has not yet.
 
         The gate may no longer be closed. Nothing of the Workload can have come since: what is there
-        is what had to go. A Workload that joined later has nothing to leave.
+        is what had to go. A Workload that joined later has nothing there.
         """
-        return self._closing.unfinished(workload, member) and self._unread() is None
+        return self._closed.removal_pending(workload, member) and self._unread() is None
 
-    def left(self, workload: Workload, member: str) -> None:
+    def removed(self, workload: Workload, member: str) -> None:
         """Record that the member has nothing of the Workload any more."""
-        self._closing.left(workload, member)
+        self._closed.removed(workload, member)
 
     def _judge(self, workload: Workload) -> GateVerdict:
         obstacle = self._unread() if workload.groups else None
         if obstacle is not None:
-            self._kept = True
-            return GateVerdict(GateAnswer.HOLD, obstacle)
+            self._blocked = True
+            return GateVerdict(GateAnswer.WAIT, obstacle)
         group = self._group_of(workload)
         verdict = verdict_on(workload, group)
-        if group is None or not _starts(group) or verdict.answer is not GateAnswer.PUSH:
+        if group is None or not _starts(group) or verdict.answer is not GateAnswer.APPLY:
             return verdict
         starting = self._starting.get(group.metadata.key)
         if starting is None:  # the review collects the gang's clusters first
             self._mark(group.metadata.key)
-            return SILENT
+            return WAIT_SILENTLY
         return starting.verdict
 
     def _group_of(self, workload: Workload) -> WorkloadGroup | None:
@@ -166,9 +165,9 @@ class Gates:
             return
         key = known.metadata.key
         if new is None or new.open:
-            self._closing.end(key)
+            self._closed.open(key)
         elif new.closed:
-            self._closing.begin(new, self._workloads.by_index(GROUP_INDEX, "/".join(key)))
+            self._closed.close(new, self._workloads.by_index(GROUP_INDEX, "/".join(key)))
         starting = self._starting.get(key)
         if starting and not (new and _starts(new) and starting.released == new.released):
             del self._starting[key]
@@ -193,14 +192,14 @@ class Gates:
                     self._mark(key)
 
     def _come_and_go(self, old: Workload | None, new: Workload | None) -> None:
-        """Track membership in closed groups: a Workload that joins one has to leave as well."""
+        """Track membership in closed groups: a Workload that joins one has to go as well."""
         if old is not None and new is not None and group_of(old) == group_of(new):
             return
         if old is not None:
-            self._closing.parted(old)
+            self._closed.parted(old)
         if new is not None and self._closed_to(new):
             group = self._group_of(new)
-            self._closing.joined(new, group.retained(new.uid) if group is not None else ())
+            self._closed.joined(new, group.retained(new.uid) if group is not None else ())
 
     def _closed_to(self, workload: Workload) -> bool:
         """Whether the group is closed to it; also while the Workloads are listed the first time."""
@@ -213,36 +212,36 @@ class Gates:
         if key is not None:
             return
         self._contacts.lack(name)  # the time to connect counts from now, with or without a gang
-        self._note(self._starting, name)
+        self._recheck_cluster(self._starting, name)
 
     def _member_answered(self, name: str) -> None:
-        self._note(self._asked.pop(name, ()), name)
+        self._recheck_cluster(self._asked.pop(name, ()), name)
 
-    def _note(self, groups: Iterable[Key], name: str) -> None:
-        """Look at a cluster again for those of these groups that start there."""
+    def _recheck_cluster(self, groups: Iterable[Key], name: str) -> None:
+        """Check a cluster again for those of these groups that start there."""
         for group in groups:
             starting = self._starting.get(group)
             if starting is not None and name in starting.clusters:
-                self._take_note(group, starting, name)
+                self._check_cluster(group, starting, name)
                 self._conclude(group, starting)
 
     def _mark(self, group: Key) -> None:
         self._queue.add_after(group, self._due.get(group, 0.0) - self._clock.monotonic())
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         """Check what no event announces: whether groups can be read, and that time passes."""
         await self._clusters.wait_synced()
         while True:
             obstacle, before = self._unread(), self._obstacle
-            if obstacle != before or (self._kept and obstacle is None):
-                self._obstacle, self._kept = obstacle, False
+            if obstacle != before or (self._blocked and obstacle is None):
+                self._obstacle, self._blocked = obstacle, False
                 self._mark_all()
             for group, starting in [*self._starting.items()]:
                 async for name in in_slices([*starting.missing]):
-                    self._take_note(group, starting, name)
+                    self._check_cluster(group, starting, name)
                 if starting.missing or starting.unseen:
                     self._conclude(group, starting)
-            await self._clock.sleep(LOOK_SECONDS)
+            await self._clock.sleep(CHECK_SECONDS)
 
     def _mark_all(self) -> None:
         asked = (self._workloads.get(key) for key in self._given)
@@ -292,13 +291,13 @@ class Gates:
         if starting.unseen:
             return
         async for name in in_slices(clusters):
-            self._take_note(key, starting, name)
+            self._check_cluster(key, starting, name)
         starting.known = True
         self._conclude(key, starting)
 
-    def _take_note(self, group: Key, starting: Starting, name: str) -> None:
+    def _check_cluster(self, group: Key, starting: Starting, name: str) -> None:
         lack = self._contacts.lack(name)
-        starting.note(name, lack)
+        starting.record(name, lack)
         if lack is None and not self._contacts.heard(name, starting.since):
             starting.unheard.add(name)
             self._asked.setdefault(name, set()).add(group)
@@ -314,6 +313,61 @@ class Gates:
         before, starting.verdict = starting.verdict, self._contacts.verdict(starting, group)
         if starting.verdict != before:
             self._mark(group)
+
+
+class ClosedGates:
+    """Workloads that must go from clusters since their gate was closed, though it may be open now.
+
+    A gate may be closed for a moment only, and a cluster may be away in that moment. So the members
+    of the group at that time are kept, and which clusters have nothing of them since, until the
+    gate opens, or the group is gone. A Workload that was never released, or becomes a member later,
+    keeps what it has: no gate has closed on it. So do the clusters where replicas ran before the
+    release.
+    """
+
+    def __init__(self) -> None:
+        self._groups: dict[Key, dict[str, set[str]]] = {}
+        """The clusters that have nothing of a member any more, by the Workload's UID."""
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def close(self, group: WorkloadGroup, members: Iterable[Workload]) -> None:
+        """Record that the gate is closed, and its members."""
+        key = group.metadata.key
+        concerned = (e for e in members if group_of(e) == key and group.takes_back(e.uid))
+        self._groups[key] = {each.uid: set(group.retained(each.uid)) for each in concerned}
+
+    def open(self, group: Key) -> None:
+        """Drop a group whose gate is open, or that is gone."""
+        self._groups.pop(group, None)
+
+    def joined(self, workload: Workload, keeps: Iterable[str] = ()) -> None:
+        """Record a new member of a group that is closed now; `keeps` are clusters that keep it."""
+        group = group_of(workload)
+        if group is not None and group in self._groups:
+            self._groups[group][workload.uid] = set(keeps)
+
+    def parted(self, workload: Workload) -> None:
+        """Drop a Workload that left the group: nothing of it goes, even if it comes back."""
+        group = group_of(workload)
+        if group is not None and group in self._groups:
+            self._groups[group].pop(workload.uid, None)
+
+    def removal_pending(self, workload: Workload, member: str) -> bool:
+        """Whether the Workload had to go from that cluster, and may still be there."""
+        removed = self._removed(workload)
+        return removed is not None and member not in removed
+
+    def removed(self, workload: Workload, member: str) -> None:
+        """Record that the cluster has nothing of the Workload any more."""
+        removed = self._removed(workload)
+        if removed is not None:
+            removed.add(member)
+
+    def _removed(self, workload: Workload) -> set[str] | None:
+        group = group_of(workload)
+        return self._groups.get(group, {}).get(workload.uid) if group is not None else None
 
 
 def _starts(group: WorkloadGroup) -> bool:

@@ -1,14 +1,14 @@
-"""What a gang's gate means for one of its Workloads: push, hold, or leave. Pure.
+"""What a gang's gate means for one of its Workloads: apply, wait, or remove. Pure.
 
 Placements are in many Workloads, and the group's status is the one place that says which of them
-may reach members: no unit of a gang is written anywhere before that, and nothing is removed without
-it, whatever wrote the placements. Units that ran before the gate released their Workload are not
-the gate's: while it is not open, a Workload that is placed on no more than these is pushed like any
-other, and where it is placed on more, their clusters keep it.
+may reach members: no replica of a gang is written anywhere before that, and nothing is removed
+without it, whatever wrote the placements. Replicas that ran before the gate released their Workload
+are not the gate's: while it is not open, a Workload that is placed on no more than these is applied
+like any other, and where it is placed on more, their clusters keep it.
 
 Until its quorum has run once a gang starts on all of its clusters or on none: while one of them is
-away nothing of it is pushed. That cluster is reported as ClusterUnreachable, so that the controller
-takes all of the gang back.
+away nothing of it is applied. That cluster is reported as ClusterUnreachable, so that the
+controller takes all of the gang back.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ from propagator.types.workload import Workload
 class GateAnswer(Enum):
     """What members are to do with a Workload that has placements."""
 
-    PUSH = "push"
+    APPLY = "apply"
     """Sync it like a Workload without a group."""
-    HOLD = "hold"
+    WAIT = "wait"
     """Nothing is written, and nothing is removed."""
-    LEAVE = "leave"
-    """Everything is removed, also where the Workload is placed, except on the clusters `stays`."""
+    REMOVE = "remove"
+    """Everything is removed, also where the Workload is placed, except on the clusters `keeps`."""
 
 
 @dataclass(frozen=True, slots=True)
 class GateVerdict:
     """The answer, and its message; none where the last report stands.
 
-    `stays` are clusters that keep what they have of a Workload that leaves the others.
+    `keeps` are clusters that keep what they have of a Workload that goes from the others.
     """
 
     answer: GateAnswer
     message: str = ""
     reason: PropagatedReason = PropagatedReason.WAITING_FOR_GROUP
-    stays: frozenset[str] = frozenset()
+    keeps: frozenset[str] = frozenset()
 
 
-PUSH = GateVerdict(GateAnswer.PUSH)
-SILENT = GateVerdict(GateAnswer.HOLD)
+APPLY = GateVerdict(GateAnswer.APPLY)
+WAIT_SILENTLY = GateVerdict(GateAnswer.WAIT)
 """Too little is known for a moment: the event that brings more has the group reviewed."""
 
 
@@ -58,37 +58,45 @@ def verdict_on(workload: Workload, group: WorkloadGroup | None) -> GateVerdict:
     """Return what the gate says of these placements; `group` is the one that the Workload names.
 
     Whether the gang's clusters can be reached is not checked here. A Workload without a group is
-    pushed.
+    applied.
     """
     names = workload.groups
     if not names:
-        return PUSH
+        return APPLY
     if len(names) > 1:
         listed = ", ".join(name_in_words(each) for each in names)
-        return _hold(
+        return _wait(
             f"its labels name several WorkloadGroups ({listed}), and it can be in one "
             "only: remove the others"
         )
     label = label_of((workload.metadata.namespace, names[0]))
     if group is None:
-        return _hold(f"{label} not found: create it, or remove the label {LABEL_GROUP}")
+        return _wait(f"{label} not found: create it, or remove the label {LABEL_GROUP}")
     retained = group.retained(workload.uid)
     if retained and not group.open and _no_more_than(retained, workload):
-        return PUSH
+        return APPLY
     if group.closed and not group.takes_back(workload.uid):
-        return _hold(f"{label} has not released this Workload, and takes nothing of it back")
+        return _wait(f"{label} has not released this Workload, and takes nothing of it back")
     if group.closed:
         what = "what it had released" if retained else "all of its units"
-        told = f"{label} took {what} back from the clusters, to try again"
-        return GateVerdict(GateAnswer.LEAVE, told, stays=frozenset(retained))
+        message = f"{label} took {what} back from the clusters, to try again"
+        return GateVerdict(GateAnswer.REMOVE, message, keeps=frozenset(retained))
     if not group.open:
-        return _hold(f"{label} has not released any of its units yet: it waits for its quorum")
+        return _wait(f"{label} has not released any of its units yet: it waits for its quorum")
     return _released(workload, group, label)
 
 
 def _no_more_than(retained: Mapping[str, int], workload: Workload) -> bool:
     placed = workload.placements.items()
-    return bool(placed) and all(units <= retained.get(cluster, 0) for cluster, units in placed)
+    return bool(placed) and all(
+        replicas <= retained.get(cluster, 0) for cluster, replicas in placed
+    )
+
+
+def group_of(workload: Workload) -> Key | None:
+    """Return the group that the Workload is a member of: the one that it names, if only one."""
+    names = workload.groups
+    return (workload.metadata.namespace, names[0]) if len(names) == 1 else None
 
 
 def label_of(group: Key) -> str:
@@ -99,11 +107,11 @@ def label_of(group: Key) -> str:
 def _released(workload: Workload, group: WorkloadGroup, label: str) -> GateVerdict:
     decision = group.released.get(workload.uid)
     if decision is None:
-        return _hold(f"{label} has not released this Workload yet")
+        return _wait(f"{label} has not released this Workload yet")
     if decision != workload.decision:
-        return _hold(f"{label} has released other placements, and not the present ones yet")
-    return PUSH
+        return _wait(f"{label} has released other placements, and not the present ones yet")
+    return APPLY
 
 
-def _hold(message: str) -> GateVerdict:
-    return GateVerdict(GateAnswer.HOLD, message)
+def _wait(message: str) -> GateVerdict:
+    return GateVerdict(GateAnswer.WAIT, message)

@@ -1,12 +1,12 @@
 """A gang that starts, and whether each of its clusters can be reached.
 
-Before its quorum has run once, a gang is pushed to all of its clusters or to none. So while one of
-them is away nothing is pushed, and that is reported at once. A cluster that is connecting is waited
-for in silence, as after each start of this process; but not for ever.
+Before its quorum has run once, a gang is applied on all of its clusters or on none. So while one of
+them is away nothing is applied, and that is reported at once. A cluster that is connecting is
+waited for in silence, as after each start of this process; but not for ever.
 
 That a cluster answered some seconds ago proves little. So each is probed once the gang may start,
-and nothing is pushed before all have answered: only a cluster that stops in the moment after that
-can leave the gang by half. The hub is asked last (`recheck`).
+and nothing is applied before all have answered: only a cluster that stops in the moment after that
+can leave half of the gang without a start. The hub is asked last (`recheck`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from crds.workload import PropagatedReason
 from machinery.clock import Clock
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key
-from propagator.groups.rule import PUSH, SILENT, GateAnswer, GateVerdict, label_of
+from propagator.groups.rule import APPLY, WAIT_SILENTLY, GateAnswer, GateVerdict, label_of
 from propagator.members.context import ControllerContext
 from propagator.members.health import Contact
-from propagator.members.registry import MemberFleet
+from propagator.members.registry import MemberRegistry
 from propagator.types.cluster import MemberCluster
 
 PATIENCE_SECONDS = 20.0
@@ -56,15 +56,15 @@ class Starting:
     """The monotonic time from which the next question is worth it."""
     tries: int = 0
     """How often the hub was asked in vain."""
-    verdict: GateVerdict = SILENT
-    """The verdict on the gang; to hold until it is reached and confirmed."""
+    verdict: GateVerdict = WAIT_SILENTLY
+    """The verdict on the gang; to wait until it is reached and confirmed."""
 
     @property
     def reached(self) -> bool:
         """Whether all clusters are connected, and have answered."""
         return self.known and not self.missing and not self.unheard
 
-    def note(self, name: str, lack: str | None) -> None:
+    def record(self, name: str, lack: str | None) -> None:
         """Record what that cluster lacks, as `Contacts.lack` returns it."""
         (self.missing.discard if lack is None else self.missing.add)(name)
         self.troubles.pop(name, None)
@@ -75,10 +75,10 @@ class Starting:
 class Contacts:
     """How clusters can be reached, by the sessions of this process."""
 
-    def __init__(self, ground: ControllerContext) -> None:
-        self._fleet: MemberFleet = ground.fleet
-        self._clusters: Informer[MemberCluster] = ground.clusters
-        self._clock: Clock = ground.clock
+    def __init__(self, context: ControllerContext) -> None:
+        self._registry: MemberRegistry = context.registry
+        self._clusters: Informer[MemberCluster] = context.clusters
+        self._clock: Clock = context.clock
         self._since: dict[str, float] = {}  # clusters that are connecting
 
     def lack(self, name: str) -> str | None:
@@ -96,7 +96,7 @@ class Contacts:
 
     def heard(self, name: str, since: float) -> bool:
         """Whether the cluster has answered a probe since that moment; if not, probe it now."""
-        session = self._fleet.get(name)
+        session = self._registry.get(name)
         if session is None:
             return False
         heard = session.answered >= since - FRESH_SECONDS
@@ -108,20 +108,20 @@ class Contacts:
         """Return the verdict on a gang that may start, as far as its clusters are concerned."""
         if not starting.known:
             late = self._clock.monotonic() - starting.since >= PATIENCE_SECONDS
-            return _unseen(starting, group) if starting.unseen and late else SILENT
+            return _unseen(starting, group) if starting.unseen and late else WAIT_SILENTLY
         if starting.reached:
-            return PUSH if starting.confirmed else _unconfirmed(starting, group)
+            return APPLY if starting.confirmed else _unconfirmed(starting, group)
         if not starting.troubles:
-            return SILENT
+            return WAIT_SILENTLY
         trouble = starting.troubles[min(starting.troubles)]
         return GateVerdict(
-            GateAnswer.HOLD,
+            GateAnswer.WAIT,
             f"{label_of(group)} starts on all of its clusters or on none: {trouble}",
             PropagatedReason.CLUSTER_UNREACHABLE,
         )
 
     def _of(self, name: str) -> tuple[Contact, str]:
-        session = self._fleet.get(name)
+        session = self._registry.get(name)
         if session is not None:
             return session.contact, session.message
         if self._clusters.synced and self._clusters.get(("", name)) is None:
@@ -131,7 +131,7 @@ class Contacts:
 
 def _unseen(starting: Starting, group: Key) -> GateVerdict:
     return GateVerdict(
-        GateAnswer.HOLD,
+        GateAnswer.WAIT,
         f"{label_of(group)} starts as a whole, and {starting.unseen} of its "
         f"{len(starting.released)} released Workloads cannot be seen at the placements that were "
         "released: see that each of them is there, and is valid",
@@ -140,9 +140,9 @@ def _unseen(starting: Starting, group: Key) -> GateVerdict:
 
 def _unconfirmed(starting: Starting, group: Key) -> GateVerdict:
     if not starting.obstacle:
-        return SILENT
+        return WAIT_SILENTLY
     return GateVerdict(
-        GateAnswer.HOLD,
+        GateAnswer.WAIT,
         f"{label_of(group)} has to be read before it starts: {starting.obstacle}; run "
         "`stowage install` on the hub again",
     )

@@ -48,7 +48,7 @@ def status_of(
     return status | _measured(cluster.status, session.health)
 
 
-def told_health(status: Mapping[str, Any]) -> dict[str, int | None]:
+def reported_health(status: Mapping[str, Any]) -> dict[str, int | None]:
     """Return what a status says of how its member answers, for `HealthProbe.recall`."""
     reliability = status.get("reliability") or {}
     return {
@@ -80,7 +80,7 @@ def _ready(
     cluster: MemberCluster, session: MemberSession, verdict: MemberHealth, now: datetime
 ) -> dict[str, Any]:
     link = session.link
-    message = verdict.told(cluster.name)
+    message = verdict.sentence(cluster.name)
     if verdict.ready and link is not None and link.obstacle:
         message += f"; its capacity is not known: {link.obstacle}"
     return conditions.renewed(
@@ -106,7 +106,7 @@ def _tell_held(
     status.pop("sweepHeld", None)
     if held.reason is None:
         return
-    told = conditions.renewed(
+    ready = conditions.renewed(
         before,
         type_=MemberClusterCondition.SWEEP_HELD.value,
         true=True,
@@ -115,7 +115,7 @@ def _tell_held(
         now=now,
         generation=session.generation,
     )
-    status["conditions"] += [told]
+    status["conditions"] += [ready]
     status["sweepHeld"] = {
         "count": held.count,
         "workloads": [each.entry() for each in held.workloads],
@@ -135,9 +135,9 @@ def _learnt(link: Link) -> dict[str, Any]:
 
 def _measured(before: Mapping[str, Any], health: HealthProbe) -> dict[str, Any]:
     """Return how the member answers, changed only where it differs enough."""
-    told = told_health(before)
-    latency, before_latency = health.latency_milliseconds, told["latency_milliseconds"]
-    percent = settled(told["ready_percent"], health.ready_percent, step=_RELIABILITY_STEP)
+    reported = reported_health(before)
+    latency, before_latency = health.latency_milliseconds, reported["latency_milliseconds"]
+    percent = settled(reported["ready_percent"], health.ready_percent, step=_RELIABILITY_STEP)
     measured: dict[str, Any] = {"reliability": {"readyPercent": percent}}
     if latency is not None:
         step = max(_LATENCY_STEP, (before_latency or 0) * _LATENCY_SHARE)

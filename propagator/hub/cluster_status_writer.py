@@ -24,7 +24,7 @@ from machinery.runtime.store import number
 from machinery.runtime.workqueue import WorkQueue, work
 from propagator.hub.cluster_status import labels_of, ready_condition, status_of
 from propagator.members.health import Contact
-from propagator.members.registry import MemberFleet
+from propagator.members.registry import MemberRegistry
 from propagator.types.cluster import MemberCluster
 
 LOG = logs.get(__name__)
@@ -42,18 +42,18 @@ class ClusterStatusWriter:
         hub: ApiClient,
         *,
         clusters: Informer[MemberCluster],
-        fleet: MemberFleet,
+        registry: MemberRegistry,
         recorder: EventRecorder,
         clock: Clock,
     ) -> None:
         self._hub = hub
         self._clusters = clusters
-        self._fleet = fleet
+        self._registry = registry
         self._recorder = recorder
         self._clock = clock
         self._queue: WorkQueue[str] = WorkQueue(name="clusterstatus", clock=clock)
         self._due: dict[str, float] = {}
-        fleet.on_facts(self._queue.add)
+        registry.on_facts(self._queue.add)
         clusters.add_handler(self._cluster_changed)
 
     async def run(self) -> None:
@@ -67,7 +67,7 @@ class ClusterStatusWriter:
 
     async def _publish(self, name: str) -> float | None:
         cluster = self._clusters.get(("", name))
-        session = self._fleet.get(name)
+        session = self._registry.get(name)
         if cluster is None or session is None or session.verdict is None:
             return None
         if session.contact is Contact.CONNECTING:
@@ -78,11 +78,11 @@ class ClusterStatusWriter:
         self._due[name] = now + PERIOD
         link = session.link
         if link is not None and link.tenants is not None:
-            told = cluster.status.get("namespaces") or {}
-            link.tenants.recall(told.get("refused") or ())
+            reported = cluster.status.get("namespaces") or {}
+            link.tenants.recall(reported.get("refused") or ())
         status = status_of(cluster, session, session.verdict, now=self._clock.now())
         # Taken together with the capacity in `status`, with no await between: they must agree.
-        placed = link.units.placed() if link is not None and link.counted else None
+        placed = link.pod_ledger.placed() if link is not None and link.counted else None
         labels = labels_of(cluster, status)
         # Labels before the status: an observer that sees the cluster ready can select it.
         if labels:

@@ -35,11 +35,11 @@ class IdleKinds:
     """Runs beside the syncs."""
 
     def __init__(
-        self, ground: ControllerContext, *, workloads: HubWorkloads, inventory: OwnedObjects
+        self, context: ControllerContext, *, workloads: HubWorkloads, inventory: OwnedObjects
     ) -> None:
-        self._clock = ground.clock
-        self._fresh = ground.fresh
-        self._fleet = ground.fleet
+        self._clock = context.clock
+        self._fresh = context.fresh
+        self._registry = context.registry
         self._workloads = workloads
         self._inventory = inventory
         self._seen_idle: dict[str, set[Pair]] = {}
@@ -63,10 +63,10 @@ class IdleKinds:
             if idle:
                 self._seen_idle[workload.uid] = idle
                 await self._forget(workload, idle & before.get(workload.uid, set()))
-        async for name in in_slices(self._fleet.names(), size=FEW):
-            session = self._fleet.get(name)
+        async for name in in_slices(self._registry.names(), size=FEW):
+            session = self._registry.get(name)
             if session is not None:
-                self._rest(session)
+                self._end_idle(session)
 
     async def _forget(self, workload: Workload, idle: set[Pair]) -> None:
         try:
@@ -83,16 +83,16 @@ class IdleKinds:
         left = set(workload.remembered()) - set(workload.kinds()) - USUAL_KINDS
         if not left or workload.metadata.deleting:
             return set()
-        names = clusters_of(workload, self._fleet.names) | self._inventory.holders(workload.uid)
+        names = clusters_of(workload, self._registry.names) | self._inventory.holders(workload.uid)
         async for name in in_slices(names):
-            session = self._fleet.get(name)
+            session = self._registry.get(name)
             if session is None or not self._inventory.knows(session, workload):
                 return set()
             held = owned(session, workload.uid)
             left -= {(resource.api_version, resource.kind) for resource, _ in held}
         return left
 
-    def _rest(self, session: Target) -> None:
+    def _end_idle(self, session: Target) -> None:
         if session.link is None:
             return
         # No await from the check to the end of the watch, so that no task begins to use it.

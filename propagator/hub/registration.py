@@ -31,11 +31,11 @@ from machinery.errors import AlreadyExists, KubeconfigError
 from machinery.runtime.informer import Informer
 from machinery.runtime.workqueue import WorkQueue, work
 from propagator.credentials.credentials import Credentials, credentials_of
-from propagator.hub.cluster_status import told_health
+from propagator.hub.cluster_status import reported_health
 from propagator.hub.member_secrets import SecretBook
 from propagator.hub.secrets import NoTenant
 from propagator.members.health import MemberHealth, verdict_of
-from propagator.members.registry import MemberFleet
+from propagator.members.registry import MemberRegistry
 from propagator.members.session import MemberSession
 from propagator.types.cluster import MemberCluster, Secret
 
@@ -50,7 +50,7 @@ _WORKERS = 4
 
 
 class Registrar:
-    """Keeps the fleet's sessions as the MemberClusters and their Secrets say.
+    """Keeps the sessions as the MemberClusters and their Secrets say.
 
     `secrets` is the informer over labelled Secrets of `namespace`, `clusters` that over all
     MemberClusters; both are run by the caller.
@@ -63,14 +63,14 @@ class Registrar:
         namespace: str,
         secrets: Informer[Secret],
         clusters: Informer[MemberCluster],
-        fleet: MemberFleet,
+        registry: MemberRegistry,
         clock: Clock,
     ) -> None:
         self._hub = hub
         self._namespace = namespace
         self._secrets = secrets
         self._clusters = clusters
-        self._fleet = fleet
+        self._registry = registry
         self._queue: WorkQueue[str] = WorkQueue(name="registrar", clock=clock)
         self._records = SecretBook(hub, labelled=secrets, clock=clock, changed=self._queue.add)
         self._parsed: dict[str, tuple[str, Credentials | MemberHealth]] = {}
@@ -110,17 +110,17 @@ class Registrar:
             return
         self._records.refer(name, None)
         self._parsed.pop(name, None)
-        await self._fleet.drop(name)
+        await self._registry.drop(name)
         if secret is not None:
             await self._register(secret)
 
     async def _register(self, secret: Secret) -> None:
         name = secret.metadata.name
         if secret.metadata.annotations.get(ANNOTATION_REGISTERED) == digest(secret):
-            note = (
-                "not registered: its MemberCluster was deleted, and the Secret is unchanged since"
+            LOG.info(
+                "not registered: its MemberCluster was deleted, and the Secret is unchanged since",
+                extra={"object": f"{self._namespace}/{name}"},
             )
-            LOG.info(note, extra={"object": f"{self._namespace}/{name}"})
             return
         with suppress(AlreadyExists):  # created by hand meanwhile; its event follows
             made = await self._hub.create(MEMBER_CLUSTERS, membercluster(secret))
@@ -168,9 +168,9 @@ class Registrar:
         return bool(listed["items"])
 
     async def _connect(self, cluster: MemberCluster) -> None:
-        session = self._fleet.admit(cluster.name)
-        session.health.recall(**told_health(cluster.status))
-        await self._offer(session, cluster)
+        session = self._registry.admit(cluster.name)
+        session.health.recall(**reported_health(cluster.status))
+        await self._set_credentials(session, cluster)
         session.take_in(
             namespaces=cluster.spec.namespaces.allow,
             allowed_kinds=frozenset(cluster.spec.allowed_kinds),
@@ -178,7 +178,7 @@ class Registrar:
             registration=cluster.metadata.uid,
         )
 
-    async def _offer(self, session: MemberSession, cluster: MemberCluster) -> None:
+    async def _set_credentials(self, session: MemberSession, cluster: MemberCluster) -> None:
         reference = cluster.spec.secret_ref
         self._records.refer(cluster.name, reference.key if reference else None)
         if reference is None:

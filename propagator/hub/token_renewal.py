@@ -2,7 +2,7 @@
 
 At two thirds of a token's life the propagator asks the member for another one of the same account
 and puts it into the Secret on the hub, on top of the version that it read: a concurrent change of
-the Secret wins, and the next look starts from it. The sessions take the token in like any other
+the Secret wins, and the next check starts from it. The sessions take the token in like any other
 change of the Secret. A process that dies between the two steps leaves an unused token, which ends
 by itself.
 """
@@ -31,13 +31,13 @@ from machinery.types.metadata import Key
 from propagator.credentials.credentials import credentials_of
 from propagator.credentials.tokens import TOKEN_LIMIT, Life, life_of, request_token, with_token
 from propagator.hub.registration import ANNOTATION_REGISTERED, digest
-from propagator.members.registry import MemberFleet
+from propagator.members.registry import MemberRegistry
 from propagator.settings import RenewalSettings
 from propagator.types.cluster import MemberCluster, Secret
 
 LOG = logs.get(__name__)
-LOOK_SECONDS = 3600.0
-"""The longest time between two looks at a token: clocks jump, and machines sleep."""
+CHECK_SECONDS = 3600.0
+"""The longest time between two checks of a token: clocks jump, and machines sleep."""
 _WORKERS = 4
 _FIRST_RETRY, _LAST_RETRY = 5.0, 600.0
 
@@ -60,7 +60,7 @@ class Renewer:
         *,
         secrets: Informer[Secret],
         clusters: Informer[MemberCluster],
-        fleet: MemberFleet,
+        registry: MemberRegistry,
         settings: RenewalSettings,
         recorder: EventRecorder,
         clock: Clock,
@@ -68,7 +68,7 @@ class Renewer:
         self._hub = hub
         self._secrets = secrets
         self._clusters = clusters
-        self._fleet = fleet
+        self._registry = registry
         self._settings = settings
         self._recorder = recorder
         self._clock = clock
@@ -82,7 +82,7 @@ class Renewer:
     async def run(self) -> None:
         await self._secrets.wait_synced()
         await self._clusters.wait_synced()
-        await work(self._queue, self._look, workers=_WORKERS, log=LOG)
+        await work(self._queue, self._renew_if_due, workers=_WORKERS, log=LOG)
 
     def _secret_changed(self, old: Secret | None, new: Secret | None) -> None:
         if new is not None and (old is None or old.data != new.data):
@@ -92,8 +92,8 @@ class Renewer:
         if new is not None and (old is None or old.spec != new.spec):
             self._queue.add(new.name)
 
-    async def _look(self, name: str) -> float | None:
-        """Renew the token of a cluster when it is time; return seconds until the next look."""
+    async def _renew_if_due(self, name: str) -> float | None:
+        """Renew the token of a cluster when it is time; return seconds until the next check."""
         cluster = self._clusters.get(("", name))
         secret = self._secret_of(cluster)
         ours = await _ours(secret) if secret is not None else None
@@ -103,7 +103,7 @@ class Renewer:
         left = self._settings.renew_after - ours.life.spent(self._clock.now())
         if left > 0:
             return self._later(left, ours.life)
-        pause, session = self._pause(name), self._fleet.get(name)
+        pause, session = self._pause(name), self._registry.get(name)
         if pause > 0 or session is None or not session.ready or session.client is None:
             return pause if pause > 0 else _FIRST_RETRY
         try:
@@ -126,7 +126,7 @@ class Renewer:
     def _later(self, left: float, life: Life) -> float:
         """Return seconds until the renewal, spread over the clusters that were joined together."""
         seconds = left * (life.expires - life.issued).total_seconds()
-        return min(seconds * random.uniform(1.0, 1.1), LOOK_SECONDS)  # noqa: S311 - jitter
+        return min(seconds * random.uniform(1.0, 1.1), CHECK_SECONDS)  # noqa: S311 - jitter
 
     async def _renew(self, member: ApiClient, secret: Secret, ours: _Ours) -> None:
         token = await request_token(member, ours.account, seconds=self._settings.seconds)

@@ -55,18 +55,18 @@ _page = msgspec.json.Decoder(Page)
 class HubWorkloads:
     """Reads by `informer`, which the term runs; writes by the methods, which raise LeaseLost."""
 
-    def __init__(self, ground: ControllerContext) -> None:
-        self._hub = ground.hub
-        self._clusters = ground.clusters
-        self._there = lambda name: ground.fleet.get(name) is not None
+    def __init__(self, context: ControllerContext) -> None:
+        self._hub = context.hub
+        self._clusters = context.clusters
+        self._there = lambda name: context.registry.get(name) is not None
         self._preparing: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
         self.informer: Informer[Workload] = Informer(
-            ground.hub,
+            context.hub,
             WORKLOADS,
             Workload,
             transform=kept,
             departing=departing,
-            clock=ground.clock,
+            clock=context.clock,
         )
         self.informer.add_index(CLUSTER_INDEX, _entries_of)
         self.informer.add_index(SECRET_INDEX, _secrets_of)
@@ -87,7 +87,7 @@ class HubWorkloads:
             if now.metadata.deleting or now.metadata.generation != workload.metadata.generation:
                 return now
             metadata = missing(now, kinds, there=self._there, formerly=self._formerly)
-            return await self._mark(now, metadata) if metadata else now
+            return await self._patch_metadata(now, metadata) if metadata else now
 
     def _formerly(self, name: str) -> Sequence[str]:
         """Return the former names of a cluster that no other cluster has."""
@@ -103,11 +103,11 @@ class HubWorkloads:
         async with self._latest(workload) as now:
             metadata = without_member(now, member)
             if metadata and not now.metadata.deleting:
-                await self._mark(now, metadata)
+                await self._patch_metadata(now, metadata)
         async with self._latest(workload) as now:
             status = footprint_without(now, member)
             if status and not now.metadata.deleting:
-                self._held(await self._patch(now, {"status": status}, subresource="status"))
+                self._store(await self._patch(now, {"status": status}, subresource="status"))
 
     async def forget_kinds(self, workload: Workload, idle: set[tuple[str, str]]) -> None:
         """Take these kinds off the notes, as no member has anything of them any more.
@@ -117,7 +117,7 @@ class HubWorkloads:
         async with self._latest(workload) as now:
             metadata = without_kinds(now, idle)
             if metadata and now.metadata.generation == workload.metadata.generation:
-                await self._mark(now, metadata)
+                await self._patch_metadata(now, metadata)
 
     def referring(self, api_version: str, kind: str) -> list[Workload]:
         """Return the Workloads that render that kind, or may have objects of it on a member."""
@@ -168,14 +168,16 @@ class HubWorkloads:
             return e.details.get("name") == key[1]
         return bool(found["metadata"]["uid"] != uid)
 
-    async def tell(self, workload: Workload, status: Mapping[str, Any]) -> bool:
+    async def write_status(self, workload: Workload, status: Mapping[str, Any]) -> bool:
         """Write these fields of the status; return False when the Workload is gone."""
         with suppress(NotFound):
-            self._held(await self._told(workload, status))
+            self._store(await self._patch_status(workload, status))
             return True
         return False
 
-    async def _told(self, workload: Workload, status: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def _patch_status(
+        self, workload: Workload, status: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
         entries = entries_patch(workload, status)
         if entries is not None:
             namespace, name = workload.metadata.key
@@ -192,9 +194,9 @@ class HubWorkloads:
         """Take our finalizer off a deleted Workload."""
         # The answer does not enter the informer: the Workload may have gone with it.
         if is_ours(workload):
-            rest = [each for each in workload.metadata.finalizers if each != FINALIZER]
+            remaining = [each for each in workload.metadata.finalizers if each != FINALIZER]
             with suppress(NotFound):
-                await self._patch(workload, {"metadata": {"finalizers": rest}})
+                await self._patch(workload, {"metadata": {"finalizers": remaining}})
 
     def _witness(self, old: Workload | None, new: Workload | None) -> None:
         if new is not None:
@@ -215,8 +217,8 @@ class HubWorkloads:
             now = self.informer.get(key)
             yield now if now is not None and now.uid == workload.uid else workload
 
-    async def _mark(self, workload: Workload, metadata: Mapping[str, Any]) -> Workload:
-        return self._held(await self._patch(workload, {"metadata": metadata}))
+    async def _patch_metadata(self, workload: Workload, metadata: Mapping[str, Any]) -> Workload:
+        return self._store(await self._patch(workload, {"metadata": metadata}))
 
     async def _patch(
         self,
@@ -236,7 +238,7 @@ class HubWorkloads:
             subresource=subresource,
         )
 
-    def _held(self, answer: Mapping[str, Any]) -> Workload:
+    def _store(self, answer: Mapping[str, Any]) -> Workload:
         workload = workload_of(answer)
         self.informer.upsert(workload)
         return workload

@@ -28,9 +28,10 @@ from machinery.errors import (
     TransportError,
     Unauthorized,
 )
-from machinery.runtime.keyed_backoff import Pauses
+from machinery.runtime.keyed_backoff import KeyedBackoff
 from machinery.runtime.list_and_watch import Page
 from machinery.runtime.workqueue import WorkQueue, work
+from machinery.types.metadata import Key
 from propagator.members.cluster_identity import cluster_id
 from propagator.members.connection import Link
 from propagator.members.context import ControllerContext
@@ -57,21 +58,18 @@ _page = msgspec.json.Decoder(Page)
 class Census:
     """Searches each member that becomes ready, a few at a time."""
 
-    def __init__(self, ground: ControllerContext) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         self._on_searched: list[Callable[[str], None]] = []
-        self._hub = ground.hub
-        self._fleet = ground.fleet
-        self._clusters = ground.clusters
-        self._clock = ground.clock
+        self._hub = context.hub
+        self._registry = context.registry
+        self._clusters = context.clusters
+        self._clock = context.clock
         self._due: WeakKeyDictionary[Link, float] = WeakKeyDictionary()
-        self._queue: WorkQueue[str] = WorkQueue(name="census", clock=ground.clock)
-        self._pauses: Pauses[str] = Pauses(clock=ground.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE)
-
-    def changed(self, member: str) -> None:
-        """Queue a member that may have become ready."""
-        session = self._fleet.get(member)
-        if session is not None and session.ready:
-            self._queue.add(member)
+        self._queue: WorkQueue[str] = WorkQueue(name="census", clock=context.clock)
+        self._backoff: KeyedBackoff[str] = KeyedBackoff(
+            clock=context.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
+        )
+        context.registry.on_change(self._member_changed)
 
     def on_searched(self, listener: Callable[[str], None]) -> None:
         """Call `listener` for each member that was searched to the end."""
@@ -82,28 +80,35 @@ class Census:
         return link in self._due
 
     async def run(self) -> None:
-        await work(self._queue, self._count, workers=_WORKERS, log=LOG)
+        await work(self._queue, self._reconcile, workers=_WORKERS, log=LOG)
 
-    async def _count(self, member: str) -> float | None:
-        session, cluster = self._fleet.get(member), self._clusters.get(("", member))
+    def _member_changed(self, member: str, key: Key | None) -> None:
+        session = self._registry.get(member)
+        if key is None and session is not None and session.ready:
+            self._queue.add(member)
+
+    async def _reconcile(self, member: str) -> float | None:
+        session, cluster = self._registry.get(member), self._clusters.get(("", member))
         link = session.link if session is not None else None
         if session is None or cluster is None or link is None or not session.ready:
-            self._pauses.over(member)
+            self._backoff.reset(member)
             return None
-        wait = max(self._pauses.left(member), self._due.get(link, 0.0) - self._clock.monotonic())
+        wait = max(
+            self._backoff.remaining(member), self._due.get(link, 0.0) - self._clock.monotonic()
+        )
         if wait > 0:
             return wait if wait < math.inf else None
         try:
-            await self._look(session, link, cluster)
+            await self._search(session, link, cluster)
         except TransportError as fault:
             LOG.info("%s: not searched for what is ours: %s", member, fault)
-            return self._pauses.hold(member)
-        self._pauses.over(member)
+            return self._backoff.failed(member)
+        self._backoff.reset(member)
         for listener in self._on_searched:
             listener(member)
         return LATE_SECONDS if self._due[link] < math.inf else None
 
-    async def _look(self, session: MemberSession, link: Link, cluster: MemberCluster) -> None:
+    async def _search(self, session: MemberSession, link: Link, cluster: MemberCluster) -> None:
         """Search for the first time over these credentials, or for the second and last time."""
         for resource in USUAL:
             seen = link.watches.is_apart(resource) or session.tracked(resource) is not None
@@ -112,10 +117,12 @@ class Census:
         if link in self._due:
             self._due[link] = math.inf
         else:
-            await self._search(session, link.client, cluster)
+            await self._search_others(session, link.client, cluster)
             self._due[link] = self._clock.monotonic() + LATE_SECONDS
 
-    async def _search(self, session: MemberSession, client: Verbs, cluster: MemberCluster) -> None:
+    async def _search_others(
+        self, session: MemberSession, client: Verbs, cluster: MemberCluster
+    ) -> None:
         """Search every kind beyond the usual ones, unless that is noted as done."""
         which = await cluster_id(client) or _UNKNOWN
         if cluster.metadata.annotations.get(ANNOTATION_COUNTED) == which:
@@ -123,9 +130,9 @@ class Census:
         async for resource in _kinds(client):
             if await _any(client, resource):
                 session.track(resource)
-        await self._note(cluster, which)
+        await self._mark_searched(cluster, which)
 
-    async def _note(self, cluster: MemberCluster, which: str) -> None:
+    async def _mark_searched(self, cluster: MemberCluster, which: str) -> None:
         # The UID keeps the note off a MemberCluster that was created again meanwhile.
         metadata = {"uid": cluster.metadata.uid, "annotations": {ANNOTATION_COUNTED: which}}
         noted = await self._hub.merge_patch(MEMBER_CLUSTERS, cluster.name, {"metadata": metadata})
@@ -151,7 +158,7 @@ async def _of_group(client: Verbs, api_version: str) -> Sequence[Resource]:
     try:
         return await client.discover(api_version)
     except ApiError as fault:
-        _look_over(fault)
+        _ignore_unlistable(fault)
         return []
 
 
@@ -161,11 +168,11 @@ async def _any(client: Verbs, resource: Resource) -> bool:
     try:
         return bool(decode(await anext(pages), _page).items)
     except ApiError as fault:
-        _look_over(fault)
+        _ignore_unlistable(fault)
         return False
 
 
-def _look_over(fault: ApiError) -> None:
+def _ignore_unlistable(fault: ApiError) -> None:
     """Raise the fault again unless it only says that the kind cannot be listed, or not now."""
     if isinstance(fault, TooManyRequests | Unauthorized):
         raise fault

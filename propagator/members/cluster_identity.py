@@ -62,7 +62,7 @@ class Identities:
 
         Of several MemberClusters of one cluster the noted one wins, then the older one.
         """
-        self._note(name, found)
+        self._record(name, found)
         cluster = self._clusters.get(("", name))
         if cluster is None or not found:
             return None
@@ -86,9 +86,9 @@ class Identities:
 
     def forget(self, name: str) -> None:
         """Drop what the session of that MemberCluster has read."""
-        self._note(name, "")
+        self._record(name, "")
 
-    def _note(self, name: str, found: str) -> None:
+    def _record(self, name: str, found: str) -> None:
         before = self._read.pop(name, "")
         if before:
             self._readers[before].discard(name)

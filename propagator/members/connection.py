@@ -48,7 +48,7 @@ from propagator.members.health import (
     HealthProbe,
     MemberHealth,
     Placed,
-    UnitLedger,
+    PodLedger,
     provider_of,
     unreachable,
     verdict_of,
@@ -65,7 +65,7 @@ CONFIDENTIAL = (SECRETS, CONFIG_MAPS)
 IDENTITY_EVERY = 12
 """Probes between two reads of the cluster's identity."""
 _TIDY_SECONDS = 30.0
-_LOOK_AGAIN = 0.02
+_POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -75,12 +75,12 @@ class LinkListener:
     verdict: Callable[[MemberHealth], None]
     """CONNECTED when the link begins to serve; the reason when that ends, or knocking fails."""
     managed: Callable[[ManagedObject | None, ManagedObject | None], None]
-    units: Callable[[set[str]], None]
-    """Called with the UIDs of Workloads whose unit counts changed."""
+    pods: Callable[[set[str]], None]
+    """Called with the UIDs of Workloads whose pod counts changed."""
     facts: Callable[[], None]
     """Capacity, provider, version, latency or reliability may have changed."""
     counted: Callable[[], None]
-    """The pods have been listed: unit counts are known from now on."""
+    """The pods have been listed: pod counts are known from now on."""
 
 
 class Link:
@@ -104,11 +104,11 @@ class Link:
         self._refusal = refusal
         self.cluster_id = ""
         """The UID of the member's kube-system as read last; empty where that is forbidden."""
-        self._looks = 0
+        self._identity_checks = 0
         self._name = name
         self._settings = settings
         self._clock = clock
-        self._tell = listener
+        self._listener = listener
         self._narrow = credentials.rights is Rights.NARROW
         self.home = credentials.home
         """The namespace on the member of Stowage's own accounts."""
@@ -127,7 +127,7 @@ class Link:
             self.client, settings=settings, clock=clock, health=health, seen=listener.facts
         )
         self.capacity = CapacityLedger()
-        self.units = UnitLedger()
+        self.pod_ledger = PodLedger()
         self._nodes: Informer[Object] = Informer(
             self.client,
             NODES,
@@ -167,7 +167,7 @@ class Link:
                 home=self.home,
                 watches=self.watches,
                 clock=clock,
-                told=listener.facts,
+                notify=listener.facts,
             )
         for resource in (*resources, *(CONFIDENTIAL if self._narrow else ())):
             self.watches.follow(resource)
@@ -227,21 +227,21 @@ class Link:
 
     def published(self, placed: Placed, version: int | None) -> None:
         """The hub has these pods in its capacity, from that version of the MemberCluster on."""
-        touched = self.units.publish(placed, version)
+        touched = self.pod_ledger.publish(placed, version)
         if touched:
-            self._tell.units(touched)
+            self._listener.pods(touched)
 
     async def run(self) -> None:
         """Knock and serve, again and again, until cancelled; close the client at the end."""
         try:
             while True:
-                answer = await self.probe.until_answered(self._tell.verdict)
-                self._looks = 0
+                answer = await self.probe.until_answered(self._listener.verdict)
+                self._identity_checks = 0
                 refused = await self._refused()
                 if refused is None:
                     await self._serve(answer)
                 else:
-                    self._tell.verdict(refused)
+                    self._listener.verdict(refused)
                     await self._clock.sleep(self._settings.probe_period)
         finally:
             self.serving = False
@@ -266,7 +266,7 @@ class Link:
                 self._group = None
                 await end(list(self._tasks))
         self._streams.clear()
-        self._tell.verdict(lost)
+        self._listener.verdict(lost)
 
     async def _refused(self) -> MemberHealth | None:
         """Return why this cluster is not served, as it is another or another hub's; None: serve it.
@@ -274,24 +274,24 @@ class Link:
         The cluster's identity is read when the link connects, and now and then, as an address may
         come to lead elsewhere.
         """
-        if self._looks % IDENTITY_EVERY == 0:
+        if self._identity_checks % IDENTITY_EVERY == 0:
             fault = await self._asked(self._identify(), "which cluster it is")
             if fault is not None and not self.serving:  # a served cluster stays what it was so far
                 return fault
-        self._looks += 1
-        return self._refusal(self.cluster_id) or await self._held()
+        self._identity_checks += 1
+        return self._refusal(self.cluster_id) or await self._check_lease()
 
     async def _identify(self) -> None:
         self.cluster_id = await cluster_id(self.client)
 
-    async def _held(self) -> MemberHealth | None:
+    async def _check_lease(self) -> MemberHealth | None:
         """Return why a copy of the hub has this member; a failed read ends no serving link."""
         held: list[MemberHealth | None] = []
 
-        async def look() -> None:
-            held.append(await self._lease.look())
+        async def check() -> None:
+            held.append(await self._lease.check())
 
-        fault = await self._asked(look(), "which hub has it")
+        fault = await self._asked(check(), "which hub has it")
         return held[0] if held else None if self.serving else fault
 
     async def unheld(self) -> str:
@@ -346,24 +346,27 @@ class Link:
     async def _tidy(self) -> None:
         while True:
             await self._clock.sleep(min(_TIDY_SECONDS, self._settings.idle_watch))
-            self.watches.rest(self._settings.idle_watch)
+            self.watches.end_idle(self._settings.idle_watch)
             if self.tenants is not None:
-                await self.tenants.look()
+                await self.tenants.check()
 
     async def _open(self, answer: MemberHealth) -> None:
         """Begin to serve once everything has been listed, or was requested in vain."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.request_timeout):
                 while not all(i.synced or i.last_error for i in self._informers()):
-                    await self._clock.sleep(_LOOK_AGAIN)
+                    await self._clock.sleep(_POLL_SECONDS)
                 if self.tenants is not None:
-                    await self.tenants.look()
+                    await self.tenants.check()
         self.serving = True
-        self._tell.verdict(answer)
-        for informer, tell in ((self._pods, self._tell.counted), (self._nodes, self._tell.facts)):
+        self._listener.verdict(answer)
+        for informer, notify in (
+            (self._pods, self._listener.counted),
+            (self._nodes, self._listener.facts),
+        ):
             if not informer.synced:
                 await informer.wait_synced()
-                tell()
+                notify()
 
     def _client(self, connection: Connection, limit: int) -> ApiClient:
         return ApiClient(
@@ -379,14 +382,14 @@ class Link:
 
     def _node_changed(self, old: Object | None, new: Object | None) -> None:
         self.capacity.replace_node(cast("Node | None", old), cast("Node | None", new))
-        self._tell.facts()
+        self._listener.facts()
 
     def _pod_changed(self, old: Object | None, new: Object | None) -> None:
         before, after = cast("Pod | None", old), cast("Pod | None", new)
         if before is not None and after is not None and before.facts == after.facts:
             return
         self.capacity.replace_pod(before, after)
-        touched = self.units.replace(before, after)
+        touched = self.pod_ledger.replace(before, after)
         if touched:
-            self._tell.units(touched)
-        self._tell.facts()
+            self._listener.pods(touched)
+        self._listener.facts()

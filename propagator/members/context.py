@@ -10,16 +10,16 @@ from machinery.clock import Clock
 from machinery.runtime.event_recorder import EventRecorder
 from machinery.runtime.informer import Informer
 from propagator.members.hub_identity import HubIdentity
-from propagator.members.registry import MemberFleet
+from propagator.members.registry import MemberRegistry
 from propagator.types.cluster import MemberCluster
 
 
 @dataclass(frozen=True, kw_only=True)
 class ControllerContext:
-    """Shared by all parts of the placements. Writes by `hub` or to a member may raise LeaseLost."""
+    """Shared by all controllers. Writes by `hub` or to a member may raise LeaseLost."""
 
     hub: ApiClient
-    fleet: MemberFleet
+    registry: MemberRegistry
     clusters: Informer[MemberCluster]
     recorder: EventRecorder
     clock: Clock

@@ -1,4 +1,4 @@
-"""What is seen of a member: whether and how well it answers, its provider, and how its units fare.
+"""What is seen of a member: whether and how well it answers, its provider, and how its pods fare.
 
 Pure bookkeeping, fed by `connection` and `probe`, read by the Workload status and by
 `hub.cluster_status`; nothing here does I/O. Unit counts are kept up to date pod by pod, so that
@@ -44,7 +44,7 @@ _RELIABILITY_WEIGHT = 0.02  # at a probe each 5 s: half of a failure is forgotte
 class MemberHealth:
     """Whether a member can be used, and if not, why. The message never holds a secret.
 
-    Where there was no answer the message is only the address and the cause; `told` makes a sentence
+    Where there was no answer the message is only the address and the cause; `sentence` makes one
     of it.
     """
 
@@ -56,7 +56,7 @@ class MemberHealth:
         """True when the member accepts our credential."""
         return self.reason is ReadyReason.CONNECTED
 
-    def told(self, cluster: str) -> str:
+    def sentence(self, cluster: str) -> str:
         """Return a sentence for a condition: which cluster, what is wrong, what mends it."""
         if self.ready:
             return self.message
@@ -180,12 +180,12 @@ def _provider(node: Node) -> str:
 
 
 @dataclass(slots=True)
-class UnitCounts:
-    """The units of one Workload on one member, as its pods show them."""
+class PodCounts:
+    """The pods of one Workload on one member."""
 
     scheduled: int | None = 0
     """Pods that hold room on a node, also while they end, as far as the hub's capacity counts
-    them: the controller adds units in flight to it, and must not miss any in between. None until
+    them: the controller adds replicas in flight to it, and must not miss any in between. None until
     the first capacity is published, as it is not known which pods the one before counts."""
     ready: int = 0
     unschedulable: int = 0
@@ -213,7 +213,7 @@ class _Held:
     unschedulable: int = 0
 
 
-class UnitLedger:
+class PodLedger:
     """UnitCounts by the claims of pods, kept up to date by `replace`."""
 
     def __init__(self) -> None:
@@ -236,12 +236,12 @@ class UnitLedger:
         """
         first, before, self._published = self._published is None, self._published or {}, placed
         self._since = {
-            claim: self._first(claim, version) if units <= before.get(claim, 0) else version
-            for claim, units in placed.items()
+            claim: self._first(claim, version) if pods <= before.get(claim, 0) else version
+            for claim, pods in placed.items()
         }
         if first:
             return {claim.uid for claim in self._counts}
-        return {claim.uid for claim, units in placed.items() if before.get(claim, 0) != units}
+        return {claim.uid for claim, pods in placed.items() if before.get(claim, 0) != pods}
 
     def replace(self, old: Pod | None, new: Pod | None) -> set[str]:
         """Take in one pod's change; return the UIDs whose counts are different now."""
@@ -254,7 +254,7 @@ class UnitLedger:
             return set()
         return touched
 
-    def counts(self, main: Main) -> UnitCounts:
+    def counts(self, main: Main) -> PodCounts:
         """Return the counts of the pods that a main object made, all zero where it has none."""
         there = self._claims.get((main.uid, main.namespace), ())
         made = [claim for claim in there if made_by(claim, main)]
@@ -262,11 +262,11 @@ class UnitLedger:
         waiting = (self._waiting.get(claim, {}).values() for claim in made)
         scheduled = since = None
         if self._published is not None:
-            told = sum(self._published.get(claim, 0) for claim in made)
-            scheduled = min(sum(each.scheduled for each in held), told)
+            counted = sum(self._published.get(claim, 0) for claim in made)
+            scheduled = min(sum(each.scheduled for each in held), counted)
             versions = [version for claim in made if (version := self._since.get(claim))]
             since = max(versions, default=None) if scheduled else None
-        return UnitCounts(
+        return PodCounts(
             scheduled,
             sum(each.ready for each in held),
             sum(each.unschedulable for each in held),

@@ -25,8 +25,13 @@ class HeldWorkload:
 
     def entry(self) -> Mapping[str, Any]:
         """Return the entry of `status.sweepHeld.workloads`."""
-        told = {"namespace": self.namespace, "name": self.name, "uid": self.uid}
-        return {**told, "objects": self.objects, "claims": self.claims}
+        return {
+            "namespace": self.namespace,
+            "name": self.name,
+            "uid": self.uid,
+            "objects": self.objects,
+            "claims": self.claims,
+        }
 
 
 @dataclass(frozen=True, slots=True)

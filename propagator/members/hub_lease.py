@@ -42,7 +42,7 @@ HELD_SECONDS = 300
 """How long others leave the member alone after a renewal."""
 VALID_SECONDS = 240.0
 """How long after the begin of a renewal objects are removed: less, so that clocks may differ."""
-AGAIN_SECONDS = 600.0
+RETRY_SECONDS = 600.0
 """Seconds until a member that allows no Lease is asked for it again."""
 
 
@@ -125,7 +125,7 @@ class HubLease:
         self._seen_at = -math.inf
         self._refusal: MemberHealth | None = None
 
-    async def look(self) -> MemberHealth | None:
+    async def check(self) -> MemberHealth | None:
         """Renew the Lease when it is time, in a term; return why the member is not served, or None.
 
         Raises TransportError when the member does not answer.
@@ -145,11 +145,11 @@ class HubLease:
                 LOG.info("%s: no Lease %s there: %s", self._client.name, HUB_LEASE, e)
             self._without = True
         except Conflict:
-            self._due = -math.inf  # another writer was first: renew at the next look
+            self._due = -math.inf  # another writer was first: renew at the next check
         except LeaseLost:
             return self._refusal
         if self._without:
-            self._refusal, self._due = None, now + AGAIN_SECONDS
+            self._refusal, self._due = None, now + RETRY_SECONDS
         return self._refusal
 
     async def unheld(self) -> str:

@@ -26,7 +26,7 @@ from propagator.types.workload import Workload
 
 LISTING_SECONDS = 10.0
 """How long a worker waits for the first list of a kind."""
-_LOOK_AGAIN = 0.02
+_POLL_SECONDS = 0.02
 
 
 def owned(session: Target, uid: str) -> list[tuple[Resource, ManagedObject]]:
@@ -49,24 +49,24 @@ async def listed(
             raise informer.last_error
         if clock.monotonic() > until:
             raise Unreachable(f"{resource.plural} were not listed in time")
-        await clock.sleep(_LOOK_AGAIN)
+        await clock.sleep(_POLL_SECONDS)
     return informer
 
 
 class OwnedObjects:
     """Asked before anything is removed, or is reported as gone."""
 
-    def __init__(self, ground: ControllerContext) -> None:
-        self._fleet = ground.fleet
-        self._clusters = ground.clusters
-        self._clock = ground.clock
+    def __init__(self, context: ControllerContext) -> None:
+        self._registry = context.registry
+        self._clusters = context.clusters
+        self._clock = context.clock
         self._absent: WeakKeyDictionary[Link, set[tuple[str, str]]] = WeakKeyDictionary()
 
     def holders(self, uid: str) -> set[str]:
         """Return the members that show objects of that Workload."""
-        return self._fleet.holders(uid)
+        return self._registry.holders(uid)
 
-    async def look_for(self, session: Target, workload: Workload) -> None:
+    async def wait_listed(self, session: Target, workload: Workload) -> None:
         """Wait until all kinds of a Workload are listed, as far as the member has and shows them.
 
         Raises TransportError, but not for a kind that may not be listed: `hidden` returns those.
@@ -139,7 +139,7 @@ class OwnedObjects:
 
     def may_hold(self, workload: Workload, name: str) -> bool:
         """Whether it is unknown what a member holds of a Workload; a removed one holds nothing."""
-        session = self._fleet.get(name)
+        session = self._registry.get(name)
         if session is None:  # removed, or, right after the start, without a session yet
             return self._clusters.get(("", name)) is not None
         return not self.knows(session, workload)

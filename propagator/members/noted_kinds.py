@@ -48,7 +48,7 @@ class KindsSource(Enum):
     UNSENT = "nothing, before the first write"
 
 
-def told(workload: Workload) -> KindsSource:
+def kinds_source(workload: Workload) -> KindsSource:
     """Return the Workload's row in the table."""
     if workload.spoilt:
         return KindsSource.SPOILT
@@ -66,7 +66,7 @@ def told(workload: Workload) -> KindsSource:
 
 def needed_kinds(workload: Workload) -> set[Pair]:
     """Return the kinds that a Workload has, or may have had, objects of on members."""
-    match told(workload):
+    match kinds_source(workload):
         case KindsSource.NOTES:
             return set(workload.remembered())
         case KindsSource.SPEC:
@@ -79,7 +79,7 @@ def needed_kinds(workload: Workload) -> set[Pair]:
 
 def writable_kinds(workload: Workload) -> set[Pair]:
     """Return the kinds that may be written now, as they will be found again."""
-    match told(workload):
+    match kinds_source(workload):
         case KindsSource.NOTES:
             return set(workload.remembered())
         case KindsSource.SPEC:
@@ -93,7 +93,7 @@ def missing_kinds(workload: Workload, kinds: set[Pair], *, alone: bool) -> dict[
 
     `alone`: no member is noted with it, and no other one may have been sent anything.
     """
-    row = told(workload)
+    row = kinds_source(workload)
     if row is KindsSource.SPEC and alone and kinds == set(workload.kinds()):
         return {}
     before = _before(workload, row)
@@ -105,7 +105,7 @@ def missing_kinds(workload: Workload, kinds: set[Pair], *, alone: bool) -> dict[
 
 def first_kinds(workload: Workload) -> dict[str, Any]:
     """Return the status fields that note the kinds with the first report; or nothing."""
-    if told(workload) is not KindsSource.SPEC:
+    if kinds_source(workload) is not KindsSource.SPEC:
         return {}
     return {"footprint": {"kinds": _listed(workload.kinds())}}
 
@@ -114,7 +114,7 @@ def without_kinds(workload: Workload, idle: set[Pair]) -> dict[str, Any]:
     """Return the patch of the metadata that takes these kinds off; or nothing."""
     noted = set(workload.remembered())
     gone = idle - set(workload.kinds())
-    if told(workload) is not KindsSource.NOTES or not noted & gone:
+    if kinds_source(workload) is not KindsSource.NOTES or not noted & gone:
         return {}
     return {"annotations": {ANNOTATION_KINDS: _listed(noted - gone)}}
 

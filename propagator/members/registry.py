@@ -9,6 +9,7 @@ their workers run within `work`, which is a term of leadership.
 from __future__ import annotations
 
 import asyncio
+import functools
 import random
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
@@ -18,9 +19,8 @@ from machinery.clock import Clock
 from machinery.tasks import end
 from machinery.types.metadata import Key
 from propagator.members.cluster_identity import Identities
-from propagator.members.holders import Holders
 from propagator.members.hub_lease import Holder, nobody
-from propagator.members.session import MemberSession, Sync
+from propagator.members.session import Holders, MemberSession, Reconcile
 from propagator.settings import SessionSettings
 
 ChangeListener: TypeAlias = Callable[[str, Key | None], None]
@@ -33,17 +33,15 @@ LOG = logs.get(__name__)
 _RESTART_PAUSE = 5.0
 
 
-class MemberFleet:
+class MemberRegistry:
     """Every member session of this process.
 
-    `sync` is called by each session's workers, only while that member is ready. `before_write` is
-    called right before each attempt of a write to any member, and raises LeaseLost. `holder` is the
-    hub that the Leases on members name.
+    `before_write` is called right before each attempt of a write to any member, and raises
+    LeaseLost. `holder` is the hub that the Leases on members name.
     """
 
     def __init__(
         self,
-        sync: Sync,
         *,
         settings: SessionSettings,
         clock: Clock,
@@ -51,7 +49,6 @@ class MemberFleet:
         identities: Identities,
         holder: Holder = nobody,
     ) -> None:
-        self._sync = sync
         self.identities = identities
         """The clusters that MemberClusters lead to."""
         self._before_write = before_write
@@ -62,7 +59,7 @@ class MemberFleet:
         self._holders = Holders()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._workers: dict[str, asyncio.Task[None]] = {}
-        self._working = False
+        self._reconcile: Reconcile | None = None  # while the workers run
         self._on_change: list[ChangeListener] = []
         self._on_facts: list[Callable[[str], None]] = []
 
@@ -103,7 +100,6 @@ class MemberFleet:
         if session is None:
             session = self._sessions[name] = MemberSession(
                 name,
-                sync=self._sync,
                 settings=self._settings,
                 clock=self._clock,
                 changed=self._changed,
@@ -116,8 +112,8 @@ class MemberFleet:
             self._tasks[name] = asyncio.create_task(
                 self._keep(session, session.run), name=f"member {name}"
             )
-            if self._working:
-                self._employ(session)
+            if self._reconcile is not None:
+                self._start_workers(session, self._reconcile)
             self._changed(name, None)
         return session
 
@@ -136,22 +132,26 @@ class MemberFleet:
         self._tasks.clear()
         await end(tasks)
 
-    async def work(self) -> None:
-        """Have the sessions' Workloads synced until cancelled; return when no worker runs."""
-        self._working = True
+    async def work(self, reconcile: Reconcile) -> None:
+        """Run the sessions' workers until cancelled; return when no worker runs.
+
+        `reconcile` is called only while the member is ready.
+        """
+        self._reconcile = reconcile
         for session in self._sessions.values():
-            self._employ(session)
+            self._start_workers(session, reconcile)
         try:
             await asyncio.Event().wait()
         finally:
-            self._working = False
+            self._reconcile = None
             workers = list(self._workers.values())
             self._workers.clear()
             await end(workers)
 
-    def _employ(self, session: MemberSession) -> None:
+    def _start_workers(self, session: MemberSession, reconcile: Reconcile) -> None:
         self._workers[session.name] = asyncio.create_task(
-            self._keep(session, session.work), name=f"workers of {session.name}"
+            self._keep(session, functools.partial(session.work, reconcile)),
+            name=f"workers of {session.name}",
         )
 
     def _workers_of(self, name: str) -> list[asyncio.Task[None]]:

@@ -28,7 +28,7 @@ from machinery.clock import Clock
 from machinery.errors import Conflict, KubeconfigError, LeaseLost, StowageError, Unreachable
 from machinery.runtime.fair_queue import namespace_of
 from machinery.runtime.informer import Informer
-from machinery.runtime.keyed_backoff import Pauses
+from machinery.runtime.keyed_backoff import KeyedBackoff
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.tasks import Gradually
 from machinery.types.metadata import Key
@@ -39,20 +39,19 @@ from propagator.members.health import (
     Contact,
     HealthProbe,
     MemberHealth,
-    UnitCounts,
+    PodCounts,
     unreachable,
     verdict_of,
 )
 from propagator.members.held_sweep import HeldSweep
-from propagator.members.holders import Holders
 from propagator.members.hub_lease import Holder, nobody
 from propagator.members.objects import ManagedObject, Mark, owners, stands_alike
 from propagator.members.pods import Main
 from propagator.members.watches import EVERYWHERE
 from propagator.settings import SessionSettings
 
-Sync: TypeAlias = Callable[["MemberSession", Key], Awaitable[float | None]]
-"""Reconcile one Workload on one member; return seconds until the next look, or None."""
+Reconcile: TypeAlias = Callable[["MemberSession", Key], Awaitable[float | None]]
+"""Reconcile one Workload on one ready member; return seconds until requeue, or None."""
 
 LOG = logs.get(__name__)
 _UNREAD = MemberHealth(
@@ -61,14 +60,39 @@ _UNREAD = MemberHealth(
 )
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 60.0
-REST_SECONDS = 0.5
-"""The least time between two looks at a key that waits, whatever happens to its objects."""
+LEAST_REQUEUE_SECONDS = 0.5
+"""The least time between two reconciles of a key that waits, whatever happens to its objects."""
+
+
+class Holders:
+    """The members that show objects of a Workload, by its UID: a removal has to reach these.
+
+    One instance for all sessions.
+    """
+
+    def __init__(self) -> None:
+        self._members: dict[str, set[str]] = {}
+
+    def of(self, uid: str) -> set[str]:
+        """Return the members; a copy."""
+        return set(self._members.get(uid, ()))
+
+    def add(self, uid: str, member: str) -> None:
+        """Record that the member shows the first object of the Workload."""
+        self._members.setdefault(uid, set()).add(member)
+
+    def discard(self, uid: str, member: str) -> None:
+        """Record that the member shows no object of the Workload any more."""
+        members = self._members.get(uid, set())
+        members.discard(member)
+        if not members:
+            self._members.pop(uid, None)
 
 
 class MemberSession:
-    """One member, as the rest of the propagator sees it. Made by `MemberFleet.admit`.
+    """One member, as the rest of the propagator sees it. Made by `MemberRegistry.admit`.
 
-    `changed(name, key)` is called for readiness (no key), for objects of ours and for unit counts;
+    `changed(name, key)` is called for readiness (no key), for objects of ours and for pod counts;
     `facts(name)` for what MemberCluster.status says. `before_write` raises LeaseLost.
     """
 
@@ -76,7 +100,6 @@ class MemberSession:
         self,
         name: str,
         *,
-        sync: Sync,
         settings: SessionSettings,
         clock: Clock,
         changed: Callable[[str, Key | None], None],
@@ -97,7 +120,7 @@ class MemberSession:
         self.queue: WorkQueue[Key] = WorkQueue(
             name="member", clock=clock, flow=namespace_of, seats=settings.workers
         )
-        """Workloads to be synced on this member; `add` a key to have `sync` called with it."""
+        """Workloads to reconcile on this member; `add` a key to have it reconciled."""
         self.link: Link | None = None
         self.verdict: MemberHealth | None = None
         """The last one; None until something is known, which is not the same as bad."""
@@ -106,7 +129,6 @@ class MemberSession:
         self.held: HeldSweep | None = None
         """What is not swept there without a person; None until the brake has looked."""
         self._judged = False  # by the present credentials
-        self._sync = sync
         self._settings = settings
         self._clock = clock
         self._resources: dict[Resource, None] = {}  # that were asked for, in order
@@ -116,12 +138,14 @@ class MemberSession:
         self._holder = holder
         self._holders = holders
         self._refusal = refusal
-        self._offer: Credentials | MemberHealth | None = None
-        self._offered = asyncio.Event()
-        self._parked: set[Key] = set()
+        self._credentials: Credentials | MemberHealth | None = None
+        self._credentials_changed = asyncio.Event()
+        self._pending: set[Key] = set()
         self._wakes: Gradually[Key] = Gradually(self.wake)
-        self._pauses: Pauses[Key] = Pauses(clock=clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE)
-        self._rest: dict[Key, float] = {}
+        self._backoff: KeyedBackoff[Key] = KeyedBackoff(
+            clock=clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
+        )
+        self._not_before: dict[Key, float] = {}
         self._owners: dict[str, Key] = {}
         self._owned: Counter[str] = Counter()
 
@@ -132,7 +156,7 @@ class MemberSession:
 
     @property
     def ready(self) -> bool:
-        """True while the member answers and its objects are known; `sync` is called only then."""
+        """Whether the member answers and its objects are known; nothing is reconciled before."""
         return self.link is not None and self.link.serving
 
     @property
@@ -151,7 +175,7 @@ class MemberSession:
     @property
     def message(self) -> str:
         """The verdict as a sentence that names the member, without any secret."""
-        return self.verdict.told(self.name) if self.verdict else f"{self.name}: not asked yet"
+        return self.verdict.sentence(self.name) if self.verdict else f"{self.name}: not asked yet"
 
     @property
     def answered(self) -> float:
@@ -171,8 +195,8 @@ class MemberSession:
 
     def wake(self, key: Key) -> None:
         """Sync that Workload now, however often that failed here."""
-        self._rest.pop(key, None)
-        self._pauses.over(key)
+        self._not_before.pop(key, None)
+        self._backoff.reset(key)
         self.queue.add(key)
 
     def client_for(self, namespace: str) -> Verbs:
@@ -220,12 +244,12 @@ class MemberSession:
         """Return the informer that `track` started, if there is one now. It may not be synced."""
         return self.link.watches.tracked(resource, namespace) if self.link else None
 
-    def units(self, main: Main) -> UnitCounts | None:
-        """Return the counts of the units that a Workload's main object runs here, from its pods.
+    def pod_counts(self, main: Main) -> PodCounts | None:
+        """Return the counts of the pods that a Workload's main object runs here.
 
         None while they are not known. A member that does not answer keeps its last counts.
         """
-        return self.link.units.counts(main) if self.link and self.link.counted else None
+        return self.link.pod_ledger.counts(main) if self.link and self.link.counted else None
 
     def take_in(
         self,
@@ -239,11 +263,11 @@ class MemberSession:
 
         A changed rule calls `changed`: what was refused may be allowed now.
         """
-        told = (namespaces, allowed_kinds, registration)
-        same = told == (self.namespaces, self.allowed_kinds, self.registration)
+        rules = (namespaces, allowed_kinds, registration)
+        same = rules == (self.namespaces, self.allowed_kinds, self.registration)
         if same and self.generation == generation:
             return
-        self.namespaces, self.allowed_kinds, self.registration = told
+        self.namespaces, self.allowed_kinds, self.registration = rules
         self.generation = generation
         if same:
             self._facts(self.name)
@@ -252,46 +276,51 @@ class MemberSession:
 
     def await_secret(self) -> None:
         """Drop the present credentials: it is not known yet which ones to use."""
-        self._take(None)
+        self._set_credentials(None)
 
     def use(self, credentials: Credentials) -> None:
         """Use these credentials from now on; equal ones change nothing.
 
         Another token alone is used from the next request on, and interrupts nothing.
         """
-        link, present = self.link, self._offer
+        link, present = self.link, self._credentials
         token = credentials.connection.token
         if link is None or not link.serving or not token or not isinstance(present, Credentials):
-            self._take(credentials)
+            self._set_credentials(credentials)
         elif credentials.differs_only_in_token(present):
-            self._offer = credentials
+            self._credentials = credentials
             link.use_token(token)
         else:
-            self._take(credentials)
+            self._set_credentials(credentials)
 
     def refuse(self, verdict: MemberHealth) -> None:
         """Give up the present connection: there is no usable kubeconfig, for this reason."""
-        self._take(verdict)
+        self._set_credentials(verdict)
 
     async def run(self) -> None:
-        """Read until cancelled. Called by the fleet, once at a time."""
+        """Read until cancelled. Called by the registry, once at a time."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._wakes.run())
             tasks.create_task(self._follow())
 
-    async def work(self) -> None:
-        """Sync Workloads until cancelled. Called by the fleet, once at a time, in a term."""
-        await work(self.queue, self._sync_ready, workers=self._settings.workers, log=LOG)
+    async def work(self, reconcile: Reconcile) -> None:
+        """Reconcile Workloads until cancelled. The registry calls it in a term, once at a time."""
+        await work(
+            self.queue,
+            functools.partial(self._reconcile_ready, reconcile),
+            workers=self._settings.workers,
+            log=LOG,
+        )
 
     def failed(self) -> None:
-        """Report the member as away after a fault in `run` or `work`, which the fleet repeats."""
+        """Report the member as away after a fault in `run` or `work`, which are then repeated."""
         self._judge(unreachable("the propagator failed at it, its log says how"))
 
-    def _take(self, offer: Credentials | MemberHealth | None) -> None:
-        if offer != self._offer:
-            self._offer = offer
+    def _set_credentials(self, credentials: Credentials | MemberHealth | None) -> None:
+        if credentials != self._credentials:
+            self._credentials = credentials
             self._judged = False
-            self._offered.set()
+            self._credentials_changed.set()
 
     def _linked(self) -> Link:
         if self.link is None:
@@ -300,18 +329,18 @@ class MemberSession:
 
     async def _follow(self) -> None:
         while True:
-            self._offered.clear()
+            self._credentials_changed.clear()
             async with asyncio.TaskGroup() as tasks:
-                serving = tasks.create_task(self._serve(self._offer))
-                await self._offered.wait()
+                serving = tasks.create_task(self._serve(self._credentials))
+                await self._credentials_changed.wait()
                 serving.cancel()
 
-    async def _serve(self, offer: Credentials | MemberHealth | None) -> None:
-        match offer:
+    async def _serve(self, credentials: Credentials | MemberHealth | None) -> None:
+        match credentials:
             case MemberHealth():
-                self._judge(offer)
+                self._judge(credentials)
             case Credentials():
-                await self._connect(offer)
+                await self._connect(credentials)
             case None:
                 await self._clock.sleep(self._settings.secret_patience)
                 self._judge(_UNREAD)
@@ -344,7 +373,7 @@ class MemberSession:
         return LinkListener(
             verdict=self._judge,
             managed=self._managed_changed,
-            units=self._units_changed,
+            pods=self._pods_changed,
             facts=lambda: self._facts(self.name),
             counted=lambda: self._changed(self.name, None),
         )
@@ -356,43 +385,48 @@ class MemberSession:
             log = LOG.info if verdict.ready else LOG.warning
             log("%s: %s", verdict.reason, self.message, extra={"object": self.name})
         if self.ready:
-            self._unpark()
+            self._queue_pending()
         if self.ready or not known:
-            self._changed(self.name, None)  # the fleet calls the listeners for facts as well
+            self._changed(self.name, None)  # the registry calls the listeners for facts as well
 
-    def _unpark(self) -> None:
+    def _queue_pending(self) -> None:
         """Queue the keys that came while the member was away, and all owners of its objects."""
-        self._wakes.add(self.name, self._parked | set(self._owners.values()))
-        self._parked.clear()
+        self._wakes.add(self.name, self._pending | set(self._owners.values()))
+        self._pending.clear()
 
-    async def _sync_ready(self, key: Key) -> float | None:
-        """Sync one Workload, unless its key rests after a failure or while it waits."""
+    async def _reconcile_ready(self, reconcile: Reconcile, key: Key) -> float | None:
+        """Reconcile one Workload, unless its key has to wait, after a failure or for something."""
         if not self.ready:
-            self._parked.add(key)
+            self._pending.add(key)
             return None
-        rest = self._rest.pop(key, 0.0) - self._clock.monotonic()
-        if rest <= 0:
+        wait = self._not_before.pop(key, 0.0) - self._clock.monotonic()
+        if wait <= 0:
             with working_for(key):
-                again, rest = await self._try(key)
+                requeue_after, wait = await self._try(reconcile, key)
         else:
-            again = rest
-        if rest > 0:
-            self._rest[key] = self._clock.monotonic() + rest
-        return again
+            requeue_after = wait
+        if wait > 0:
+            self._not_before[key] = self._clock.monotonic() + wait
+        return requeue_after
 
-    async def _try(self, key: Key) -> tuple[float | None, float]:
-        """Return seconds until the next look, or None, and seconds that events have to wait."""
+    async def _try(self, reconcile: Reconcile, key: Key) -> tuple[float | None, float]:
+        """Return seconds until requeue, or None, and seconds that events have to wait."""
         try:
-            again = await self._sync(self, key)
+            requeue_after = await reconcile(self, key)
         except (Conflict, LeaseLost):
             raise  # no fault of the member: the queue retries the key
         except StowageError as fault:
-            again = self._pauses.hold(key)
-            note = "%s: %s: will be tried again in %.1f s"
-            LOG.warning(note, self.name, fault, again, extra={"object": "/".join(key)})
-            return again, again
-        self._pauses.over(key)
-        return again, min(again or 0.0, REST_SECONDS)
+            requeue_after = self._backoff.failed(key)
+            LOG.warning(
+                "%s: %s: will be tried again in %.1f s",
+                self.name,
+                fault,
+                requeue_after,
+                extra={"object": "/".join(key)},
+            )
+            return requeue_after, requeue_after
+        self._backoff.reset(key)
+        return requeue_after, min(requeue_after or 0.0, LEAST_REQUEUE_SECONDS)
 
     def _managed_changed(self, old: ManagedObject | None, new: ManagedObject | None) -> None:
         """Queue the owners, but not for a new status, or for what their own worker has done."""
@@ -417,7 +451,7 @@ class MemberSession:
                 self._owners.pop(uid, None)
                 self._holders.discard(uid, self.name)
 
-    def _units_changed(self, uids: set[str]) -> None:
+    def _pods_changed(self, uids: set[str]) -> None:
         for uid in uids:
             if uid in self._owners:
                 self._changed(self.name, self._owners[uid])

@@ -5,7 +5,7 @@ may be read only as that account, and its end ends them: so objects of an earlie
 Workload that is gone, are seen from the first moment, whichever Workload names that namespace now.
 
 Where the account that creates namespaces has no right to, these are the only ones. Elsewhere the
-namespaces that exist and were not given are noted, and checked again now and then.
+namespaces that exist and were not given are recorded, and checked again now and then.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ class Tenants:
         home: str,
         watches: Watches,
         clock: Clock,
-        told: Callable[[], None],
+        notify: Callable[[], None],
     ) -> None:
-        """`home` has the account that creates namespaces; `told` is called on changes."""
+        """`home` has the account that creates namespaces; `notify` is called on changes."""
         self._member = member
         self._home = home
         self._maker = Acting(client, account(home, NAMESPACES_ACCOUNT))
         self._watches = watches
-        self._told = told
+        self._notify = notify
         self._entered: set[str] = set()
         self._refused: set[str] = set()
         self._only_given: bool | None = None  # None: not known yet
@@ -91,30 +91,30 @@ class Tenants:
         return {"given": sorted(self._entered)} if len(self._entered) <= MOST_GIVEN else {}
 
     def recall(self, refused: Iterable[str]) -> None:
-        """Take over an earlier process's refused namespaces, once; `look` checks them again."""
+        """Take over an earlier process's refused namespaces, once; `check` checks them again."""
         if not self._recalled:
             self._recalled = True
             for namespace in refused:
                 self.refuse(namespace)
 
     def refuse(self, namespace: str) -> None:
-        """Note a namespace that a Workload named, that exists, and that was not given."""
+        """Record a namespace that a Workload named, that exists, and that was not given."""
         if namespace not in self._refused and len(self._refused) < MOST_REFUSED:
             self._refused.add(namespace)
-            self._told()
+            self._notify()
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Check which namespaces may be written in; what cannot be checked stays as it was."""
         before = self.facts()
         with suppress(TransportError):
-            self._only_given = await self._shut()
+            self._only_given = await self._only_given_namespaces()
             for namespace in sorted(self._refused):
                 if self._only_given or await self._free(namespace):
                     self._refused.discard(namespace)
         if self.facts() != before:
-            self._told()
+            self._notify()
 
-    async def _shut(self) -> bool:
+    async def _only_given_namespaces(self) -> bool:
         """Whether no namespace can be had but those that were given."""
         # Before it creates a namespace, the account reads it: without that right it creates none.
         try:
@@ -140,20 +140,24 @@ class Tenants:
         namespace = known.metadata.namespace
         if new is None:
             self._entered.discard(namespace)
-            self._watches.leave(namespace)
-            self._told()
+            self._watches.remove_namespace(namespace)
+            self._notify()
         elif namespace not in self._entered:
             self._enter(namespace)
 
     def _enter(self, namespace: str) -> None:
         if len(self._entered) >= MOST_TENANTS:
-            note = "%s: more than %d namespaces hold our account, %s is left alone"
-            LOG.warning(note, self._member, MOST_TENANTS, namespace)
+            LOG.warning(
+                "%s: more than %d namespaces hold our account, %s is left alone",
+                self._member,
+                MOST_TENANTS,
+                namespace,
+            )
             return
         self._entered.add(namespace)
         self._refused.discard(namespace)
-        self._watches.enter(namespace)
-        self._told()
+        self._watches.add_namespace(namespace)
+        self._notify()
 
 
 def given(namespace: Object) -> bool:

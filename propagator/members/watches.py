@@ -55,7 +55,7 @@ class Watches:
         self._end = end
         self._changed = changed
         self._clock = clock
-        self._entered: set[str] = set()
+        self._namespaces: set[str] = set()
         self._followed: set[Resource] = set()
         self._informers: dict[Watched, Informer[ManagedObject]] = {}
         self._asked: dict[Watched, float] = {}
@@ -70,22 +70,22 @@ class Watches:
             self.track(resource, EVERYWHERE)
             return
         self._followed.add(resource)
-        for namespace in self._entered:
+        for namespace in self._namespaces:
             self.track(resource, namespace)
 
-    def enter(self, namespace: str) -> None:
+    def add_namespace(self, namespace: str) -> None:
         """Watch the followed kinds in that namespace, which may hold objects of ours."""
-        self._entered.add(namespace)
+        self._namespaces.add(namespace)
         for resource in self._followed:
             self.track(resource, namespace)
 
-    def leave(self, namespace: str) -> None:
+    def remove_namespace(self, namespace: str) -> None:
         """Watch nothing in that namespace any more, and forget what was seen there."""
-        self._entered.discard(namespace)
+        self._namespaces.discard(namespace)
         for watched in [each for each in self._informers if each[1] == namespace]:
             self._drop(watched)
 
-    def rest(self, idle: float) -> None:
+    def end_idle(self, idle: float) -> None:
         """End the watches in single namespaces that show nothing and were not asked for lately."""
         # Only this process writes objects of ours, so that none appear unless a watch is asked for.
         before = self._clock.monotonic() - idle

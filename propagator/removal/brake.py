@@ -31,7 +31,6 @@ from propagator.hub.workloads import HubWorkloads
 from propagator.members.connection import Link
 from propagator.members.context import ControllerContext
 from propagator.members.held_sweep import NOTHING_HELD, HeldSweep, HeldWorkload
-from propagator.members.hub_identity import HubIdentity
 from propagator.members.objects import ManagedObject, hub_of, hub_version_of, owners
 from propagator.members.target import Target
 from propagator.removal.rule import HOLDING_DATA
@@ -45,7 +44,7 @@ SHARE = 10
 AT_ONCE_SECONDS = 600.0
 """What was let go within this time counts as going now: kinds are listed one by one."""
 FRESH_SECONDS = 1.0
-"""How long a look at all that a member holds is valid."""
+"""How long a count of all that a member holds is valid."""
 _OWNER = re.compile(r"[\w-]{1,128}/[a-z0-9-]{1,63}/[a-z0-9.-]{1,253}", re.ASCII)
 _WORKERS = 4
 _NAMED = 5
@@ -68,7 +67,7 @@ def reason_to_hold(
     return None
 
 
-class _Look(NamedTuple):
+class _Count(NamedTuple):
     at: float
     left: Mapping[str, HeldWorkload]
     """The Workloads that the hub does not know, whose objects carry its mark, by UID."""
@@ -79,38 +78,35 @@ class _Look(NamedTuple):
 class SweepBrake:
     def __init__(
         self,
-        ground: ControllerContext,
+        context: ControllerContext,
         *,
         workloads: HubWorkloads,
-        identity: HubIdentity,
         searched: Callable[[Link], bool],
     ) -> None:
         self._searched = searched
-        self._hub = ground.hub
-        self._fleet = ground.fleet
-        self._clusters = ground.clusters
-        self._clock = ground.clock
-        self._fresh = ground.fresh
+        self._hub = context.hub
+        self._registry = context.registry
+        self._clusters = context.clusters
+        self._clock = context.clock
+        self._fresh = context.fresh
         self._workloads = workloads
-        self._identity = identity
+        self._identity = context.identity
         self._went_back = False
         """Whether this process has seen the hub go back in time."""
         self._locks: WeakKeyDictionary[Link, asyncio.Lock] = WeakKeyDictionary()
-        self._looks: WeakKeyDictionary[Link, _Look] = WeakKeyDictionary()
+        self._counts: WeakKeyDictionary[Link, _Count] = WeakKeyDictionary()
         self._let_go: dict[str, dict[str, float]] = {}  # monotonic time, by member and UID
         self._declined: dict[str, set[str]] = {}  # UIDs, by member
-        self._queue: WorkQueue[str] = WorkQueue(name="sweeps", clock=ground.clock)
-        ground.clusters.add_handler(self._cluster_changed)
+        self._queue: WorkQueue[str] = WorkQueue(name="sweeps", clock=context.clock)
+        context.clusters.add_handler(self._cluster_changed)
+        context.registry.on_change(self._member_changed)
 
     async def run(self) -> None:
         """Look at members that became ready, or whose permission changed, until cancelled."""
-        await work(self._queue, self._look_again, workers=_WORKERS, log=LOG)
+        await work(self._queue, self._recount, workers=_WORKERS, log=LOG)
 
-    def changed(self, member: str) -> None:
-        """Queue a member that may have become ready, or was removed."""
-        if self._fleet.get(member) is None:
-            self._let_go.pop(member, None)
-            self._declined.pop(member, None)
+    def searched(self, member: str) -> None:
+        """Queue a member that was searched to the end."""
         self._queue.add(member)
 
     async def allows(self, session: Target, uid: str) -> bool:
@@ -129,9 +125,9 @@ class SweepBrake:
             return False
         now = self._clock.monotonic()
         async with self._locks.setdefault(link, asyncio.Lock()):
-            look = self._looks.get(link)
-            if look is None or now - look.at > FRESH_SECONDS or uid not in look.left:
-                await self._look(session, link)
+            count = self._counts.get(link)
+            if count is None or now - count.at > FRESH_SECONDS or uid not in count.left:
+                await self._count(session, link)
         held = session.held
         if uid not in self._confirmed(session.name) and (held is None or held.reason is not None):
             return False
@@ -142,8 +138,8 @@ class SweepBrake:
         """Count that member again soon, as something went from there."""
         self._queue.add_after(session.name, FRESH_SECONDS)
 
-    async def _look_again(self, member: str) -> float | None:
-        session = self._fleet.get(member)
+    async def _recount(self, member: str) -> float | None:
+        session = self._registry.get(member)
         link = session.link if session is not None else None
         if session is None or link is None or not session.ready:
             return None
@@ -152,15 +148,15 @@ class SweepBrake:
         if not self._fresh() or not self._sees_all(link):
             return FRESH_SECONDS
         async with self._locks.setdefault(link, asyncio.Lock()):
-            look = await self._look(session, link)
+            count = await self._count(session, link)
         confirmed = self._confirmed(member)
-        free = look.left if session.held == NOTHING_HELD else look.left.keys() & confirmed
-        declined = self._declined.pop(member, set()) & look.left.keys()
+        free = count.left if session.held == NOTHING_HELD else count.left.keys() & confirmed
+        declined = self._declined.pop(member, set()) & count.left.keys()
         for uid in declined.intersection(free):
-            self._fleet.wake(member, (look.left[uid].namespace, look.left[uid].name))
+            self._registry.wake(member, (count.left[uid].namespace, count.left[uid].name))
         if declined.difference(free):
             self._declined[member] = declined.difference(free)
-        if not confirmed & look.left.keys():
+        if not confirmed & count.left.keys():
             await self._end_permission(member)
         return None
 
@@ -169,27 +165,27 @@ class SweepBrake:
         listed = all(informer.trusted or informer.last_error for informer in link.watches)
         return listed and self._searched(link)
 
-    async def _look(self, session: Target, link: Link) -> _Look:
+    async def _count(self, session: Target, link: Link) -> _Count:
         """Count all that would go, and set on the session whether the sweep is held."""
         hub = await self._identity.uid()
-        look = self._looks[link] = await self._left_behind(session, link, hub)
+        count = self._counts[link] = await self._left_behind(session, link, hub)
         confirmed = self._confirmed(session.name)
-        going = look.left.keys() - confirmed
+        going = count.left.keys() - confirmed
         if not going:
             session.hold_sweep(NOTHING_HELD)
-            return look
-        gone = self._recent(session.name) - look.left.keys() - confirmed
+            return count
+        gone = self._recent(session.name) - count.left.keys() - confirmed
         reason = reason_to_hold(
             going=len(going) + len(gone),
-            present=look.present + len(gone),
+            present=count.present + len(gone),
             went_back=await self._hub_went_back(link),
             held=self._held_before(session),
         )
-        held = [look.left[uid] for uid in going]
+        held = [count.left[uid] for uid in going]
         session.hold_sweep(_held(session.name, reason, held) if reason else NOTHING_HELD)
-        return look
+        return count
 
-    async def _left_behind(self, session: Target, link: Link, hub: str) -> _Look:
+    async def _left_behind(self, session: Target, link: Link, hub: str) -> _Count:
         left, present = {}, 0
         async for uid in in_slices(list(session.owners)):
             if self._workloads.known(uid):
@@ -200,7 +196,7 @@ class SweepBrake:
                 namespace, name = min(owners(each.metadata)[uid] for each in theirs)
                 claims = sum(each.kind in HOLDING_DATA for each in theirs)
                 left[uid] = HeldWorkload(namespace, name, uid, len(theirs), claims)
-        return _Look(self._clock.monotonic(), left, present + len(left))
+        return _Count(self._clock.monotonic(), left, present + len(left))
 
     async def _hub_went_back(self, link: Link) -> bool:
         """Whether this process, or an object there, has seen a later version than the hub has."""
@@ -226,7 +222,7 @@ class SweepBrake:
         return False
 
     def _held_before(self, session: Target) -> bool:
-        """Whether the last look held the sweep, by this process or an earlier one."""
+        """Whether the last count held the sweep, by this process or an earlier one."""
         if session.held is not None:
             return session.held.reason is not None
         cluster = self._clusters.get(("", session.name))
@@ -254,6 +250,13 @@ class SweepBrake:
         with suppress(NotFound):
             await self._hub.merge_patch(MEMBER_CLUSTERS, member, {"metadata": metadata})
 
+    def _member_changed(self, member: str, key: Key | None) -> None:
+        if key is None:
+            if self._registry.get(member) is None:
+                self._let_go.pop(member, None)
+                self._declined.pop(member, None)
+            self._queue.add(member)
+
     def _cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
         if new is not None and _named(new) != (_named(old) if old is not None else frozenset()):
             self._queue.add(new.name)
@@ -272,8 +275,8 @@ def left_behind(found: ManagedObject, uid: str, hub: str, key: Key | None = None
 
 
 def _named(cluster: MemberCluster) -> frozenset[str]:
-    told = cluster.metadata.annotations.get(ANNOTATION_SWEEP, "")
-    return frozenset(uid.strip() for uid in told.split(",")) - {""}
+    listed = cluster.metadata.annotations.get(ANNOTATION_SWEEP, "")
+    return frozenset(uid.strip() for uid in listed.split(",")) - {""}
 
 
 def _held(member: str, reason: SweepHeldReason, going: Sequence[HeldWorkload]) -> HeldSweep:

@@ -2,9 +2,9 @@
 
 Asked are the members that were ever sent something of the Workload (`hub.workloads.clusters_of`),
 and those that show something of it. A member acknowledges when its own worker, after the deletion,
-has found nothing there and no write is in doubt (`shares`). A member that does not answer holds the
-Workload up; one whose MemberCluster was deleted does not: what is left there is swept when it comes
-back (`orphans`).
+has found nothing there and no write is unconfirmed (`share_writer`). A member that does not answer
+holds the Workload up; one whose MemberCluster was deleted does not: what is left there is swept
+when it comes back (`orphans`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from propagator.types.workload import Workload
 
 
 class Finalizer:
-    def __init__(self, ground: ControllerContext, *, inventory: OwnedObjects) -> None:
-        self._fleet = ground.fleet
-        self._clusters = ground.clusters
+    def __init__(self, context: ControllerContext, *, inventory: OwnedObjects) -> None:
+        self._registry = context.registry
+        self._clusters = context.clusters
         self._inventory = inventory
         self._acknowledged: dict[str, set[str]] = {}
 
@@ -53,8 +53,8 @@ class Finalizer:
 
     def _names(self) -> set[str]:
         """Return all member names, also those without a session, to resolve noted digests by."""
-        return {*self._fleet.names(), *(cluster.name for cluster in self._clusters.values())}
+        return {*self._registry.names(), *(cluster.name for cluster in self._clusters.values())}
 
     def _registered(self, name: str) -> bool:
         # Right after the start there are members that have no session yet.
-        return self._fleet.get(name) is not None or self._clusters.get(("", name)) is not None
+        return self._registry.get(name) is not None or self._clusters.get(("", name)) is not None

@@ -21,7 +21,7 @@ from propagator.members.hub_identity import HubIdentity
 from propagator.members.objects import ManagedObject, owners
 from propagator.members.target import Target
 from propagator.removal.brake import SweepBrake, left_behind
-from propagator.removal.prune import Left, Pruner
+from propagator.removal.prune import Pruner, PruneResult
 
 LOG = logs.get(__name__)
 
@@ -42,7 +42,7 @@ class Orphans:
         self._pruner = pruner
         self._brake = brake
 
-    async def sweep(self, session: Target, key: Key) -> list[Left]:
+    async def sweep(self, session: Target, key: Key) -> list[PruneResult]:
         """Remove what gone Workloads of that key left; return what is left all the same.
 
         Held objects are not returned: the brake wakes the key when they may go. The view of the hub

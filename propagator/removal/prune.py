@@ -38,7 +38,7 @@ Chosen = Callable[[ManagedObject], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class PruneResult:
     """The objects that are still there after all were asked to go, and why."""
 
     waiting: Mapping[ObjectPlace, str]
@@ -72,7 +72,7 @@ class Pruner:
         keep: Sequence[Piece] = (),
         also: Sequence[tuple[Resource, ManagedObject]] = (),
         only: Chosen = lambda _: True,
-    ) -> Left:
+    ) -> PruneResult:
         """Remove what a Workload owns on the member, except `keep`; return what is still there.
 
         `ended`: the Workload wants nothing anywhere any more. `decided` is that of `rule.granted`.
@@ -127,7 +127,7 @@ class Pruner:
             else:
                 self._records.removed(place)
         self._remember(session.name, uid, frozenset({*waiting, *refused}))
-        return Left(waiting, refused, stays)
+        return PruneResult(waiting, refused, stays)
 
     async def find(
         self, session: Target, workload: Workload, resource: Resource

@@ -16,7 +16,7 @@ from machinery.api.responses import shaped
 from machinery.api.verbs import Verbs
 from machinery.clock import Clock
 from machinery.errors import ApiError, Conflict, NotFound
-from machinery.runtime.keyed_backoff import Pauses, steady
+from machinery.runtime.keyed_backoff import KeyedBackoff, steady
 from machinery.types.metadata import Object
 from propagator.access.carried_objects import takes
 from propagator.apply.apply_records import ObjectPlace
@@ -34,7 +34,7 @@ LONGEST_PAUSE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Leaving:
+class _Removal:
     session: Target
     place: ObjectPlace
     found: ManagedObject
@@ -63,7 +63,7 @@ class Remover:
     """Removes single objects. The caller holds the lock of each place."""
 
     def __init__(self, *, clock: Clock) -> None:
-        self._pauses: Pauses[ObjectPlace] = Pauses(
+        self._backoff: KeyedBackoff[ObjectPlace] = KeyedBackoff(
             clock=clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE, jitter=steady
         )
 
@@ -77,33 +77,33 @@ class Remover:
         found = newest(session, place, found)
         if grant.owner not in owners(found.metadata):
             return ""  # the object changed hands while the lock was waited for
-        leaving = _Leaving(session, place, found, grant)
-        doing = (found.metadata.uid, found.metadata.deleting, leaving.parts)
-        if self._pauses.left(place, doing):
-            return self._said(place)
+        removal = _Removal(session, place, found, grant)
+        doing = (found.metadata.uid, found.metadata.deleting, removal.parts)
+        if self._backoff.remaining(place, doing):
+            return self._waiting(place)
         try:
-            why = await _take(leaving)
+            why = await _step(removal)
         except NotFound:
-            why = _gone(leaving)
+            why = _gone(removal)
         except ApiError as e:
             if not says_no(e):
                 raise
             refused = undeletable(session.name, place, e)
-            self._pauses.hold(place, doing, why=refused)
+            self._backoff.failed(place, doing, reason=refused)
             raise refused from e
         if why:
             # As deleting: the next call then finds the pause of this very state.
-            self._pauses.hold(place, (found.metadata.uid, True, leaving.parts), why=why)
+            self._backoff.failed(place, (found.metadata.uid, True, removal.parts), reason=why)
         else:
-            self._pauses.over(place)
+            self._backoff.reset(place)
         return why
 
     def forget(self, place: ObjectPlace) -> None:
         """Drop the state of a place whose object is gone."""
-        self._pauses.over(place)
+        self._backoff.reset(place)
 
-    def _said(self, place: ObjectPlace) -> str:
-        why = self._pauses.why(place)
+    def _waiting(self, place: ObjectPlace) -> str:
+        why = self._backoff.reason(place)
         if isinstance(why, Refused):
             raise why
         return str(why)
@@ -116,58 +116,58 @@ def newest(session: Target, place: ObjectPlace, found: ManagedObject) -> Managed
     return live if live is not None and same else found
 
 
-async def _take(leaving: _Leaving) -> str:
+async def _step(removal: _Removal) -> str:
     """Take the next step of the removal; return why the object is still there afterwards."""
-    if leaving.parts:
-        return await _part(leaving)
-    if leaving.found.metadata.deleting:
-        return await _look(leaving)
-    place = leaving.place
+    if removal.parts:
+        return await _part(removal)
+    if removal.found.metadata.deleting:
+        return await _read(removal)
+    place = removal.place
     try:
-        answer = await leaving.client.delete(
-            place.resource, place.name, namespace=place.namespace, uid=leaving.grant.object_uid
+        answer = await removal.client.delete(
+            place.resource, place.name, namespace=place.namespace, uid=removal.grant.object_uid
         )
     except Conflict:  # most likely another object has the name by now
-        return await _look(leaving)
+        return await _read(removal)
     # A server answers with the object as it was last, or with a Status, depending on the kind.
     ended = answer.get("kind") == "Status" or not shaped(answer, Object).metadata.deleting
-    return _gone(leaving) if ended else _learn(leaving, answer)
+    return _gone(removal) if ended else _outcome(removal, answer)
 
 
-async def _part(leaving: _Leaving) -> str:
+async def _part(removal: _Removal) -> str:
     """Take the Workload's marks off an object that stays."""
-    place = leaving.place
-    answer = await leaving.client.merge_patch(
+    place = removal.place
+    answer = await removal.client.merge_patch(
         place.resource,
         place.name,
-        parting(leaving.grant.owner, last=leaving.last),
+        parting(removal.grant.owner, last=removal.last),
         namespace=place.namespace,
     )
-    if leaving.last:
-        return _gone(leaving)
-    leaving.session.track(place.resource, place.namespace).upsert(managed(place.resource, answer))
+    if removal.last:
+        return _gone(removal)
+    removal.session.track(place.resource, place.namespace).upsert(managed(place.resource, answer))
     return ""
 
 
-async def _look(leaving: _Leaving) -> str:
+async def _read(removal: _Removal) -> str:
     """Read an object whose deletion was requested; where there is a watch, that tells its end."""
-    place = leaving.place
-    found = await leaving.client.get(place.resource, place.name, namespace=place.namespace)
-    return _learn(leaving, found)
+    place = removal.place
+    found = await removal.client.get(place.resource, place.name, namespace=place.namespace)
+    return _outcome(removal, found)
 
 
-def _learn(leaving: _Leaving, answer: Mapping[str, Any]) -> str:
+def _outcome(removal: _Removal, answer: Mapping[str, Any]) -> str:
     """Decide from the present object whether the one that was deleted is still there."""
-    place = leaving.place
+    place = removal.place
     now = managed(place.resource, answer)
-    if now.metadata.uid != leaving.found.metadata.uid:
-        return _gone(leaving)
-    leaving.session.track(place.resource, place.namespace).upsert(now)
+    if now.metadata.uid != removal.found.metadata.uid:
+        return _gone(removal)
+    removal.session.track(place.resource, place.namespace).upsert(now)
     finalizers = ", ".join(now.metadata.finalizers[:5]) or "its member's own controllers"
-    return f"{leaving.session.name}: {place} is being deleted, and waits for {finalizers}"
+    return f"{removal.session.name}: {place} is being deleted, and waits for {finalizers}"
 
 
-def _gone(leaving: _Leaving) -> str:
-    if leaving.session.link is not None:
-        leaving.session.link.watches.lose(leaving.found)
+def _gone(removal: _Removal) -> str:
+    if removal.session.link is not None:
+        removal.session.link.watches.lose(removal.found)
     return ""

@@ -115,8 +115,8 @@ def _problem(outcome: Outcome) -> tuple[PropagatedReason, str]:
 
 def _joined(sentences: Sequence[str]) -> str:
     more = len(sentences) - _SENTENCES
-    told = [*sentences[:_SENTENCES], *([f"and {more} more like these"] if more > 0 else [])]
-    return "; ".join(told)
+    shown = [*sentences[:_SENTENCES], *([f"and {more} more like these"] if more > 0 else [])]
+    return "; ".join(shown)
 
 
 def _overall(placed: Sequence[Mapping[str, Any]], generation: int) -> WorkloadState:
@@ -149,8 +149,8 @@ def _addresses(entries: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _summary(placements: Mapping[str, int]) -> str:
-    told = itertools.islice(placements.items(), MESSAGE_LIMIT)  # each is longer than a character
-    text = ",".join(f"{cluster}={units}" for cluster, units in told)
+    shown = itertools.islice(placements.items(), MESSAGE_LIMIT)  # each is longer than a character
+    text = ",".join(f"{cluster}={replicas}" for cluster, replicas in shown)
     return text if len(text) <= MESSAGE_LIMIT else text[: MESSAGE_LIMIT - 1] + "…"
 
 

@@ -15,9 +15,9 @@ from typing import Any
 from crds.fields.shares import ShareState
 from crds.workload import PropagatedReason
 from machinery.clock import timestamp
-from propagator.members.health import Contact, UnitCounts
+from propagator.members.health import Contact, PodCounts
 from propagator.members.objects import ManagedObject
-from propagator.outcome import Outcome, Wish
+from propagator.outcome import DesiredShare, Outcome
 from propagator.status.readiness import Readiness, readiness_of
 
 MESSAGE_LIMIT = 4096
@@ -73,7 +73,7 @@ class ObservedShare:
     """One cluster as it is seen now for one Workload. What is not known is None."""
 
     name: str
-    wish: Wish
+    desired: DesiredShare
     leaving: bool
     elsewhere: bool = True
     """Whether the Workload is placed on any cluster."""
@@ -84,7 +84,7 @@ class ObservedShare:
     """The outcome of this very wish."""
     main: ManagedObject | None = None
     """The object that runs the units; while the cluster serves, None means that none exists."""
-    units: UnitCounts | None = None
+    pods: PodCounts | None = None
     load_balancer: Mapping[str, Any] | None = None
     """The Service's status.loadBalancer; empty where it has none."""
 
@@ -133,12 +133,12 @@ def share_of(
     readiness = None
     facts: dict[str, Any] = {}
     if seen.contact is Contact.SERVING:
-        readiness = readiness_of(kind, seen.main, seen.wish.units, completions)
+        readiness = readiness_of(kind, seen.main, seen.desired.replicas, completions)
         facts = _facts(seen, word, readiness)
     state, message = _state(seen, word, readiness, before)
     entry = {
         "name": seen.name,
-        "replicas": seen.wish.units,
+        "replicas": seen.desired.replicas,
         # The schema's defaults, which the hub adds: without them each report would differ from it.
         **dict.fromkeys(_COUNTS, 0),
         **{fact: before[fact] for fact in _FACTS if fact in before},
@@ -146,16 +146,18 @@ def share_of(
         "state": state.value,
         "message": message[:MESSAGE_LIMIT],
     }
-    if seen.contact is Contact.SERVING and seen.units is not None:
-        entry["current"] = _current(seen.units, entry)
-    told = {key: value for key, value in entry.items() if value is not None}
-    return Share(seen, word, _unless_marked_anew(told, before))
+    if seen.contact is Contact.SERVING and seen.pods is not None:
+        entry["current"] = _current(seen.pods, entry)
+    entry = {key: value for key, value in entry.items() if value is not None}
+    return Share(seen, word, _unless_only_mark_changed(entry, before))
 
 
-def _unless_marked_anew(entry: dict[str, Any], before: Mapping[str, Any]) -> Mapping[str, Any]:
+def _unless_only_mark_changed(
+    entry: dict[str, Any], before: Mapping[str, Any]
+) -> Mapping[str, Any]:
     """Return `before` where only the mark would change: that is worth no write.
 
-    The units of the entry were counted before, and a restart marks all of them again.
+    The pods of the entry were counted before, and a restart marks all of them again.
     """
     if entry.get(_MARK) == before.get(_MARK):
         return entry
@@ -172,11 +174,11 @@ def _word(seen: ObservedShare, before: Mapping[str, Any], said: int) -> Word:
         return Word.STANDS
     if seen.leaving or (not connecting and seen.outcome is not None):
         return Word.KNOWN
-    if before.get("replicas") != seen.wish.units:
+    if before.get("replicas") != seen.desired.replicas:
         return Word.ON_ITS_WAY
-    if state in _WAITS and said == seen.wish.generation:
+    if state in _WAITS and said == seen.desired.generation:
         return Word.STANDS
-    written = before.get("observedGeneration") == seen.wish.generation
+    written = before.get("observedGeneration") == seen.desired.generation
     there = connecting or seen.main is not None
     return Word.STANDS if written and there and state in _BEGUN else Word.ON_ITS_WAY
 
@@ -188,25 +190,25 @@ def _facts(seen: ObservedShare, word: Word, readiness: Readiness) -> dict[str, A
     # Unset instead of 0: most kinds never end, and a status has thousands of shares.
     facts["succeeded"] = readiness.succeeded or None
     facts["failed"] = readiness.failed or None
-    if seen.units is not None:
-        since = seen.units.oldest_unschedulable
-        facts["unschedulable"] = seen.units.unschedulable
+    if seen.pods is not None:
+        since = seen.pods.oldest_unschedulable
+        facts["unschedulable"] = seen.pods.unschedulable
         facts["unschedulableSince"] = timestamp(since) if since else None
-        if seen.units.scheduled is not None:
-            facts["scheduled"] = seen.units.scheduled
-            facts[_MARK] = seen.units.capacity_version
+        if seen.pods.scheduled is not None:
+            facts["scheduled"] = seen.pods.scheduled
+            facts[_MARK] = seen.pods.capacity_version
     if seen.load_balancer is not None:
         facts["loadBalancer"] = dict(seen.load_balancer) or None
     outcome = seen.outcome
     if word is Word.KNOWN and outcome and outcome.reason is None and seen.main is not None:
-        facts["observedGeneration"] = outcome.wish.generation
+        facts["observedGeneration"] = outcome.desired.generation
     return facts
 
 
-def _current(units: UnitCounts, entry: Mapping[str, Any]) -> int:
+def _current(pods: PodCounts, entry: Mapping[str, Any]) -> int:
     """Return 0 where the other counts say it, as mostly: a status has thousands of entries."""
-    told = entry["scheduled"] + entry["unschedulable"]
-    return 0 if units.current <= told else units.current
+    counted = entry["scheduled"] + entry["unschedulable"]
+    return 0 if pods.current <= counted else pods.current
 
 
 def _state(
@@ -214,13 +216,13 @@ def _state(
 ) -> tuple[ShareState, str]:
     if word is Word.AWAY:
         return ShareState.UNREACHABLE, seen.trouble
-    told = str(before.get("state", ""))
-    if word is Word.STANDS and (readiness is None or told in _WAITS):
-        return ShareState(told), str(before.get("message", ""))
+    reported = str(before.get("state", ""))
+    if word is Word.STANDS and (readiness is None or reported in _WAITS):
+        return ShareState(reported), str(before.get("message", ""))
     if seen.leaving:
         return ShareState.LEAVING, _why_there(seen)
     if readiness is None:
-        begun = ShareState.CREATING if told in _BEGUN else ShareState.PENDING
+        begun = ShareState.CREATING if reported in _BEGUN else ShareState.PENDING
         return begun, f"the propagator is connecting to {seen.name}"
     if seen.main is not None and _held(seen):
         return _standing(seen, readiness, before), ""
@@ -230,7 +232,7 @@ def _state(
     if seen.main is None:
         return ShareState.PENDING, ""
     whole = word is not Word.ON_ITS_WAY and readiness.observed
-    runs = whole and readiness.ready >= seen.wish.units
+    runs = whole and readiness.ready >= seen.desired.replicas
     return (ShareState.RUNNING if runs else ShareState.CREATING), ""
 
 
@@ -249,6 +251,6 @@ def _held(seen: ObservedShare) -> bool:
 
 def _standing(seen: ObservedShare, readiness: Readiness, before: Mapping[str, Any]) -> ShareState:
     """Return the state of objects of an earlier write: RUNNING only if they are of this wish."""
-    written = before.get("observedGeneration") == seen.wish.generation
-    runs = written and readiness.observed and readiness.ready >= seen.wish.units
+    written = before.get("observedGeneration") == seen.desired.generation
+    runs = written and readiness.observed and readiness.ready >= seen.desired.replicas
     return ShareState.RUNNING if runs else ShareState.CREATING

@@ -2,7 +2,7 @@
 
 A change is written at once when the Workload was quiet, and at most once a second while it changes;
 a report that only says that work has begun is not written when it is outdated within that second.
-In a rush, good news waits for the applies. `observation` looks, `aggregation` makes the status;
+In a burst, good news waits for the applies. `observation` looks, `aggregation` makes the status;
 this module decides when it is written.
 """
 
@@ -18,7 +18,7 @@ from machinery import logs
 from machinery.errors import Conflict, TransportError
 from machinery.runtime.event_recorder import ObjectRef
 from machinery.runtime.fair_queue import namespace_of
-from machinery.runtime.keyed_backoff import Pauses
+from machinery.runtime.keyed_backoff import KeyedBackoff
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.types.conditions import find
 from machinery.types.metadata import Key
@@ -28,10 +28,10 @@ from propagator.members.context import ControllerContext
 from propagator.outcome import Outcome
 from propagator.removal.finalizer import Finalizer
 from propagator.status.aggregation import condition, status_of
+from propagator.status.burst import CHECK_SECONDS, LONGEST_SECONDS, BurstDetector
 from propagator.status.cluster_share import share_of
 from propagator.status.observation import Survey
 from propagator.status.readiness import completions_of
-from propagator.status.rush import LONGEST_SECONDS, LOOK_SECONDS, Rush
 from propagator.types.workload import Workload
 
 LOG = logs.get(__name__)
@@ -62,44 +62,44 @@ class Reporter:
 
     def __init__(
         self,
-        ground: ControllerContext,
+        context: ControllerContext,
         *,
         workloads: HubWorkloads,
         survey: Survey,
         finalizer: Finalizer,
     ) -> None:
-        self._clock = ground.clock
-        self._recorder = ground.recorder
+        self._clock = context.clock
+        self._recorder = context.recorder
         self._workloads = workloads
         self._survey = survey
         self._finalizer = finalizer
-        self._fresh = ground.fresh
-        self._pauses: Pauses[Key] = Pauses(
-            clock=ground.clock, base=SPACING_SECONDS, cap=LONGEST_PAUSE
+        self._fresh = context.fresh
+        self._backoff: KeyedBackoff[Key] = KeyedBackoff(
+            clock=context.clock, base=SPACING_SECONDS, cap=LONGEST_PAUSE
         )
         self._outcomes: dict[Key, dict[str, Outcome]] = {}
         self._due: dict[Key, float] = {}
         self._begun: dict[Key, float] = {}
         self._released: dict[Key, str] = {}  # the version that was let go of
-        self._rush = Rush(ground.clock)
+        self._burst = BurstDetector(context.clock)
         self._write_seconds = 0.0
         self.queue: WorkQueue[Key] = WorkQueue(
-            name="reports", clock=ground.clock, flow=namespace_of, seats=_WRITERS
+            name="reports", clock=context.clock, flow=namespace_of, seats=_WRITERS
         )
 
     async def run(self) -> None:
         await work(self.queue, self._report, workers=_WRITERS, log=LOG)
 
-    def note(self, key: Key, member: str, outcome: Outcome | None) -> None:
+    def record_outcome(self, key: Key, member: str, outcome: Outcome | None) -> None:
         """Take in the outcome of a sync on that member; None: the share was removed there."""
-        notes = self._outcomes.get(key, {})
-        if outcome is not None and notes.get(member) == outcome:
+        outcomes = self._outcomes.get(key, {})
+        if outcome is not None and outcomes.get(member) == outcome:
             return  # a sync that waits comes to the same outcome again and again
         if outcome is None:
-            notes.pop(member, None)
+            outcomes.pop(member, None)
         else:
             self._outcomes.setdefault(key, {})[member] = outcome
-            self._rush.count()
+            self._burst.count()
         self.queue.add(key)
 
     async def runs(self, workload: Workload) -> bool:
@@ -109,39 +109,39 @@ class Reporter:
     def clear(self) -> None:
         """Drop the outcomes of this process's own syncs, as another one has worked since."""
         self._outcomes.clear()
-        for notes in (self._due, self._begun, self._released):
-            notes.clear()
+        for state in (self._due, self._begun, self._released):
+            state.clear()
 
     def forget(self, key: Key) -> None:
         """Drop the state of a Workload that is gone."""
-        for notes in (self._outcomes, self._due, self._begun, self._released):
-            notes.pop(key, None)
-        self._pauses.over(key)
+        for state in (self._outcomes, self._due, self._begun, self._released):
+            state.pop(key, None)
+        self._backoff.reset(key)
 
     def removed(self, member: str) -> None:
         """Drop the outcomes on a member that was removed."""
-        for notes in self._outcomes.values():
-            notes.pop(member, None)
+        for outcomes in self._outcomes.values():
+            outcomes.pop(member, None)
 
     async def _report(self, key: Key) -> float | None:
         workload = self._workloads.informer.get(key)
         if workload is None:
             self.forget(key)
             return None
-        if self._pauses.left(key):
-            return self._pauses.left(key)
+        if self._backoff.remaining(key):
+            return self._backoff.remaining(key)
         try:
-            again = await self._say(workload)
+            requeue_after = await self._release_or_report(workload)
         except Conflict:
             raise  # no fault: the Workload changed meanwhile, and the queue retries its key
         except TransportError as fault:
             LOG.warning("the hub took no report: %s", fault, extra={"object": workload.owner})
-            return self._pauses.hold(key)
-        if again is None:
-            self._pauses.over(key)
-        return again
+            return self._backoff.failed(key)
+        if requeue_after is None:
+            self._backoff.reset(key)
+        return requeue_after
 
-    async def _say(self, workload: Workload) -> float | None:
+    async def _release_or_report(self, workload: Workload) -> float | None:
         """Release a Workload that has ended, report any other. Raises TransportError."""
         if workload.metadata.deleting and not self._finalizer.awaited(workload):
             if not self._fresh():
@@ -168,10 +168,10 @@ class Reporter:
         key, now = workload.metadata.key, self._clock.monotonic()
         if self._due.get(key, now) > now:
             return self._due[key] - now
-        if self._rush.on() and self._can_wait(workload):
+        if self._burst.active() and self._can_wait(workload):
             left = self._begun.setdefault(key, now) + LONGEST_SECONDS - now
             if left > 0:
-                return min(left, LOOK_SECONDS)
+                return min(left, CHECK_SECONDS)
         status = await self._status(workload)
         self._due[key] = now + len(status["clusters"]) / SHARES_PER_SECOND
         if not _news(workload, status):
@@ -182,10 +182,10 @@ class Reporter:
         if waits > 0:
             return waits
         self._due[key] = now + SPACING_SECONDS
-        told = await self._workloads.tell(workload, status)
+        written = await self._workloads.write_status(workload, status)
         # Only after the write: a retry of a refused one must not wait for `_patience` again.
         self._begun.pop(key, None)
-        if told:
+        if written:
             self._announce(workload, status)
         self._write_seconds += (self._clock.monotonic() - now - self._write_seconds) / 4
         return None

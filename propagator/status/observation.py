@@ -23,7 +23,7 @@ from propagator.members.inventory import OwnedObjects, owned
 from propagator.members.objects import ManagedObject
 from propagator.members.pods import Main, main_of
 from propagator.members.session import MemberSession
-from propagator.outcome import Outcome, Wish
+from propagator.outcome import DesiredShare, Outcome
 from propagator.removal.rule import NEVER, keep_of
 from propagator.status.cluster_share import ObservedShare, share_of
 from propagator.status.readiness import completions_of
@@ -38,9 +38,9 @@ STRANGERS = 8
 class Survey:
     """Looks at all members for one Workload."""
 
-    def __init__(self, ground: ControllerContext, *, inventory: OwnedObjects) -> None:
-        self._fleet = ground.fleet
-        self._clusters = ground.clusters
+    def __init__(self, context: ControllerContext, *, inventory: OwnedObjects) -> None:
+        self._registry = context.registry
+        self._clusters = context.clusters
         self._inventory = inventory
 
     async def seen(
@@ -49,7 +49,7 @@ class Survey:
         """Yield every cluster to report, by name. `outcomes`: of the last syncs, by cluster."""
         strangers = []
         holders = self._inventory.holders(workload.uid)
-        sent = record_of(workload).names(self._fleet.names)
+        sent = record_of(workload).names(self._registry.names)
         async for name in in_slices(sorted({*workload.placements, *holders, *sent})):
             if self._only_kept(workload, name):
                 continue
@@ -59,7 +59,7 @@ class Survey:
             if self._is_stranger(name):
                 strangers.append(name)
             else:
-                yield self._look(workload, name, outcomes.get(name))
+                yield self._observe(workload, name, outcomes.get(name))
         for name, trouble in _strangers(strangers):
             yield self._away(workload, name, trouble)
 
@@ -68,7 +68,7 @@ class Survey:
         # The hub's status does not count: it may be of an earlier process, or of a backup.
         kind, completions = workload.template_kind, completions_of(workload)
         async for name in in_slices(sorted(workload.placements)):
-            seen = self._look(workload, name, outcomes.get(name))
+            seen = self._observe(workload, name, outcomes.get(name))
             if seen.outcome is None or seen.outcome.reason is not None:
                 return False
             share = share_of(seen, kind, {}, said=0, completions=completions)
@@ -82,10 +82,11 @@ class Survey:
         For a member that does not answer, or has not been listed yet, the last report stands.
         """
         found = []
-        told = workload.status.kept
-        before = [each for each in told if not self._shown(workload, each["cluster"])]
+        before = [
+            each for each in workload.status.kept if not self._shown(workload, each["cluster"])
+        ]
         for name in sorted(self._inventory.holders(workload.uid)):
-            session = self._fleet.get(name)
+            session = self._registry.get(name)
             if session is not None and self._shown(workload, name):
                 wanted = workload if name in workload.placements else None
                 found += [
@@ -103,77 +104,81 @@ class Survey:
 
     def _shown(self, workload: Workload, name: str) -> bool:
         """Whether all that the member has of the Workload is seen, as far as it may be listed."""
-        session = self._fleet.get(name)
+        session = self._registry.get(name)
         return session is not None and self._inventory.asked(session, workload)
 
     def _only_kept(self, workload: Workload, name: str) -> bool:
         """Whether only kept objects are left on the member, which `status.kept` alone names.
 
-        A member that does not answer, or whose kinds are not listed yet, counts as it was told.
+        A member that does not answer, or whose kinds are not listed yet, counts as it was reported.
         """
         # The end of a Workload waits for the member as well, and the status says so.
         if name in workload.placements or workload.metadata.deleting:
             return False
-        session = self._fleet.get(name)
+        session = self._registry.get(name)
         if session is None or not self._shown(workload, name):
-            told = workload.status
-            shares = (each["name"] for each in told.clusters)
-            return name not in shares and any(each["cluster"] == name for each in told.kept)
+            reported = workload.status
+            shares = (each["name"] for each in reported.clusters)
+            return name not in shares and any(each["cluster"] == name for each in reported.kept)
         there = owned(session, workload.uid)
         return bool(there) and all(keep_of(each) != NEVER for _, each in there)
 
     def _is_stranger(self, name: str) -> bool:
-        if self._fleet.get(name) is not None or not self._clusters.synced:
+        if self._registry.get(name) is not None or not self._clusters.synced:
             return False
         return self._clusters.get(("", name)) is None
 
-    def _look(self, workload: Workload, name: str, outcome: Outcome | None) -> ObservedShare:
-        session = self._fleet.get(name)
-        wish = Wish.of(workload, name)
+    def _observe(self, workload: Workload, name: str, outcome: Outcome | None) -> ObservedShare:
+        session = self._registry.get(name)
+        desired = DesiredShare.of(workload, name)
         contact = session.contact if session is not None else Contact.CONNECTING
         if session is not None and contact is Contact.AWAY:
             return self._away(workload, name, session.message)
         leaving = name not in workload.placements
         if session is None or contact is Contact.CONNECTING:
-            return ObservedShare(name=name, wish=wish, leaving=leaving, contact=Contact.CONNECTING)
-        current = outcome if outcome is not None and outcome.wish == wish else None
+            return ObservedShare(
+                name=name, desired=desired, leaving=leaving, contact=Contact.CONNECTING
+            )
+        current = outcome if outcome is not None and outcome.desired == desired else None
         if current is None and not _listed(session, workload, *workload.outline.pair):
-            return ObservedShare(name=name, wish=wish, leaving=leaving, contact=Contact.CONNECTING)
+            return ObservedShare(
+                name=name, desired=desired, leaving=leaving, contact=Contact.CONNECTING
+            )
         objects = owned(session, workload.uid)
         where = main_of(workload)
         services = not any(_services(workload)) or _listed(session, workload, "v1", "Service")
         return ObservedShare(
             name=name,
-            wish=wish,
+            desired=desired,
             leaving=leaving,
             elsewhere=bool(workload.placements),
             contact=Contact.SERVING,
             outcome=current,
             main=_found(where, objects),
-            units=session.units(where),
+            pods=session.pod_counts(where),
             load_balancer=balancer(workload, objects) if services else None,
         )
 
     def _away(self, workload: Workload, name: str, trouble: str) -> ObservedShare:
         leaving = name not in workload.placements
-        wish = Wish.of(workload, name)
+        desired = DesiredShare.of(workload, name)
         return ObservedShare(
-            name=name, wish=wish, leaving=leaving, contact=Contact.AWAY, trouble=trouble
+            name=name, desired=desired, leaving=leaving, contact=Contact.AWAY, trouble=trouble
         )
 
 
 def _strangers(names: Sequence[str]) -> list[tuple[str, str]]:
     """Return the clusters without a MemberCluster, with messages; the last may speak for more."""
-    told = [(name, f"{name}: there is no MemberCluster of this name") for name in names]
+    entries = [(name, f"{name}: there is no MemberCluster of this name") for name in names]
     more = len(names) - STRANGERS
     if more <= 0:
-        return told
+        return entries
     last = names[STRANGERS - 1]
     sentence = (
         f"{last} and {more} more: there are no MemberClusters of these names; take them out of "
         "status.placements, or register them"
     )
-    return [*told[: STRANGERS - 1], (last, sentence)]
+    return [*entries[: STRANGERS - 1], (last, sentence)]
 
 
 def _listed(session: MemberSession, workload: Workload, api_version: str, kind: str) -> bool:

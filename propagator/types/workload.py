@@ -176,7 +176,7 @@ class Workload(Object, frozen=True, dict=True):
         return {share.cluster: share.replicas for share in self.status.placements}
 
     @property
-    def wants_units(self) -> bool:
+    def wants_replicas(self) -> bool:
         """Whether the Workload is to run anywhere; true where the number cannot be read."""
         wanted = self.spec.replicas
         path = self.spec.replicas_path or REPLICAS_PATHS.get(self.template_kind, "")

@@ -14,7 +14,7 @@ from machinery.api.resources import (
     VALIDATING_ADMISSION_POLICY_BINDINGS,
 )
 from machinery.discovery import enforcement
-from machinery.discovery.enforcement import AGAIN_SECONDS, TRY_SECONDS, InForce
+from machinery.discovery.enforcement import RETRY_SECONDS, TRY_SECONDS, InForce
 from machinery.errors import Forbidden
 from machinery.tasks import end
 from tests.fakeclock import FakeClock
@@ -45,7 +45,7 @@ async def test_a_policy_that_is_there_and_does_nothing_is_not_in_force(flavour):
         assert policy.known
         assert not policy()
         hub.enforces = True
-        await clock.advance(AGAIN_SECONDS)
+        await clock.advance(RETRY_SECONDS)
         assert policy()
 
 

@@ -111,7 +111,7 @@ async def test_one_that_never_began_ends_too() -> None:
 async def test_one_that_goes_on_is_told_again_and_the_log_tells_of_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(tasks, "AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(tasks, "RECANCEL_SECONDS", 0.01)
     told = 0
 
     async def deaf() -> None:

@@ -293,7 +293,7 @@ async def test_one_let_in_at_the_moment_it_gives_up_passes_its_place_on() -> Non
         await asyncio.sleep(0)
     waiting[0].cancel()  # its ticket is called already
     await asyncio.wait_for(waiting[1], 60)
-    line._leave(NOBODY)
+    line._release(NOBODY)
     assert line._total == 0
 
 

@@ -34,7 +34,7 @@ from propagator.hub.registration import ANNOTATION_REGISTERED, Registrar
 from propagator.members import connection, inventory
 from propagator.members.cluster_identity import Identities
 from propagator.members.health import HealthProbe
-from propagator.members.registry import MemberFleet
+from propagator.members.registry import MemberRegistry
 from propagator.members.session import MemberSession
 from propagator.settings import SessionSettings
 from propagator.types.cluster import MemberCluster, Secret, bounded
@@ -77,7 +77,7 @@ class Rig:
 
     hub: ApiClient
     clusters: Informer[MemberCluster]
-    fleet: MemberFleet
+    registry: MemberRegistry
     recorder: Recorder
     synced: list[tuple[str, Key]] = field(default_factory=list)
     changes: list[tuple[str, Key | None]] = field(default_factory=list)
@@ -193,39 +193,44 @@ async def running(
             rig.synced.append((session.name, key))
             return await rig.sync(session, key) if rig.sync else None
 
-        fleet = MemberFleet(
-            sync,
+        registry = MemberRegistry(
             settings=settings,
             clock=clock,
             before_write=lambda: None,
             identities=Identities(clusters),
         )
-        rig = Rig(client, clusters, fleet, recorder)
+        rig = Rig(client, clusters, registry, recorder)
 
         def track(name: str, key: Key | None) -> None:
-            session = fleet.get(name)
+            session = registry.get(name)
             if key is None and session is not None and session.ready:
                 for resource in resources:
                     session.track(resource)
 
-        fleet.on_change(track)
-        fleet.on_change(lambda name, key: rig.changes.append((name, key)))
+        registry.on_change(track)
+        registry.on_change(lambda name, key: rig.changes.append((name, key)))
         registrar = Registrar(
             client,
             namespace=SYSTEM_NAMESPACE,
             secrets=secrets,
             clusters=clusters,
-            fleet=fleet,
+            registry=registry,
             clock=clock,
         )
         publisher = ClusterStatusWriter(
             client,
             clusters=clusters,
-            fleet=fleet,
+            registry=registry,
             recorder=recorder,
             clock=clock,
         )
-        loops = (clusters.run(), secrets.run(), registrar.run(), publisher.run(), fleet.work())
+        loops = (
+            clusters.run(),
+            secrets.run(),
+            registrar.run(),
+            publisher.run(),
+            registry.work(sync),
+        )
         tasks = [asyncio.create_task(loop) for loop in loops]
         try:
             yield rig
@@ -233,7 +238,7 @@ async def running(
             for task in tasks:
                 task.cancel()
             ended = await asyncio.gather(*tasks, return_exceptions=True)
-            await fleet.close()
+            await registry.close()
             assert all(isinstance(each, asyncio.CancelledError) for each in ended), ended
 
 

@@ -23,7 +23,6 @@ from machinery.api.resources import MEMBER_CLUSTERS, NAMESPACES, SECRETS, WORKLO
 from machinery.errors import NotFound, StowageError
 from propagator.app import Propagator
 from propagator.members.kinds import USUAL
-from propagator.reconciler import WorkloadPlacements
 from propagator.settings import PropagatorSettings, SessionSettings
 from stowage.playground.controlplanes import Cluster
 
@@ -229,14 +228,14 @@ class Stage:
         await self.hub.delete(SECRETS, member, namespace="stowage-system")
         await self.hub.delete(MEMBER_CLUSTERS, member)
         # Workloads come on a stream of their own: one that is deleted next could be heard of first.
-        await until(lambda: self.process.term.fleet.get(member) is None)
+        await until(lambda: self.process.term.registry.get(member) is None)
         for key in ("uid", "resourceVersion", "creationTimestamp", "managedFields", "annotations"):
             secret["metadata"].pop(key, None)
         return secret
 
     def queued(self, member: str, name: str) -> bool:
         """Whether the member's workers have been called for that Workload, and are not there yet."""
-        session = self.process.term.fleet.get(member) if self.process.term else None
+        session = self.process.term.registry.get(member) if self.process.term else None
         return session is not None and len(session.queue) > 0
 
     async def dry_delete(self, member: str, kind: Resource, name: str) -> None:
@@ -264,7 +263,7 @@ class Stage:
 
         def there() -> bool:
             term = self.process.term
-            sessions = [term.fleet.get(name) for name in self.members] if term else [None]
+            sessions = [term.registry.get(name) for name in self.members] if term else [None]
             return all(session is not None and session.ready for session in sessions)
 
         await until(there)
@@ -280,7 +279,7 @@ class Stage:
             sessions=self.sessions,
             **self.terms,
         )
-        self.process = Propagator(self.hub, WorkloadPlacements, settings=settings)
+        self.process = Propagator(self.hub, settings=settings)
         self.task = asyncio.create_task(self.process.run())
 
     async def stop(self) -> None:
@@ -364,14 +363,13 @@ async def settled(
     """
     term = stage.process.term
     assert term is not None
-    placements = term._placements
-    assert isinstance(placements, WorkloadPlacements)
-    reporter, recorder = placements._reporter, stage.process._recorder
+    controller = term.workloads
+    reporter, recorder = controller._reporter, stage.process._recorder
 
     since = time.monotonic()
 
     def idle() -> bool:
-        sessions = [term.fleet.get(name) for name in stage.members]
+        sessions = [term.registry.get(name) for name in stage.members]
         queues = [reporter.queue, *(session.queue for session in sessions if session)]
         working = any(queue or queue._in_work for queue in queues) or reporter.queue._later
         said = not reporter._begun and not (told and recorder._waiting)
@@ -379,9 +377,9 @@ async def settled(
 
     def heard() -> float:
         """When a server last told us something."""
-        links = [session.link for name in stage.members if (session := term.fleet.get(name))]
+        links = [session.link for name in stage.members if (session := term.registry.get(name))]
         streams = [informer for link in links if link for informer in link._streams]
-        return max(each._spoke for each in [*placements.informers, *streams])
+        return max(each._spoke for each in [*controller.informers, *streams])
 
     def quiet() -> bool:
         nonlocal since

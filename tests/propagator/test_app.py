@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import aiohttp
 import pytest
@@ -16,6 +16,7 @@ from machinery.api.resources import SECRETS, WORKLOADS
 from machinery.errors import LeaseLost
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key, Object
+from propagator import leadership
 from propagator.app import Propagator
 from propagator.members.context import ControllerContext
 from propagator.members.session import MemberSession
@@ -35,14 +36,18 @@ SHORT: dict[str, Any] = {"lease_seconds": 5.0, "renew_deadline": 3.5}
 
 
 class Watching:
-    """Placements that only look."""
+    """A controller of Workloads that only looks."""
 
-    def __init__(self, ground: ControllerContext) -> None:
-        self.ground = ground
-        self.workloads = Informer(ground.hub, WORKLOADS, Object, clock=ground.clock)
+    made: ClassVar[list[Watching]] = []
+
+    def __init__(self, context: ControllerContext) -> None:
+        self.context = context
+        self.workloads = Informer(context.hub, WORKLOADS, Object, clock=context.clock)
+        self.reconciler = self
         self.running = False
         self.begun: list[bool] = []
         """Of each term, whether nobody else led before it since the last one."""
+        self.made.append(self)
 
     @property
     def informers(self) -> Sequence[Informer[Any]]:
@@ -55,7 +60,7 @@ class Watching:
     def begin(self, *, alone: bool) -> None:
         self.begun.append(alone)
 
-    async def sync(self, session: MemberSession, key: Key) -> float | None:
+    async def reconcile(self, session: MemberSession, key: Key) -> float | None:
         return None
 
     async def run(self) -> None:
@@ -67,17 +72,17 @@ class Watching:
 
 
 class Instance:
-    """One propagator, and every term's placements."""
+    """One propagator."""
 
     def __init__(self, client: ApiClient, **settings: Any) -> None:
-        self.terms: list[Watching] = []
         self.task: asyncio.Task[None]
         chosen = {"http_port": 0, "sessions": CALM, "lease_retry": 0.5} | settings
-        self.process = Propagator(client, self._placements, settings=PropagatorSettings(**chosen))
+        self.process = Propagator(client, settings=PropagatorSettings(**chosen))
 
-    def _placements(self, ground: ControllerContext) -> Watching:
-        self.terms.append(Watching(ground))
-        return self.terms[-1]
+    @property
+    def terms(self) -> list[Watching]:
+        """The controllers of this propagator, the last one at the end."""
+        return [each for each in Watching.made if each.context.recorder is self.process._recorder]
 
     @property
     def leads(self) -> bool:
@@ -95,8 +100,8 @@ class Instance:
             return response.status, await response.text()
 
 
-async def late_write(ground: ControllerContext) -> None:
-    await ground.hub.delete(WORKLOADS, "nobody", namespace="default")
+async def late_write(context: ControllerContext) -> None:
+    await context.hub.delete(WORKLOADS, "nobody", namespace="default")
 
 
 @asynccontextmanager
@@ -111,6 +116,12 @@ async def started(hub: Cluster, **settings: Any) -> AsyncIterator[Instance]:
             assert instance.task.cancelled()
 
 
+@pytest.fixture(autouse=True)
+def watching(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Watching, "made", [])
+    monkeypatch.setattr(leadership, "WorkloadController", Watching)
+
+
 @pytest.fixture
 def bare_hub(hub: Cluster) -> Cluster:
     clean(hub)
@@ -122,8 +133,8 @@ async def test_the_leader_works_and_tells_how_it_is(bare_hub: Cluster, m1: Clust
     async with started(bare_hub, **LONG) as instance, ApiClient(bare_hub.connection()) as client:
         await until(lambda: instance.leads)
         await client.create(SECRETS, secret("m1", {"kubeconfig": m1.admin_kubeconfig}))
-        fleet = instance.process.term.fleet
-        await until(lambda: fleet.get("m1") is not None and fleet.get("m1").ready)
+        registry = instance.process.term.registry
+        await until(lambda: registry.get("m1") is not None and registry.get("m1").ready)
         assert (await instance.get("/healthz"))[0] == 200
         assert await instance.get("/readyz") == (200, "ok")
         status, text = await instance.get("/metrics")
@@ -148,15 +159,15 @@ async def test_one_leads_and_the_other_takes_over(bare_hub: Cluster, m1: Cluster
 
                 await until(ready)  # it has seen a renewal, which a busy hub holds up
             # The first one stops cleanly and gives the lease up.
-            ground = first.terms[0].ground
+            context = first.terms[0].context
             await first.stop()
             assert not first.leads
-            assert ground.fleet.names() == []
+            assert context.registry.names() == []
             with pytest.raises(LeaseLost):
-                await late_write(ground)
+                await late_write(context)
             await until(lambda: second.leads, seconds=15)
-            fleet = second.process.term.fleet
-            await until(lambda: fleet.get("m1") is not None and fleet.get("m1").ready)
+            registry = second.process.term.registry
+            await until(lambda: registry.get("m1") is not None and registry.get("m1").ready)
 
 
 @pytest.mark.proves("N6")
@@ -166,23 +177,23 @@ async def test_an_outage_of_the_hub_ends_the_term_and_keeps_the_sessions(
     async with started(bare_hub) as instance, ApiClient(bare_hub.connection()) as client:
         await client.create(SECRETS, secret("m1", {"kubeconfig": m1.admin_kubeconfig}))
         await until(lambda: instance.leads)
-        fleet = instance.process.term.fleet
-        await until(lambda: fleet.get("m1") is not None and fleet.get("m1").ready)
-        link = fleet.get("m1").link
+        registry = instance.process.term.registry
+        await until(lambda: registry.get("m1") is not None and registry.get("m1").ready)
+        link = registry.get("m1").link
         bare_hub.freeze()
         try:
             await until(lambda: not instance.leads and instance.process.term is None, seconds=15)
             assert (await instance.get("/healthz"))[0] == 200
             with pytest.raises(LeaseLost):
-                await late_write(instance.terms[0].ground)
+                await late_write(instance.terms[0].context)
             await asyncio.sleep(window(15, short=2))
         finally:
             bare_hub.thaw()
         await until(lambda: instance.leads, seconds=30)
-        assert instance.process.term.fleet is fleet
-        assert fleet.get("m1").ready
-        assert fleet.get("m1").link is link
-        assert instance.terms[0].ground.fresh()
+        assert instance.process.term.registry is registry
+        assert registry.get("m1").ready
+        assert registry.get("m1").link is link
+        assert instance.terms[0].context.fresh()
         assert [each.begun for each in instance.terms] == [[False, True]]
 
 
@@ -200,16 +211,16 @@ async def test_the_sessions_of_a_former_leader_end_once_another_leads_for_long(
         former.task = asyncio.create_task(former.process.run())
         try:
             await until(lambda: former.leads)
-            fleet = former.process.term.fleet
-            await until(lambda: fleet.get("m1") is not None and fleet.get("m1").ready)
+            registry = former.process.term.registry
+            await until(lambda: registry.get("m1") is not None and registry.get("m1").ready)
             relay.stall()
             async with started(bare_hub, **SHORT) as second:
                 await until(lambda: second.leads, seconds=60)
                 assert not former.leads
-                assert fleet.names() == ["m1"], "nobody is seen to lead"
+                assert registry.names() == ["m1"], "nobody is seen to lead"
                 relay.flow()
                 await until(lambda: former.process.manager is None)
-                assert fleet.names() == []
+                assert registry.names() == []
             await until(lambda: former.leads, seconds=60)
             assert [each.begun for each in former.terms] == [[False], [False]]
         finally:
@@ -219,9 +230,9 @@ async def test_the_sessions_of_a_former_leader_end_once_another_leads_for_long(
 async def test_a_silent_hub_is_not_taken_for_an_empty_one(bare_hub: Cluster):
     async with started(bare_hub, hub_staleness=0.5, **LONG) as instance:
         await until(lambda: instance.leads)
-        ground = instance.terms[0].ground
+        context = instance.terms[0].context
         await until(lambda: instance.terms[0].workloads.synced)
-        await until(lambda: not ground.fresh())
+        await until(lambda: not context.fresh())
         said: list[tuple[int, str]] = []
 
         async def unready() -> bool:
@@ -244,8 +255,8 @@ async def test_settings_name_the_namespace_of_lease_and_secrets(bare_hub: Cluste
         assert elsewhere["metadata"]["namespace"] == SYSTEM_NAMESPACE
         await client.create(SECRETS, elsewhere)
         await client.create(SECRETS, here)
-        fleet = instance.process.term.fleet
-        await until(lambda: fleet.names() == ["here"])
+        registry = instance.process.term.registry
+        await until(lambda: registry.names() == ["here"])
         holder = bare_hub.kubectl(
             "get",
             "lease",

@@ -10,9 +10,9 @@ from msgspec import structs
 
 from machinery.api.resources import Resource
 from propagator.apply.apply_records import (
+    CONTESTED_ROUNDS,
     LONGEST_BACKOFF,
-    OPEN_FIGHT,
-    PEACE_SECONDS,
+    UNCONTESTED_SECONDS,
     ApplyRecords,
     Backoff,
     ObjectPlace,
@@ -39,7 +39,7 @@ def piece_of(image: str = "x") -> Piece:
         "metadata": {"namespace": "shop", "name": "demo", "uid": "u-1"},
         "spec": {"targetDeployment": template},
     }
-    (piece,) = render(workload_of(body), units=1, first_ordinal=0, secrets=[])
+    (piece,) = render(workload_of(body), replicas=1, first_ordinal=0, secrets=[])
     return piece
 
 
@@ -96,10 +96,10 @@ async def test_backoffs_grow_while_an_object_is_fought_over(book: ApplyRecords, 
     assert backoffs[:4] == [0, 0.5, 1.5, 3.5]
     assert backoffs[-1] == LONGEST_BACKOFF
     assert book.backoff(PLACE, piece_of("y"), None) is None, "an edit does not wait"
-    await clock.advance(PEACE_SECONDS - LONGEST_BACKOFF)
+    await clock.advance(UNCONTESTED_SECONDS - LONGEST_BACKOFF)
     book.remember(PLACE, piece, lying(piece), "u-1")
     assert kept(book.backoff(PLACE, piece, None)) == LONGEST_BACKOFF, "no peace yet"
-    await clock.advance(PEACE_SECONDS + 1)
+    await clock.advance(UNCONTESTED_SECONDS + 1)
     book.remember(PLACE, piece, lying(piece), "u-1")
     assert book.backoff(PLACE, piece, None) is None, "after a long peace it begins anew"
 
@@ -110,18 +110,18 @@ async def test_a_fight_is_told_with_the_names_of_who_fights_until_there_is_peace
 ):
     piece = piece_of()
     theirs = structs.replace(lying(piece), rivals=("kube-controller-manager (scale)",))
-    for _ in range(OPEN_FIGHT):
+    for _ in range(CONTESTED_ROUNDS):
         book.remember(PLACE, piece, lying(piece), "u-1")
-        assert book.fight(PLACE, piece) is None, "once or twice is no fight"
+        assert book.contest(PLACE, piece) is None, "once or twice is no fight"
         book.backoff(PLACE, piece, theirs)
         await clock.advance(LONGEST_BACKOFF)
     book.remember(PLACE, piece, lying(piece), "u-1")
-    backoff = book.fight(PLACE, piece)
+    backoff = book.contest(PLACE, piece)
     assert backoff is not None
     assert "Deployment shop/web" in backoff.sentence
     assert "kube-controller-manager (scale)" in backoff.sentence
     await clock.advance(backoff.seconds)
-    assert book.fight(PLACE, piece) is None, "it stood for as long as the backoff"
+    assert book.contest(PLACE, piece) is None, "it stood for as long as the backoff"
 
 
 async def rounds(book: ApplyRecords, clock: FakeClock, number: int, *, seconds: float = 1) -> Piece:
@@ -136,16 +136,16 @@ async def rounds(book: ApplyRecords, clock: FakeClock, number: int, *, seconds: 
 
 
 @pytest.mark.proves("N5")
-@pytest.mark.parametrize(("seconds", "peace"), [(0.1, 5), (15, 30), (100, PEACE_SECONDS)])
+@pytest.mark.parametrize(("seconds", "peace"), [(0.1, 5), (15, 30), (100, UNCONTESTED_SECONDS)])
 async def test_a_fight_is_over_once_the_object_has_stood_twice_as_long_as_ever(
     book: ApplyRecords, clock: FakeClock, seconds: float, peace: float
 ):
     piece = await rounds(book, clock, 8, seconds=seconds)
-    assert kept(book.fight(PLACE, piece)) == pytest.approx(peace)
+    assert kept(book.contest(PLACE, piece)) == pytest.approx(peace)
     await clock.advance(peace - 0.1)
-    assert book.fight(PLACE, piece) is not None
+    assert book.contest(PLACE, piece) is not None
     await clock.advance(0.2)
-    assert book.fight(PLACE, piece) is None
+    assert book.contest(PLACE, piece) is None
 
 
 @pytest.mark.proves("N5")
@@ -163,7 +163,7 @@ async def test_what_we_removed_was_changed_back_by_nobody(
         await clock.advance(1)
         if uid:
             assert book.backoff(PLACE, piece, None) is None
-    fight = book.fight(PLACE, piece)
+    fight = book.contest(PLACE, piece)
     assert (fight is None) is bool(uid)
     if fight is not None:
         assert "Deployment shop/web is deleted each time it is written, by somebody" in (
@@ -184,7 +184,7 @@ async def test_who_wrote_last_to_what_is_deleted_each_time_is_named(
         book.backoff(PLACE, piece, None)
         await clock.advance(LONGEST_BACKOFF)
     book.remember(PLACE, piece, lying(piece, uid="o-9"), "u-1")
-    fight = book.fight(PLACE, piece)
+    fight = book.contest(PLACE, piece)
     assert fight is not None
     assert "deleted each time" in fight.sentence
     assert "argocd-controller wrote to it last" in fight.sentence
@@ -196,7 +196,7 @@ async def test_removals_are_remembered_for_as_long_as_a_round_counts(
 ):
     for number in range(100):
         book.sent_removal(f"o-{number}")
-        await clock.advance(PEACE_SECONDS / 10)
+        await clock.advance(UNCONTESTED_SECONDS / 10)
     assert len(book._removals) <= 11
 
 

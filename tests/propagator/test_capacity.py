@@ -360,7 +360,7 @@ class TestHostPorts:
         assert pod("a", spec={"containers": [main]}).ports == ()
 
     def test_the_ports_of_tenants_come_before_those_of_the_system(self, monkeypatch):
-        monkeypatch.setattr("propagator.members.capacity.used_ports.MOST_TOLD", 2)
+        monkeypatch.setattr("propagator.members.capacity.used_ports.MOST_REPORTED", 2)
         ledger = three_nodes()
         for number in range(3):
             everywhere = taking(f"s{number}", f"n{number}", 10, 11, namespace="kube-system")

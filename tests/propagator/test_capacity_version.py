@@ -18,10 +18,10 @@ from machinery.types.metadata import Meta
 from propagator.hub.cluster_status_writer import PERIOD, ClusterStatusWriter
 from propagator.members.capacity.kept import Node, Pod
 from propagator.members.capacity.ledger import CapacityLedger
-from propagator.members.health import CONNECTED, Contact, HealthProbe, UnitCounts, UnitLedger
+from propagator.members.health import CONNECTED, Contact, HealthProbe, PodCounts, PodLedger
 from propagator.members.objects import ManagedObject
 from propagator.members.pods import Main, PodClaim
-from propagator.outcome import Wish
+from propagator.outcome import DesiredShare
 from propagator.status.cluster_share import ObservedShare, share_of
 from propagator.types.cluster import MemberCluster
 from tests.fakeclock import FakeClock
@@ -41,7 +41,7 @@ def pod(name: str, digest: str = "one") -> Pod:
     return Pod(metadata=Meta(name=name), claim=claim(digest), node="n1", requests=asks)
 
 
-class Units(UnitLedger):
+class Units(PodLedger):
     """Pods come and go by name."""
 
     def __init__(self) -> None:
@@ -108,29 +108,29 @@ SAID: Mapping[str, Any] = {
 }
 
 
-def entry(before: Mapping[str, Any], units: UnitCounts | None, *, ready: int = 3) -> Any:
+def entry(before: Mapping[str, Any], units: PodCounts | None, *, ready: int = 3) -> Any:
     status = {"readyReplicas": ready, "updatedReplicas": 3}
     seen = ObservedShare(
         name="m1",
-        wish=Wish("u1", 1, 3),
+        desired=DesiredShare("u1", 1, 3),
         leaving=False,
         contact=Contact.SERVING,
         main=msgspec.convert({"metadata": {"name": "web"}, "status": status}, ManagedObject),
-        units=units,
+        pods=units,
     )
     return share_of(seen, "Deployment", before, said=1).entry
 
 
 def test_the_entry_tells_it_with_the_units() -> None:
     before = {**SAID, "scheduled": 1}
-    assert entry(before, UnitCounts(3, capacity_version=20)) == {**SAID, "capacityVersion": 20}
-    gone = entry(SAID, UnitCounts(0))
+    assert entry(before, PodCounts(3, capacity_version=20)) == {**SAID, "capacityVersion": 20}
+    gone = entry(SAID, PodCounts(0))
     assert gone["scheduled"] == 0
     assert "capacityVersion" not in gone
 
 
-@pytest.mark.parametrize("units", [None, UnitCounts(None)])
-def test_of_units_that_are_not_known_it_stands(units: UnitCounts | None) -> None:
+@pytest.mark.parametrize("units", [None, PodCounts(None)])
+def test_of_units_that_are_not_known_it_stands(units: PodCounts | None) -> None:
     assert entry(SAID, units, ready=2)["capacityVersion"] == 10
 
 
@@ -140,7 +140,7 @@ def test_of_units_that_are_not_known_it_stands(units: UnitCounts | None) -> None
     ids=["after a restart", "of an older propagator, or on a hub with an older schema"],
 )
 def test_another_version_alone_is_no_news(before: Mapping[str, Any]) -> None:
-    now = UnitCounts(3, capacity_version=99)
+    now = PodCounts(3, capacity_version=99)
     assert entry(before, now) == before
     assert entry(before, now, ready=2)["capacityVersion"] == 99, "with news it goes along"
 
@@ -154,7 +154,7 @@ async def publishing(
     capacity.replace_node(None, Node(metadata=Meta(name="n1"), allocatable=ROOM, usable=True))
     counted: dict[str, Pod] = {}
     link = SimpleNamespace(
-        units=units,
+        pod_ledger=units,
         counted=True,
         measured=True,
         obstacle="",
@@ -179,7 +179,7 @@ async def publishing(
     publisher = ClusterStatusWriter(
         cast("ApiClient", hub),
         clusters=clusters,
-        fleet=cast("Any", SimpleNamespace(on_facts=facts.append, get=lambda name: session)),
+        registry=cast("Any", SimpleNamespace(on_facts=facts.append, get=lambda name: session)),
         recorder=cast("Any", SimpleNamespace(event=lambda *_, **__: None)),
         clock=clock,
     )
@@ -216,7 +216,7 @@ async def test_it_is_the_version_of_the_write_that_tells_the_capacity() -> None:
         await look()
         first, free = stored()
         assert free == "7"
-        assert units.counts(MAIN) == UnitCounts(2, current=2, capacity_version=first)
+        assert units.counts(MAIN) == PodCounts(2, current=2, capacity_version=first)
         writes = len(hub.writes())
         await look()
         hub.edit(MEMBER_CLUSTERS, "m1", {"metadata": {"labels": {"tier": "gold"}}})
@@ -224,9 +224,9 @@ async def test_it_is_the_version_of_the_write_that_tells_the_capacity() -> None:
         assert len(hub.writes()) == writes, "nothing new costs no write"
         assert units.counts(MAIN).capacity_version == first
         units.run("c")
-        assert units.counts(MAIN) == UnitCounts(2, current=3, capacity_version=first)
+        assert units.counts(MAIN) == PodCounts(2, current=3, capacity_version=first)
         await look()
         second, free = stored()
         assert (free, second > first) == ("6500m", True)
-        assert units.counts(MAIN) == UnitCounts(3, current=3, capacity_version=second)
+        assert units.counts(MAIN) == PodCounts(3, current=3, capacity_version=second)
         assert len(hub.writes()) == writes + 1

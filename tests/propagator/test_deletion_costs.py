@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from crds.names import ANNOTATION_DELETION_COST, LABEL_WORKLOAD_UID, POD_DELETION_COST
 from machinery.runtime.store import Cache
 from machinery.types.metadata import Meta, Object
+from propagator.deletion_costs.cost_changes import changes
+from propagator.deletion_costs.followed_pods import FollowedPods
 from propagator.members.capacity.kept import Pod, WirePod, slim_pod
 from propagator.members.pods import PodClaim
-from propagator.units.deletion_costs import changes
-from propagator.units.followed_pods import FollowedPods
 
 READY = {"node": "n1", "ready": True}
 
@@ -224,7 +224,7 @@ def test_followed_pods_are_all_there_are(steps: list[tuple[str, str, bool, str]]
             case "follow":
                 followed.follow([uid])
             case "leave":
-                followed.leave(uid)
+                followed.unfollow(uid)
     for uid in ("u1", "u2"):
         mine = {p.metadata.name for p in held.values() if p.claim and p.claim.uid == uid}
         assert {p.metadata.name for p in followed.of(uid)} == mine

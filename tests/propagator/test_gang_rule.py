@@ -12,7 +12,7 @@ from crds.groups.gate import decision_of
 from crds.names import GROUP_ALIASES, GROUP_LABELS, LABEL_GROUP
 from crds.workload import PropagatedReason
 from machinery.types.bounds import quoted
-from propagator.groups.rule import PUSH, SILENT, GateAnswer, verdict_on
+from propagator.groups.rule import APPLY, WAIT_SILENTLY, GateAnswer, verdict_on
 from propagator.groups.starting import PATIENCE_SECONDS, Contacts, Starting
 from propagator.members.context import ControllerContext
 from propagator.members.health import Contact
@@ -57,26 +57,30 @@ def released(decision: str = DECISION, uid: str = "u1") -> list[dict[str, str]]:
 @pytest.mark.parametrize(
     ("stored", "answer", "words"),
     [
-        (None, GateAnswer.HOLD, "not found"),
-        (group(), GateAnswer.HOLD, "waits for its quorum"),
-        (group(gate="Ajar", released=released()), GateAnswer.HOLD, "waits for its quorum"),
-        (group(quorumTime=QUORUM, released=released()), GateAnswer.HOLD, "waits for its quorum"),
-        (group(gate="Open"), GateAnswer.HOLD, "not released this Workload"),
-        (group(gate="Open", released=released(uid="u0")), GateAnswer.HOLD, "not released this"),
-        (group(gate="Open", released=released("0" * 16)), GateAnswer.HOLD, "other placements"),
-        (group(gate="Open", released=released()), GateAnswer.PUSH, ""),
-        (group(gate="Open", quorumTime=QUORUM, released=released()), GateAnswer.PUSH, ""),
-        (group(gate="Open", quorumTime=QUORUM), GateAnswer.HOLD, "not released this Workload"),
-        (group(gate="Closed"), GateAnswer.LEAVE, "took all of its units back"),
-        (group(gate="Closed", released=released()), GateAnswer.LEAVE, "took all of its units back"),
-        (group(gate="Open", decisions={"u1": DECISION}), GateAnswer.PUSH, ""),
-        (group(gate="Open", decisions={"u0": DECISION}), GateAnswer.HOLD, "not released this"),
+        (None, GateAnswer.WAIT, "not found"),
+        (group(), GateAnswer.WAIT, "waits for its quorum"),
+        (group(gate="Ajar", released=released()), GateAnswer.WAIT, "waits for its quorum"),
+        (group(quorumTime=QUORUM, released=released()), GateAnswer.WAIT, "waits for its quorum"),
+        (group(gate="Open"), GateAnswer.WAIT, "not released this Workload"),
+        (group(gate="Open", released=released(uid="u0")), GateAnswer.WAIT, "not released this"),
+        (group(gate="Open", released=released("0" * 16)), GateAnswer.WAIT, "other placements"),
+        (group(gate="Open", released=released()), GateAnswer.APPLY, ""),
+        (group(gate="Open", quorumTime=QUORUM, released=released()), GateAnswer.APPLY, ""),
+        (group(gate="Open", quorumTime=QUORUM), GateAnswer.WAIT, "not released this Workload"),
+        (group(gate="Closed"), GateAnswer.REMOVE, "took all of its units back"),
         (
-            group(gate="Closed", decisions={"u1": "0"}),
-            GateAnswer.LEAVE,
+            group(gate="Closed", released=released()),
+            GateAnswer.REMOVE,
             "took all of its units back",
         ),
-        (group(decisions={"u1": DECISION}), GateAnswer.HOLD, "waits for its quorum"),
+        (group(gate="Open", decisions={"u1": DECISION}), GateAnswer.APPLY, ""),
+        (group(gate="Open", decisions={"u0": DECISION}), GateAnswer.WAIT, "not released this"),
+        (
+            group(gate="Closed", decisions={"u1": "0"}),
+            GateAnswer.REMOVE,
+            "took all of its units back",
+        ),
+        (group(decisions={"u1": DECISION}), GateAnswer.WAIT, "waits for its quorum"),
     ],
 )
 def test_only_what_an_open_gate_names_is_pushed(
@@ -87,7 +91,7 @@ def test_only_what_an_open_gate_names_is_pushed(
     assert words in verdict.message
     assert bool(words) == bool(verdict.message)
     assert not words or "WorkloadGroup shop/batch" in verdict.message
-    assert verdict_on(gang_member(), stored) == PUSH, "of no group: none holds it"
+    assert verdict_on(gang_member(), stored) == APPLY, "of no group: none holds it"
 
 
 @pytest.mark.proves("N8")
@@ -95,8 +99,8 @@ def test_only_what_an_open_gate_names_is_pushed(
 @pytest.mark.parametrize(
     ("retained", "answer", "stays"),
     [
-        (PLACED, GateAnswer.PUSH, set()),
-        ({**PLACED, "m3": 1}, GateAnswer.PUSH, set()),
+        (PLACED, GateAnswer.APPLY, set()),
+        ({**PLACED, "m3": 1}, GateAnswer.APPLY, set()),
         ({"m1": 2}, None, {"m1"}),
         ({"m1": 2, "m2": 0}, None, {"m1", "m2"}),
         ({"m1": 1, "m2": 1}, None, {"m1", "m2"}),
@@ -108,17 +112,17 @@ def test_what_ran_before_is_not_the_gates(
     """Placed on more than that, it is held without a gate, and leaves the others of a closed one."""
     stored = group(gate=gate, decisions={"u1": "0"}, retained={"u1": retained})
     verdict = verdict_on(gang_member({LABEL_GROUP: "batch"}), stored)
-    assert verdict.answer is (answer or (GateAnswer.LEAVE if gate else GateAnswer.HOLD))
-    assert verdict.stays == (stays if gate else set())
+    assert verdict.answer is (answer or (GateAnswer.REMOVE if gate else GateAnswer.WAIT))
+    assert verdict.keeps == (stays if gate else set())
     opened = group(gate="Open", decisions={"u1": "0"}, retained={"u1": retained})
-    assert verdict_on(gang_member({LABEL_GROUP: "batch"}), opened).answer is GateAnswer.HOLD
+    assert verdict_on(gang_member({LABEL_GROUP: "batch"}), opened).answer is GateAnswer.WAIT
 
 
 @pytest.mark.proves("N8")
 def test_a_closed_gate_takes_nothing_back_of_one_that_it_has_not_released() -> None:
     stored = group(gate="Closed", decisions={"u0": DECISION})
     verdict = verdict_on(gang_member({LABEL_GROUP: "batch"}), stored)
-    assert verdict.answer is GateAnswer.HOLD
+    assert verdict.answer is GateAnswer.WAIT
     assert "takes nothing of it back" in verdict.message
 
 
@@ -129,10 +133,10 @@ def test_a_closed_gate_takes_nothing_back_of_one_that_it_has_not_released() -> N
 def test_other_placements_of_whoever_are_held(placed: dict[str, int]) -> None:
     stored = group(gate="Open", released=released())
     assert verdict_on(gang_member({LABEL_GROUP: "batch"}, placed=placed), stored).answer is (
-        GateAnswer.HOLD
+        GateAnswer.WAIT
     )
     back = dict(reversed(PLACED.items()))
-    assert verdict_on(gang_member({LABEL_GROUP: "batch"}, placed=back), stored) == PUSH
+    assert verdict_on(gang_member({LABEL_GROUP: "batch"}, placed=back), stored) == APPLY
 
 
 @pytest.mark.proves("G2")
@@ -149,7 +153,7 @@ def test_a_name_that_no_group_can_have_stands_quoted_in_one_line(name: str, othe
 def test_one_that_names_several_groups_is_held_and_told_so() -> None:
     workload = gang_member({LABEL_GROUP: "b", GROUP_ALIASES[0]: "a"})
     verdict = verdict_on(workload, None)
-    assert verdict.answer is GateAnswer.HOLD
+    assert verdict.answer is GateAnswer.WAIT
     assert "several WorkloadGroups (a, b)" in verdict.message
 
 
@@ -216,10 +220,10 @@ class Fleet:
         return contact and SimpleNamespace(contact=contact, message=f"{name}: gone fishing")
 
 
-def contacts_of(fleet: Fleet, clock: FakeClock, *, registered: str = "") -> Contacts:
+def contacts_of(registry: Fleet, clock: FakeClock, *, registered: str = "") -> Contacts:
     clusters = SimpleNamespace(synced=True, get=lambda key: key[1] == registered or None)
-    ground = SimpleNamespace(fleet=fleet, clusters=clusters, clock=clock)
-    return Contacts(cast("ControllerContext", ground))
+    context = SimpleNamespace(registry=registry, clusters=clusters, clock=clock)
+    return Contacts(cast("ControllerContext", context))
 
 
 def started(contacts: Contacts, *names: str) -> Starting:
@@ -231,32 +235,34 @@ def started(contacts: Contacts, *names: str) -> Starting:
 def look(starting: Starting, contacts: Contacts) -> None:
     """As it is done once a second for those that are missing."""
     for name in starting.clusters:
-        starting.note(name, contacts.lack(name))
+        starting.record(name, contacts.lack(name))
 
 
 @pytest.mark.proves("G24")
 async def test_a_gang_starts_where_all_of_its_clusters_are_connected() -> None:
-    clock, fleet = FakeClock(), Fleet(m1=Contact.SERVING, m2=Contact.SERVING)
-    contacts = contacts_of(fleet, clock, registered="m4")
+    clock, registry = FakeClock(), Fleet(m1=Contact.SERVING, m2=Contact.SERVING)
+    contacts = contacts_of(registry, clock, registered="m4")
     key = ("shop", "batch")
-    assert contacts.verdict(started(contacts, "m1", "m2"), key) == PUSH
-    assert contacts.verdict(Starting({}, (), 0.0), key) == SILENT, "who is placed where is unknown"
+    assert contacts.verdict(started(contacts, "m1", "m2"), key) == APPLY
+    assert contacts.verdict(Starting({}, (), 0.0), key) == WAIT_SILENTLY, (
+        "who is placed where is unknown"
+    )
     asked = started(contacts, "m1", "m2")
     asked.unheard.add("m2")
-    assert contacts.verdict(asked, key) == SILENT, "it has not answered yet"
+    assert contacts.verdict(asked, key) == WAIT_SILENTLY, "it has not answered yet"
     asked = started(contacts, "m1", "m2")
     asked.confirmed = False
-    assert contacts.verdict(asked, key) == SILENT, "the hub has not said yet that it is open"
+    assert contacts.verdict(asked, key) == WAIT_SILENTLY, "the hub has not said yet that it is open"
     asked.obstacle = "workloadgroups is forbidden"
     unread = contacts.verdict(asked, key)
-    assert unread.answer is GateAnswer.HOLD
+    assert unread.answer is GateAnswer.WAIT
     assert "forbidden; run `stowage install` on the hub again" in unread.message
     unregistered = contacts.verdict(started(contacts, "m1", "m3"), key)
-    assert unregistered.answer is GateAnswer.HOLD
+    assert unregistered.answer is GateAnswer.WAIT
     assert unregistered.reason is PropagatedReason.CLUSTER_UNREACHABLE
     assert "m3: there is no MemberCluster" in unregistered.message
-    assert contacts.verdict(started(contacts, "m4"), key) == SILENT, "its session comes"
-    fleet.contacts["m2"] = Contact.AWAY
+    assert contacts.verdict(started(contacts, "m4"), key) == WAIT_SILENTLY, "its session comes"
+    registry.contacts["m2"] = Contact.AWAY
     away = contacts.verdict(started(contacts, "m1", "m2"), key)
     assert away.reason is PropagatedReason.CLUSTER_UNREACHABLE
     assert away.message == (
@@ -266,23 +272,23 @@ async def test_a_gang_starts_where_all_of_its_clusters_are_connected() -> None:
 
 @pytest.mark.proves("G24")
 async def test_a_cluster_that_connects_is_waited_for_in_silence_but_not_for_ever() -> None:
-    clock, fleet = FakeClock(), Fleet(m1=Contact.SERVING, m2=Contact.CONNECTING)
-    contacts, key = contacts_of(fleet, clock), ("shop", "batch")
+    clock, registry = FakeClock(), Fleet(m1=Contact.SERVING, m2=Contact.CONNECTING)
+    contacts, key = contacts_of(registry, clock), ("shop", "batch")
     starting = started(contacts, "m1", "m2")
-    assert contacts.verdict(starting, key) == SILENT
+    assert contacts.verdict(starting, key) == WAIT_SILENTLY
     await clock.advance(PATIENCE_SECONDS - 1)
     look(starting, contacts)
-    assert contacts.verdict(starting, key) == SILENT
+    assert contacts.verdict(starting, key) == WAIT_SILENTLY
     await clock.advance(1)
     look(starting, contacts)
     late = contacts.verdict(starting, key)
     assert late.reason is PropagatedReason.CLUSTER_UNREACHABLE
     assert "m2: not connected after 20 s" in late.message
-    fleet.contacts["m2"] = Contact.SERVING
+    registry.contacts["m2"] = Contact.SERVING
     look(starting, contacts)
-    assert contacts.verdict(starting, key) == PUSH
-    fleet.contacts["m2"] = Contact.CONNECTING
-    assert contacts.verdict(started(contacts, "m1", "m2"), key) == SILENT, "it counts anew"
+    assert contacts.verdict(starting, key) == APPLY
+    registry.contacts["m2"] = Contact.CONNECTING
+    assert contacts.verdict(started(contacts, "m1", "m2"), key) == WAIT_SILENTLY, "it counts anew"
 
 
 @pytest.mark.proves("G24")
@@ -292,10 +298,10 @@ async def test_a_released_workload_that_is_not_seen_is_told_of_after_a_while() -
     released = {"uid-driver": "1", "uid-worker": "1"}
     starting = Starting(released, ("m1",), clock.monotonic(), unseen=1)
     await clock.advance(PATIENCE_SECONDS - 1)
-    assert contacts.verdict(starting, key) == SILENT
+    assert contacts.verdict(starting, key) == WAIT_SILENTLY
     await clock.advance(1)
     told = contacts.verdict(starting, key)
-    assert (told.answer, told.reason) == (GateAnswer.HOLD, PropagatedReason.WAITING_FOR_GROUP)
+    assert (told.answer, told.reason) == (GateAnswer.WAIT, PropagatedReason.WAITING_FOR_GROUP)
     assert told.message == (
         "WorkloadGroup shop/batch starts as a whole, and 1 of its 2 released Workloads cannot be "
         "seen at the placements that were released: see that each of them is there, and is valid"

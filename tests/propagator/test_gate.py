@@ -57,7 +57,7 @@ WIDGET_DEFINITION = {
 async def allow(stage: Stage, *kinds: str) -> None:
     """Have m1 take these kinds, and wait until the propagator knows."""
     await stage.hub.merge_patch(MEMBER_CLUSTERS, "m1", {"spec": {"allowedKinds": list(kinds)}})
-    await until(lambda: stage.process.term.fleet.get("m1").allowed_kinds == set(kinds))
+    await until(lambda: stage.process.term.registry.get("m1").allowed_kinds == set(kinds))
 
 
 async def lies(stage: Stage, resource: Resource, name: str) -> dict[str, Any] | None:

@@ -25,7 +25,7 @@ from machinery.errors import Forbidden, NotFound, TransportError, Unreachable
 from machinery.runtime.informer import STALE_SECONDS, Informer
 from machinery.tasks import end
 from machinery.types.metadata import Key
-from propagator.groups.gates import LOOK_SECONDS, REVIEWED_PER_SECOND, SLICE, Gates
+from propagator.groups.gates import CHECK_SECONDS, REVIEWED_PER_SECOND, SLICE, Gates
 from propagator.groups.recheck import LONGEST_PAUSE
 from propagator.groups.rule import GateAnswer
 from propagator.groups.starting import PATIENCE_SECONDS
@@ -107,20 +107,20 @@ class Hub:
     """The gates of one term, what they are told, and whom they woke."""
 
     def __init__(self) -> None:
-        self.clock, self.fleet = FakeClock(), Sessions()
+        self.clock, self.registry = FakeClock(), Sessions()
         self.woken: list[str] = []
         self._version = 0
         self.server = Server(self.clock)
         clusters = SimpleNamespace(synced=True, get=lambda key: None, wait_synced=self._at_once)
-        ground = SimpleNamespace(
+        context = SimpleNamespace(
             hub=self.server,
-            fleet=self.fleet,
+            registry=self.registry,
             clusters=cast("Informer[MemberCluster]", clusters),
             clock=self.clock,
         )
-        self.workloads = HubWorkloads(cast("ControllerContext", ground))
+        self.workloads = HubWorkloads(cast("ControllerContext", context))
         wake = lambda each: self.woken.append(each.metadata.name)  # noqa: E731 - one line
-        self.gates = Gates(cast("ControllerContext", ground), workloads=self.workloads, wake=wake)
+        self.gates = Gates(cast("ControllerContext", context), workloads=self.workloads, wake=wake)
 
     async def _at_once(self) -> None:
         return None
@@ -218,7 +218,7 @@ async def test_an_open_gate_wakes_those_that_it_names(hub: Hub):
     await gang(hub)
     hub.group(gate="Open", released=BOTH[:1], quorumTime=QUORUM)
     assert await hub.wakes() == ["a", "b"], "what is told of b is another thing now"
-    assert hub.ask("a", "b", "alone") == [GateAnswer.PUSH, GateAnswer.HOLD, GateAnswer.PUSH]
+    assert hub.ask("a", "b", "alone") == [GateAnswer.APPLY, GateAnswer.WAIT, GateAnswer.APPLY]
     hub.group(gate="Open", released=BOTH, quorumTime=QUORUM)
     assert await hub.wakes() == ["b"]
     hub.group(gate="Open", released=BOTH, quorumTime=QUORUM, running=7)
@@ -232,11 +232,11 @@ async def test_an_answer_that_stood_for_a_moment_only_is_corrected(hub: Hub):
     """Closed, open, closed before anybody is looked at again: who was pushed meanwhile must go."""
     await gang(hub, gate="Closed")
     hub.group(gate="Open", released=BOTH, quorumTime=QUORUM)
-    assert hub.ask("a") == [GateAnswer.PUSH]
+    assert hub.ask("a") == [GateAnswer.APPLY]
     hub.group(gate="Closed")
-    assert hub.ask("a") == [GateAnswer.LEAVE], "on another cluster"
+    assert hub.ask("a") == [GateAnswer.REMOVE], "on another cluster"
     assert await hub.wakes() == ["a"]
-    assert hub.ask("a", "b") == [GateAnswer.LEAVE, GateAnswer.LEAVE]
+    assert hub.ask("a", "b") == [GateAnswer.REMOVE, GateAnswer.REMOVE]
 
 
 @pytest.mark.proves("G24")
@@ -246,27 +246,27 @@ async def test_what_had_to_go_goes_though_the_gate_is_away_again(hub: Hub):
     a = hub.seen("a")
     hub.group(gate="Closed")
     hub.group()
-    assert hub.ask("a") == [GateAnswer.HOLD]
-    assert hub.gates.unfinished(a, "m1")
-    assert not hub.gates.unfinished(hub.seen("alone"), "m1")
-    hub.gates.left(a, "m1")
-    assert not hub.gates.unfinished(a, "m1")
-    assert hub.gates.unfinished(a, "m2"), "each member by itself"
+    assert hub.ask("a") == [GateAnswer.WAIT]
+    assert hub.gates.removal_pending(a, "m1")
+    assert not hub.gates.removal_pending(hub.seen("alone"), "m1")
+    hub.gates.removed(a, "m1")
+    assert not hub.gates.removal_pending(a, "m1")
+    assert hub.gates.removal_pending(a, "m2"), "each member by itself"
     hub.group(gate="Open", released=BOTH)
     hub.group()
-    assert not hub.gates.unfinished(a, "m2"), "who closes an open gate anew says so"
+    assert not hub.gates.removal_pending(a, "m2"), "who closes an open gate anew says so"
     hub.group(gate="Closed")
     hub.group()
-    assert hub.gates.unfinished(a, "m1"), "what came since has to go as well"
+    assert hub.gates.removal_pending(a, "m1"), "what came since has to go as well"
     hub.listed(FORBIDDEN)
     await hub.clock.advance(600)
-    assert not hub.gates.unfinished(a, "m1"), "who knows what was said since"
+    assert not hub.gates.removal_pending(a, "m1"), "who knows what was said since"
     hub.listed()
     stored = hub.gates.informer.get(("shop", "batch"))
     assert stored is not None
     hub.gates.informer.give_up(("shop", "batch"), stored)
     hub.group()
-    assert not hub.gates.unfinished(a, "m1"), "another group of that name"
+    assert not hub.gates.removal_pending(a, "m1"), "another group of that name"
 
 
 @pytest.mark.proves("G24")
@@ -284,29 +284,29 @@ async def test_who_joins_a_group_that_was_closed_before_keeps_what_runs(hub: Hub
     hub.group()
     await hub.wakes()
     hub.place("alone", "batch", m1=1)
-    assert hub.ask("alone") == [GateAnswer.HOLD]
-    assert not hub.gates.unfinished(hub.seen("alone"), "m1")
-    assert hub.gates.unfinished(hub.seen("a"), "m1"), "who was a member then has to leave"
-    hub.gates.left(hub.seen("alone"), "m2")
+    assert hub.ask("alone") == [GateAnswer.WAIT]
+    assert not hub.gates.removal_pending(hub.seen("alone"), "m1")
+    assert hub.gates.removal_pending(hub.seen("a"), "m1"), "who was a member then has to leave"
+    hub.gates.removed(hub.seen("alone"), "m2")
     hub.group(gate="Closed")
     hub.group()
-    assert hub.gates.unfinished(hub.seen("alone"), "m2"), "now it is one as well"
+    assert hub.gates.removal_pending(hub.seen("alone"), "m2"), "now it is one as well"
 
 
 @pytest.mark.proves("G24")
 async def test_who_joins_a_closed_group_has_to_leave_and_who_parts_from_it_has_not(hub: Hub):
     await gang(hub, gate="Closed")
     hub.place("alone", "batch", m1=1)
-    hub.gates.left(hub.seen("a"), "m1")
+    hub.gates.removed(hub.seen("a"), "m1")
     hub.place("a", None, m1=1)  # pushed by itself
     hub.place("a", "batch", m1=1)
     hub.place("b", None, m2=1)
     hub.group()
     hub.place("b", "batch", m2=1)
-    assert hub.ask("a", "b", "alone") == [GateAnswer.HOLD] * 3
-    assert hub.gates.unfinished(hub.seen("alone"), "m1")
-    assert hub.gates.unfinished(hub.seen("a"), "m1"), "what came since it had left"
-    assert not hub.gates.unfinished(hub.seen("b"), "m2"), "it came back later"
+    assert hub.ask("a", "b", "alone") == [GateAnswer.WAIT] * 3
+    assert hub.gates.removal_pending(hub.seen("alone"), "m1")
+    assert hub.gates.removal_pending(hub.seen("a"), "m1"), "what came since it had left"
+    assert not hub.gates.removal_pending(hub.seen("b"), "m2"), "it came back later"
 
 
 @pytest.mark.proves("N8")
@@ -324,15 +324,15 @@ async def test_what_a_closed_gate_leaves_is_nothing_that_had_to_go(hub: Hub, lat
     hub.workloads.informer._synced.set()
     hub.group(**said)
     await hub.wakes()
-    assert hub.ask("a", "b") == [GateAnswer.LEAVE, GateAnswer.HOLD]
+    assert hub.ask("a", "b") == [GateAnswer.REMOVE, GateAnswer.WAIT]
     hub.group(decisions=decisions, retained={"u-a": {"m1": 3}})
     hub.place("a", m1=3)
     a = hub.seen("a")
-    assert hub.ask("a", "b") == [GateAnswer.PUSH, GateAnswer.HOLD]
-    assert hub.gates.starts(a), "what is elsewhere leaves at once"
-    assert not hub.gates.unfinished(a, "m1")
-    assert hub.gates.unfinished(a, "m2")
-    assert not hub.gates.unfinished(hub.seen("b"), "m2")
+    assert hub.ask("a", "b") == [GateAnswer.APPLY, GateAnswer.WAIT]
+    assert hub.gates.starting(a), "what is elsewhere leaves at once"
+    assert not hub.gates.removal_pending(a, "m1")
+    assert hub.gates.removal_pending(a, "m2")
+    assert not hub.gates.removal_pending(hub.seen("b"), "m2")
 
 
 @pytest.mark.proves("G24")
@@ -347,41 +347,41 @@ async def test_a_process_that_starts_while_a_group_is_closed_knows_who_has_to_le
     hub.place("c", m1=1)
     hub.workloads.informer._synced.set()
     hub.place("later", m1=1)
-    answers = [hub.gates.unfinished(hub.seen(each), "m1") for each in ("a", "b", "c", "later")]
+    answers = [hub.gates.removal_pending(hub.seen(each), "m1") for each in ("a", "b", "c", "later")]
     assert answers == [True, True, True, False]
 
 
 @pytest.mark.proves("G24")
 async def test_a_gang_starts_from_its_open_gate_until_its_quorum_has_run(hub: Hub):
     await gang(hub)
-    assert not hub.gates.starts(hub.seen("a"))
+    assert not hub.gates.starting(hub.seen("a"))
     hub.group(gate="Open", released=BOTH)
-    assert hub.gates.starts(hub.seen("a"))
-    assert not hub.gates.starts(hub.seen("alone"))
+    assert hub.gates.starting(hub.seen("a"))
+    assert not hub.gates.starting(hub.seen("alone"))
     hub.group(gate="Open", released=BOTH, quorumTime=QUORUM)
-    assert not hub.gates.starts(hub.seen("a"))
+    assert not hub.gates.starting(hub.seen("a"))
 
 
 @pytest.mark.proves("G24")
 async def test_a_start_waits_for_all_clusters_and_is_woken_by_them(hub: Hub):
     await gang(hub)
-    hub.fleet.becomes("m2", Contact.AWAY)
+    hub.registry.becomes("m2", Contact.AWAY)
     hub.group(gate="Open", released=BOTH)
     assert await hub.wakes() == ["a", "b"]
-    assert hub.ask("a", "b") == [GateAnswer.HOLD, GateAnswer.HOLD]
+    assert hub.ask("a", "b") == [GateAnswer.WAIT, GateAnswer.WAIT]
     assert "m2: gone fishing" in hub.told("a")
-    hub.fleet.becomes("m3", Contact.AWAY)
+    hub.registry.becomes("m3", Contact.AWAY)
     assert await hub.wakes() == NOBODY, "none of it goes there"
-    hub.fleet.becomes("m2", Contact.SERVING)
+    hub.registry.becomes("m2", Contact.SERVING)
     assert await hub.wakes() == ["a", "b"]
-    assert hub.ask("a", "b") == [GateAnswer.PUSH, GateAnswer.PUSH]
+    assert hub.ask("a", "b") == [GateAnswer.APPLY, GateAnswer.APPLY]
     hub.place("b", m3=1)
     hub.group(gate="Open", released=[BOTH[0], entry("b", m3=1)])
     await hub.wakes()
     assert "m3: gone fishing" in hub.told("a")
     hub.group(gate="Open", released=[BOTH[0], entry("b", m3=1)], quorumTime=QUORUM)
     assert await hub.wakes() == ["a", "b"]
-    assert hub.ask("a", "b") == [GateAnswer.PUSH, GateAnswer.PUSH]
+    assert hub.ask("a", "b") == [GateAnswer.APPLY, GateAnswer.APPLY]
 
 
 @pytest.mark.proves("G24")
@@ -389,32 +389,32 @@ async def test_a_start_waits_until_each_cluster_has_answered_a_question_of_its_o
     """One may stand still since the last probe, and nobody knows."""
     await hub.clock.advance(100)
     await gang(hub)
-    hub.fleet.deaf = {"m1": 99.9, "m2": 99.0, "m3": 0.0}
+    hub.registry.deaf = {"m1": 99.9, "m2": 99.0, "m3": 0.0}
     hub.group(gate="Open", released=BOTH)
     await hub.wakes()
-    assert hub.ask("a", "b") == [GateAnswer.HOLD, GateAnswer.HOLD]
+    assert hub.ask("a", "b") == [GateAnswer.WAIT, GateAnswer.WAIT]
     assert hub.told("a") == "", "it passes by itself"
-    assert hub.fleet.asked == ["m2"], "the answer of m1 is fresh, and none of it goes to m3"
-    hub.fleet.answers("m2", asked=99.5)  # a question that was under way already
+    assert hub.registry.asked == ["m2"], "the answer of m1 is fresh, and none of it goes to m3"
+    hub.registry.answers("m2", asked=99.5)  # a question that was under way already
     assert await hub.wakes() == NOBODY
-    assert hub.fleet.asked == ["m2", "m2"]
-    hub.fleet.answers("m2", asked=100.0)
+    assert hub.registry.asked == ["m2", "m2"]
+    hub.registry.answers("m2", asked=100.0)
     assert await hub.wakes() == ["a", "b"]
-    assert hub.ask("a", "b") == [GateAnswer.PUSH, GateAnswer.PUSH]
-    hub.fleet.deaf["m1"] = 0.0
-    hub.fleet.answers("m2")
-    assert hub.ask("a", "b") == [GateAnswer.PUSH, GateAnswer.PUSH], "it has started"
+    assert hub.ask("a", "b") == [GateAnswer.APPLY, GateAnswer.APPLY]
+    hub.registry.deaf["m1"] = 0.0
+    hub.registry.answers("m2")
+    assert hub.ask("a", "b") == [GateAnswer.APPLY, GateAnswer.APPLY], "it has started"
 
 
 @pytest.mark.proves("G24")
 async def test_one_that_does_not_answer_the_start_is_told_once_it_is_lost(hub: Hub):
     await hub.clock.advance(100)
     await gang(hub)
-    hub.fleet.deaf = {"m2": 0.0}
+    hub.registry.deaf = {"m2": 0.0}
     hub.group(gate="Open", released=BOTH)
     await hub.wakes()
-    assert hub.ask("a", "b") == [GateAnswer.HOLD, GateAnswer.HOLD]
-    hub.fleet.becomes("m2", Contact.AWAY)
+    assert hub.ask("a", "b") == [GateAnswer.WAIT, GateAnswer.WAIT]
+    hub.registry.becomes("m2", Contact.AWAY)
     assert await hub.wakes() == ["a", "b"]
     assert "m2: gone fishing" in hub.told("a")
 
@@ -423,35 +423,35 @@ async def test_one_that_does_not_answer_the_start_is_told_once_it_is_lost(hub: H
 async def test_of_a_gang_on_very_many_clusters_one_that_changes_costs_a_look_at_itself(hub: Hub):
     """As all of them connect, after each start of this process."""
     clusters = [f"c{number}" for number in range(300)]
-    hub.fleet.contacts = dict.fromkeys(clusters, Contact.CONNECTING)
+    hub.registry.contacts = dict.fromkeys(clusters, Contact.CONNECTING)
     placed = dict.fromkeys(clusters, 1)
     hub.listed()
     hub.group(gate="Open", released=[entry("a", **placed)])
     hub.place("a", **placed)
     hub.ask("a")
     await hub.wakes()
-    hub.fleet.looks = 0
+    hub.registry.looks = 0
     for cluster in clusters[1:]:
-        hub.fleet.becomes(cluster, Contact.SERVING)
-    assert hub.fleet.looks < 4 * len(clusters)
-    assert hub.ask("a") == [GateAnswer.HOLD]
-    hub.fleet.becomes(clusters[0], Contact.AWAY)
+        hub.registry.becomes(cluster, Contact.SERVING)
+    assert hub.registry.looks < 4 * len(clusters)
+    assert hub.ask("a") == [GateAnswer.WAIT]
+    hub.registry.becomes(clusters[0], Contact.AWAY)
     await hub.wakes()
     assert "c0: gone fishing" in hub.told("a")
-    hub.fleet.becomes(clusters[0], Contact.SERVING)
+    hub.registry.becomes(clusters[0], Contact.SERVING)
     await hub.wakes()
-    assert hub.ask("a") == [GateAnswer.PUSH]
+    assert hub.ask("a") == [GateAnswer.APPLY]
 
 
 @pytest.mark.proves("G24")
 async def test_nothing_is_pushed_before_it_is_known_who_is_placed_where(hub: Hub):
     await gang(hub)
-    hub.fleet.becomes("m2", Contact.CONNECTING)
+    hub.registry.becomes("m2", Contact.CONNECTING)
     hub.group(gate="Open", released=BOTH)
-    assert hub.ask("a", "b") == [GateAnswer.HOLD, GateAnswer.HOLD]
+    assert hub.ask("a", "b") == [GateAnswer.WAIT, GateAnswer.WAIT]
     await hub.wakes()
     assert hub.told("a") == "", "it passes by itself"
-    await hub.clock.advance(PATIENCE_SECONDS + LOOK_SECONDS)
+    await hub.clock.advance(PATIENCE_SECONDS + CHECK_SECONDS)
     assert await hub.wakes() == ["a", "b"]
     assert "m2: not connected after 20 s" in hub.told("b")
 
@@ -459,44 +459,44 @@ async def test_nothing_is_pushed_before_it_is_known_who_is_placed_where(hub: Hub
 @pytest.mark.proves("G24")
 async def test_nothing_is_pushed_before_all_that_is_released_is_seen(hub: Hub):
     """The watch of groups is ahead of that of Workloads: where b goes is not known here yet."""
-    hub.fleet.becomes("m2", Contact.AWAY)
+    hub.registry.becomes("m2", Contact.AWAY)
     hub.listed()
     hub.place("a", m1=1)
     hub.place("b")
     hub.group(gate="Open", released=BOTH)
     hub.ask("a")
     await hub.wakes()
-    assert (hub.ask("a"), hub.told("a")) == ([GateAnswer.HOLD], "")
+    assert (hub.ask("a"), hub.told("a")) == ([GateAnswer.WAIT], "")
     hub.place("b", m3=1)
     await hub.wakes()
-    assert hub.ask("a") == [GateAnswer.HOLD], "that is what it left"
-    await hub.clock.advance(PATIENCE_SECONDS + LOOK_SECONDS)
+    assert hub.ask("a") == [GateAnswer.WAIT], "that is what it left"
+    await hub.clock.advance(PATIENCE_SECONDS + CHECK_SECONDS)
     assert await hub.wakes() == ["a"]
     assert "1 of its 2 released Workloads cannot be seen" in hub.told("a")
     hub.place("b", m2=1)
     assert await hub.wakes() == ["a"]
     assert "m2: gone fishing" in hub.told("a")
-    hub.fleet.becomes("m2", Contact.SERVING)
+    hub.registry.becomes("m2", Contact.SERVING)
     await hub.wakes()
-    assert hub.ask("a", "b") == [GateAnswer.PUSH, GateAnswer.PUSH]
+    assert hub.ask("a", "b") == [GateAnswer.APPLY, GateAnswer.APPLY]
 
 
 @pytest.mark.proves("G24")
 async def test_for_how_long_a_cluster_connects_counts_anew_each_time(hub: Hub):
     """A gang that is long gone has waited for it once."""
     await gang(hub)
-    hub.fleet.becomes("m2", Contact.CONNECTING)
+    hub.registry.becomes("m2", Contact.CONNECTING)
     hub.group(gate="Open", released=BOTH)
     await hub.wakes()
     hub.group(gate="Closed")
     await hub.wakes()
-    hub.fleet.becomes("m2", Contact.SERVING)
+    hub.registry.becomes("m2", Contact.SERVING)
     await hub.clock.advance(600)
     hub.listed()
-    hub.fleet.becomes("m2", Contact.CONNECTING)
+    hub.registry.becomes("m2", Contact.CONNECTING)
     hub.group(gate="Open", released=BOTH)
     await hub.wakes()
-    assert hub.ask("a") == [GateAnswer.HOLD]
+    assert hub.ask("a") == [GateAnswer.WAIT]
     assert hub.told("a") == ""
 
 
@@ -504,21 +504,21 @@ async def test_for_how_long_a_cluster_connects_counts_anew_each_time(hub: Hub):
 async def test_a_stale_view_of_the_last_try_does_not_start_the_next_one(hub: Hub):
     """The watch of groups is dead, that of Workloads lives, and both tries are placed alike."""
     await gang(hub, gate="Open", released=BOTH)
-    assert hub.ask("a") == [GateAnswer.PUSH]
+    assert hub.ask("a") == [GateAnswer.APPLY]
     hub.group(told=False)
     hub.place("a")
     await hub.clock.advance(11)
     hub.place("a", m1=1)
     await hub.wakes()
-    assert hub.ask("a", "b") == [GateAnswer.HOLD, GateAnswer.HOLD]
+    assert hub.ask("a", "b") == [GateAnswer.WAIT, GateAnswer.WAIT]
     assert hub.told("a") == "", "it passes by itself"
     await hub.clock.advance(60)
-    assert hub.ask("a", "b") == [GateAnswer.HOLD, GateAnswer.HOLD]
+    assert hub.ask("a", "b") == [GateAnswer.WAIT, GateAnswer.WAIT]
     assert len(hub.server.asked) < 20
     hub.group(told=False, gate="Open", released=BOTH)
     await hub.clock.advance(LONGEST_PAUSE)
     assert await hub.wakes() == ["a", "b"]
-    assert hub.ask("a", "b") == [GateAnswer.PUSH, GateAnswer.PUSH]
+    assert hub.ask("a", "b") == [GateAnswer.APPLY, GateAnswer.APPLY]
 
 
 @pytest.mark.proves("G24")
@@ -527,17 +527,17 @@ async def test_a_start_asks_the_hub_once_and_anew_after_a_cluster_was_away(hub: 
     hub.group(gate="Open", released=BOTH, running=1)
     await hub.wakes()
     await hub.clock.advance(60)
-    assert hub.ask("a", "b") == [GateAnswer.PUSH, GateAnswer.PUSH]
+    assert hub.ask("a", "b") == [GateAnswer.APPLY, GateAnswer.APPLY]
     assert len(hub.server.asked) == 1
-    hub.fleet.becomes("m2", Contact.AWAY)
+    hub.registry.becomes("m2", Contact.AWAY)
     await hub.wakes()
     hub.group(told=False, gate="Closed")
-    hub.fleet.becomes("m2", Contact.SERVING)
+    hub.registry.becomes("m2", Contact.SERVING)
     await hub.wakes()
-    assert hub.ask("a", "b") == [GateAnswer.HOLD, GateAnswer.HOLD]
+    assert hub.ask("a", "b") == [GateAnswer.WAIT, GateAnswer.WAIT]
     hub.group(gate="Open", released=BOTH, quorumTime=QUORUM)
     await hub.wakes()
-    assert hub.ask("a", "b") == [GateAnswer.PUSH, GateAnswer.PUSH]
+    assert hub.ask("a", "b") == [GateAnswer.APPLY, GateAnswer.APPLY]
 
 
 @pytest.mark.proves("G24")
@@ -553,7 +553,7 @@ async def test_an_answer_of_the_hub_counts_for_the_start_that_asked(hub: Hub):
     hub.server.answers.set()
     await hub.wakes()
     assert len(hub.server.asked) == 2
-    assert hub.ask("a", "b") == [GateAnswer.HOLD, GateAnswer.HOLD]
+    assert hub.ask("a", "b") == [GateAnswer.WAIT, GateAnswer.WAIT]
 
 
 @pytest.mark.proves("G24")
@@ -563,7 +563,7 @@ async def test_a_hub_that_does_not_answer_is_waited_for_and_not_stormed(hub: Hub
     for _ in range(10):
         await hub.clock.advance(60)
         hub.listed()
-        assert hub.ask("a") == [GateAnswer.HOLD]
+        assert hub.ask("a") == [GateAnswer.WAIT]
         assert hub.told("a") == ""
     assert 10 < len(hub.server.asked) < 60
     hub.server.fault = FORBIDDEN
@@ -573,7 +573,7 @@ async def test_a_hub_that_does_not_answer_is_waited_for_and_not_stormed(hub: Hub
     hub.server.fault = None
     await hub.clock.advance(LONGEST_PAUSE)
     assert await hub.wakes() == ["a", "b"]
-    assert hub.ask("a", "b") == [GateAnswer.PUSH, GateAnswer.PUSH]
+    assert hub.ask("a", "b") == [GateAnswer.APPLY, GateAnswer.APPLY]
 
 
 @pytest.mark.proves("G24")
@@ -588,10 +588,10 @@ async def test_of_many_gangs_that_start_at_once_a_few_are_asked_about_at_a_time(
     assert 1 < len(hub.server.asked) <= 4
     hub.group(f"of-{names[-1]}", gate="Closed")
     await hub.wakes()
-    assert hub.ask(names[-1]) == [GateAnswer.LEAVE], "which waits for none of them"
+    assert hub.ask(names[-1]) == [GateAnswer.REMOVE], "which waits for none of them"
     hub.server.answers.set()
     await hub.wakes()
-    assert hub.ask(*names[:-1]) == [GateAnswer.PUSH] * 99
+    assert hub.ask(*names[:-1]) == [GateAnswer.APPLY] * 99
     assert len(hub.server.asked) == 99, "each once"
 
 
@@ -600,11 +600,11 @@ async def test_who_changes_groups_is_judged_by_the_new_one(hub: Hub):
     await gang(hub, gate="Closed")
     hub.group("other", gate="Open", released=[entry("a", m1=1)], quorumTime=QUORUM)
     hub.place("a", "other", m1=1)
-    assert hub.ask("a", "b") == [GateAnswer.PUSH, GateAnswer.LEAVE]
+    assert hub.ask("a", "b") == [GateAnswer.APPLY, GateAnswer.REMOVE]
     hub.place("a", None, m1=1)
-    assert hub.ask("a") == [GateAnswer.PUSH]
+    assert hub.ask("a") == [GateAnswer.APPLY]
     hub.place("a", "gone", m1=1)
-    assert hub.ask("a") == [GateAnswer.HOLD]
+    assert hub.ask("a") == [GateAnswer.WAIT]
     await hub.wakes()
     hub.group("gone", gate="Closed")
     assert await hub.wakes() == ["a"]
@@ -619,14 +619,14 @@ async def test_of_groups_that_cannot_be_read_nothing_is_concluded(
 ):
     hub.place("a", m1=1)
     hub.place("alone", None, m1=1)
-    assert hub.ask("a", "alone") == [GateAnswer.HOLD, GateAnswer.PUSH]
+    assert hub.ask("a", "alone") == [GateAnswer.WAIT, GateAnswer.APPLY]
     assert hub.told("a") == "", "they are being listed"
     hub.listed(fault)
-    await hub.clock.advance(LOOK_SECONDS)
+    await hub.clock.advance(CHECK_SECONDS)
     assert await hub.wakes() == ["a"]
     assert words in hub.told("a")
     hub.listed()
-    await hub.clock.advance(LOOK_SECONDS)
+    await hub.clock.advance(CHECK_SECONDS)
     assert await hub.wakes() == ["a"]
     assert "not found" in hub.told("a")
 
@@ -635,26 +635,26 @@ async def test_of_groups_that_cannot_be_read_nothing_is_concluded(
 async def test_a_gate_that_was_not_heard_of_for_long_holds_in_silence(hub: Hub):
     """Closed or open: another one may have been written since."""
     await gang(hub, gate="Closed")
-    assert hub.ask("a") == [GateAnswer.LEAVE]
+    assert hub.ask("a") == [GateAnswer.REMOVE]
     await hub.clock.advance(600)
     assert await hub.wakes() == ["a", "b"]
-    assert hub.ask("a", "alone") == [GateAnswer.HOLD, GateAnswer.PUSH]
+    assert hub.ask("a", "alone") == [GateAnswer.WAIT, GateAnswer.APPLY]
     assert hub.told("a") == ""
     hub.listed()
-    await hub.clock.advance(LOOK_SECONDS)
+    await hub.clock.advance(CHECK_SECONDS)
     assert await hub.wakes() == ["a", "b"]
-    assert hub.ask("a") == [GateAnswer.LEAVE]
+    assert hub.ask("a") == [GateAnswer.REMOVE]
 
 
 @pytest.mark.proves("G24", "R11")
 async def test_who_asked_in_the_moment_of_silence_is_asked_again(hub: Hub):
     """Nobody looked while it lasted."""
     await gang(hub, gate="Closed")
-    await hub.clock.advance(STALE_SECONDS + LOOK_SECONDS / 2 - hub.clock.monotonic())
-    assert hub.ask("a") == [GateAnswer.HOLD]
+    await hub.clock.advance(STALE_SECONDS + CHECK_SECONDS / 2 - hub.clock.monotonic())
+    assert hub.ask("a") == [GateAnswer.WAIT]
     hub.listed()
     assert await hub.wakes() == NOBODY
-    await hub.clock.advance(LOOK_SECONDS)
+    await hub.clock.advance(CHECK_SECONDS)
     assert await hub.wakes() == ["a"]
 
 
@@ -699,9 +699,9 @@ async def test_nothing_is_kept_of_what_went(hub: Hub, first: str):
     if first != "the group":
         await remove_group(hub)
     await hub.wakes()
-    await hub.clock.advance(LOOK_SECONDS)
+    await hub.clock.advance(CHECK_SECONDS)
     gates = hub.gates
-    kept = (gates._given, gates._starting, gates._due, gates._closing, gates._asked)
+    kept = (gates._given, gates._starting, gates._due, gates._closed, gates._asked)
     assert not any(kept), kept
 
 

@@ -70,7 +70,7 @@ async def linked(
         listener=LinkListener(
             verdict=verdicts.append,
             managed=lambda old, new: None,
-            units=lambda uids: None,
+            pods=lambda uids: None,
             facts=lambda: None,
             counted=lambda: None,
         ),

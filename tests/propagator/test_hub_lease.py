@@ -27,7 +27,6 @@ from propagator.members.hub_lease import (
     HubHolder,
     HubLease,
 )
-from propagator.reconciler import WorkloadPlacements
 from propagator.settings import PropagatorSettings
 from stowage.playground.controlplanes import Cluster, ControlPlanes, Parts
 from tests.fakeclock import FakeClock
@@ -105,13 +104,13 @@ def member() -> Member:
 async def test_it_is_renewed_now_and_then_and_in_a_term_alone(member: Member, clock: FakeClock):
     leader = Leader(member, clock)
     for _ in range(60):
-        assert await leader.lease.look() is None
+        assert await leader.lease.check() is None
         await clock.advance(5)
     assert member.writes == 300 / RENEW_SECONDS
     assert await leader.lease.unheld() == ""
     leader.leads = False
     await clock.advance(VALID_SECONDS)
-    assert await leader.lease.look() is None
+    assert await leader.lease.check() is None
     assert member.writes == 300 / RENEW_SECONDS
     assert "is renewed before anything is removed" in await leader.lease.unheld()
 
@@ -132,8 +131,8 @@ async def test_who_has_not_seen_the_last_renewal_is_another(
     member: Member, clock: FakeClock, copy: HubHolder, refused: bool
 ):
     original, another = Leader(member, clock), Leader(member, clock, copy)
-    await original.lease.look()
-    verdict = await another.lease.look()
+    await original.lease.check()
+    verdict = await another.lease.check()
     assert (verdict is not None) is refused
     if verdict is not None:
         assert verdict.reason is ReadyReason.HELD_BY_ANOTHER_HUB
@@ -141,19 +140,19 @@ async def test_who_has_not_seen_the_last_renewal_is_another(
         assert await another.lease.unheld()
         for _ in range(20):  # for as long as the original is there
             await clock.advance(RENEW_SECONDS)
-            assert await original.lease.look() is None
-            assert await another.lease.look() is not None
+            assert await original.lease.check() is None
+            assert await another.lease.check() is not None
         await clock.advance(HELD_SECONDS)
-        assert await another.lease.look() is None
+        assert await another.lease.check() is None
         assert await another.lease.unheld() == ""
     assert await original.lease.unheld(), "it was followed by another"
 
 
 @pytest.mark.proves("N12")
 async def test_another_hub_has_the_member_beside_us(member: Member, clock: FakeClock):
-    await Leader(member, clock).lease.look()
+    await Leader(member, clock).lease.check()
     second = Leader(member, clock, replace(HUB, uid="second", moment=Moment(1, "x")))
-    assert await second.lease.look() is None
+    assert await second.lease.check() is None
     assert await second.lease.unheld() == ""
     assert member.writes == 1
 
@@ -162,11 +161,11 @@ async def test_another_hub_has_the_member_beside_us(member: Member, clock: FakeC
 async def test_a_member_without_the_right_is_served_without(member: Member, clock: FakeClock):
     member.fault = Forbidden(code=403, reason="Forbidden", message="not for you")
     leader = Leader(member, clock)
-    assert await leader.lease.look() is None
+    assert await leader.lease.check() is None
     assert await leader.lease.unheld() == ""
     member.fault = None
     await clock.advance(600)
-    assert await leader.lease.look() is None
+    assert await leader.lease.check() is None
     assert member.writes == 1
 
 
@@ -225,7 +224,7 @@ async def beside() -> AsyncIterator[Callable[[ApiClient], Propagator]]:
 
     def start(hub: ApiClient) -> Propagator:
         settings = PropagatorSettings(http_port=0, sessions=CALM, **LONG_TERMS)
-        process = Propagator(hub, WorkloadPlacements, settings=settings)
+        process = Propagator(hub, settings=settings)
         running.append(asyncio.create_task(process.run()))
         return process
 

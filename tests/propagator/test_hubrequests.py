@@ -85,7 +85,7 @@ async def test_a_workload_costs_one_post_and_two_status_writes_until_it_runs(
 async def test_of_a_workload_that_is_placed_nowhere_nothing_is_written(stage_on: MakeStage):
     async with stage_on() as stage:
         await stage.create("demo")
-        hub = stage.process.term._placements._hub.informer
+        hub = stage.process.term.workloads._workloads.informer
         await until(lambda: hub.get((stage.namespace, "demo")))
         before = await stage.workload("demo")
         await settled(stage)

@@ -34,7 +34,7 @@ async def test_a_member_is_served_through_one_registration(rig_on: Rigs, m1: Clu
         status = (await rig.cluster("young"))["status"]
         assert not {"capacity", "clusterID", "nodeGroups"} & status.keys()
         assert (await rig.ready("old"))[0] == "True"
-        session = rig.fleet.get("young")
+        session = rig.registry.get("young")
         assert session is not None
         assert not session.ready
         await rig.marked("old")
@@ -84,7 +84,7 @@ async def test_another_cluster_is_left_alone_until_a_person_confirms(
         assert first in told
         assert second in told
         assert (await rig.cluster("one"))["status"]["clusterID"] == first
-        session = rig.fleet.get("one")
+        session = rig.registry.get("one")
         assert session is not None
         assert not session.ready
         await rig.change("one", {"kubeconfig": m1.admin_kubeconfig})

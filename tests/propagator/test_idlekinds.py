@@ -44,14 +44,14 @@ INVENTED = [
 
 def watched(stage: Stage) -> set[str]:
     """The kinds over which m1 is watched for objects of ours, by its own connections."""
-    link = stage.process.term.fleet.get("m1").link
+    link = stage.process.term.registry.get("m1").link
     streams = set(link._streams)
     assert streams >= set(link.watches)
     return {informer.resource.kind for informer in streams} - {"Node", "Pod"}
 
 
 async def sweep(stage: Stage) -> None:
-    await stage.process.term._placements._idle.sweep()
+    await stage.process.term.workloads._idle.sweep()
 
 
 @pytest.mark.proves("S14")
@@ -66,7 +66,7 @@ async def test_a_kind_is_watched_while_somebody_uses_it(stage_on: MakeStage):
         await stage.patch("demo", {"spec": {"manifests": [configmap("conf")]}})
         await stage.goes("m1", "keep", kind=BUDGETS)
         await stage.propagated("demo")
-        await until(lambda: not stage.process.term.fleet.get("m1").tracked(BUDGETS).values())
+        await until(lambda: not stage.process.term.registry.get("m1").tracked(BUDGETS).values())
         await settled(stage)  # what is written at the same time as the notes is looked at later
         await sweep(stage)
         assert "PodDisruptionBudget" in watched(stage), "once is not enough"
@@ -91,7 +91,9 @@ async def test_kinds_that_somebody_invented_are_forgotten(stage_on: MakeStage):
         invented = {"annotations": {ANNOTATION_KINDS: ",".join([noted, *INVENTED])}}
         await stage.patch("demo", {"metadata": invented, "spec": {"replicas": 2}})
         await until(lambda: len(watched(stage)) == len(before) + len(INVENTED))
-        await until(lambda: all(i.synced for i in stage.process.term.fleet.get("m1").link.watches))
+        await until(
+            lambda: all(i.synced for i in stage.process.term.registry.get("m1").link.watches)
+        )
         await settled(stage)
         await sweep(stage)
         await sweep(stage)
@@ -110,7 +112,7 @@ async def test_the_watches_of_a_deleted_workload_end(stage_on: MakeStage):
         await stage.propagated("demo")
         await stage.delete("demo")
         await stage.gone("demo")
-        hub = stage.process.term._placements._hub.informer
+        hub = stage.process.term.workloads._workloads.informer
         await until(lambda: hub.get((stage.namespace, "demo")) is None)
         await sweep(stage)
         assert watched(stage) == before
@@ -137,11 +139,11 @@ def test_taking_off_a_kind_that_is_not_there_writes_nothing():
 async def test_others_run_while_many_members_are_looked_at(monkeypatch: pytest.MonkeyPatch):
     names = [f"m{number}" for number in range(10 * FEW)]
     looked: list[str] = []
-    monkeypatch.setattr(IdleKinds, "_rest", lambda self, session: looked.append(session))
-    fleet = SimpleNamespace(names=lambda: names, get=lambda name: name)
-    ground: Any = SimpleNamespace(clock=None, fresh=lambda: True, fleet=fleet)
+    monkeypatch.setattr(IdleKinds, "_end_idle", lambda self, session: looked.append(session))
+    registry = SimpleNamespace(names=lambda: names, get=lambda name: name)
+    context: Any = SimpleNamespace(clock=None, fresh=lambda: True, registry=registry)
     hub: Any = SimpleNamespace(informer={})
-    sweeping = asyncio.create_task(IdleKinds(ground, workloads=hub, inventory=hub).sweep())
+    sweeping = asyncio.create_task(IdleKinds(context, workloads=hub, inventory=hub).sweep())
     seen = []
     while not sweeping.done():
         await asyncio.sleep(0)
@@ -155,12 +157,12 @@ async def test_others_run_while_one_workload_is_looked_for_on_many_members():
     names = [f"m{number}" for number in range(10 * SLICE)]
     asked: list[str] = []
     session: Any = SimpleNamespace(link=None)
-    fleet = SimpleNamespace(names=lambda: names, get=lambda name: asked.append(name) or session)
-    ground: Any = SimpleNamespace(clock=None, fresh=lambda: True, fleet=fleet)
+    registry = SimpleNamespace(names=lambda: names, get=lambda name: asked.append(name) or session)
+    context: Any = SimpleNamespace(clock=None, fresh=lambda: True, registry=registry)
     wide = msgspec.structs.replace(noting("v1/A"), status=placed(*names))
     inventory: Any = SimpleNamespace(holders=lambda uid: set(), knows=lambda session, of: True)
     hub: Any = SimpleNamespace(informer={wide.metadata.key: wide})
-    idle = IdleKinds(ground, workloads=hub, inventory=inventory)
+    idle = IdleKinds(context, workloads=hub, inventory=inventory)
     looking = asyncio.create_task(idle._idle(wide))
     seen = []
     while not looking.done():

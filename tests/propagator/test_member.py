@@ -15,7 +15,7 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import NODES, PODS, SERVICE_ACCOUNTS, Resource
 from machinery.errors import AlreadyExists, Forbidden, NotFound, Unreachable
 from machinery.types.metadata import Key, Meta
-from propagator.members.health import Contact, UnitCounts
+from propagator.members.health import Contact, PodCounts
 from propagator.members.objects import owners
 from propagator.members.pods import Main
 from propagator.members.session import MemberSession
@@ -49,7 +49,7 @@ async def connected(rig: Rig, *members: Cluster) -> list[MemberSession]:
         await rig.register(member.name, {"kubeconfig": member.admin_kubeconfig})
 
     def sessions() -> list[MemberSession | None]:
-        return [rig.fleet.get(member.name) for member in members]
+        return [rig.registry.get(member.name) for member in members]
 
     await until(lambda: all(session and session.ready for session in sessions()))
     return sessions()
@@ -99,7 +99,7 @@ async def test_work_for_a_member_that_is_away_waits_for_it(rig_on: Rigs, m1: Clu
     async with rig_on() as rig:
         await rig.register("m1", {"kubeconfig": "not a kubeconfig"})
         await rig.becomes("m1", "InvalidKubeconfig")
-        session = rig.fleet.get("m1")
+        session = rig.registry.get("m1")
         session.queue.add(("demo", "a"))
         await until(lambda: len(session.queue) == 0)
         assert rig.synced == []
@@ -262,7 +262,7 @@ async def test_capacity_and_units_come_from_nodes_and_pods(rig_on: Rigs, empty_m
     async with ApiClient(empty_member.connection()) as client, rig_on() as rig:
         (session,) = await connected(rig, empty_member)
         await said(nodeGroups=[], provider="unknown")
-        await until(lambda: session.units(U1) == UnitCounts())
+        await until(lambda: session.pod_counts(U1) == PodCounts())
         await add_node(client, "n1")
         await add_node(client, "n2")
         await add_node(client, "n3", **{"nvidia.com/gpu": "2"})
@@ -296,9 +296,9 @@ async def test_capacity_and_units_come_from_nodes_and_pods(rig_on: Rigs, empty_m
         await client.merge_patch(
             PODS, "b", {"status": unschedulable}, namespace="default", subresource="status"
         )
-        await until(lambda: session.units(U1).unschedulable == 1)
-        await until(lambda: session.units(U1).scheduled == 1)
-        counts = session.units(U1)
+        await until(lambda: session.pod_counts(U1).unschedulable == 1)
+        await until(lambda: session.pod_counts(U1).scheduled == 1)
+        counts = session.pod_counts(U1)
         version = int((await rig.cluster("m2"))["metadata"]["resourceVersion"])
         assert 0 < counts.capacity_version <= version
         assert counts.ready == 0
@@ -308,7 +308,7 @@ async def test_capacity_and_units_come_from_nodes_and_pods(rig_on: Rigs, empty_m
         await client.merge_patch(
             PODS, "a", {"status": ready}, namespace="default", subresource="status"
         )
-        await until(lambda: session.units(U1).ready == 1)
+        await until(lambda: session.pod_counts(U1).ready == 1)
         assert ("m2", ("shop", "web")) in rig.changes
         totals = {
             "nodes": 3,
@@ -323,7 +323,7 @@ async def test_capacity_and_units_come_from_nodes_and_pods(rig_on: Rigs, empty_m
         await client.merge_patch(
             PODS, "a", {"status": done}, namespace="default", subresource="status"
         )
-        await until(lambda: session.units(U1).scheduled == 0)
+        await until(lambda: session.pod_counts(U1).scheduled == 0)
         await client.merge_patch(NODES, "n3", {"spec": {"unschedulable": True}})
         await said(
             nodeGroups=[
@@ -366,13 +366,13 @@ async def test_a_pod_counts_until_it_has_ended_and_not_until_it_is_gone(
         try:
             await shows("3")
             await client.request("DELETE", path, params={"gracePeriodSeconds": "0"})
-            await until(lambda: session.units(U1).current == 1)
+            await until(lambda: session.pod_counts(U1).current == 1)
             assert await free() == ["3"], "its containers may still run"
             ended = {"status": {"phase": "Failed"}}
             await client.merge_patch(PODS, "held", ended, namespace="default", subresource="status")
             await shows("4")
-            await until(lambda: session.units(U1).current == 0)
-            await until(lambda: not session.units(U1).scheduled)
+            await until(lambda: session.pod_counts(U1).current == 0)
+            await until(lambda: not session.pod_counts(U1).scheduled)
             assert await client.get(PODS, "held", namespace="default"), "its finalizer holds it"
         finally:
             gone = {"metadata": {"finalizers": None}}
@@ -384,7 +384,7 @@ async def test_units_are_unknown_until_the_pods_were_listed(rig_on: Rigs, m1: Cl
     async with rig_on() as rig:
         await rig.register("m1", {"kubeconfig": "no"})
         await rig.becomes("m1", "InvalidKubeconfig")
-        assert rig.fleet.get("m1").units(U1) is None
+        assert rig.registry.get("m1").pod_counts(U1) is None
 
 
 async def test_rights_that_are_missing_are_told_and_the_member_is_ready(rig_on: Rigs, m1: Cluster):
@@ -421,7 +421,7 @@ async def test_a_narrow_secret_has_writes_made_as_the_namespaces_own_account(
     async with rig_on() as rig:
         await rig.register("m1", {"kubeconfig": m1.admin_kubeconfig, "rights": "narrow"})
         await rig.becomes("m1", "Connected")
-        session = rig.fleet.get("m1")
+        session = rig.registry.get("m1")
         client = session.client_for("tenant")
         assert client is not session.client
         theirs = config_map("theirs") | {"metadata": {"name": "theirs", "namespace": "tenant"}}
@@ -503,7 +503,7 @@ async def test_who_wants_to_know_whether_a_member_is_there_has_it_asked_at_once(
     async with rig_on(settings=calm) as rig:
         (session,) = await connected(rig, m1)
         told: list[str] = []
-        rig.fleet.on_facts(told.append)
+        rig.registry.on_facts(told.append)
         for _ in range(3):
             told.clear()
             await answered(session)

@@ -22,9 +22,9 @@ from propagator.members.kinds import USUAL_KINDS
 from propagator.members.noted_kinds import (
     KindsSource,
     first_kinds,
+    kinds_source,
     missing_kinds,
     needed_kinds,
-    told,
     without_kinds,
     writable_kinds,
 )
@@ -155,7 +155,7 @@ class Life(RuleBasedStateMachine):
         self.syncs.clear()
 
     @rule(whole=st.booleans())
-    def told(self, whole: bool) -> None:
+    def kinds_source(self, whole: bool) -> None:
         """What is said of it, and the kinds with the first that says all is there."""
         now = self.workload
         if not now.placements:
@@ -197,7 +197,7 @@ class Life(RuleBasedStateMachine):
     def none_is_forgotten(self) -> None:
         now = self.workload
         for member, kinds in self.held.items():
-            assert kinds <= needed_kinds(now), told(now)
+            assert kinds <= needed_kinds(now), kinds_source(now)
             assert not kinds or member in record_of(now)
 
 
@@ -234,14 +234,14 @@ def body(*kinds: Pair, generation: int = 1, clusters: str = "", **notes: str) ->
     ],
 )
 def test_each_row_of_the_table(workload: Workload, row: KindsSource):
-    assert told(workload) is row
+    assert kinds_source(workload) is row
     assert writable_kinds(workload) <= needed_kinds(workload)
 
 
 @pytest.mark.proves("R1")
 def test_members_that_somebody_noted_without_kinds_may_have_any_usual_one():
     noted = workload_of({"metadata": {"generation": 1, "annotations": {ANNOTATION_CLUSTERS: "m1"}}})
-    assert told(noted) is KindsSource.EDITED
+    assert kinds_source(noted) is KindsSource.EDITED
     assert needed_kinds(noted) == USUAL_KINDS
 
 
@@ -249,7 +249,7 @@ def test_members_that_somebody_noted_without_kinds_may_have_any_usual_one():
 def test_a_note_that_claims_too_much_makes_nothing_forgotten():
     many = ",".join(f"v1/K{number}" for number in range(MOST_KINDS + 1))
     spoilt = body(USUAL[0], OTHERS[0], generation=3, kinds=many)
-    assert told(spoilt) is KindsSource.SPOILT
+    assert kinds_source(spoilt) is KindsSource.SPOILT
     assert needed_kinds(spoilt) == {*USUAL_KINDS, OTHERS[0]}
     assert writable_kinds(spoilt) == set()
     noted = missing_kinds(spoilt, {USUAL[0]}, alone=True)[ANNOTATION_KINDS]

@@ -23,8 +23,8 @@ from propagator.members.health import (
     CONNECTED,
     LATENCY_ANSWERS,
     HealthProbe,
-    UnitCounts,
-    UnitLedger,
+    PodCounts,
+    PodLedger,
     provider_of,
     settled,
     verdict_of,
@@ -60,13 +60,13 @@ def test_each_fault_has_its_reason(fault: StowageError, reason: ReadyReason):
 @pytest.mark.proves("D1")
 def test_what_is_wrong_is_told_in_a_sentence_that_names_the_cluster_and_the_cure():
     refused = verdict_of(Unreachable("https://10.0.0.1:6443: Connection refused"))
-    assert refused.told("m1") == (
+    assert refused.sentence("m1") == (
         "cluster m1 cannot be reached (https://10.0.0.1:6443: Connection refused): check that its "
         "API server runs and that its Secret names an address which the propagator can reach"
     )
     revoked = verdict_of(api_error(401))
-    assert revoked.told("m1") == "m1: the credential is refused: said no"
-    assert CONNECTED.told("m1") == "the API server answers"
+    assert revoked.sentence("m1") == "m1: the credential is refused: said no"
+    assert CONNECTED.sentence("m1") == "the API server answers"
 
 
 def answers(health: HealthProbe, *milliseconds: float) -> None:
@@ -159,7 +159,9 @@ def nodes(*provider_ids: str) -> list[Node]:
     ],
 )
 @pytest.mark.proves("C10")
-def test_the_provider_is_what_most_nodes_say(provider_ids: Sequence[str], provider: str):
+def test_the_provider_is_what_most_nodes_release_or_report(
+    provider_ids: Sequence[str], provider: str
+):
     assert provider_of(nodes(*provider_ids)) == provider
 
 
@@ -185,42 +187,42 @@ def pod(
 
 
 def test_units_are_counted_by_workload():
-    ledger = UnitLedger()
+    ledger = PodLedger()
     assert ledger.replace(None, pod("a", node="n1", ready=True)) == {"u1"}
     assert ledger.replace(None, pod("b", node="n1")) == {"u1"}
     assert ledger.replace(None, pod("c", workload="u2", node="n1", ready=True)) == {"u2"}
     assert ledger.replace(None, pod("stranger", workload="", node="n1")) == set()
     assert ledger.publish(ledger.placed(), None) == {"u1", "u2"}
-    assert ledger.counts(main("u1")) == UnitCounts(scheduled=2, ready=1, current=2)
-    assert ledger.counts(main("u2")) == UnitCounts(scheduled=1, ready=1, current=1)
-    assert ledger.counts(main("u3")) == UnitCounts()
+    assert ledger.counts(main("u1")) == PodCounts(scheduled=2, ready=1, current=2)
+    assert ledger.counts(main("u2")) == PodCounts(scheduled=1, ready=1, current=1)
+    assert ledger.counts(main("u3")) == PodCounts()
 
 
 def test_waiting_units_tell_since_when():
-    ledger = UnitLedger()
+    ledger = PodLedger()
     older, newer = T0, T0 + timedelta(seconds=30)
     ledger.replace(None, pod("a", unschedulable=newer))
     ledger.replace(None, pod("b", unschedulable=older))
-    assert ledger.counts(main("u1")) == UnitCounts(
+    assert ledger.counts(main("u1")) == PodCounts(
         None, unschedulable=2, oldest_unschedulable=older, current=2
     )
     assert ledger.replace(pod("b", unschedulable=older), pod("b", node="n1")) == {"u1"}
     ledger.publish(ledger.placed(), None)
-    assert ledger.counts(main("u1")) == UnitCounts(
+    assert ledger.counts(main("u1")) == PodCounts(
         scheduled=1, unschedulable=1, oldest_unschedulable=newer, current=2
     )
     ledger.replace(pod("a", unschedulable=newer), None)
-    assert ledger.counts(main("u1")) == UnitCounts(scheduled=1, current=1)
+    assert ledger.counts(main("u1")) == PodCounts(scheduled=1, current=1)
 
 
 def test_a_unit_holds_room_for_us_once_the_hub_knows_that_it_is_taken():
-    ledger = UnitLedger()
+    ledger = PodLedger()
     ledger.replace(None, pod("a", node="n1", ready=True))
-    assert ledger.counts(main("u1")) == UnitCounts(scheduled=None, ready=1, current=1), (
+    assert ledger.counts(main("u1")) == PodCounts(scheduled=None, ready=1, current=1), (
         "nothing was told yet"
     )
     ledger.publish({}, None)
-    assert ledger.counts(main("u1")) == UnitCounts(scheduled=0, ready=1, current=1), (
+    assert ledger.counts(main("u1")) == PodCounts(scheduled=0, ready=1, current=1), (
         "still in flight"
     )
     taken = ledger.placed()
@@ -235,7 +237,7 @@ def test_a_unit_holds_room_for_us_once_the_hub_knows_that_it_is_taken():
 
 
 def test_a_change_that_counts_nowhere_tells_nobody():
-    ledger = UnitLedger()
+    ledger = PodLedger()
     ledger.replace(None, pod("a", node="n1"))
     assert ledger.replace(pod("a", node="n1"), pod("a", node="n1")) == set()
 
@@ -253,7 +255,7 @@ shapes = st.builds(
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 5), st.none() | shapes), max_size=60))
 def test_counting_change_by_change_equals_counting_all(changes):
-    ledger = UnitLedger()
+    ledger = PodLedger()
     held: dict[int, Pod] = {}
     for number, shape in changes:
         new = shape and pod(
@@ -272,7 +274,7 @@ def test_counting_change_by_change_equals_counting_all(changes):
     for uid in ("u1", "u2"):
         pods = [each for each in held.values() if each.claim and each.claim.uid == uid]
         waiting = [each.unschedulable for each in pods if each.unschedulable]
-        assert ledger.counts(main(uid)) == UnitCounts(
+        assert ledger.counts(main(uid)) == PodCounts(
             scheduled=sum(bool(each.node) for each in pods),
             ready=sum(each.ready for each in pods),
             unschedulable=len(waiting),

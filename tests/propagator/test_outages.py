@@ -14,7 +14,7 @@ import pytest
 
 from machinery.types.metadata import Key
 from propagator.groups import starting
-from propagator.groups.rule import PUSH
+from propagator.groups.rule import APPLY
 from stowage.playground.controlplanes import Cluster
 
 from .conftest import QUICK
@@ -35,7 +35,7 @@ async def test_a_gate_that_is_closed_for_a_moment_takes_all_of_it_away(
         await stand(stage, m1=2, m2=1)
         m2.freeze()
         try:
-            await until(lambda: not stage.process.term.fleet.get("m2").ready)
+            await until(lambda: not stage.process.term.registry.get("m2").ready)
             await gate(stage, state="Closed")
             await gate(stage, state=None)
             await stage.goes("m1", "driver")
@@ -54,7 +54,7 @@ async def test_nothing_starts_while_one_of_its_clusters_is_away(stage_on: MakeSt
     async with stage_on(sessions=QUICK) as stage:
         m2.freeze()
         try:
-            await until(lambda: not stage.process.term.fleet.get("m2").ready)
+            await until(lambda: not stage.process.term.registry.get("m2").ready)
             await gang(stage)
             await gate(stage, *NAMES)
             for name in NAMES:
@@ -77,7 +77,7 @@ async def test_a_gang_that_has_run_goes_on_without_a_cluster(stage_on: MakeStage
         await stand(stage, m1=2, m2=1)
         m2.freeze()
         try:
-            await until(lambda: not stage.process.term.fleet.get("m2").ready)
+            await until(lambda: not stage.process.term.registry.get("m2").ready)
             await stage.place("driver", m1=4)
             await gate(stage, *NAMES, quorumTime=QUORUM)
             await stage.becomes("m1", "driver", 4, "replicas")
@@ -96,7 +96,7 @@ async def test_a_member_that_was_away_when_the_gate_closed_gives_it_back_later(
         await stand(stage, m1=2, m2=1)
         m2.freeze()
         try:
-            await until(lambda: not stage.process.term.fleet.get("m2").ready)
+            await until(lambda: not stage.process.term.registry.get("m2").ready)
             await stage.refused("worker", "ClusterUnreachable", within=10)
             await gate(stage, state="Closed")
             await stage.goes("m1", "driver")
@@ -118,7 +118,7 @@ async def test_what_a_failed_try_left_on_a_member_goes_though_the_next_one_does_
         await stand(stage, m1=2, m2=1)
         m2.freeze()
         try:
-            await until(lambda: not stage.process.term.fleet.get("m2").ready)
+            await until(lambda: not stage.process.term.registry.get("m2").ready)
             await gate(stage, state="Closed")
             await stage.goes("m1", "driver")
             await stage.goes("m1", "worker")
@@ -159,7 +159,7 @@ async def test_a_gate_that_closes_in_the_midst_of_a_start_leaves_nothing(
 
     def stops(contacts: starting.Contacts, of: starting.Starting, group: Key) -> Any:
         found = verdict(contacts, of, group)
-        if found is PUSH and not stopped:
+        if found is APPLY and not stopped:
             m2.freeze()
             stopped.append(group)
         return found

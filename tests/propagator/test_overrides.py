@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from propagator.apply.render import PatchMisfit, Piece, render
-from propagator.outcome import Wish
+from propagator.outcome import DesiredShare
 from propagator.types.overrides import NOTHING
 from propagator.types.workload import Workload, workload_of
 
@@ -53,7 +53,7 @@ def override(patch: Any = None, *clusters: str, name: str = "normal", **costs: A
 
 def on(cluster: str, found: Workload) -> Piece:
     pieces = render(
-        found, units=2, first_ordinal=0, secrets=[], override=found.overrides.of(cluster)
+        found, replicas=2, first_ordinal=0, secrets=[], override=found.overrides.of(cluster)
     )
     return pieces[-1]
 
@@ -204,8 +204,8 @@ def test_nothing_in_them_is_no_fault(overrides: Any) -> None:
 def test_another_patch_is_another_wish_and_other_costs_are_none() -> None:
     plain, patched = workload([]), workload([override(ARCH)])
     costly = workload([override(None, "m1", deletionCosts=[{"cost": 1, "replicas": 2}])])
-    assert Wish.of(plain, "m1") != Wish.of(patched, "m1")
-    assert Wish.of(plain, "m2") == Wish.of(patched, "m2")
-    assert Wish.of(plain, "m1") == Wish.of(costly, "m1")
+    assert DesiredShare.of(plain, "m1") != DesiredShare.of(patched, "m1")
+    assert DesiredShare.of(plain, "m2") == DesiredShare.of(patched, "m2")
+    assert DesiredShare.of(plain, "m1") == DesiredShare.of(costly, "m1")
     assert plain.overrides.differing(patched.overrides) == {"m1"}
     assert plain.overrides.differing(workload("odd").overrides) == set()

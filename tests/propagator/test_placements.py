@@ -16,7 +16,7 @@ from machinery.api.resources import MEMBER_CLUSTERS, NAMESPACES, SECRETS, WORKLO
 from machinery.api.verbs import Verbs
 from machinery.errors import ApiError, Unreachable
 from propagator.members.objects import managed
-from propagator.outcome import Wish, outcome_of
+from propagator.outcome import DesiredShare, outcome_of
 from propagator.removal.rule import keep_of
 from stowage.playground.controlplanes import Cluster
 from tests.relay import Relay
@@ -179,7 +179,7 @@ async def test_what_is_as_it_should_be_is_not_written_again(stage_on: MakeStage)
         await stage.place("demo", m1=1)
         await stage.propagated("demo")
         await settled(stage)
-        session, key = stage.process.term.fleet.get("m1"), (stage.namespace, "demo")
+        session, key = stage.process.term.registry.get("m1"), (stage.namespace, "demo")
         before = await changes(stage.members["m1"])
         for turn in range(5):
             await stage.patch("demo", {"metadata": {"labels": {"touched": f"{turn}"}}})
@@ -370,7 +370,7 @@ async def test_a_namespace_that_the_cluster_does_not_take(stage_on: MakeStage):
     async with stage_on() as stage:
         rule = {"spec": {"namespaces": {"allow": ["team-*"]}}}
         await stage.hub.merge_patch(MEMBER_CLUSTERS, "m1", rule)
-        await until(lambda: not stage.process.term.fleet.get("m1").allows(stage.namespace))
+        await until(lambda: not stage.process.term.registry.get("m1").allows(stage.namespace))
         await stage.create("demo")
         await stage.place("demo", m1=1)
         assert stage.namespace in await stage.refused("demo", "NamespaceNotAllowed")
@@ -503,7 +503,7 @@ async def test_nothing_goes_while_placements_name_a_cluster_that_is_gone(stage_o
 
 def _serves(stage: Stage, member: str) -> bool:
     term = stage.process.term
-    session = term.fleet.get(member) if term else None
+    session = term.registry.get(member) if term else None
     return session is not None and session.ready
 
 
@@ -627,7 +627,7 @@ async def test_a_member_that_does_not_answer_blocks_and_a_removed_one_releases(
         await stage.propagated("demo")
         m1.freeze()
         try:
-            await until(lambda: not stage.process.term.fleet.get("m1").ready)
+            await until(lambda: not stage.process.term.registry.get("m1").ready)
             await stage.delete("demo")
             assert "m1" in await stage.refused("demo", "ClusterUnreachable")
             await stage.goes("m2")
@@ -676,7 +676,7 @@ async def test_a_member_that_refuses_the_connection_is_told_in_one_sentence(
     await relay.stop()
 
 
-WISH = Wish("u1", 1, 1)
+WISH = DesiredShare("u1", 1, 1)
 
 
 def test_a_fault_in_the_middle_of_a_write_names_the_cluster_too():

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from crds.names import LABEL_GROUP
-from machinery.runtime.keyed_backoff import Pauses
 from propagator import reconciler
-from propagator.groups.rule import PUSH
+from propagator.groups.rule import APPLY
 from propagator.members.objects import ManagedObject, Mark
-from propagator.reconciler import WorkloadPlacements
+from propagator.reconciler import WorkloadReconciler
 from propagator.types.workload import workload_of
 from tests.fakeclock import FakeClock
 
@@ -40,21 +39,30 @@ async def test_a_share_that_left_goes_at_once_while_its_gang_starts(
     )
     did: list[str] = []
 
-    async def leave(*_: Any) -> None:
-        did.append("leave")
+    async def remove(*_: Any) -> None:
+        did.append("remove")
 
-    async def look_for(*_: Any) -> None:
+    async def wait_listed(*_: Any) -> None:
         pass
 
     monkeypatch.setattr(reconciler, "owned", lambda _session, _uid: [(None, ManagedObject())])
-    placements: Any = object.__new__(WorkloadPlacements)
-    placements._hub = SimpleNamespace(informer=SimpleNamespace(get=lambda _: workload))
-    placements._gates = SimpleNamespace(
-        verdict=lambda _: PUSH, unfinished=lambda *_: False, starts=lambda _: starts
+
+    async def sweep(*_: Any) -> None:
+        pass
+
+    gates = SimpleNamespace(
+        verdict=lambda _: APPLY, removal_pending=lambda *_: False, starting=lambda _: starts
     )
-    placements._inventory = SimpleNamespace(look_for=look_for)
-    placements._shares = SimpleNamespace(leave=leave)
-    placements._moves = Pauses(clock=FakeClock(), base=1.0, cap=1.0)
-    placements._reporter = SimpleNamespace(queue=SimpleNamespace(add=lambda _: None))
-    await placements._serve(SimpleNamespace(name="m2", mark=Mark()), workload.metadata.key)
-    assert did == (["leave"] if starts else [])
+    parts: dict[str, Any] = {
+        "workloads": SimpleNamespace(informer=SimpleNamespace(get=lambda _: workload)),
+        "judged": SimpleNamespace(known=True),
+        "gates": gates,
+        "inventory": SimpleNamespace(wait_listed=wait_listed),
+        "shares": SimpleNamespace(remove=remove),
+        "orphans": SimpleNamespace(sweep=sweep),
+        "reporter": SimpleNamespace(queue=SimpleNamespace(add=lambda _: None)),
+    }
+    context: Any = SimpleNamespace(clock=FakeClock(), registry=None, fresh=lambda: True)
+    session: Any = SimpleNamespace(name="m2", mark=Mark())
+    await WorkloadReconciler(context, **parts).reconcile(session, workload.metadata.key)
+    assert did == (["remove"] if starts else [])

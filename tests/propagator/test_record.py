@@ -114,14 +114,14 @@ def test_what_is_no_name_tells_nothing():
 def test_a_workload_that_may_be_anywhere_ends_when_each_member_has_said_so():
     names = {f"m{number}" for number in range(3)}
     clusters = {("", name): SimpleNamespace(name=name) for name in names}
-    fleet: Any = SimpleNamespace(names=list, get=lambda name: None)
+    registry: Any = SimpleNamespace(names=list, get=lambda name: None)
     inventory: Any = SimpleNamespace(holders=lambda uid: set())
-    ground: Any = SimpleNamespace(fleet=fleet, clusters=clusters)
+    context: Any = SimpleNamespace(registry=registry, clusters=clusters)
     many = ",".join(map(str, range(MOST + 1)))
     ended = workload(**{"stowage_dev/clusters": many})
     deleting = msgspec.structs.replace(ended.metadata, deletion_timestamp="2026-11-21T10:00:00Z")
     ended = msgspec.structs.replace(ended, metadata=deleting)
-    finalizer = Finalizer(ground, inventory=inventory)
+    finalizer = Finalizer(context, inventory=inventory)
     assert finalizer.awaited(ended) == names
     assert without_member(ended, "m1") == {}
     for name in sorted(names):
@@ -229,11 +229,11 @@ def test_what_another_scheduler_placed_beside_the_footprint_is_noted_as_ever():
 @pytest.mark.parametrize("entry", ["m1", digest("m1")])
 def test_a_member_without_a_session_yet_is_awaited_by_its_digest_too(entry: str):
     clusters = {("", "m1"): SimpleNamespace(name="m1")}
-    fleet: Any = SimpleNamespace(names=list, get=lambda name: None)
+    registry: Any = SimpleNamespace(names=list, get=lambda name: None)
     inventory: Any = SimpleNamespace(holders=lambda uid: set())
-    ground: Any = SimpleNamespace(fleet=fleet, clusters=clusters)
+    context: Any = SimpleNamespace(registry=registry, clusters=clusters)
     ended = workload(**{"stowage_dev/clusters": entry})
-    finalizer = Finalizer(ground, inventory=inventory)
+    finalizer = Finalizer(context, inventory=inventory)
     assert finalizer.awaited(ended) == {"m1"}
     clusters.clear()
     assert finalizer.awaited(ended) == set(), "its MemberCluster was deleted"
@@ -261,10 +261,13 @@ def test_what_one_member_was_sent_by_the_spec_is_noted_when_another_scheduler_ad
 
 @pytest.mark.proves("R1")
 def test_a_member_that_comes_later_is_asked_about_one_that_may_be_anywhere():
-    fleet: Any = SimpleNamespace(names=list, get=lambda name: None)
-    ground: Any = SimpleNamespace(
-        hub=SimpleNamespace(holding=BudgetShare()), fleet=fleet, clock=SystemClock(), clusters={}
+    registry: Any = SimpleNamespace(names=list, get=lambda name: None)
+    context: Any = SimpleNamespace(
+        hub=SimpleNamespace(holding=BudgetShare()),
+        registry=registry,
+        clock=SystemClock(),
+        clusters={},
     )
-    hub = HubWorkloads(ground)
+    hub = HubWorkloads(context)
     hub.informer.upsert(workload(**{"stowage_dev/clusters": "*"}))
     assert [each.metadata.name for each in hub.touching("later")] == ["demo"]

@@ -123,7 +123,7 @@ async def test_a_kubeconfig_that_asks_for_more_is_refused_and_nothing_is_sent(
             for name, (_, key) in cases.items():
                 message = await rig.becomes(name, "InvalidKubeconfig")
                 assert key in message, name
-                assert rig.fleet.get(name).client is None
+                assert rig.registry.get(name).client is None
         with pytest.raises(BlockingIOError):
             listener.accept()
 
@@ -171,7 +171,7 @@ async def test_whatever_a_secret_turns_into_is_told_and_heals(rig_on: Rigs, m1: 
             await rig.change(name, data)
         for name in NASTY:
             assert await rig.becomes(name, "InvalidKubeconfig")
-            session = rig.fleet.get(name)
+            session = rig.registry.get(name)
             assert session is not None
             assert session.client is None
         for name in NASTY:
@@ -203,7 +203,7 @@ async def test_a_session_that_ends_by_a_fault_of_ours_is_not_ready_meanwhile(
     async with rig_on() as rig:
         await rig.register("m1", {"kubeconfig": m1.admin_kubeconfig})
         await rig.becomes("m1", "Connected")
-        session = rig.fleet.get("m1")
+        session = rig.registry.get("m1")
         assert session is not None
         assert session.link is not None
 
@@ -310,11 +310,11 @@ async def test_a_removed_secret_ends_the_session_and_touches_nothing(rig_on: Rig
     async with rig_on() as rig:
         await rig.register("m1", {"kubeconfig": m1.admin_kubeconfig})
         await rig.becomes("m1", "Connected")
-        client = rig.fleet.get("m1").client
+        client = rig.registry.get("m1").client
         await rig.hub.delete(SECRETS, "m1", namespace=SYSTEM_NAMESPACE)
         message = await rig.becomes("m1", "SecretNotFound")
         assert "stowage-system/m1" in message
-        assert rig.fleet.get("m1").client is None
+        assert rig.registry.get("m1").client is None
         asked = client.requests
         await asyncio.sleep(1)
         assert client.requests == asked
@@ -343,7 +343,7 @@ async def test_another_token_interrupts_nothing_and_another_credential_reconnect
     async with rig_on() as rig:
         await rig.register("m1", parts | {"token": token_for(m1, "first")})
         await rig.becomes("m1", "Connected")
-        session = rig.fleet.get("m1")
+        session = rig.registry.get("m1")
         client = session.client
         note = {"metadata": {"annotations": {"note": "hello"}}}
         await rig.hub.merge_patch(SECRETS, "m1", note, namespace=SYSTEM_NAMESPACE)
@@ -375,7 +375,7 @@ async def test_a_deleted_membercluster_stays_deleted_until_its_secret_changes(
         await rig.becomes("m1", "Connected")
         await rig.marked("m1")
         await rig.hub.delete(MEMBER_CLUSTERS, "m1")
-        await until(lambda: rig.fleet.get("m1") is None)
+        await until(lambda: rig.registry.get("m1") is None)
         await asyncio.sleep(1)
         assert await gone()
     async with rig_on() as rig:
@@ -400,7 +400,7 @@ async def test_a_secret_made_again_registers_though_the_end_of_its_membercluster
             late.setattr(rig.clusters, "_follow", unheard.append)
             await rig.hub.delete(SECRETS, "m1", namespace=SYSTEM_NAMESPACE)
             await rig.hub.delete(MEMBER_CLUSTERS, "m1")
-            session = rig.fleet.get("m1")
+            session = rig.registry.get("m1")
             await until(lambda: not session.ready)
             await rig.register("m1", {"kubeconfig": m1.admin_kubeconfig})
             await until(lambda: session.ready and unheard)
@@ -504,7 +504,7 @@ async def test_a_quiet_cluster_costs_no_writes(
     async with rig_on() as rig:
         await rig.register("m1", {"kubeconfig": m1.admin_kubeconfig})
         await rig.becomes("m1", "Connected")
-        session, asked = rig.fleet.get("m1"), []
+        session, asked = rig.registry.get("m1"), []
         await rig.marked("m1")
         await until(lambda: measured(rig, "m1"))
 
@@ -525,7 +525,7 @@ async def test_status_survives_a_hub_that_goes_and_comes_back(
     async with rig_on() as rig:
         await rig.register("m1", {"kubeconfig": m1.admin_kubeconfig})
         await rig.becomes("m1", "Connected")
-        session = rig.fleet.get("m1")
+        session = rig.registry.get("m1")
         hub.kill()
         await asyncio.sleep(2)
         assert session.ready
@@ -538,7 +538,7 @@ async def test_status_survives_a_hub_that_goes_and_comes_back(
             return LABEL_VERSION in (await rig.cluster("m1"))["metadata"]["labels"]
 
         await until(mended, seconds=40)
-        assert rig.fleet.get("m1") is session
+        assert rig.registry.get("m1") is session
 
 
 async def test_no_secret_is_shown_by_accident(m1: Cluster):

@@ -22,7 +22,6 @@ from propagator.app import Propagator
 from propagator.credentials.tokens import Life, kubeconfig, life_of
 from propagator.hub import token_renewal
 from propagator.hub.token_renewal import _believe
-from propagator.reconciler import WorkloadPlacements
 from propagator.settings import PropagatorSettings, RenewalSettings
 from stowage.playground.controlplanes import Cluster
 
@@ -52,7 +51,6 @@ def _with(connection: Any, token: str) -> Any:
 async def propagating(hub: ApiClient, settings: RenewalSettings) -> AsyncIterator[Propagator]:
     process = Propagator(
         hub,
-        WorkloadPlacements,
         settings=PropagatorSettings(
             http_port=0,
             sessions=CALM,
@@ -77,7 +75,7 @@ async def token_of(hub: ApiClient) -> str:
 
 
 def session_of(process: Propagator) -> Any:
-    return process.term.fleet.get("m1") if process.term else None
+    return process.term.registry.get("m1") if process.term else None
 
 
 @pytest.mark.proves("S8")

@@ -15,10 +15,10 @@ from crds.fields.shares import ClusterShare, ShareState
 from crds.workload import PropagatedReason, WorkloadCondition
 from machinery.types.conditions import find
 from propagator.members.context import ControllerContext
-from propagator.members.health import Contact, UnitCounts
+from propagator.members.health import Contact, PodCounts
 from propagator.members.inventory import OwnedObjects
 from propagator.members.objects import ManagedObject
-from propagator.outcome import Outcome, Wish
+from propagator.outcome import DesiredShare, Outcome
 from propagator.status.aggregation import status_of
 from propagator.status.cluster_share import ObservedShare, Share, Word, share_of
 from propagator.status.observation import STRANGERS, Survey
@@ -64,8 +64,8 @@ def main(ready: int = 3, *, generation: int = 7, observed: int = 7) -> ManagedOb
 
 
 def seen(contact: Contact = Contact.SERVING, *, generation: int = 1, **what: Any) -> ObservedShare:
-    wish = Wish("u1", generation, what.pop("units_asked", 3))
-    return ObservedShare(name="m1", wish=wish, leaving=False, contact=contact, **what)
+    desired = DesiredShare("u1", generation, what.pop("units_asked", 3))
+    return ObservedShare(name="m1", desired=desired, leaving=False, contact=contact, **what)
 
 
 def told(
@@ -143,25 +143,25 @@ def test_what_is_not_known_of_a_serving_member_keeps_its_last_number():
     share, status = told(seen(main=main(1)), WAITS, said=GOOD)
     assert share.entry == WAITS, "neither pods nor Services have been listed, nothing is synced"
     assert propagated(status)["status"] == "True"
-    counted = UnitCounts(None, unschedulable=1, oldest_unschedulable=T0)
-    share, _ = told(seen(main=main(1), units=counted), WAITS, said=GOOD)
+    counted = PodCounts(None, unschedulable=1, oldest_unschedulable=T0)
+    share, _ = told(seen(main=main(1), pods=counted), WAITS, said=GOOD)
     assert share.entry["scheduled"] == 3, "which pods the hub's capacity counts is not known"
     assert share.entry["unschedulable"] == 1
     assert share.entry["unschedulableSince"] == "2026-01-02T03:04:05Z"
-    share, _ = told(seen(main=main(3), units=UnitCounts(3), load_balancer={}), WAITS, said=GOOD)
+    share, _ = told(seen(main=main(3), pods=PodCounts(3), load_balancer={}), WAITS, said=GOOD)
     assert "unschedulableSince" not in share.entry
     assert "loadBalancer" not in share.entry
 
 
 @pytest.mark.proves("W24", "W25")
 def test_pods_that_no_other_number_counts_are_told():
-    ending = UnitCounts(2, unschedulable=1, current=5)
-    share, _ = told(seen(main=main(3), units=ending), RAN, said=GOOD)
+    ending = PodCounts(2, unschedulable=1, current=5)
+    share, _ = told(seen(main=main(3), pods=ending), RAN, said=GOOD)
     assert share.entry["current"] == 5, "two end, or wait for nobody knows what"
     share, _ = told(seen(Contact.AWAY), dict(share.entry), said=GOOD)
     assert share.entry["current"] == 5, "nothing else is known of them"
-    usual = UnitCounts(2, unschedulable=1, current=3)
-    share, _ = told(seen(main=main(3), units=usual), RAN, said=GOOD)
+    usual = PodCounts(2, unschedulable=1, current=3)
+    share, _ = told(seen(main=main(3), pods=usual), RAN, said=GOOD)
     assert share.entry["current"] == 0, "they are what the other numbers say"
 
 
@@ -180,7 +180,7 @@ def test_an_entry_is_as_the_hub_gives_it_back(contact: Contact, before: dict[str
 @pytest.mark.proves("R6")
 @pytest.mark.parametrize("contact", Contact)
 @pytest.mark.parametrize(
-    "outcome", [None, Outcome(Wish("u1", 2, 3), PropagatedReason.REJECTED, "no")]
+    "outcome", [None, Outcome(DesiredShare("u1", 2, 3), PropagatedReason.REJECTED, "no")]
 )
 def test_nothing_true_of_the_last_generation_is_said_of_the_next(
     contact: Contact, outcome: Outcome | None
@@ -195,7 +195,7 @@ def test_nothing_true_of_the_last_generation_is_said_of_the_next(
 
 @pytest.mark.proves("R6")
 def test_ready_is_said_once_the_members_own_controller_has_seen_what_was_written():
-    written = Outcome(Wish("u1", 2, 3))
+    written = Outcome(DesiredShare("u1", 2, 3))
     early = seen(generation=2, main=main(observed=6), outcome=written)
     share, status = told(early, RAN, generation=2, said=GOOD)
     assert propagated(status)["status"] == "True"
@@ -218,7 +218,7 @@ def test_units_that_were_asked_for_since_are_on_their_way():
 @pytest.mark.proves("R6")
 async def test_a_workload_made_anew_shows_nothing_of_the_one_before():
     survey = Survey(ground_of(Contact.SERVING), inventory=nothing_held())
-    old = Outcome(Wish("u1", 1, 3), PropagatedReason.REJECTED, "no")
+    old = Outcome(DesiredShare("u1", 1, 3), PropagatedReason.REJECTED, "no")
     found = [each async for each in survey.seen(workload(uid="u2"), {"m1": old})]
     assert [each.outcome for each in found] == [None]
     found = [each async for each in survey.seen(workload(), {"m1": old})]
@@ -237,10 +237,10 @@ def test_a_new_trouble_is_told_though_something_else_stands():
     stands = share_of(seen(Contact.CONNECTING), "Deployment", RAN | {"state": "Failed"}, said=1)
     other = ObservedShare(
         name="m2",
-        wish=Wish("u1", 1, 3),
+        desired=DesiredShare("u1", 1, 3),
         leaving=False,
         contact=Contact.SERVING,
-        outcome=Outcome(Wish("u1", 1, 3), PropagatedReason.REJECTED, "m2: another thing"),
+        outcome=Outcome(DesiredShare("u1", 1, 3), PropagatedReason.REJECTED, "m2: another thing"),
     )
     shares = [stands, share_of(other, "Deployment", {}, said=1)]
     conditions = [{"type": "Propagated", "lastTransitionTime": SINCE, **REFUSED}]
@@ -253,11 +253,11 @@ def ground_of(contact: Contact | None) -> ControllerContext:
     session = None
     if contact is not None:
         session = SimpleNamespace(
-            contact=contact, link=None, message="away", units=lambda uid: None
+            contact=contact, link=None, message="away", pod_counts=lambda uid: None
         )
-    fleet = SimpleNamespace(get=lambda name: session, names=list)
+    registry = SimpleNamespace(get=lambda name: session, names=list)
     clusters = SimpleNamespace(synced=True, get=lambda key: None)
-    return cast("ControllerContext", SimpleNamespace(fleet=fleet, clusters=clusters))
+    return cast("ControllerContext", SimpleNamespace(registry=registry, clusters=clusters))
 
 
 @pytest.mark.proves("N2", "R5")

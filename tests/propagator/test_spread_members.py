@@ -14,10 +14,9 @@ import pytest
 
 from crds.names import ANNOTATION_DELETION_COST, LABEL_WORKLOAD_UID, POD_DELETION_COST
 from machinery.api.resources import PODS
+from propagator.deletion_costs import cost_writer
 from propagator.members.connection import Link
 from propagator.members.pods import Main
-from propagator.reconciler import WorkloadPlacements
-from propagator.units import cost_writer
 from stowage.playground.controlplanes import Cluster
 
 from .conftest import kubeconfig, token_for
@@ -104,9 +103,7 @@ async def costs_settled(stage: Stage) -> None:
     """Wait until nothing is left to do, the pods' costs included."""
     term = stage.process.term
     assert term is not None
-    placements = term._placements
-    assert isinstance(placements, WorkloadPlacements)
-    queues = placements._costs._queues
+    queues = term.workloads._costs._queues
 
     def idle() -> bool:
         return not any(each or each._in_work or each._later for each in queues.values())
@@ -441,7 +438,7 @@ def impostor(uid: str, namespace: str) -> dict[str, Any]:
 
 def link_of(stage: Stage) -> Link | None:
     """The member's present link; another one after each new term or credential."""
-    session = stage.process.term.fleet.get("m1") if stage.process.term else None
+    session = stage.process.term.registry.get("m1") if stage.process.term else None
     return session.link if session else None
 
 
@@ -459,7 +456,7 @@ async def test_pods_of_others_are_not_a_victims(hub: Cluster, running: Cluster) 
 
             def placed() -> int:
                 link = link_of(stage)
-                claims = link.units.placed() if link is not None else {}
+                claims = link.pod_ledger.placed() if link is not None else {}
                 return sum(pods for claim, pods in claims.items() if claim.uid == uid)
 
             uid = (await stage.workload("victim"))["metadata"]["uid"]
@@ -471,6 +468,6 @@ async def test_pods_of_others_are_not_a_victims(hub: Cluster, running: Cluster) 
             await until(lambda: told(3, 3), seconds=60)
             assert placed() == 5
             main = Main(uid, stage.namespace, "apps", "Deployment", "web")
-            assert link_of(stage).units.counts(main).scheduled == 3
+            assert link_of(stage).pod_ledger.counts(main).scheduled == 3
             for namespace in (stage.namespace, "default"):
                 await member.delete(PODS, "impostor", namespace=namespace)

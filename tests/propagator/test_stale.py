@@ -42,7 +42,7 @@ def cut_off(clock: FakeClock, fault: TransportError) -> Link:
     nobody = LinkListener(
         verdict=lambda verdict: None,
         managed=lambda old, new: None,
-        units=lambda uids: None,
+        pods=lambda uids: None,
         facts=lambda: None,
         counted=lambda: None,
     )
@@ -75,7 +75,7 @@ class Member:
     def track(self, resource: Resource, namespace: str) -> Informer[ManagedObject]:
         return self.link.watches.track(resource, namespace)
 
-    def units(self, main: Any) -> None:
+    def pod_counts(self, main: Any) -> None:
         return None
 
 
@@ -91,21 +91,21 @@ def clock() -> FakeClock:
 def cut(clock: FakeClock) -> Cut:
     def make(fault: TransportError) -> tuple[MemberSession, ControllerContext]:
         session = cast("MemberSession", Member(cut_off(clock, fault)))
-        fleet = SimpleNamespace(
+        registry = SimpleNamespace(
             get=lambda name: session, names=lambda: ["m1"], holders=lambda uid: {"m1"}
         )
         clusters = SimpleNamespace(synced=True, get=lambda key: None)
-        ground = SimpleNamespace(fleet=fleet, clusters=clusters, clock=clock)
-        return session, cast("ControllerContext", ground)
+        context = SimpleNamespace(registry=registry, clusters=clusters, clock=clock)
+        return session, cast("ControllerContext", context)
 
     return make
 
 
 @pytest.mark.proves("R11")
 async def test_what_was_not_heard_of_for_long_is_not_known(cut: Cut, clock: FakeClock):
-    session, ground = cut(Unreachable("https://10.0.0.1: no answer in time"))
-    inventory = OwnedObjects(ground)
-    survey = Survey(ground, inventory=inventory)
+    session, context = cut(Unreachable("https://10.0.0.1: no answer in time"))
+    inventory = OwnedObjects(context)
+    survey = Survey(context, inventory=inventory)
     assert inventory.knows(session, WORKLOAD)
     assert await listed(session, USUAL[0], clock=clock) is not None
     contacts = [each.contact async for each in survey.seen(WORKLOAD, {})]
@@ -120,8 +120,8 @@ async def test_what_was_not_heard_of_for_long_is_not_known(cut: Cut, clock: Fake
 
 @pytest.mark.proves("R11")
 async def test_a_kind_that_may_be_watched_no_longer_counts_as_hidden(cut: Cut, clock: FakeClock):
-    session, ground = cut(Forbidden(code=403, reason="Forbidden", message="not for you"))
-    inventory = OwnedObjects(ground)
+    session, context = cut(Forbidden(code=403, reason="Forbidden", message="not for you"))
+    inventory = OwnedObjects(context)
     assert inventory.hidden(session, WORKLOAD) == {}
     await clock.advance(600)
     assert {kind.plural for kind in inventory.hidden(session, WORKLOAD)} >= {"deployments"}

@@ -39,7 +39,7 @@ def rendered(workload: Workload, hub: str = HUB) -> dict[tuple[str, str], Piece]
     """What the present code wants there, by kind and name."""
     (secret,) = [each for each in OBJECTS if each["kind"] == "Secret"]
     travels = HubSecret(metadata=Meta(name="db"), type=secret["type"], data=secret["data"])
-    pieces = render(workload, units=3, first_ordinal=0, secrets=[travels], hub=hub)
+    pieces = render(workload, replicas=3, first_ordinal=0, secrets=[travels], hub=hub)
     return {(each.kind, each.name): each for each in pieces}
 
 

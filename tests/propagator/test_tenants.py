@@ -81,7 +81,7 @@ async def test_manifests_that_hang_hold_up_nobody_else(
                 await noisy.create(f"hangs-{number}", manifests=manifests)
                 await noisy.place(f"hangs-{number}", m1=1)
             assert stage.process.term is not None
-            session = stage.process.term.fleet.get("m1")
+            session = stage.process.term.registry.get("m1")
             assert session is not None
             queue = session.queue
 

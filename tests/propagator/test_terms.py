@@ -17,7 +17,6 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import LEASES, MEMBER_CLUSTERS, SECRETS, WORKLOADS
 from propagator.app import LEASE, Propagator
 from propagator.members.kinds import USUAL
-from propagator.reconciler import WorkloadPlacements
 from propagator.settings import PropagatorSettings
 from stowage.playground.controlplanes import Cluster, ControlPlanes
 from tests.inforce import completed
@@ -118,7 +117,7 @@ async def test_a_hub_that_is_away_for_a_while_costs_no_list_and_no_write(
     async with stage_on(terms=SHORT_TERMS) as stage:
         await two_workloads(stage)
         there, before = await told(stage.hub), await seen(stage)
-        links = [stage.process.manager.fleet.get(name).link for name in stage.members]
+        links = [stage.process.manager.registry.get(name).link for name in stage.members]
         hub.freeze()
         try:
             await until(lambda: stage.process.term is None)
@@ -127,7 +126,7 @@ async def test_a_hub_that_is_away_for_a_while_costs_no_list_and_no_write(
             hub.thaw()
         await acts(stage.process)
         await settled(stage, told=True)
-        assert [stage.process.manager.fleet.get(name).link for name in stage.members] == links
+        assert [stage.process.manager.registry.get(name).link for name in stage.members] == links
         after = await seen(stage)
         # Each cut watch of the hub asks once for its moment, by a list of one object.
         assert after["read"].pop("hub") <= before["read"]["hub"] + Counter(
@@ -187,7 +186,7 @@ async def test_what_another_leader_wrote_in_between_is_taken_as_it_is(
     ):
         await stage.stop()
         settings = PropagatorSettings(http_port=0, sessions=stage.sessions, **SHORT_TERMS)
-        first = Propagator(far, WorkloadPlacements, settings=settings)
+        first = Propagator(far, settings=settings)
         running = asyncio.create_task(first.run())
         try:
             await until(lambda: first.term is not None)

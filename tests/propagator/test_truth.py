@@ -18,7 +18,7 @@ from machinery.errors import ApiError, Conflict, Forbidden
 from propagator.errors import says_no
 from propagator.hub.secrets import HubSecrets
 from propagator.hub.workloads import HubWorkloads
-from propagator.outcome import Wish, outcome_of
+from propagator.outcome import DesiredShare, outcome_of
 from stowage.playground.controlplanes import Cluster
 
 from .conftest import QUICK, secret, token_for
@@ -90,13 +90,13 @@ async def test_neither_a_restart_nor_a_new_token_says_anything(stage_on: MakeSta
             await stage.restart()
             await stage.ready()
             await settled(stage)
-            before = stage.process.term.fleet.get("m1").link
+            before = stage.process.term.registry.get("m1").link
             kubeconfig = {"endpoint": m1.server, "clusterCA": m1.ca, "token": token}
             data = {"data": {"kubeconfig": None, **secret("m1", kubeconfig)["data"]}}
             await stage.hub.merge_patch(SECRETS, "m1", data, namespace=SYSTEM_NAMESPACE)
 
             def connected() -> bool:
-                session = stage.process.term.fleet.get("m1")
+                session = stage.process.term.registry.get("m1")
                 return session.ready and session.link is not before
 
             await until(connected)
@@ -272,7 +272,7 @@ def test_what_is_about_an_object_is_told_from_what_is_about_the_member(
     fault = ApiError.of(code=code, reason="", message=message)
     assert says_no(fault) is no
     if code >= 500 and not no:
-        told = outcome_of("m1", fault, Wish("u", 1, 1))
+        told = outcome_of("m1", fault, DesiredShare("u", 1, 1))
         assert told.reason is PropagatedReason.CLUSTER_UNREACHABLE
         assert message in told.message
         assert "cannot be reached" not in told.message, "it was"
@@ -313,13 +313,13 @@ async def test_what_is_changed_back_each_time_is_told_and_not_fought_over(stage_
 async def test_a_rule_of_a_member_that_changes_is_applied_at_once(
     stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("propagator.shares.FIRST_PAUSE", 600.0)
+    monkeypatch.setattr("propagator.share_writer.FIRST_PAUSE", 600.0)
     async with stage_on() as stage:
 
         async def allow(glob: str) -> Callable[[], bool]:
             rule = {"spec": {"namespaces": {"allow": [glob]}}}
             await stage.hub.merge_patch(MEMBER_CLUSTERS, "m1", rule)
-            return lambda: stage.process.term.fleet.get("m1").namespaces == (glob,)
+            return lambda: stage.process.term.registry.get("m1").namespaces == (glob,)
 
         await until(await allow("team-*"))
         await stage.create("demo")
@@ -342,7 +342,7 @@ async def test_a_race_that_is_lost_for_long_is_told(
         return await prepare(*about)
 
     monkeypatch.setattr(HubWorkloads, "prepare", loses)
-    monkeypatch.setattr("propagator.shares.CONTENDED_SECONDS", 0.5)
+    monkeypatch.setattr("propagator.share_writer.CONTENDED_SECONDS", 0.5)
     async with stage_on() as stage:
         await stage.create("demo")
         await stage.place("demo", m1=1)

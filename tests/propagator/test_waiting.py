@@ -22,7 +22,7 @@ import pytest
 from machinery.api.client import ApiClient
 from machinery.api.resources import NAMESPACES, WORKLOADS, Resource
 from machinery.errors import ApiError, NotFound
-from propagator.reconciler import WorkloadPlacements
+from propagator.reconciler import WorkloadReconciler
 from propagator.settings import SessionSettings
 from propagator.status.controller import Reporter
 from stowage.playground.controlplanes import Cluster
@@ -80,7 +80,8 @@ class Tally:
 @pytest.fixture
 def tally(monkeypatch: pytest.MonkeyPatch) -> Tally:
     counted = Tally()
-    attempt, sync, report = ApiClient._attempt, WorkloadPlacements.sync, Reporter._report
+    attempt, report = ApiClient._attempt, Reporter._report
+    reconcile = WorkloadReconciler.reconcile
 
     async def _attempt(client: ApiClient, call: Any, *rest: Any) -> Any:
         if ("User-Agent", "somebody-else") not in client._identity:
@@ -91,16 +92,16 @@ def tally(monkeypatch: pytest.MonkeyPatch) -> Tally:
                     counted.sent[f"{call.method} {call.url.path}"] += 1
         return await attempt(client, call, *rest)
 
-    async def _sync(placements: WorkloadPlacements, session: Any, key: Any) -> Any:
+    async def _reconcile(reconciler: WorkloadReconciler, session: Any, key: Any) -> Any:
         counted.syncs[key[1]] += 1
-        return await sync(placements, session, key)
+        return await reconcile(reconciler, session, key)
 
     async def _report(reporter: Reporter, key: Any) -> Any:
         counted.reports[key[1]] += 1
         return await report(reporter, key)
 
     monkeypatch.setattr(ApiClient, "_attempt", _attempt)
-    monkeypatch.setattr(WorkloadPlacements, "sync", _sync)
+    monkeypatch.setattr(WorkloadReconciler, "reconcile", _reconcile)
     monkeypatch.setattr(Reporter, "_report", _report)
     return counted
 
@@ -282,7 +283,7 @@ async def stops(stage: Stage) -> None:
 
 
 async def away(stage: Stage) -> None:
-    await until(lambda: not stage.process.term.fleet.get("m2").ready)
+    await until(lambda: not stage.process.term.registry.get("m2").ready)
     await stage.delete("away")
     await stage.refused("away", "ClusterUnreachable")
 

@@ -88,9 +88,9 @@ def _knows(desk: Desk, *namespaces: str, kind: str = "Secret") -> bool:
 
 def test_a_confidential_kind_is_watched_where_tenants_live_as_they(desk: Desk):
     assert desk.asked == [EVERYWHERE]
-    desk.watches.enter("shop")
+    desk.watches.add_namespace("shop")
     assert sorted(desk.asked) == ["", "shop", "shop"]
-    desk.watches.enter("shop")
+    desk.watches.add_namespace("shop")
     assert len(desk.running) == 3
     assert desk.watches.track(SECRETS, "shop") is desk.at(SECRETS, "shop")
     with pytest.raises(ValueError, match="one namespace at a time"):
@@ -99,8 +99,8 @@ def test_a_confidential_kind_is_watched_where_tenants_live_as_they(desk: Desk):
 
 def test_nothing_is_concluded_before_each_namespace_has_answered(desk: Desk):
     assert _knows(desk, "shop")  # there is no tenant: nothing can be there
-    desk.watches.enter("shop")
-    desk.watches.enter("other")
+    desk.watches.add_namespace("shop")
+    desk.watches.add_namespace("other")
     assert not _knows(desk, "shop")
     desk.answers(SECRETS, "shop")
     assert not _knows(desk, "shop")  # it may have left something in the other one
@@ -109,8 +109,8 @@ def test_nothing_is_concluded_before_each_namespace_has_answered(desk: Desk):
 
 
 def test_what_is_refused_in_a_foreign_namespace_holds_up_nobody_else(desk: Desk):
-    desk.watches.enter("shop")
-    desk.watches.enter("broken")
+    desk.watches.add_namespace("shop")
+    desk.watches.add_namespace("broken")
     desk.answers(SECRETS, "shop")
     desk.refuses(SECRETS, "broken")
     assert _knows(desk, "shop")
@@ -129,19 +129,19 @@ def test_a_kind_that_the_member_lacks_has_answered(desk: Desk):
 
 
 def test_what_lies_in_a_namespace_is_forgotten_with_it(desk: Desk):
-    desk.watches.enter("shop")
+    desk.watches.add_namespace("shop")
     desk.answers(SECRETS, "shop", secret("shop", "db", "u1"))
     assert [found.metadata.name for _, found in desk.watches.owned("u1")] == ["db"]
     desk.told.clear()
-    desk.watches.leave("shop")
+    desk.watches.remove_namespace("shop")
     assert desk.watches.owned("u1") == []
     assert [new for _, new in desk.told] == [None]
     assert len(desk.running) == 1
 
 
 async def test_a_watch_that_shows_nothing_and_that_nobody_asks_for_ends(desk: Desk):
-    desk.watches.enter("shop")
-    desk.watches.enter("empty")
+    desk.watches.add_namespace("shop")
+    desk.watches.add_namespace("empty")
     desk.answers(SECRETS, "shop", secret("shop", "db", "u1"))
     desk.answers(CONFIG_MAPS, "shop")
     desk.answers(SECRETS, "empty")  # its ConfigMaps were not listed yet
@@ -149,7 +149,7 @@ async def test_a_watch_that_shows_nothing_and_that_nobody_asks_for_ends(desk: De
     for informer in desk.running:
         informer._heard()  # a bookmark
     desk.watches.track(CONFIG_MAPS, "shop")  # somebody writes one now
-    desk.watches.rest(300)
+    desk.watches.end_idle(300)
     assert desk.watches.tracked(SECRETS, "empty") is None
     assert desk.watches.tracked(CONFIG_MAPS, "empty") is not None
     assert desk.watches.tracked(CONFIG_MAPS, "shop") is not None
@@ -163,11 +163,11 @@ async def test_a_watch_that_shows_nothing_and_that_nobody_asks_for_ends(desk: De
 
 async def test_a_kind_that_nobody_uses_is_watched_until_it_was_listed(desk: Desk):
     session: Any = SimpleNamespace(name="m1", link=desk, untrack=desk.watches.untrack)
-    fleet: Any = SimpleNamespace(names=lambda: ["m1"], get=lambda _: session)
+    registry: Any = SimpleNamespace(names=lambda: ["m1"], get=lambda _: session)
     workloads: Any = SimpleNamespace(informer={}, referring=lambda *_: [])
-    ground: Any = SimpleNamespace(clock=desk.clock, fresh=lambda: True, fleet=fleet)
+    context: Any = SimpleNamespace(clock=desk.clock, fresh=lambda: True, registry=registry)
     inventory: Any = None
-    idle = IdleKinds(ground, workloads=workloads, inventory=inventory)
+    idle = IdleKinds(context, workloads=workloads, inventory=inventory)
     desk.watches.track(BUDGETS, EVERYWHERE)
     await idle.sweep()
     assert desk.watches.tracked(BUDGETS, EVERYWHERE), (

@@ -120,7 +120,7 @@ class Hub:
         self.informer = {known.metadata.key: known}
         self.refuses, self.told = times, 0
 
-    async def tell(self, known: Any, status: Any) -> bool:
+    async def write_status(self, known: Any, status: Any) -> bool:
         self.told += 1
         if self.told <= self.refuses:
             raise Unreachable("the hub is away")
@@ -150,9 +150,9 @@ async def test_a_status_that_the_hub_did_not_take_waits_for_no_further_news(monk
 
     monkeypatch.setattr(Reporter, "_status", _status)
     clock, hub = StillClock(), Hub(known, times=2)
-    ground: Any = SimpleNamespace(clock=clock, recorder=None, fresh=lambda: True)
+    context: Any = SimpleNamespace(clock=clock, recorder=None, fresh=lambda: True)
     others: Any = SimpleNamespace(workloads=hub, survey=None, finalizer=None)
-    reporter = Reporter(ground, **vars(others))
+    reporter = Reporter(context, **vars(others))
     begun = clock.at
     while (again := await reporter._report(known.metadata.key)) is not None:
         clock.at += again + 0.001

@@ -19,7 +19,6 @@ from machinery.discovery.schema import lacking
 from machinery.errors import Forbidden, Invalid
 from machinery.tasks import end
 from propagator.app import Propagator
-from propagator.reconciler import WorkloadPlacements
 from propagator.settings import PropagatorSettings
 from stowage.setup import install, tenants
 from tests.patience import until
@@ -424,7 +423,7 @@ async def test_a_process_does_nothing_on_kinds_that_are_too_old(installed, role)
 def _process(role, client):
     if role == "controller":
         return Controller(ControllerSettings(connection=client.connection, http_port=0), client)
-    return Propagator(client, WorkloadPlacements, settings=PropagatorSettings(http_port=0))
+    return Propagator(client, settings=PropagatorSettings(http_port=0))
 
 
 async def _readyz(port):

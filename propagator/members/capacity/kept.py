@@ -197,12 +197,12 @@ def slim_node(node: Object) -> Object:
     labels = node.metadata.labels
     ready = any(each.type == "Ready" and _true(each) for each in node.status.conditions)
     hard = {(t.key, t.value, t.effect) for t in node.spec.taints if t.effect != "PreferNoSchedule"}
-    told = {key: labels[key] for key in LABELS_THAT_MATTER if key in labels}
+    chosen = {key: labels[key] for key in LABELS_THAT_MATTER if key in labels}
     possible = len(hard) <= TAINTS and all(map(_possible, hard))
     return Node(
         metadata=_slim_meta(node.metadata),
         provider_id=node.spec.provider_id[:NAME],
-        labels=tuple((key, value) for key, value in told.items() if is_label_value(value)),
+        labels=tuple((key, value) for key, value in chosen.items() if is_label_value(value)),
         taints=tuple(sorted(hard)) if possible else (),
         allocatable=_amounts(node.status.allocatable),
         usable=ready and possible and not node.spec.unschedulable and not node.metadata.deleting,
@@ -242,13 +242,13 @@ def _ports(pod: WirePod) -> tuple[int, ...]:
     """Return the first host ports of containers that run as long as the pod; others become none."""
     # Where a pod has its node's network, the API server has set its ports as host ports.
     beside = [each for each in pod.spec.init_containers if each.restart_policy == "Always"]
-    told = {
+    ports = {
         (port.protocol, port.host_port)
         for container in (*pod.spec.containers, *beside)
         for port in container.ports
         if port.protocol in hostports.PROTOCOLS and 0 < port.host_port <= hostports.MOST_PORT
     }
-    return tuple(sorted(hostports.code_of(*port) for port in told)[: hostports.MOST_OF_ONE])
+    return tuple(sorted(hostports.code_of(*port) for port in ports)[: hostports.MOST_OF_ONE])
 
 
 def _gives_way(pod: WirePod, claim: PodClaim | None) -> bool:
@@ -269,8 +269,8 @@ def _counted(container: _Container, held: Mapping[str, Counter[str]]) -> Counter
 
 
 def _allocated(pod: WirePod) -> dict[str, Counter[str]]:
-    told = (*pod.status.container_statuses, *pod.status.init_container_statuses)
-    return {each.name: Counter(dict(_amounts(each.allocated_resources))) for each in told}
+    statuses = (*pod.status.container_statuses, *pod.status.init_container_statuses)
+    return {each.name: Counter(dict(_amounts(each.allocated_resources))) for each in statuses}
 
 
 def _waiting_since(pod: WirePod, scheduled: _Condition | None) -> datetime | None:

@@ -36,7 +36,7 @@ _DIGITS = (  # leading binary digits kept of cpu, of memory, of anything else; t
     (2, 2, 1),
     (1, 1, 1),
 )
-_ALWAYS_TOLD = ("cpu", "memory", "pods")
+_ALWAYS_REPORTED = ("cpu", "memory", "pods")
 
 
 class CapacityLedger:
@@ -91,7 +91,7 @@ class CapacityLedger:
         """Return MemberCluster.status.nodeGroups: at most MAX_GROUPS, largest first."""
         usable = {name: node for name, node in self._nodes.items() if node.usable}
         kinds = {name: (node.labels, node.taints) for name, node in usable.items()}
-        ports = self._ports.told(kinds)
+        ports = self._ports.by_node(kinds)
         alike = Counter(
             (*kinds[name], self._free(name, node), ports.get(name, ()))
             for name, node in usable.items()
@@ -146,7 +146,7 @@ def _floor(amount: int, digits: int) -> int:
 
 
 def _rendered(amounts: Mapping[str, int]) -> dict[str, str]:
-    """Return quantities as text, capped; zeros only of the resources in _ALWAYS_TOLD."""
-    told = set(_ALWAYS_TOLD) | {res for res, amount in amounts.items() if amount}
-    cut = {res: min(amounts.get(res, 0), MOST_AMOUNT) for res in resources(told)}
+    """Return quantities as text, capped; zeros only of the resources in _ALWAYS_REPORTED."""
+    reported = set(_ALWAYS_REPORTED) | {res for res, amount in amounts.items() if amount}
+    cut = {res: min(amounts.get(res, 0), MOST_AMOUNT) for res in resources(reported)}
     return {res: quantities.render(res, amount) for res, amount in cut.items()}

@@ -15,7 +15,7 @@ from collections.abc import Hashable, Iterable, Mapping
 
 from machinery.types import hostports
 
-MOST_TOLD = 64
+MOST_REPORTED = 64
 """The most ports that one cluster publishes."""
 MOST_KINDS = 32
 """The most kinds of nodes that ports may make: half of the groups, so that room keeps its steps."""
@@ -60,7 +60,7 @@ class UsedPorts:
             if namespace != SYSTEM:
                 _less(self._of_tenants, port)
 
-    def told(self, kinds: Mapping[str, Hashable]) -> Mapping[str, tuple[int, ...]]:
+    def by_node(self, kinds: Mapping[str, Hashable]) -> Mapping[str, tuple[int, ...]]:
         """Return the published ports by node, in order; a node without any is left out.
 
         Args:
@@ -75,15 +75,15 @@ class UsedPorts:
             return {}
         order = sorted(users, key=lambda p: (not self._of_tenants[p], -len(users[p]), p))
         partition = _Partition(kinds)
-        told: defaultdict[str, list[int]] = defaultdict(list)
+        reported: defaultdict[str, list[int]] = defaultdict(list)
         number = 0
         for port in order[:MOST_LOOKED_AT]:
-            nodes = [node for node in users[port] if len(told[node]) < hostports.MOST_OF_ONE]
-            if nodes and number < MOST_TOLD and partition.split(nodes):
+            nodes = [node for node in users[port] if len(reported[node]) < hostports.MOST_OF_ONE]
+            if nodes and number < MOST_REPORTED and partition.split(nodes):
                 number += 1
                 for node in nodes:
-                    told[node].append(port)
-        return {node: tuple(sorted(ports)) for node, ports in told.items() if ports}
+                    reported[node].append(port)
+        return {node: tuple(sorted(ports)) for node, ports in reported.items() if ports}
 
 
 class _Partition:

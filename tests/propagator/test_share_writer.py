@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from propagator.members.objects import Mark
-from propagator.outcome import Outcome, Wish
-from propagator.shares import ShareWriter
+from propagator.outcome import DesiredShare, Outcome
+from propagator.share_writer import ShareWriter
 from propagator.types.workload import Workload, workload_of
 from tests.fakeclock import FakeClock
 
@@ -27,8 +27,8 @@ def placed(**shares: int) -> Workload:
 
 def test_a_share_of_no_units_is_another_wish_than_no_share() -> None:
     none, left = placed(m1=0, m2=3), placed(m2=3)
-    assert Wish.of(none, "m1") != Wish.of(left, "m1")
-    assert Wish.of(none, "m1") == Wish.of(placed(m1=0), "m1")
+    assert DesiredShare.of(none, "m1") != DesiredShare.of(left, "m1")
+    assert DesiredShare.of(none, "m1") == DesiredShare.of(placed(m1=0), "m1")
 
 
 @pytest.mark.parametrize("units", [0, 2])
@@ -45,7 +45,6 @@ async def test_a_share_that_is_taken_away_before_the_first_write_is_not_written(
     parts: dict[str, Any] = dict.fromkeys(
         (
             "inventory",
-            "identity",
             "namespaces",
             "gate",
             "gates",
@@ -56,15 +55,15 @@ async def test_a_share_that_is_taken_away_before_the_first_write_is_not_written(
         SimpleNamespace(admit=nothing, shown=nothing, uid=nothing, prepare=prepare),
     )
     shares = ShareWriter(
-        SimpleNamespace(clock=FakeClock()),  # type: ignore[arg-type] # as much as is asked
+        SimpleNamespace(clock=FakeClock(), identity=SimpleNamespace(uid=nothing)),  # type: ignore[arg-type] # as much as is asked
         **parts,
         writer=SimpleNamespace(),  # type: ignore[arg-type] # nothing is written
-        doubts=SimpleNamespace(),  # type: ignore[arg-type] # nothing is in doubt
+        unconfirmed=SimpleNamespace(),  # type: ignore[arg-type] # nothing is in doubt
         pruner=SimpleNamespace(),  # type: ignore[arg-type] # nothing is removed
-        note=lambda _key, _member, outcome: told.append(outcome),
+        record_outcome=lambda _key, _member, outcome: told.append(outcome),
     )
     session: Any = SimpleNamespace(name="m1", mark=Mark())
-    assert await shares.push(session, placed(m1=units, m2=3)) is None
+    assert await shares.apply(session, placed(m1=units, m2=3)) is None
     assert not told
 
 
@@ -90,20 +89,19 @@ async def test_a_gate_that_closes_meanwhile_lets_nothing_more_through(waves: int
         written.append(piece.kind)
 
     parts: dict[str, Any] = dict.fromkeys(
-        ("inventory", "namespaces", "gate", "workloads", "secrets", "finalizer", "doubts"),
+        ("inventory", "namespaces", "gate", "workloads", "secrets", "finalizer", "unconfirmed"),
         SimpleNamespace(admit=answer, shown=answer, prepare=answer),
     )
     shares = ShareWriter(
-        SimpleNamespace(clock=FakeClock()),  # type: ignore[arg-type] # as much as is asked
+        SimpleNamespace(clock=FakeClock(), identity=SimpleNamespace(uid=_no_mark)),  # type: ignore[arg-type] # as much as is asked
         **parts,
-        identity=SimpleNamespace(uid=_no_mark),  # type: ignore[arg-type] # as much as is asked
-        gates=SimpleNamespace(pushes=lambda _: next(open_for)),  # type: ignore[arg-type] # as well
+        gates=SimpleNamespace(may_apply=lambda _: next(open_for)),  # type: ignore[arg-type] # as well
         writer=SimpleNamespace(write=write),  # type: ignore[arg-type] # as well
         pruner=SimpleNamespace(),  # type: ignore[arg-type] # nothing is removed
-        note=lambda _key, _member, outcome: told.append(outcome),
+        record_outcome=lambda _key, _member, outcome: told.append(outcome),
     )
     session: Any = SimpleNamespace(name="m1", mark=Mark())
-    assert await shares.push(session, workload) == 0.0, "it is looked at again at once"
+    assert await shares.apply(session, workload) == 0.0, "it is looked at again at once"
     assert written == ["ConfigMap", "Service"][:waves]
     assert not told
 

@@ -1,8 +1,8 @@
 """Writes one share, all objects of one Workload on one member, or removes all of them.
 
-`reconciler` decides which of the two. A write renders, applies, and then removes what is no longer
-rendered, in that order, so that the predecessor of a workload goes only when its successor exists.
-Each result goes to `note`, for the report of the Workload.
+The `reconciler` decides which of the two. A write renders, applies, and then removes what is no
+longer rendered, in that order, so that the predecessor of a workload goes only when its successor
+exists. Each result goes to `record_outcome`, for the report of the Workload.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from typing import TypeAlias
 from crds.workload import PropagatedReason
 from machinery import logs
 from machinery.errors import Conflict, TransportError
-from machinery.runtime.keyed_backoff import Pauses
+from machinery.runtime.keyed_backoff import KeyedBackoff
 from machinery.types.metadata import Key
 from propagator.access.carried_objects import CarriedObjectsReview
 from propagator.access.namespaces import Namespaces
-from propagator.apply.applier import Overtaken, apply
+from propagator.apply import applier
+from propagator.apply.applier import Overtaken
 from propagator.apply.object_writer import PieceWriter
 from propagator.apply.refusals import misfit, unlisted, unreadable
 from propagator.apply.render import PatchMisfit, Piece, render
-from propagator.apply.unanswered_writes import UnconfirmedWrites
+from propagator.apply.unconfirmed_writes import UnconfirmedWrites
 from propagator.errors import HubFault, Refused
 from propagator.groups.gates import Gates
 from propagator.groups.rule import GateVerdict
 from propagator.hub.secrets import HubSecrets, NoTenant
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
-from propagator.members.hub_identity import HubIdentity
 from propagator.members.inventory import OwnedObjects
 from propagator.members.target import Target
 from propagator.members.watches import Found
-from propagator.outcome import Outcome, Wish, outcome_of
+from propagator.outcome import DesiredShare, Outcome, outcome_of
 from propagator.removal.finalizer import Finalizer
-from propagator.removal.prune import Left, Pruner
+from propagator.removal.prune import Pruner, PruneResult
 from propagator.types.workload import HubSecret, Workload
 
 LOG = logs.get(__name__)
@@ -42,9 +42,9 @@ CONTENDED_SECONDS = 5.0
 """Conflicts that last longer than this are reported."""
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
-"""Seconds between two looks at a share that waits for something that no event may announce."""
+"""Seconds between two reconciles of a share that waits for something that no event may announce."""
 
-Note: TypeAlias = Callable[[Key, str, Outcome | None], None]
+RecordOutcome: TypeAlias = Callable[[Key, str, Outcome | None], None]
 """(Workload's key, member's name, outcome; None: the Workload wants nothing there)."""
 
 
@@ -53,123 +53,122 @@ class ShareWriter:
 
     def __init__(
         self,
-        ground: ControllerContext,
+        context: ControllerContext,
         *,
         workloads: HubWorkloads,
         secrets: HubSecrets,
         inventory: OwnedObjects,
-        identity: HubIdentity,
         finalizer: Finalizer,
         writer: PieceWriter,
         namespaces: Namespaces,
-        doubts: UnconfirmedWrites,
+        unconfirmed: UnconfirmedWrites,
         pruner: Pruner,
         gate: CarriedObjectsReview,
         gates: Gates,
-        note: Note,
+        record_outcome: RecordOutcome,
     ) -> None:
         self._workloads = workloads
         self._secrets = secrets
         self._inventory = inventory
-        self._identity = identity
+        self._identity = context.identity
         self._finalizer = finalizer
         self._writer = writer
         self._namespaces = namespaces
-        self._doubts = doubts
+        self._unconfirmed = unconfirmed
         self._pruner = pruner
-        self._note = note
+        self._record_outcome = record_outcome
         self._gate = gate
         self._gates = gates
-        self._clock = ground.clock
+        self._clock = context.clock
         self._contended: dict[tuple[str, Key], float] = {}
-        self._pauses: Pauses[tuple[str, str]] = Pauses(
-            clock=ground.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
+        self._backoff: KeyedBackoff[tuple[str, str]] = KeyedBackoff(
+            clock=context.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
         )
 
-    async def push(self, session: Target, workload: Workload) -> float | None:
-        """Write the whole share, then remove what is no longer rendered; note the outcome.
+    async def apply(self, session: Target, workload: Workload) -> float | None:
+        """Write the whole share, then remove what is no longer rendered; record the outcome.
 
-        Return seconds until the next look, or None. Raises TransportError when the key is to be
+        Return seconds until requeue, or None. Raises TransportError when the key is to be
         tried again.
         """
-        wish, share = Wish.of(workload, session.name), (session.name, workload.uid)
+        desired, share = DesiredShare.of(workload, session.name), (session.name, workload.uid)
         try:
             workload = await self._prepared(session, workload)
-            if Wish.of(workload, session.name) != wish:
+            if DesiredShare.of(workload, session.name) != desired:
                 return None  # the Workload changed meanwhile, and that change woke its key
-            again, told = await self._apply(session, workload)
-            outcome = _fought(wish, told) if told else Outcome(wish)
-            if again is None:
-                self._pauses.over(share)
+            requeue_after, contested = await self._apply_all(session, workload)
+            outcome = _contested(desired, contested) if contested else Outcome(desired)
+            if requeue_after is None:
+                self._backoff.reset(share)
         except Overtaken:
             return 0.0
         except Refused as refusal:
-            again = self._pauses.hold(share, str(refusal))
-            outcome = Outcome(wish, refusal.reason, str(refusal))
+            requeue_after = self._backoff.failed(share, str(refusal))
+            outcome = Outcome(desired, refusal.reason, str(refusal))
         except HubFault as fault:
-            self._fails(session, workload, Outcome(wish, fault.reason, str(fault)))
+            self._fails(session, workload, Outcome(desired, fault.reason, str(fault)))
             raise
         except Conflict as fault:
-            self._contend(session, workload, wish, fault)
+            self._contend(session, workload, desired, fault)
             raise
         except TransportError as fault:
-            self._fails(session, workload, outcome_of(session.name, fault, wish))
+            self._fails(session, workload, outcome_of(session.name, fault, desired))
             raise
         self._end(session, workload, outcome)
-        return again
+        return requeue_after
 
-    def hold(self, session: Target, workload: Workload, verdict: GateVerdict) -> None:
-        """Leave the share as it is; note why where the Workload is placed there."""
+    def keep(self, session: Target, workload: Workload, verdict: GateVerdict) -> None:
+        """Keep the share as it is; record why where the Workload is placed there."""
         if verdict.message and session.name in workload.placements:
-            self._end(session, workload, _kept(session, workload, verdict))
+            self._end(session, workload, _gated(session, workload, verdict))
 
-    async def leave(
+    async def remove(
         self, session: Target, workload: Workload, verdict: GateVerdict | None = None
     ) -> float | None:
-        """Remove everything of a Workload from one member; return and raise as `push` does.
+        """Remove everything of a Workload from one member; return and raise as `apply` does.
 
         The member acknowledges once nothing of it is left there. `verdict` is the gate's reason
         where the share is removed though it is placed.
         """
-        wish, share = Wish.of(workload, session.name), (session.name, workload.uid)
+        desired, share = DesiredShare.of(workload, session.name), (session.name, workload.uid)
         try:
-            obstacle, stays = await self._remove(session, workload)
+            obstacle, stays = await self._remove_all(session, workload)
         except TransportError as fault:
-            self._fails(session, workload, outcome_of(session.name, fault, wish))
+            self._fails(session, workload, outcome_of(session.name, fault, desired))
             raise
         if obstacle is not None:
-            self._end(session, workload, Outcome(wish, obstacle.reason, str(obstacle)))
-            return self._pauses.hold(share, str(obstacle))
-        self._pauses.over(share)
+            self._end(session, workload, Outcome(desired, obstacle.reason, str(obstacle)))
+            return self._backoff.failed(share, str(obstacle))
+        self._backoff.reset(share)
         self._writer.ended(workload.uid, session.name)
         if not stays:
             await self._acknowledge(session, workload)
         placed = session.name in workload.placements
-        kept = _kept(session, workload, verdict) if verdict is not None and placed else None
+        kept = _gated(session, workload, verdict) if verdict is not None and placed else None
         self._end(session, workload, kept)
         return None
 
     def ended(self, uid: str) -> None:
         """Drop the state of a Workload that is gone."""
-        self._pauses.drop(lambda share: share[1] == uid)
+        self._backoff.reset_where(lambda share: share[1] == uid)
         self._writer.ended(uid)
-        self._doubts.drop(uid)
+        self._unconfirmed.drop(uid)
 
     def removed(self, member: str) -> None:
         """Drop the state of a member that was removed."""
-        self._pauses.drop(lambda share: share[0] == member)
+        self._backoff.reset_where(lambda share: share[0] == member)
         self._contended = {of: since for of, since in self._contended.items() if of[0] != member}
         self._writer.removed(member)
-        self._doubts.forget(member)
+        self._unconfirmed.forget(member)
         self._pruner.removed(member)
 
-    async def _remove(self, session: Target, workload: Workload) -> tuple[Refused | None, bool]:
+    async def _remove_all(self, session: Target, workload: Workload) -> tuple[Refused | None, bool]:
         """Remove what may go; return why it may not all be gone, or None, and whether some stays.
 
         Objects that stay, because a rule keeps them, are looked for again when the Workload ends.
         """
-        await self._inventory.look_for(session, workload)
-        in_doubt = await self._doubts.resolve(session, workload.uid)
+        await self._inventory.wait_listed(session, workload)
+        pending = await self._unconfirmed.resolve(session, workload.uid)
         also, refusals = await self._unlisted(session, workload)
         left = await self._pruner.prune(
             session,
@@ -179,7 +178,7 @@ class ShareWriter:
             also=also,
         )
         refusals += left.refused.values()
-        waits = [*left.waiting.values(), *in_doubt]
+        waits = [*left.waiting.values(), *pending]
         if not self._inventory.asked(session, workload):
             waits.append(f"{session.name}: not all kinds have been listed yet")
         under_way = [Refused(PropagatedReason.PROPAGATING, sentence) for sentence in waits]
@@ -212,22 +211,28 @@ class ShareWriter:
     def _end(self, session: Target, workload: Workload, outcome: Outcome | None) -> None:
         key = workload.metadata.key
         self._contended.pop((session.name, key), None)
-        self._note(key, session.name, outcome)
+        self._record_outcome(key, session.name, outcome)
 
     def _fails(self, session: Target, workload: Workload, outcome: Outcome) -> None:
         LOG.info("%s: %s", session.name, outcome.message, extra={"object": workload.owner})
         self._end(session, workload, outcome)
 
-    def _contend(self, session: Target, workload: Workload, wish: Wish, fault: Conflict) -> None:
+    def _contend(
+        self, session: Target, workload: Workload, desired: DesiredShare, fault: Conflict
+    ) -> None:
         """Retry a conflict in silence, and report it once conflicts have lasted for long."""
         key, now = workload.metadata.key, self._clock.monotonic()
         since = self._contended.setdefault((session.name, key), now)
         if now - since >= CONTENDED_SECONDS:
-            told = f"{session.name}: each write is refused, as somebody else wrote first: {fault}"
-            self._note(key, session.name, Outcome(wish, PropagatedReason.CONFLICT, told))
+            message = (
+                f"{session.name}: each write is refused, as somebody else wrote first: {fault}"
+            )
+            self._record_outcome(
+                key, session.name, Outcome(desired, PropagatedReason.CONFLICT, message)
+            )
 
     async def _prepared(self, session: Target, workload: Workload) -> Workload:
-        """Ask and note on the hub what must be known there before the first write to the member."""
+        """Check and record on the hub what must be known there before anything is written."""
         await self._gate.admit(session, workload)
         await self._namespaces.admit(session, workload)
         kinds = await self._inventory.shown(session, workload)
@@ -239,24 +244,26 @@ class ShareWriter:
         except TransportError as fault:
             raise HubFault("the Workload could not be prepared", fault) from fault
 
-    async def _apply(
+    async def _apply_all(
         self, session: Target, workload: Workload
     ) -> tuple[float | None, Sequence[str]]:
-        """Return seconds until the next look, or None, and what to report of contested objects."""
+        """Return seconds until requeue, or None, and what to report of contested objects."""
         pieces = await self._rendered(session, workload)
-        applied = await apply(self._writer, session, workload, pieces, stands=self._gates.pushes)
+        applied = await applier.apply(
+            self._writer, session, workload, pieces, may_apply=self._gates.may_apply
+        )
         waits: list[float] = []
         refusals = [*applied.refusals]
         if applied.whole:  # else the workload's predecessor stays
             left = await self._prune(session, workload, pieces)
             refusals += left.refused.values()
             if left.waiting:
-                waits.append(self._pauses.hold((session.name, workload.uid), left))
+                waits.append(self._backoff.failed((session.name, workload.uid), left))
         if refusals:
             raise Refused.of(refusals)
         waits += [backoff.seconds for backoff in applied.backoffs]
-        told = sorted({backoff.sentence for backoff in applied.backoffs if backoff.sentence})
-        return min(waits, default=None), told
+        contested = sorted({backoff.sentence for backoff in applied.backoffs if backoff.sentence})
+        return min(waits, default=None), contested
 
     async def _rendered(self, session: Target, workload: Workload) -> list[Piece]:
         """Return all objects of the share. Raises Refused, as for a patch that does not fit."""
@@ -267,7 +274,7 @@ class ShareWriter:
         try:
             return render(
                 workload,
-                units=workload.placements[member],
+                replicas=workload.placements[member],
                 first_ordinal=workload.ordinals().get(member, 0),
                 secrets=await self._needed_secrets(workload),
                 hub=await self._identity.uid(),
@@ -277,13 +284,13 @@ class ShareWriter:
         except PatchMisfit as fault:
             raise misfit(member, override.subset, fault) from fault
 
-    async def _prune(self, session: Target, workload: Workload, pieces: list[Piece]) -> Left:
+    async def _prune(self, session: Target, workload: Workload, pieces: list[Piece]) -> PruneResult:
         """Remove what is no longer rendered, once it is known what there is."""
-        await self._inventory.look_for(session, workload)
+        await self._inventory.wait_listed(session, workload)
         if self._inventory.knows(session, workload):
             decided = self._workloads.decided(workload)
             return await self._pruner.prune(session, workload.uid, decided=decided, keep=pieces)
-        return Left({}, {})
+        return PruneResult({}, {})
 
     async def _needed_secrets(self, workload: Workload) -> list[HubSecret]:
         """Return the Secrets that travel along. Raises Refused while one of them is missing."""
@@ -307,9 +314,9 @@ class ShareWriter:
             raise HubFault(f"Secret {'/'.join(key)} could not be read", fault) from fault
 
 
-def _kept(session: Target, workload: Workload, verdict: GateVerdict) -> Outcome:
-    return Outcome(Wish.of(workload, session.name), verdict.reason, verdict.message)
+def _gated(session: Target, workload: Workload, verdict: GateVerdict) -> Outcome:
+    return Outcome(DesiredShare.of(workload, session.name), verdict.reason, verdict.message)
 
 
-def _fought(wish: Wish, told: Sequence[str]) -> Outcome:
-    return Outcome(wish, PropagatedReason.CONFLICT, "; ".join(told))
+def _contested(desired: DesiredShare, sentences: Sequence[str]) -> Outcome:
+    return Outcome(desired, PropagatedReason.CONFLICT, "; ".join(sentences))

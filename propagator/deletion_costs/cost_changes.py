@@ -48,8 +48,8 @@ def _order(pod: Pod) -> tuple[int, int, str, str]:
 
 def _each(costs: Costs, pods: int) -> Iterator[int | None]:
     """Yield one cost for each pod; None for pods beyond the units, which are about to go."""
-    for cost, units in costs:
-        taken = min(units, pods)
+    for cost, replicas in costs:
+        taken = min(replicas, pods)
         pods -= taken
         yield from [cost] * taken
     yield from [None] * pods

@@ -13,14 +13,14 @@ from machinery.clock import Clock
 
 MANY = 8
 WITHIN_SECONDS = 0.5
-"""MANY outcomes in this time are a rush; one Workload that is applied by hand is none."""
+"""MANY outcomes in this time are a burst; one Workload that is applied by hand is none."""
 LONGEST_SECONDS = 5.0
-"""The longest wait of a report, however long the rush lasts."""
-LOOK_SECONDS = 1.0
-"""Seconds between two looks whether the rush is over."""
+"""The longest wait of a report, however long the burst lasts."""
+CHECK_SECONDS = 1.0
+"""Seconds between two checks whether the burst is over."""
 
 
-class Rush:
+class BurstDetector:
     """Counts the outcomes of shares; a member that hangs brings none, and delays no report."""
 
     def __init__(self, clock: Clock) -> None:
@@ -31,6 +31,6 @@ class Rush:
         """Count one outcome of a share."""
         self._last.append(self._clock.monotonic())
 
-    def on(self) -> bool:
+    def active(self) -> bool:
         full = len(self._last) == MANY
         return full and self._clock.monotonic() - self._last[0] <= WITHIN_SECONDS

@@ -28,7 +28,7 @@ class FollowedPods:
         self._followed: dict[str, dict[Key, Pod]] = {}
         self._unread: set[str] = set()
         self._marked: Counter[str] = Counter()
-        pods.add_handler(self._hear)
+        pods.add_handler(self._pod_changed)
 
     def follow(self, uids: Iterable[str]) -> None:
         """Keep the pods of these Workloads; for many at once a single walk finds them."""
@@ -51,7 +51,7 @@ class FollowedPods:
         """Return the UIDs of all Workloads with such a pod."""
         return list(self._marked)
 
-    def leave(self, uid: str) -> None:
+    def unfollow(self, uid: str) -> None:
         """Follow that Workload no more."""
         self._followed.pop(uid, None)
         self._unread.discard(uid)
@@ -62,7 +62,7 @@ class FollowedPods:
                 self._followed[pod.claim.uid][pod.metadata.key] = pod
         self._unread.clear()
 
-    def _hear(self, old: Object | None, new: Object | None) -> None:
+    def _pod_changed(self, old: Object | None, new: Object | None) -> None:
         before, after = cast("Pod | None", old), cast("Pod | None", new)
         touched = {self._forget(before), self._keep(after)} - {""}
         if before is not None and after is not None and _alike(before, after):

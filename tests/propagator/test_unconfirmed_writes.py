@@ -10,7 +10,7 @@ import pytest
 from machinery.api.resources import Resource
 from machinery.errors import ApiError, NotFound, TransportError, Unreachable
 from propagator.apply.apply_records import ObjectPlace
-from propagator.apply.unanswered_writes import RIPE_SECONDS, UnconfirmedWrites
+from propagator.apply.unconfirmed_writes import RIPE_SECONDS, UnconfirmedWrites
 from propagator.members.objects import ManagedObject
 from propagator.members.session import MemberSession
 from tests.fakeclock import FakeClock
@@ -51,16 +51,16 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def doubts(clock: FakeClock) -> UnconfirmedWrites:
+def unconfirmed(clock: FakeClock) -> UnconfirmedWrites:
     return UnconfirmedWrites(clock=clock)
 
 
-async def resolved(doubts: UnconfirmedWrites, member: Member) -> bool:
-    return not await doubts.resolve(cast("MemberSession", member), "u")
+async def resolved(unconfirmed: UnconfirmedWrites, member: Member) -> bool:
+    return not await unconfirmed.resolve(cast("MemberSession", member), "u")
 
 
-def fail(doubts: UnconfirmedWrites, fault: BaseException) -> None:
-    with pytest.raises(type(fault)), doubts.sending(PLACE, "u"):
+def fail(unconfirmed: UnconfirmedWrites, fault: BaseException) -> None:
+    with pytest.raises(type(fault)), unconfirmed.sending(PLACE, "u"):
         raise fault
 
 
@@ -69,12 +69,12 @@ def answer(code: int, reason: str = "") -> ApiError:
 
 
 @pytest.mark.proves("R1")
-async def test_while_it_is_under_way_it_is_in_doubt(doubts: UnconfirmedWrites):
+async def test_while_it_is_under_way_it_is_in_doubt(unconfirmed: UnconfirmedWrites):
     member = Member()
-    with doubts.sending(PLACE, "u"):
-        assert not await resolved(doubts, member)
-        assert not await doubts.resolve(cast("MemberSession", member), "another")
-    assert await resolved(doubts, member)
+    with unconfirmed.sending(PLACE, "u"):
+        assert not await resolved(unconfirmed, member)
+        assert not await unconfirmed.resolve(cast("MemberSession", member), "another")
+    assert await resolved(unconfirmed, member)
     assert member.looks == 0, "an answer is an answer"
 
 
@@ -83,38 +83,38 @@ async def test_while_it_is_under_way_it_is_in_doubt(doubts: UnconfirmedWrites):
     "fault", [Unreachable("cut"), TransportError("?"), asyncio.CancelledError()]
 )
 async def test_without_an_answer_the_place_is_looked_at_after_a_while(
-    doubts: UnconfirmedWrites, clock: FakeClock, fault: BaseException
+    unconfirmed: UnconfirmedWrites, clock: FakeClock, fault: BaseException
 ):
     member = Member()
-    fail(doubts, fault)
-    assert not await resolved(doubts, member)
+    fail(unconfirmed, fault)
+    assert not await resolved(unconfirmed, member)
     assert member.looks == 0, "too early to tell"
     await clock.advance(RIPE_SECONDS)
     member.lies = {"metadata": {"name": "web", "labels": {"stowage.dev/managed": "true"}}}
-    assert await resolved(doubts, member)
+    assert await resolved(unconfirmed, member)
     assert [found.metadata.name for found in member.held] == ["web"]
-    assert await resolved(doubts, member)
+    assert await resolved(unconfirmed, member)
     assert member.looks == 1
 
 
 @pytest.mark.proves("R1")
 async def test_a_server_in_trouble_may_have_done_it_and_one_that_refuses_has_not(
-    doubts: UnconfirmedWrites,
+    unconfirmed: UnconfirmedWrites,
 ):
     member = Member()
     for code in (403, 404, 409, 422, 429):
-        fail(doubts, answer(code))
-        assert await resolved(doubts, member)
+        fail(unconfirmed, answer(code))
+        assert await resolved(unconfirmed, member)
     assert member.looks == 0
-    fail(doubts, answer(504, "Timeout"))
-    assert await resolved(doubts, member)
+    fail(unconfirmed, answer(504, "Timeout"))
+    assert await resolved(unconfirmed, member)
     assert member.looks == 1
 
 
-async def test_nothing_is_kept_of_what_left(doubts: UnconfirmedWrites):
-    fail(doubts, Unreachable("cut"))
-    doubts.drop("u")
-    assert await resolved(doubts, Member())
-    fail(doubts, Unreachable("cut"))
-    doubts.forget("m1")
-    assert await resolved(doubts, Member())
+async def test_nothing_is_kept_of_what_left(unconfirmed: UnconfirmedWrites):
+    fail(unconfirmed, Unreachable("cut"))
+    unconfirmed.drop("u")
+    assert await resolved(unconfirmed, Member())
+    fail(unconfirmed, Unreachable("cut"))
+    unconfirmed.forget("m1")
+    assert await resolved(unconfirmed, Member())

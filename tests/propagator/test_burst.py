@@ -15,15 +15,21 @@ from crds.workload import PropagatedReason
 from machinery.types.metadata import Key
 from propagator.members.health import Contact
 from propagator.members.objects import ManagedObject
-from propagator.outcome import Outcome, Wish
+from propagator.outcome import DesiredShare, Outcome
+from propagator.status.burst import (
+    CHECK_SECONDS,
+    LONGEST_SECONDS,
+    MANY,
+    WITHIN_SECONDS,
+    BurstDetector,
+)
 from propagator.status.cluster_share import ObservedShare
 from propagator.status.controller import GATHER_SECONDS, TIMES_A_WRITE, Reporter
-from propagator.status.rush import LONGEST_SECONDS, LOOK_SECONDS, MANY, WITHIN_SECONDS, Rush
 from propagator.types.workload import Workload, workload_of
 from tests.fakeclock import FakeClock
 
 APART = WITHIN_SECONDS / MANY / 2
-"""Seconds between two applies of a rush."""
+"""Seconds between two applies of a burst."""
 
 
 def workload(name: str, **status: Any) -> Workload:
@@ -44,7 +50,7 @@ class Hub:
         self.told: dict[str, float] = {}
         self.seconds = 0.0
 
-    async def tell(self, about: Workload, _status: Mapping[str, Any]) -> bool:
+    async def write_status(self, about: Workload, _status: Mapping[str, Any]) -> bool:
         await self._clock.sleep(self.seconds)
         self.told[about.metadata.name] = self._clock.monotonic()
         return True
@@ -57,12 +63,12 @@ class Burst:
         self.clock = clock
         self.hub = Hub(clock)
         self.outcomes: dict[str, Outcome] = {}
-        ground = SimpleNamespace(
+        context = SimpleNamespace(
             clock=clock, recorder=SimpleNamespace(event=lambda *_, **__: None), fresh=lambda: True
         )
         survey = SimpleNamespace(seen=self._seen, kept=lambda _: [])
         self.reporter = Reporter(
-            cast("Any", ground),
+            cast("Any", context),
             workloads=cast("Any", self.hub),
             survey=cast("Any", survey),
             finalizer=cast("Any", None),
@@ -73,7 +79,7 @@ class Burst:
     ) -> AsyncIterator[ObservedShare]:
         yield ObservedShare(
             name="m1",
-            wish=Wish.of(about, "m1"),
+            desired=DesiredShare.of(about, "m1"),
             leaving=False,
             contact=Contact.SERVING,
             outcome=self.outcomes.get(about.metadata.name),
@@ -84,8 +90,8 @@ class Burst:
         """One Workload was worked on."""
         about = workload(name, **status)
         self.hub.informer[about.metadata.key] = about
-        self.outcomes[name] = Outcome(Wish.of(about, "m1"), reason, "a word")
-        self.reporter.note(about.metadata.key, "m1", self.outcomes[name])
+        self.outcomes[name] = Outcome(DesiredShare.of(about, "m1"), reason, "a word")
+        self.reporter.record_outcome(about.metadata.key, "m1", self.outcomes[name])
 
     async def rushes(self, names: Iterable[str]) -> None:
         for name in names:
@@ -110,14 +116,14 @@ def many(number: int) -> list[str]:
 
 def test_a_rush_is_many_outcomes_in_a_short_time_and_ends_with_them():
     clock = FakeClock()
-    rush = Rush(clock)
+    burst = BurstDetector(clock)
     for _ in range(MANY - 1):
-        rush.count()
-    assert not rush.on()
-    rush.count()
-    assert rush.on()
+        burst.count()
+    assert not burst.active()
+    burst.count()
+    assert burst.active()
     clock._elapsed += WITHIN_SECONDS + 0.01
-    assert not rush.on()
+    assert not burst.active()
 
 
 @pytest.mark.proves("C22")
@@ -125,8 +131,8 @@ async def test_what_goes_well_is_told_when_the_rush_is_over():
     async with burst() as made:
         await made.rushes(many(3 * MANY))
         during = set(made.hub.told)
-        assert during <= set(many(MANY)), "what came before it was a rush"
-        await made.clock.advance(WITHIN_SECONDS + LOOK_SECONDS + 0.1)
+        assert during <= set(many(MANY)), "what came before it was a burst"
+        await made.clock.advance(WITHIN_SECONDS + CHECK_SECONDS + 0.1)
         assert set(made.hub.told) == set(many(3 * MANY))
 
 
@@ -147,10 +153,10 @@ async def test_nothing_waits_for_longer_than_the_bound_however_long_the_rush_las
         begun = made.clock.monotonic()
         await made.rushes(f"more-{n}" for n in range(int(2 * LONGEST_SECONDS / APART)))
         assert made.hub.told["first"] - begun + APART >= LONGEST_SECONDS
-        assert made.hub.told["first"] - begun <= LONGEST_SECONDS + LOOK_SECONDS
+        assert made.hub.told["first"] - begun <= LONGEST_SECONDS + CHECK_SECONDS
 
 
-async def test_one_that_was_ready_waits_for_no_rush():
+async def test_one_that_was_ready_waits_for_no_burst():
     ready = {"type": "Ready", "status": "True", "reason": "Ready", "message": ""}
     async with burst() as made:
         await made.rushes(many(2 * MANY))

@@ -27,10 +27,12 @@ from machinery.api.resources import PODS
 from machinery.api.responses import shaped
 from machinery.errors import ApiError, Conflict, Forbidden, NotFound, TransportError
 from machinery.runtime.fair_queue import namespace_of
-from machinery.runtime.keyed_backoff import Pauses
+from machinery.runtime.keyed_backoff import KeyedBackoff
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.types.bounds import FOR_ONE_WORKLOAD
 from machinery.types.metadata import Key
+from propagator.deletion_costs.cost_changes import CostChange, changes
+from propagator.deletion_costs.followed_pods import FollowedPods
 from propagator.errors import says_no
 from propagator.groups.gates import Gates
 from propagator.hub.workloads import UID_INDEX, HubWorkloads
@@ -41,8 +43,6 @@ from propagator.members.pods import made_by, main_of
 from propagator.members.session import MemberSession
 from propagator.types.overrides import Costs
 from propagator.types.workload import Workload
-from propagator.units.deletion_costs import CostChange, changes
-from propagator.units.followed_pods import FollowedPods
 
 LOG = logs.get(__name__)
 GATHER_SECONDS = 1.0
@@ -77,25 +77,27 @@ class _Which(NamedTuple):
 class CostWriter:
     """Listens from its construction on; `run` writes."""
 
-    def __init__(self, ground: ControllerContext, *, workloads: HubWorkloads, gates: Gates) -> None:
-        self._fleet = ground.fleet
-        self._clock = ground.clock
-        self._fresh = ground.fresh
+    def __init__(
+        self, context: ControllerContext, *, workloads: HubWorkloads, gates: Gates
+    ) -> None:
+        self._registry = context.registry
+        self._clock = context.clock
+        self._fresh = context.fresh
         self._hub = workloads
         self._gates = gates
         self._followed: WeakKeyDictionary[Link, FollowedPods] = WeakKeyDictionary()
         self._marks: dict[str, set[str]] = {}  # members that may have marked pods, by UID
         self._queues: dict[str, WorkQueue[Key]] = {}
         self._begun = asyncio.Event()
-        self._shut: Pauses[tuple[str, str]] = Pauses(
-            clock=ground.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
+        self._forbidden: KeyedBackoff[tuple[str, str]] = KeyedBackoff(
+            clock=context.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
         )
-        self._told: set[tuple[str, str]] = set()  # where a refusal was logged and still holds
-        self._pods: Pauses[_Which] = Pauses(
-            clock=ground.clock, base=FIRST_POD_PAUSE, cap=LONGEST_POD_PAUSE
+        self._logged: set[tuple[str, str]] = set()  # where a refusal was logged and still holds
+        self._pods: KeyedBackoff[_Which] = KeyedBackoff(
+            clock=context.clock, base=FIRST_POD_PAUSE, cap=LONGEST_POD_PAUSE
         )
         workloads.informer.add_handler(self._workload_changed)
-        ground.fleet.on_change(self._member_changed)
+        context.registry.on_change(self._member_changed)
 
     async def run(self) -> None:
         served: WeakSet[WorkQueue[Key]] = WeakSet()
@@ -105,17 +107,18 @@ class CostWriter:
                 for member, queue in self._queues.items():
                     if queue not in served:
                         served.add(queue)
-                        tend = functools.partial(self._tend, member)
-                        tasks.create_task(work(queue, tend, workers=1, log=LOG))
+                        reconcile = functools.partial(self._reconcile, member)
+                        tasks.create_task(work(queue, reconcile, workers=1, log=LOG))
                 await self._begun.wait()
 
-    def look_at(self, workload: Workload) -> None:
+    def gate_changed(self, workload: Workload) -> None:
         """Queue a Workload whose gate has another answer now."""
         marked = self._marks.get(workload.uid, set())
         for member in {*workload.overrides.with_costs(), *marked}:
-            self._wake(member, workload)
+            self._enqueue(member, workload)
 
-    # --- who has to be looked at ------------------------------------------------------------------
+    # --- which shares to reconcile ---------------------------------------------------------------
+    # ------------------------------------------------------------------
 
     def _workload_changed(self, old: Workload | None, new: Workload | None) -> None:
         if old is not None and (new is None or new.uid != old.uid):
@@ -126,16 +129,16 @@ class CostWriter:
         before = set(old.overrides.with_costs()) if old is not None else set()
         for member in before | set(new.overrides.with_costs()) | self._marks.get(new.uid, set()):
             if old is None or _wanted(old, member) != _wanted(new, member):
-                self._wake(member, new)
+                self._enqueue(member, new)
 
     def _gone(self, workload: Workload) -> None:
         for member in self._marks.pop(workload.uid, set()) | set(workload.overrides.with_costs()):
             if (pods := self._pods_on(member)) is not None:
-                pods.leave(workload.uid)
-        self._pods.drop(lambda of: of.workload == workload.uid)
+                pods.unfollow(workload.uid)
+        self._pods.reset_where(lambda of: of.workload == workload.uid)
 
-    def _wake(self, member: str, workload: Workload, after: float = 0.0) -> None:
-        """Queue a share where the member's pods are known; else `_attend` does once they are."""
+    def _enqueue(self, member: str, workload: Workload, after: float = 0.0) -> None:
+        """Queue a share where the member's pods are known; else `_follow` does once they are."""
         pods = self._pods_on(member)
         if pods is None:
             return
@@ -152,11 +155,11 @@ class CostWriter:
         """Attend to a member that became ready; changes of pods come through `_pods_changed`."""
         if key is not None:
             return
-        session = self._fleet.get(member)
+        session = self._registry.get(member)
         if session is None:
             self._removed(member)
         elif session.link is not None and session.ready and session.link.counted:
-            self._attend(member, session.link)
+            self._follow(member, session.link)
 
     def _removed(self, member: str) -> None:
         if queue := self._queues.pop(member, None):
@@ -166,11 +169,11 @@ class CostWriter:
         self._forget(member)
 
     def _forget(self, member: str) -> None:
-        self._shut.drop(lambda of: of[0] == member)
-        self._told = {of for of in self._told if of[0] != member}
-        self._pods.drop(lambda of: of.member == member)
+        self._forbidden.reset_where(lambda of: of[0] == member)
+        self._logged = {of for of in self._logged if of[0] != member}
+        self._pods.reset_where(lambda of: of.member == member)
 
-    def _attend(self, member: str, link: Link) -> None:
+    def _follow(self, member: str, link: Link) -> None:
         """Follow the pods of a member, which are known from now on."""
         if link not in self._followed:
             self._forget(member)  # other credentials may be allowed more
@@ -178,7 +181,7 @@ class CostWriter:
             self._followed[link] = FollowedPods(link.pods, changed)
         for workload in self._hub.touching(member):
             if workload.overrides.of(member).costs:
-                self._wake(member, workload)
+                self._enqueue(member, workload)
         for uid in self._followed[link].all_marked():
             self._pods_changed(member, uid)
 
@@ -188,30 +191,30 @@ class CostWriter:
         if pods is None or pods.marked(uid):
             self._marks.setdefault(uid, set()).add(member)
         for workload in self._hub.informer.by_index(UID_INDEX, uid):
-            self._wake(member, workload, GATHER_SECONDS)
+            self._enqueue(member, workload, GATHER_SECONDS)
 
     def _pods_on(self, member: str) -> FollowedPods | None:
-        session = self._fleet.get(member)
+        session = self._registry.get(member)
         link = session.link if session is not None else None
         return self._followed.get(link) if link is not None else None
 
     # --- one share --------------------------------------------------------------------------------
 
-    async def _tend(self, member: str, key: Key) -> float | None:
-        """Bring the pods of one share to their costs, a few at a time; the reconcile of `work`."""
-        workload, session = self._hub.informer.get(key), self._fleet.get(member)
+    async def _reconcile(self, member: str, key: Key) -> float | None:
+        """Bring the pods of one share to their costs, a few at a time."""
+        workload, session = self._hub.informer.get(key), self._registry.get(member)
         pods = self._pods_on(member)
         if workload is None or session is None or pods is None or not session.ready:
             return None
         if not self._fresh():
             return STALE_SECONDS
-        if workload.groups and not self._gates.pushes(workload):
+        if workload.groups and not self._gates.may_apply(workload):
             return None  # its costs are part of a decision that its group has not released
         costs = _wanted(workload, member)
         if costs is None or not (costs or pods.marked(workload.uid)):
-            pods.leave(workload.uid)
+            pods.unfollow(workload.uid)
             return None
-        shut = self._shut.left((member, workload.namespace))
+        shut = self._forbidden.remaining((member, workload.namespace))
         if shut or not session.allows(workload.namespace):
             return shut or None
         return await self._write(session, workload, costs, pods.of(workload.uid))
@@ -222,15 +225,15 @@ class CostWriter:
         main, share = main_of(workload), (session.name, workload.uid)
         ours = [pod for pod in pods if pod.claim is not None and made_by(pod.claim, main)]
         todo = [
-            (change, self._pods.left(_Which(*share, change.pod.metadata.uid), change.cost))
+            (change, self._pods.remaining(_Which(*share, change.pod.metadata.uid), change.cost))
             for change in changes(ours, costs)
         ]
         due = [change for change, wait in todo if not wait]
         if not due:
             there = {pod.metadata.uid for pod in ours}
-            self._pods.drop(lambda of: of[:2] == share and of.pod not in there)
+            self._pods.reset_where(lambda of: of[:2] == share and of.pod not in there)
             return min((wait for _, wait in todo), default=None)
-        few = due[: 1 if (session.name, workload.namespace) in self._told else FOR_ONE_WORKLOAD]
+        few = due[: 1 if (session.name, workload.namespace) in self._logged else FOR_ONE_WORKLOAD]
         with working_for(workload.metadata.key):
             await self._put_all(session, workload, few)
         await self._clock.sleep(len(few) / PER_SECOND)
@@ -255,25 +258,25 @@ class CostWriter:
         pod = _Which(session.name, workload.uid, change.pod.metadata.uid)
         spoilt = change.pod.marked and change.pod.cost is None
         if result is True and not spoilt:
-            self._pods.over(pod)
+            self._pods.reset(pod)
         else:
-            self._pods.hold(pod, change.cost)
+            self._pods.failed(pod, change.cost)
         match result:
             case bool():
                 WRITES.labels("written").inc()
-                self._told.discard((session.name, workload.namespace))
+                self._logged.discard((session.name, workload.namespace))
             case Forbidden():
                 WRITES.labels("refused").inc()
-                self._shut_out(session, workload, result)
+                self._forbid(session, workload, result)
             case _:
                 WRITES.labels("failed").inc()
 
-    def _shut_out(self, session: MemberSession, workload: Workload, fault: Forbidden) -> None:
+    def _forbid(self, session: MemberSession, workload: Workload, fault: Forbidden) -> None:
         where = (session.name, workload.namespace)
-        self._shut.hold(where)
-        if where in self._told:
+        self._forbidden.failed(where)
+        if where in self._logged:
             return
-        self._told.add(where)
+        self._logged.add(where)
         LOG.warning(
             "%s: deletion costs are not written in namespace %s, so that the member alone decides "
             "which pods go first: let the propagator patch pods there, as `stowage join` does: %s",

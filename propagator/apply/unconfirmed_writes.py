@@ -28,7 +28,7 @@ _UNDER_WAY = float("inf")
 
 
 class UnconfirmedWrites:
-    """The writes in doubt, by member and by the UID of the Workload."""
+    """The unconfirmed writes, by member and by the UID of the Workload."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
@@ -51,14 +51,14 @@ class UnconfirmedWrites:
         self.settle(place, uid)
 
     async def resolve(self, session: Target, uid: str) -> list[str]:
-        """Read each place in doubt whose time has come; return a sentence for each that stays so.
+        """Read the places of ripe writes; return a sentence for each write that stays unconfirmed.
 
         The member's informer shows what was found. Raises TransportError.
         """
         unsure = []
         for place, ripe in list(self._ripe.get((session.name, uid), {}).items()):
             if ripe <= self._clock.monotonic():
-                await _look(session, place)
+                await _read(session, place)
                 self.settle(place, uid)
             else:
                 sentence = "a write was not answered, and may still arrive"
@@ -67,21 +67,21 @@ class UnconfirmedWrites:
 
     def settle(self, place: ObjectPlace, uid: str) -> None:
         """Record that it is known what is in the place."""
-        doubts = self._ripe.get((place.member, uid), {})
-        doubts.pop(place, None)
-        if not doubts:
+        writes = self._ripe.get((place.member, uid), {})
+        writes.pop(place, None)
+        if not writes:
             self._ripe.pop((place.member, uid), None)
 
     def drop(self, uid: str) -> None:
         """Drop the writes of a Workload that is gone."""
-        self._ripe = {key: doubts for key, doubts in self._ripe.items() if key[1] != uid}
+        self._ripe = {key: writes for key, writes in self._ripe.items() if key[1] != uid}
 
     def forget(self, member: str) -> None:
         """Drop the writes to a removed member: should it return, all of it is listed again."""
-        self._ripe = {key: doubts for key, doubts in self._ripe.items() if key[0] != member}
+        self._ripe = {key: writes for key, writes in self._ripe.items() if key[0] != member}
 
 
-async def _look(session: Target, place: ObjectPlace) -> None:
+async def _read(session: Target, place: ObjectPlace) -> None:
     """Read the place on the member, and show the object in the informer if it is ours."""
     try:
         found = await session.client_for(place.namespace).get(

@@ -1,0 +1,134 @@
+"""Maps each change on the hub or on a member to the keys to reconcile, and drops what has gone.
+
+Informers, sessions and gates call these handlers in the event loop. A key is queued on the members
+that the change concerns; a Workload may be on ten thousand of them, so that many keys are queued
+little by little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from machinery.tasks import Gradually
+from machinery.types.metadata import Key
+from propagator.hub.secrets import HubSecrets
+from propagator.hub.workloads import SECRET_INDEX, HubWorkloads, clusters_of
+from propagator.members.context import ControllerContext
+from propagator.members.inventory import OwnedObjects
+from propagator.reconciler import running
+from propagator.status.controller import Reporter
+from propagator.types.workload import Workload
+
+
+class EventHandlers:
+    """Registered with the informers and the sessions by the constructor.
+
+    `workload_gone` is called with the UID of each Workload that went, `member_gone` with the name
+    of each member that was removed.
+    """
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        *,
+        workloads: HubWorkloads,
+        secrets: HubSecrets,
+        inventory: OwnedObjects,
+        reporter: Reporter,
+        workload_gone: Callable[[str], None],
+        member_gone: Callable[[str], None],
+    ) -> None:
+        self._registry = context.registry
+        self._workloads = workloads
+        self._secrets = secrets
+        self._inventory = inventory
+        self._reporter = reporter
+        self._workload_gone = workload_gone
+        self._member_gone = member_gone
+        self.syncs: Gradually[tuple[str, Key]] = Gradually(lambda at: self._registry.wake(*at))
+        """Workloads to reconcile, each on one member."""
+        self.reports: Gradually[Key] = Gradually(reporter.queue.add)
+        """Workloads to report on."""
+        workloads.informer.add_handler(self.workload_changed)
+        context.registry.on_change(self.member_changed)
+
+    def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
+        known = new or old
+        if known is None:
+            return
+        for secret in new.secrets if new is not None else ():
+            self._secrets.need((known.metadata.namespace, secret))
+        if old is not None:
+            self._forget(old, new)
+        self._reporter.queue.add(known.metadata.key)
+        # This process's own status writes arrive here too: they wake only members to be left.
+        self._queue(known, self._concerned(known, before=old if new is not None else None))
+
+    def gate_changed(self, workload: Workload) -> None:
+        """Queue a Workload on all of its clusters: its group's gate gives another answer now."""
+        self._queue(workload, self._clusters_of(workload) | self._inventory.holders(workload.uid))
+
+    def member_changed(self, name: str, key: Key | None) -> None:
+        if key is not None:
+            self._reporter.queue.add(key)
+            return
+        if self._registry.get(name) is None:
+            self._member_gone(name)
+        keys = [workload.metadata.key for workload in self._workloads.touching(name)]
+        self.reports.add(name, keys)
+        self.syncs.add(name, [(name, key) for key in keys])
+
+    def secret_changed(self, key: Key) -> None:
+        for workload in self._workloads.informer.by_index(SECRET_INDEX, "/".join(key)):
+            self._queue(workload, workload.placements)
+
+    def _queue(self, workload: Workload, members: Iterable[str]) -> None:
+        key = workload.metadata.key
+        self.syncs.add(key, [(name, key) for name in members])
+
+    def _forget(self, old: Workload, new: Workload | None) -> None:
+        """Drop the state of a Workload that is gone, and Secrets that no Workload needs now."""
+        if new is None or new.uid != old.uid:
+            self._workload_gone(old.uid)
+        for secret in set(old.secrets) - set(new.secrets if new is not None else ()):
+            key = (old.metadata.namespace, secret)
+            if not self._workloads.informer.by_index(SECRET_INDEX, "/".join(key)):
+                self._secrets.drop(key)
+
+    def _concerned(self, known: Workload, *, before: Workload | None) -> set[str]:
+        """Return the members to queue a Workload on; `before` is None where it came or went."""
+        if before is None:
+            return self._clusters_of(known) | self._inventory.holders(known.uid)
+        if not _same_decision(before, known):
+            concerned = self._clusters_of(before) | self._clusters_of(known)
+            return concerned | self._inventory.holders(known.uid)
+        patched = _with_new_patch(before, known)
+        if running(known) and not running(before):
+            return patched | (self._clusters_of(known) - set(known.placements))
+        return patched
+
+    def _clusters_of(self, workload: Workload) -> set[str]:
+        return clusters_of(workload, self._registry.names)
+
+
+def _same_decision(old: Workload, new: Workload) -> bool:
+    return (
+        old.uid == new.uid
+        and old.metadata.generation == new.metadata.generation
+        and old.metadata.deleting == new.metadata.deleting
+        and old.placements == new.placements
+        and old.groups == new.groups
+        and old.status.review == new.status.review
+    )
+
+
+def _with_new_patch(old: Workload, new: Workload) -> set[str]:
+    """Return the clusters whose share's patch changed; deletion costs do not count."""
+    if bytes(old.status.overrides) == bytes(new.status.overrides):
+        return set()
+    before, after = old.overrides, new.overrides
+    if before.fault != after.fault:
+        return set(new.placements)
+    return {
+        each for each in before.differing(after) if before.of(each).digest != after.of(each).digest
+    }

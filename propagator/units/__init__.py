@@ -1,1 +1,0 @@
-"""Writes to the pods themselves that run a Workload's units: their deletion costs."""

@@ -1,0 +1,176 @@
+"""The controller of Workloads: its parts, and what of them runs while this instance leads.
+
+Made once by `leadership.Manager`, which calls `begin` and `run` in each term and lets the members'
+workers call `reconciler`. The constructor begins to listen to the members' sessions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from machinery.discovery import enforcement
+from machinery.runtime.informer import Informer
+from machinery.types.metadata import Key
+from propagator.access.carried_objects import CarriedObjectsReview
+from propagator.access.namespaces import Namespaces
+from propagator.apply.apply_records import ApplyRecords
+from propagator.apply.object_writer import PieceWriter
+from propagator.apply.unconfirmed_writes import UnconfirmedWrites
+from propagator.deletion_costs.cost_writer import CostWriter
+from propagator.eventhandlers import EventHandlers
+from propagator.groups.gates import Gates
+from propagator.hub.idle_watches import IdleKinds
+from propagator.hub.secrets import HubSecrets
+from propagator.hub.workloads import HubWorkloads
+from propagator.members.census import Census
+from propagator.members.context import ControllerContext
+from propagator.members.inventory import OwnedObjects
+from propagator.reconciler import WorkloadReconciler
+from propagator.removal.brake import SweepBrake
+from propagator.removal.finalizer import Finalizer
+from propagator.removal.orphans import Orphans
+from propagator.removal.prune import Pruner
+from propagator.removal.remover import Remover
+from propagator.share_writer import ShareWriter
+from propagator.status.controller import Reporter
+from propagator.status.observation import Survey
+from propagator.types.workload import Workload
+
+
+class WorkloadController:
+    def __init__(self, context: ControllerContext) -> None:
+        self._clusters = context.clusters
+        self._judged = enforcement.validating(
+            context.hub, clock=context.clock, namespace=context.namespace
+        )
+        self._workloads = HubWorkloads(context)
+        self._secrets = HubSecrets(context.hub, clock=context.clock, changed=self._secret_changed)
+        self._inventory = OwnedObjects(context)
+        self._gates = Gates(context, workloads=self._workloads, wake=self._gate_changed)
+        self._idle = IdleKinds(context, workloads=self._workloads, inventory=self._inventory)
+        self._records = ApplyRecords(clock=context.clock)
+        pruner = Pruner(
+            self._records,
+            Remover(clock=context.clock),
+            registered=context.registry.identities.exists,
+        )
+        self._census = Census(context)
+        self._brake = SweepBrake(context, workloads=self._workloads, searched=self._census.searched)
+        self._census.on_searched(self._brake.searched)
+        orphans = Orphans(
+            workloads=self._workloads, identity=context.identity, pruner=pruner, brake=self._brake
+        )
+        self._finalizer = Finalizer(context, inventory=self._inventory)
+        self._reporter = Reporter(
+            context,
+            workloads=self._workloads,
+            survey=Survey(context, inventory=self._inventory),
+            finalizer=self._finalizer,
+        )
+        unconfirmed = UnconfirmedWrites(clock=context.clock)
+        namespaces = Namespaces(clock=context.clock)
+        self._shares = ShareWriter(
+            context,
+            workloads=self._workloads,
+            secrets=self._secrets,
+            inventory=self._inventory,
+            finalizer=self._finalizer,
+            writer=PieceWriter(
+                self._records,
+                unconfirmed=unconfirmed,
+                workloads=self._workloads,
+                identity=context.identity,
+                namespaces=namespaces,
+                clock=context.clock,
+            ),
+            namespaces=namespaces,
+            unconfirmed=unconfirmed,
+            pruner=pruner,
+            gate=CarriedObjectsReview(context, judged=self._judged),
+            gates=self._gates,
+            record_outcome=self._reporter.record_outcome,
+        )
+        self._costs = CostWriter(context, workloads=self._workloads, gates=self._gates)
+        self.reconciler = WorkloadReconciler(
+            context,
+            workloads=self._workloads,
+            judged=self._judged,
+            gates=self._gates,
+            inventory=self._inventory,
+            shares=self._shares,
+            orphans=orphans,
+            reporter=self._reporter,
+        )
+        self._handlers = EventHandlers(
+            context,
+            workloads=self._workloads,
+            secrets=self._secrets,
+            inventory=self._inventory,
+            reporter=self._reporter,
+            workload_gone=self._workload_gone,
+            member_gone=self._member_gone,
+        )
+
+    @property
+    def informers(self) -> Sequence[Informer[Any]]:
+        """The informers of the hub's objects; each term runs them, and `fresh` depends on them."""
+        return (self._workloads.informer,)
+
+    @property
+    def optional(self) -> Sequence[Informer[Any]]:
+        """The informers of kinds that an older hub lacks, on which `fresh` does not depend."""
+        return (self._gates.informer,)
+
+    def begin(self, *, alone: bool) -> None:
+        """Begin a term; `alone`: no other instance has led since this one's last term.
+
+        What another instance may have changed is dropped.
+        """
+        self._gates.begin()
+        if not alone:
+            self._records.clear()
+            self._finalizer.clear()
+            self._reporter.clear()
+            self._idle.clear()
+
+    async def run(self) -> None:
+        """Run the background work of one term until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._judged.run())
+            tasks.create_task(self._secrets.run())
+            tasks.create_task(self._handlers.syncs.run())
+            tasks.create_task(self._handlers.reports.run())
+            tasks.create_task(self._gates.run())
+            tasks.create_task(self._idle.run())
+            tasks.create_task(self._costs.run())
+            tasks.create_task(self._run_synced())
+
+    async def _run_synced(self) -> None:
+        """Report, and look for what no Workload wants, once the hub has been listed."""
+        for informer in (*self.informers, self._clusters):
+            await informer.wait_synced()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._reporter.run())
+            tasks.create_task(self._census.run())
+            tasks.create_task(self._brake.run())
+
+    def _secret_changed(self, key: Key) -> None:
+        self._handlers.secret_changed(key)
+
+    def _gate_changed(self, workload: Workload) -> None:
+        self._handlers.gate_changed(workload)
+        self._costs.gate_changed(workload)
+
+    def _workload_gone(self, uid: str) -> None:
+        self._finalizer.went(uid)
+        self._records.ended(uid)
+        self._shares.ended(uid)
+
+    def _member_gone(self, name: str) -> None:
+        self._records.forget(name)
+        self._finalizer.removed(name)
+        self._shares.removed(name)
+        self._reporter.removed(name)
+        self.reconciler.removed(name)
