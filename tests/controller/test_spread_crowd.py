@@ -173,7 +173,7 @@ async def test_one_spread_is_written_once_at_a_time_and_others_meanwhile(
             stage.workload(name, replicas=4, cpu="1m")
         tasks: set[asyncio.Task[Any]] = set()
 
-        def at_once(self: StatusWriter[Any], key: Key, *, after: float = 0.0) -> None:
+        def at_once(self: StatusWriter[Any, Any], key: Key, *, after: float = 0.0) -> None:
             task = asyncio.ensure_future(self.sync(key))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
