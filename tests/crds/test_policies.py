@@ -68,7 +68,10 @@ def dry(asking: Asking, body: dict[str, Any]) -> str:
 @each
 def test_it_is_refused_and_the_field_named(asking, field, value, named):
     assert named in dry(asking, policy(**{field: value}))
-    assert any(named in text for text in validation.policy_violations(policy(**{field: value})))
+    assert any(
+        named in text
+        for text in validation.object_violations("WorkloadPolicy", policy(**{field: value}))
+    )
 
 
 @pytest.mark.proves("K7", "K10")
@@ -90,7 +93,7 @@ def test_what_is_good_is_taken(asking):
         {"allocationMethod": "Fill", "scheduleStrategy": "Fill"},
     ):
         assert dry(asking, policy(**spec)) == "", spec
-        assert validation.policy_violations(policy(**spec)) == []
+        assert validation.object_violations("WorkloadPolicy", policy(**spec)) == []
 
 
 @pytest.mark.proves("K1")
@@ -150,7 +153,9 @@ def test_an_edited_alias_takes_the_method_with_it(tenant, how):
     answer = refusal(tenant.apply_by, how, both)
     assert "spec.scheduleStrategy" in answer
     assert "is another name of allocationMethod" in answer
-    assert any("scheduleStrategy" in text for text in validation.policy_violations(both))
+    assert any(
+        "scheduleStrategy" in text for text in validation.object_violations("WorkloadPolicy", both)
+    )
     assert stored() == "Fill"
 
 

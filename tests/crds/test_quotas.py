@@ -55,7 +55,7 @@ def test_amounts(tenant: Any, hard: Any, fault: str) -> None:
         "spec": {} if hard is None else {"hard": hard},
     }
     create = functools.partial(tenant.asking.create, dry_run=True)
-    said, ours = refusal(create, body), validation.quota_violations(body)
+    said, ours = refusal(create, body), validation.object_violations("WorkloadQuota", body)
     if not fault:
         assert (said, ours) == ("", [])
         return
@@ -85,4 +85,4 @@ def test_a_status_as_the_controller_writes_it(tenant: Any) -> None:
             "conditions": [{"type": "Ready", "status": "True", "reason": "Valid"}],
         },
     }
-    assert validation.quota_violations(body) == []
+    assert validation.object_violations("WorkloadQuota", body) == []

@@ -61,7 +61,7 @@ def test_the_api_server_and_python_refuse_alike_name_the_field_and_say_what_to_d
     answer = dry(asking, reservation(**case["spec"]))
     assert case["field"] in answer
     assert case.get("says", "") in answer
-    found = validation.reservation_violations(reservation(**case["spec"]))
+    found = validation.object_violations("Reservation", reservation(**case["spec"]))
     assert any(case["field"] in text and case.get("says", "") in text for text in found), found
 
 
@@ -140,7 +140,7 @@ GOOD = [
 @pytest.mark.parametrize("spec", [pytest.param(spec, id=name) for name, spec in GOOD])
 def test_what_is_good_is_taken(asking, spec):
     assert dry(asking, reservation(**spec)) == ""
-    assert validation.reservation_violations(reservation(**spec)) == []
+    assert validation.object_violations("Reservation", reservation(**spec)) == []
 
 
 @pytest.mark.proves("E29")
@@ -149,7 +149,7 @@ def test_what_runs_stowage_may_hold_room_for_everybody(asking):
     body = reservation(owners=owners)
     body["metadata"]["namespace"] = "stowage-system"
     assert dry(asking, body) == ""
-    assert validation.reservation_violations(body) == []
+    assert validation.object_violations("Reservation", body) == []
 
 
 @pytest.mark.proves("E25", "E29")
@@ -178,7 +178,7 @@ def test_the_template_cannot_be_changed(tenant, how):
     assert "spec.template: Invalid value" in answer
     assert "make a new Reservation" in answer
     assert tenant.get("demo", "Reservation")["spec"]["template"] == BASE["spec"]["template"]
-    [said] = validation.reservation_violations(of(tenant, template=TEMPLATE), of(tenant))
+    [said] = validation.object_violations("Reservation", of(tenant, template=TEMPLATE), of(tenant))
     assert said.startswith("spec.template: cannot be changed; make a new Reservation")
 
 
@@ -196,7 +196,7 @@ def test_owners_times_and_numbers_can_be_changed(tenant):
     tenant.patch("demo", {"spec": edits}, kind="Reservation")
     spec = tenant.get("demo", "Reservation")["spec"]
     assert {field: spec[field] for field in edits} == edits
-    assert validation.reservation_violations(of(tenant, **edits), of(tenant)) == []
+    assert validation.object_violations("Reservation", of(tenant, **edits), of(tenant)) == []
 
 
 @pytest.mark.proves("E29")
@@ -205,7 +205,7 @@ def test_owners_of_others_are_refused_by_an_edit_too(tenant):
     edited = of(tenant, owners=[{"object": {"name": "demo", "namespace": "other"}}])
     edit = {"spec": {"owners": edited["spec"]["owners"]}}
     assert "own namespace" in refusal(tenant.patch, "demo", edit, kind="Reservation")
-    [said] = validation.reservation_violations(edited, of(tenant))
+    [said] = validation.object_violations("Reservation", edited, of(tenant))
     assert said.startswith("spec.owners: ")
 
 
@@ -298,18 +298,23 @@ EXAMPLES = [
 def test_the_examples_are_taken(asking, example):
     body = example | {"metadata": {"name": "demo", "namespace": "default"}}
     assert dry(asking, body) == ""
-    assert validation.reservation_violations(body) == []
+    assert validation.object_violations("Reservation", body) == []
 
 
 def test_what_its_page_shows_would_be_taken():
     page = (ROOT / "docs" / "reservations.md").read_text()
     shown = [yaml.safe_load(block.partition("```")[0]) for block in page.split("```yaml")[1:]]
     [whole] = [each for each in shown if "kind" in each]
-    assert validation.reservation_violations(whole) == []
+    assert validation.object_violations("Reservation", whole) == []
     statuses = [each["status"] for each in shown if "status" in each]
     assert {"reservations"} <= statuses[0].keys()
     assert Reservation.model_validate(whole | {"status": statuses[1]}).status
     [held] = [
         each["spec"]["hold"] for each in shown if each.get("spec", {}).get("hold") == "Member"
     ]
-    assert validation.reservation_violations(whole | {"spec": whole["spec"] | {"hold": held}}) == []
+    assert (
+        validation.object_violations(
+            "Reservation", whole | {"spec": whole["spec"] | {"hold": held}}
+        )
+        == []
+    )

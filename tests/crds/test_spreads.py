@@ -63,7 +63,7 @@ def test_the_api_server_refuses_names_the_field_and_says_what_to_do(asking, case
 
 @every_case
 def test_python_refuses_alike(case):
-    found = validation.spread_violations(spread(**case["spec"]))
+    found = validation.object_violations("WorkloadSpread", spread(**case["spec"]))
     assert any(case["field"] in text and case.get("says", "") in text for text in found), found
 
 
@@ -159,7 +159,7 @@ GOOD = [
 )
 def test_what_is_good_is_taken(asking, spec):
     assert dry(asking, spread(**spec)) == ""
-    assert validation.spread_violations(spread(**spec)) == []
+    assert validation.object_violations("WorkloadSpread", spread(**spec)) == []
 
 
 EXAMPLES = [
@@ -174,16 +174,16 @@ EXAMPLES = [
 def test_the_examples_are_taken(asking, example):
     body = example | {"metadata": {"name": "demo", "namespace": "default"}}
     assert dry(asking, body) == ""
-    assert validation.spread_violations(body) == []
+    assert validation.object_violations("WorkloadSpread", body) == []
 
 
 def test_what_its_page_shows_would_be_taken():
     page = (HERE.parent.parent / "docs" / "spreads.md").read_text()
     shown = [yaml.safe_load(block.partition("```")[0]) for block in page.split("```yaml")[1:]]
     [whole] = [each for each in shown if "kind" in each]
-    assert validation.spread_violations(whole) == []
+    assert validation.object_violations("WorkloadSpread", whole) == []
     [strategy] = [each for each in shown if "scheduleStrategy" in each]
-    assert validation.spread_violations(spread(**strategy)) == []
+    assert validation.object_violations("WorkloadSpread", spread(**strategy)) == []
     [said] = [each["status"] for each in shown if "status" in each]
     assert WorkloadSpreadStatus.model_validate(said).manifest() == json.loads(json.dumps(said))
 
@@ -207,7 +207,7 @@ PATCH = {
 @pytest.mark.proves("W11")
 def test_a_patch_is_kept_as_it_was_written(tenant):
     body = of(tenant, subsets=[{"name": "a", "patch": PATCH}])
-    assert validation.spread_violations(body) == []
+    assert validation.object_violations("WorkloadSpread", body) == []
     tenant.apply(body)
     assert tenant.get("demo", "WorkloadSpread")["spec"]["subsets"] == body["spec"]["subsets"]
 
@@ -251,7 +251,7 @@ def test_the_target_cannot_be_changed(tenant, how):
     assert "spec.targetRef: Invalid value" in answer
     assert "make a new WorkloadSpread" in answer
     assert tenant.get("demo", "WorkloadSpread")["spec"]["targetRef"] == BASE["spec"]["targetRef"]
-    [said] = validation.spread_violations(edited, of(tenant))
+    [said] = validation.object_violations("WorkloadSpread", edited, of(tenant))
     assert said == (
         "spec.targetRef: cannot be changed; make a new WorkloadSpread for the other Workload"
     )
@@ -268,12 +268,12 @@ def test_all_else_can_be_changed(tenant):
         "normal",
         "elastic",
     ]
-    assert validation.spread_violations(edited, of(tenant)) == []
+    assert validation.object_violations("WorkloadSpread", edited, of(tenant)) == []
 
 
 def test_of_one_that_was_wrong_before_only_what_is_wrong_now_is_said():
     was = spread(targetRef=OTHER | {"kind": "Deployment"})
-    assert validation.spread_violations(spread(), was) == []
+    assert validation.object_violations("WorkloadSpread", spread(), was) == []
 
 
 STATUS = {

@@ -63,7 +63,7 @@ def test_the_api_server_and_python_refuse_alike_name_the_field_and_say_what_to_d
     answer = dry(asking, group(**case["spec"]))
     assert case["field"] in answer
     assert case.get("says", "") in answer
-    found = validation.group_violations(group(**case["spec"]))
+    found = validation.object_violations("WorkloadGroup", group(**case["spec"]))
     assert any(case["field"] in text for text in found), found
 
 
@@ -86,14 +86,14 @@ GOOD = [
 @pytest.mark.parametrize("spec", [pytest.param(spec, id=name) for name, spec in GOOD])
 def test_what_is_good_is_taken(asking, spec):
     assert dry(asking, group(**spec)) == ""
-    assert validation.group_violations(group(**spec)) == []
+    assert validation.object_violations("WorkloadGroup", group(**spec)) == []
 
 
 @pytest.mark.proves("G1", "G2")
 @pytest.mark.parametrize(("length", "taken"), [(63, True), (64, False)])
 def test_a_name_is_one_that_a_label_can_give(asking, length, taken):
     body = group() | {"metadata": {"name": "g" * length, "namespace": "default"}}
-    answer, found = dry(asking, body), validation.group_violations(body)
+    answer, found = dry(asking, body), validation.object_violations("WorkloadGroup", body)
     assert (answer == "") == taken
     if taken:
         assert not found
@@ -274,7 +274,7 @@ EXAMPLES = [
 def test_the_examples_are_taken(asking, example):
     body = example | {"metadata": {"name": "demo", "namespace": "default"}}
     assert dry(asking, body) == ""
-    assert validation.group_violations(body) == []
+    assert validation.object_violations("WorkloadGroup", body) == []
 
 
 @pytest.mark.proves("G1")
@@ -285,5 +285,5 @@ def test_what_its_page_shows_would_be_taken():
     wholes = [each for each in shown if each.get("kind") == "WorkloadGroup"]
     assert wholes
     for whole in wholes:
-        assert validation.group_violations(whole) == []
+        assert validation.object_violations("WorkloadGroup", whole) == []
         assert WorkloadGroup.model_validate(whole).spec.topology
