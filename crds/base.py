@@ -268,7 +268,16 @@ class Condition(Model):
 
 
 class Kind(Model):
-    """The base of the kinds themselves."""
+    """The base of the kinds themselves.
+
+    A column is its name, type and JSON path, and a priority: 1 is printed with `-o wide` only.
+    """
+
+    plural: ClassVar[str]
+    short: ClassVar[str]
+    namespaced: ClassVar[bool] = True
+    columns: ClassVar[tuple[tuple[str, str, str, int], ...]] = ()
+    subresources: ClassVar[dict[str, Any]] = {"status": {}}
 
     metadata: dict[str, Any] = Field(default_factory=dict)
     """The object's metadata, as Kubernetes has it."""

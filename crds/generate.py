@@ -15,24 +15,16 @@ from typing import Any
 
 import yaml
 
-from crds import definition
 from crds.admission import policies
+from crds.definition import KINDS, definition
 
 HEADER = "# Generated from the models beside it; `make crds` writes it anew.\n"
 
 
 def documents() -> dict[str, list[dict[str, Any]]]:
     """What each file holds, by file name."""
-    return {
-        "membercluster.yaml": [definition.membercluster()],
-        "workload.yaml": [definition.workload()],
-        "workloadpolicy.yaml": [definition.workloadpolicy()],
-        "workloadspread.yaml": [definition.workloadspread()],
-        "reservation.yaml": [definition.reservation()],
-        "workloadgroup.yaml": [definition.workloadgroup()],
-        "workloadquota.yaml": [definition.workloadquota()],
-        "admission.yaml": policies.manifests(),
-    }
+    kinds = {f"{each.__name__.lower()}.yaml": [definition(each)] for each in KINDS}
+    return {**kinds, "admission.yaml": policies.manifests()}
 
 
 def rendered() -> dict[str, str]:

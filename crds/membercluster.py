@@ -254,6 +254,19 @@ class MemberClusterStatus(Model):
 class MemberCluster(Kind):
     """A cluster of the fleet."""
 
+    plural = "memberclusters"
+    short = "mc"
+    namespaced = False
+    columns = (
+        ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', 0),
+        ("Version", "string", ".status.version", 0),
+        ("Provider", "string", ".status.provider", 0),
+        ("Nodes", "integer", ".status.capacity.nodes", 0),
+        ("CPU", "string", ".status.capacity.summary.cpu", 0),
+        ("Memory", "string", ".status.capacity.summary.memory", 0),
+        ("Age", "date", ".metadata.creationTimestamp", 0),
+    )
+
     rules = (
         Rule(
             field="metadata.name",

@@ -362,6 +362,17 @@ class ReservationStatus(PlacementStatus):
 class Reservation(Kind):
     """Room on clusters that is held for its owners."""
 
+    plural = "reservations"
+    short = "rsv"
+    columns = (
+        ("Phase", "string", ".status.phase", 0),
+        ("Cluster", "string", ".status.clusterName", 0),
+        ("Age", "date", ".metadata.creationTimestamp", 0),
+        ("Allocated", "string", ".status.allocated", 1),
+        ("Owners", "integer", ".status.owners", 1),
+        ("Expires", "string", ".spec['expires','ttl']", 1),
+    )
+
     api_version: Literal["stowage.dev/v1alpha1"] = "stowage.dev/v1alpha1"
     kind: Literal["Reservation"] = "Reservation"
     spec: ReservationSpec

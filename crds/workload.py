@@ -8,7 +8,7 @@ found them. `crds/workload.yaml` is generated from this module.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -260,6 +260,31 @@ class WorkloadStatus(PlacementStatus):
 
 class Workload(Kind):
     """Something to run in the fleet, where to run it, and what became of it."""
+
+    plural = "workloads"
+    short = "wl"
+    subresources: ClassVar[dict[str, Any]] = {
+        "status": {},
+        "scale": {
+            "specReplicasPath": ".spec.replicas",
+            # What an HPA takes for the present number of replicas are the units that have a
+            # cluster.
+            "statusReplicasPath": ".status.assigned",
+            "labelSelectorPath": ".status.selector",
+        },
+    }
+    columns = (
+        ("State", "string", ".status.state", 0),
+        ("Clusters", "string", ".status.clusterSummary", 0),
+        ("Desired", "integer", ".status.desired", 0),
+        ("Assigned", "integer", ".status.assigned", 0),
+        ("Ready", "string", ".status.readySummary", 0),
+        ("Age", "date", ".metadata.creationTimestamp", 0),
+        ("Pending", "integer", ".status.pending", 1),
+        ("Namespace", "string", ".*['targetNamespace','namespace']", 1),
+        ("Deployment", "string", ".spec['targetDeployment','template'].metadata.name", 1),
+        ("Service-External-IP", "string", ".status.serviceExternalIP", 1),
+    )
 
     api_version: Literal["stowage.dev/v1alpha1"] = "stowage.dev/v1alpha1"
     kind: Literal["Workload"] = "Workload"

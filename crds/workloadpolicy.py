@@ -141,6 +141,18 @@ class WorkloadPolicyStatus(Model):
 class WorkloadPolicy(Kind):
     """How many units go to each domain of a topology."""
 
+    plural = "workloadpolicies"
+    short = "wlp"
+    columns = (
+        ("Topology", "string", ".spec.topologyKey", 0),
+        ("Type", "string", ".spec.allocationType", 0),
+        ("Method", "string", ".spec.allocationMethod", 0),
+        ("Workloads", "integer", ".status.workloads", 0),
+        ("Allocated", "string", ".status.summary", 0),
+        ("Age", "date", ".metadata.creationTimestamp", 0),
+        ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', 1),
+    )
+
     api_version: Literal["stowage.dev/v1alpha1"] = "stowage.dev/v1alpha1"
     kind: Literal["WorkloadPolicy"] = "WorkloadPolicy"
     spec: WorkloadPolicySpec

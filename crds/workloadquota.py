@@ -98,6 +98,15 @@ class WorkloadQuotaStatus(Model):
 class WorkloadQuota(Kind):
     """What the Workloads and Reservations of its namespace may take over all clusters."""
 
+    plural = "workloadquotas"
+    short = "wq"
+    columns = (
+        ("Hard", "string", ".spec.hard", 0),
+        ("Used", "string", ".status.used", 0),
+        ("Age", "date", ".metadata.creationTimestamp", 0),
+        ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', 1),
+    )
+
     api_version: Literal["stowage.dev/v1alpha1"] = "stowage.dev/v1alpha1"
     kind: Literal["WorkloadQuota"] = "WorkloadQuota"
     spec: WorkloadQuotaSpec

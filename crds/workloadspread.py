@@ -392,6 +392,17 @@ class WorkloadSpreadStatus(Model):
 class WorkloadSpread(Kind):
     """Ordered subsets of clusters for the units of a Workload."""
 
+    plural = "workloadspreads"
+    short = "ws"
+    columns = (
+        ("Target", "string", ".spec.targetRef.name", 0),
+        ("Subsets", "string", ".status.summary", 0),
+        ("Strategy", "string", ".spec.scheduleStrategy.type", 0),
+        ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', 0),
+        ("Age", "date", ".metadata.creationTimestamp", 0),
+        ("Reason", "string", '.status.conditions[?(@.type=="Ready")].reason', 1),
+    )
+
     api_version: Literal["stowage.dev/v1alpha1"] = "stowage.dev/v1alpha1"
     kind: Literal["WorkloadSpread"] = "WorkloadSpread"
     spec: WorkloadSpreadSpec

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from controller.claims.books import ClaimBooks
 from controller.claims.claims import (
@@ -24,13 +24,12 @@ from controller.claims.claims import (
     admitted,
 )
 from controller.framework.runtime.feature import Term
-from controller.framework.statuswriter import StatusWriter
+from controller.framework.statuswriter import Result, StatusWriter
 from controller.model.unit import WorkloadInfo
 from machinery import metrics
 from machinery.api.resources import Resource
 from machinery.clock import microtime
 from machinery.errors import TransportError
-from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key, Object
 
 CALM_SECONDS = 1.0
@@ -69,8 +68,15 @@ class _Wish:
             self.done.set_exception(granted)
 
 
-class Desk(Generic[T]):
-    """The objects of a kind, for one term of leadership: the book of their status writer.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ClaimDraft(Result):
+    """A drafted status, with the wishes whose claims it holds."""
+
+    wishes: dict[Key, _Wish]
+
+
+class Desk(StatusWriter[T, _ClaimDraft]):
+    """The objects of a kind, for one term of leadership, with the claims in their statuses.
 
     A subclass says which object a Workload takes quota of (`quota_of`), and which fields go into
     its status (`fields`).
@@ -79,49 +85,26 @@ class Desk(Generic[T]):
     def __init__(
         self, term: Term, resource: Resource, type_: type[T], *, books: ClaimBooks
     ) -> None:
-        self._client = term.client
-        self._store: Informer[T] = term.informer(resource)
+        super().__init__(term, resource, type_)
         self._books = books
-        self._clock = term.clock
-        self._check = term.check
         self._wishes: dict[Key, dict[Key, _Wish]] = {}
-        self._drafted: dict[Key, dict[Key, _Wish]] = {}
         self._singly: set[Key] = set()
-        self._writer = StatusWriter(
-            term.client,
-            resource,
-            type_,
-            self,
-            store=self._store,
-            clock=term.clock,
-            check=term.check,
-        )
-        for each in self._store.values():
-            self.look(each.metadata.key)
 
     def quota_of(self, unit: WorkloadInfo) -> Key | None:
         """Return the object whose quota the Workload takes; None where it takes none."""
         raise NotImplementedError
 
-    def fields(
-        self, stored: T, claims: Sequence[HeldClaim], *, anyway: bool
-    ) -> Mapping[str, Any] | None:
-        """Return the status with these claims.
-
-        None where the object has all of it already, unless `anyway`.
-        """
+    def fields(self, stored: T, claims: Sequence[HeldClaim]) -> Mapping[str, Any] | None:
+        """Return the status with these claims; None for an object that is unknown here."""
         raise NotImplementedError
 
     async def run(self) -> None:
         """Write until cancelled, then refuse every wish that is left."""
         try:
-            await self._writer.run()
+            await super().run()
         finally:
             for wishes in self._wishes.values():
                 _answer(wishes, False)
-
-    def look(self, key: Key) -> None:
-        self._writer.add(key)
 
     def forget(self, key: Key) -> None:
         """Refuse the wishes of a deleted object."""
@@ -130,7 +113,7 @@ class Desk(Generic[T]):
     def touched(self, keys: Collection[Key]) -> None:
         """Queue objects with changed counts, to show them soon and to drop landed claims."""
         for key in keys:
-            self._writer.add(key, after=CALM_SECONDS)
+            self.add(key, after=CALM_SECONDS)
 
     def epoch(self, unit: WorkloadInfo) -> int | None:
         """Return the epoch of a decision made now; None where the Workload takes no quota."""
@@ -157,7 +140,7 @@ class Desk(Generic[T]):
         taken = HeldClaim(unit.key, unit.uid, dict(placements), self._books.holder, time, now)
         done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._wishes.setdefault(key, {})[unit.key] = _Wish(taken, epoch, done)
-        self._writer.add(key)
+        self.add(key)
         # The placements are written after this, and must land before other processes drop the
         # claim.
         granted = await done and self._clock.monotonic() - now < WRITE_SECONDS
@@ -172,47 +155,45 @@ class Desk(Generic[T]):
         wish = self._wishes.get(key, {}).pop(unit.key, None)
         own = self._books.ledger(key).own.pop(unit.uid, None)
         if wish or own:
-            self._writer.add(key, after=CALM_SECONDS)
+            self.add(key, after=CALM_SECONDS)
 
-    async def prepare(self, stored: T) -> None:
-        """Write nothing ahead of the status, see `StatusBook`."""
-
-    def draft(self, stored: T) -> Mapping[str, Any] | None:
+    def draft(self, stored: T) -> _ClaimDraft:
         key = stored.metadata.key
         self._books.haunt(key)  # claims whose replicas never show expire with time
-        wishes = self._fresh(key)
-        self._drafted[key] = wishes = self._admit(key, wishes)
+        wishes = self._admit(key, self._fresh(key))
         claims = [*self._books.told(key), *(wish.taken for wish in wishes.values())]
-        return self.fields(stored, claims, anyway=bool(wishes))
+        after = LANDED_SECONDS + CALM_SECONDS if claims else None
+        return _ClaimDraft(
+            fields=self.fields(stored, claims),
+            wishes=wishes,
+            requeue_after=ROOM_SECONDS if self._wishes.get(key) else after,
+            anyway=bool(wishes),
+        )
 
-    def landed(self, key: Key) -> float | None:
+    def landed(self, key: Key, result: _ClaimDraft, *, written: bool) -> None:
         """Grant the drafted wishes, whose claims are stored now."""
-        wishes = self._drafted.pop(key, {})
-        for wish in wishes.values():
+        for wish in result.wishes.values():
             # A decision may be withdrawn during the write: the next write drops its claim.
             if wish.done.done():
-                self._writer.add(key, after=CALM_SECONDS)
+                self.add(key, after=CALM_SECONDS)
             else:
                 self._books.ledger(key).add(wish.taken)
-        _answer(wishes, True)
-        if self._wishes.get(key):
-            return ROOM_SECONDS
-        return LANDED_SECONDS + CALM_SECONDS if self._books.told(key) else None
+        _answer(result.wishes, True)
 
-    def missed(self, key: Key) -> None:
+    def conflicted(self, key: Key, result: _ClaimDraft) -> None:
         """Return the drafted wishes to the queue; the next draft refuses those of an old epoch."""
         again = self._wishes.setdefault(key, {})
-        for workload, wish in self._drafted.pop(key, {}).items():
+        for workload, wish in result.wishes.items():
             if not wish.done.done():
                 again.setdefault(workload, wish)
 
-    def shorter(self, key: Key, error: TransportError) -> bool:
+    def shorter(self, key: Key, result: _ClaimDraft, error: TransportError) -> bool:
         """Write wishes one by one after a refusal, to find the one that the hub does not take.
 
-        The wish that is refused alone gets the error; see `StatusBook` for the result.
+        The wish that is refused alone gets the error.
         """
-        wishes = self._drafted.pop(key, {})
-        self._writer.add(key, after=CALM_SECONDS)
+        wishes = result.wishes
+        self.add(key, after=CALM_SECONDS)
         if len(wishes) > 1:
             self._wishes[key] = {**wishes, **self._wishes.get(key, {})}
             self._singly.add(key)
@@ -220,13 +201,11 @@ class Desk(Generic[T]):
         _answer(wishes, error)
         return bool(self._wishes.get(key))
 
-    def given_up(self, key: Key, error: TransportError | None) -> None:
+    def failed(self, key: Key, result: _ClaimDraft | None, error: TransportError | None) -> None:
         """Answer every wish that waits for this turn, so that no decision waits for ever."""
-        wishes = self._drafted.pop(key, None)
         # Without a draft the wishes of a failed turn are still in the queue.
-        if wishes is None and error is not None:
-            wishes = self._wishes.pop(key, {})
-        _answer(wishes or {}, False if error is None else error)
+        wishes = self._wishes.pop(key, {}) if result is None else result.wishes
+        _answer(wishes, False if error is None else error)
 
     def _fresh(self, key: Key) -> dict[Key, _Wish]:
         """Return the waiting wishes of the current epoch, and refuse the others."""
@@ -240,7 +219,7 @@ class Desk(Generic[T]):
         rest = {k: wish for k, wish in fresh.items() if k not in first}
         if rest:
             self._wishes[key] = rest
-            self._writer.add(key)
+            self.add(key)
         else:
             self._singly.discard(key)
         return first
@@ -264,7 +243,8 @@ class Desk(Generic[T]):
         return {k: wish for k, wish in wishes.items() if wish.taken.uid in chosen}
 
     def _waiting(self, key: Key) -> int:
-        return len(self._wishes.get(key, ())) + len(self._drafted.get(key, ()))
+        draft = self._drafts.get(key)
+        return len(self._wishes.get(key, ())) + (len(draft.wishes) if draft else 0)
 
 
 def _answer(wishes: Mapping[Key, _Wish], granted: bool | TransportError) -> None:

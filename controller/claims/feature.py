@@ -73,7 +73,7 @@ class ClaimedKind:
     def _look(self, stored: Claimed) -> None:
         self._books.learn(stored)
         if self.quotas is not None:
-            self.quotas.look(stored.metadata.key)
+            self.quotas.add(stored.metadata.key)
 
     def _forget(self, key: Key) -> None:
         self._books.forget(key)

@@ -1,40 +1,47 @@
-"""One writer for the statuses of one kind: queue, compute, compare-and-swap.
+"""The base of controllers that write the statuses of one kind: queue, draft, compare-and-swap.
 
 Changes that come while a status is written go into the next write together, so that a burst costs a
 handful of writes. Every write is a compare-and-swap on the version that was read. On a conflict the
-newer version is read and the status computed on it; a status that the hub refuses is tried shorter,
-as long as its book knows how. However a turn ends, by cancellation too, the book is told, so that
-nothing waits for a write that will not come.
+newer version is read and the status drafted on it; a status that the hub refuses is tried shorter,
+as long as the controller knows how. The Events of a draft are emitted once it is stored. However a
+turn ends, by cancellation too, the controller is told, so that nothing waits for a write that will
+not come.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import msgspec
 
 from machinery import logs
 from machinery.api.resources import Resource
 from machinery.api.verbs import MERGE_PATCH
-from machinery.clock import Clock
 from machinery.errors import ApiError, Conflict, Invalid, NotFound, TransportError
+from machinery.runtime.event_recorder import ObjectRef
 from machinery.runtime.fair_queue import namespace_of
 from machinery.runtime.informer import Informer
 from machinery.runtime.workqueue import WorkQueue, work
-from machinery.types.metadata import Key, Object
+from machinery.tasks import in_slices
+from machinery.types.metadata import Key, Meta, Object
 
 if TYPE_CHECKING:
-    from machinery.api.client import ApiClient
+    from controller.framework.runtime.feature import Term
 
 LOG = logs.get(__name__)
 WRITERS = 16
 """How many statuses are written at once."""
+RESYNC_SECONDS = 1.0
+"""The least time between two rounds over all objects."""
+LEAST_WAIT = 0.1
+"""The least seconds until the next draft: two clocks measure them, and never agree in full."""
+LONGEST_WAIT = 3600.0
+"""Seconds after which an object is drafted again, as the wall clock may have been set."""
 _TOO_LARGE = 413
-
-T = TypeVar("T", bound=Object)
-T_contra = TypeVar("T_contra", bound=Object, contravariant=True)
 
 
 def for_good(error: TransportError) -> bool:
@@ -50,54 +57,89 @@ def too_large(error: TransportError) -> bool:
     )
 
 
-class StatusBook(Protocol[T_contra]):
-    """Computes the statuses. All but `prepare` return at once: nothing is awaited in them."""
-
-    async def prepare(self, stored: T_contra) -> None:
-        """Called before each draft, to write what must be written first."""
-
-    def draft(self, stored: T_contra) -> Mapping[str, Any] | None:
-        """Return the fields of the status to write; None where the object has all of them."""
-
-    def landed(self, key: Key) -> float | None:
-        """The draft is stored; return the seconds until the next look, or None."""
-
-    def missed(self, key: Key) -> None:
-        """Another writer was faster; its version is known by now, and the next draft follows."""
-
-    def shorter(self, key: Key, error: TransportError) -> bool:
-        """The hub refuses the status; return whether the next draft, at once, is a shorter one."""
-
-    def given_up(self, key: Key, error: TransportError | None) -> None:
-        """The turn is over: no draft that neither landed nor was missed is stored."""
+def changed(fields: Mapping[str, Any], status: Any) -> list[str]:
+    """Return the names of the fields that a stored status lacks; empty values are all alike."""
+    said = msgspec.to_builtins(status)
+    return [name for name, value in fields.items() if (said.get(name) or None) != (value or None)]
 
 
-class StatusWriter(Generic[T]):
-    """Writes the statuses of a kind for one term of leadership; one write for an object at a time.
+@dataclass(frozen=True, slots=True)
+class StatusEvent:
+    """An Event about the object whose status it stands beside."""
 
-    `check` raises LeaseLost; `store` is the informer whose view is drafted on.
+    reason: str
+    note: str
+    warning: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """A drafted status; a subclass holds whatever its controller needs once the draft is stored.
+
+    Args:
+        fields: the fields of the status by their JSON names; None writes nothing this time.
+        events: emitted once the status is stored.
+        requeue_after: the seconds until the next draft, counted from this one.
+        anyway: write even where the object has all of the fields, to compare and swap its version.
     """
 
-    def __init__(
-        self,
-        client: ApiClient,
-        resource: Resource,
-        type_: type[T],
-        book: StatusBook[T],
-        *,
-        store: Informer[T],
-        clock: Clock,
-        check: Callable[[], None],
-    ) -> None:
-        self._client = client
+    fields: Mapping[str, Any] | None
+    events: Sequence[StatusEvent] = ()
+    requeue_after: float | None = None
+    anyway: bool = False
+
+
+T = TypeVar("T", bound=Object)
+R = TypeVar("R", bound=Result)
+
+
+class StatusWriter(Generic[T, R]):
+    """Writes the statuses of a kind for one term of leadership; one write for an object at a time.
+
+    A subclass drafts them, on the view of the term's informer. All its methods but `prepare` return
+    at once. `action` is that of its Events.
+    """
+
+    action = ""
+
+    def __init__(self, term: Term, resource: Resource, type_: type[T]) -> None:
+        self._client = term.client
+        self._clock = term.clock
+        self._check = term.check
+        self._recorder = term.recorder
         self._resource = resource
+        self._stored: Informer[T] = term.informer(resource)
+        self._drafts: dict[Key, R] = {}
         self._decoder = msgspec.json.Decoder(type_)
-        self._book = book
-        self._store = store
-        self._check = check
         self._queue: WorkQueue[Key] = WorkQueue(
-            name=resource.kind.lower(), clock=clock, flow=namespace_of, seats=WRITERS
+            name=resource.kind.lower(), clock=term.clock, flow=namespace_of, seats=WRITERS
         )
+        self._everything = asyncio.Event()
+        self._everything.set()
+
+    async def prepare(self, stored: T) -> None:
+        """Write what must be written before the status."""
+
+    def draft(self, stored: T) -> R | None:
+        """Return the status that follows from the stored objects; None leaves the object alone."""
+        raise NotImplementedError
+
+    def landed(self, key: Key, result: R, *, written: bool) -> None:
+        """Called once the draft is stored: `written`, or there already."""
+
+    def conflicted(self, key: Key, result: R) -> None:
+        """Called where another writer was faster; the next draft is made on that one's version."""
+
+    def shorter(self, key: Key, result: R, error: TransportError) -> bool:
+        """The hub refuses the status; return whether the next draft, at once, is a shorter one."""
+        return False
+
+    def failed(self, key: Key, result: R | None, error: TransportError | None) -> None:
+        """Called where a turn ends with a draft that is not stored, or with an error."""
+
+    def resync(self, stored: T) -> None:
+        """Queue an object in a round over all of them."""
+        self.add(stored.metadata.key)
 
     def add(self, key: Key, *, after: float = 0.0) -> None:
         """Bring an object's status up to date, now or within so many seconds."""
@@ -106,38 +148,70 @@ class StatusWriter(Generic[T]):
         else:
             self._queue.add(key)
 
+    def add_all(self) -> None:
+        """Queue all objects soon, a few at a time, as there may be very many."""
+        self._everything.set()
+
+    def emit(self, about: Meta, event: StatusEvent) -> None:
+        """Record an Event about an object of the kind."""
+        self._recorder.event(
+            ObjectRef(self._resource.api_version, self._resource.kind, *about.key, about.uid),
+            type="Warning" if event.warning else "Normal",
+            reason=str(event.reason),
+            note=event.note,
+            action=self.action,
+        )
+
     async def run(self) -> None:
+        """Write until cancelled; all objects are queued first, for changes while none led."""
         try:
-            await work(self._queue, self.sync, workers=WRITERS, log=LOG)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._rounds())
+                tasks.create_task(work(self._queue, self.sync, workers=WRITERS, log=LOG))
         finally:
             self._queue.shut_down()
 
     async def sync(self, key: Key) -> float | None:
-        """Bring one status up to date; return the seconds until the next look, or None.
+        """Bring one status up to date; return the seconds until the next draft, or None.
 
         Raises TransportError where trying again may help, and LeaseLost.
         """
         error: TransportError | None = None
         try:
-            if (stored := self._store.get(key)) is not None:
-                await self._book.prepare(stored)
+            if (stored := self._stored.get(key)) is not None:
+                await self.prepare(stored)
             return await self._bring(key)
         except TransportError as e:
             error = e
             raise
         finally:
-            self._book.given_up(key, error)
+            result = self._drafts.pop(key, None)
+            if result is not None or error is not None:
+                self.failed(key, result, error)
+
+    async def _rounds(self) -> None:
+        while True:
+            await self._everything.wait()
+            self._everything.clear()
+            async for stored in in_slices(list(self._stored.values())):
+                self.resync(stored)
+            await self._clock.sleep(RESYNC_SECONDS)
 
     async def _bring(self, key: Key) -> float | None:
-        while (stored := self._store.get(key)) is not None:
-            status = self._book.draft(stored)
-            if status is None:
-                return self._book.landed(key)
+        while (stored := self._stored.get(key)) is not None:
+            began, result = self._clock.monotonic(), self.draft(stored)
+            if result is None:
+                return None
+            self._drafts[key] = result
+            fields, status = result.fields, cast("Any", stored).status
+            if fields is None or not (result.anyway or changed(fields, status)):
+                return self._done(stored.metadata, result, began, written=False)
             try:
-                await self._write(stored, status)
+                await self._write(stored.metadata, fields)
             except Conflict:
-                await self._read(key)
-                self._book.missed(key)
+                await self._fetch(key)
+                self._drafts.pop(key, None)
+                self.conflicted(key, result)
                 self.add(key)
                 return None
             except NotFound:
@@ -145,23 +219,35 @@ class StatusWriter(Generic[T]):
             except TransportError as e:
                 if not for_good(e):
                     raise
-                if not self._book.shorter(key, e):
+                self._drafts.pop(key, None)
+                if not self.shorter(key, result, e):
                     about = {"object": "/".join(key)}
                     LOG.warning("the hub refuses its status: %s", e, extra=about)
                     return None
             else:
-                return self._book.landed(key)
+                return self._done(stored.metadata, result, began, written=True)
         return None
 
-    async def _write(self, stored: T, status: Mapping[str, Any]) -> None:
+    def _done(self, about: Meta, result: R, began: float, *, written: bool) -> float | None:
+        self._drafts.pop(about.key, None)
+        self.landed(about.key, result, written=written)
+        if self._stored.get(about.key) is None:  # it may be gone by now
+            return None
+        for event in result.events:
+            self.emit(about, event)
+        if result.requeue_after is None:
+            return None
+        due = result.requeue_after - (self._clock.monotonic() - began)
+        return min(max(due, LEAST_WAIT), LONGEST_WAIT)
+
+    async def _write(self, meta: Meta, status: Mapping[str, Any]) -> None:
         self._check()
-        meta = stored.metadata
         patch = {"metadata": {"resourceVersion": meta.resource_version}, "status": status}
         path = self._resource.path(meta.namespace or None, meta.name, "status")
         answer = await self._client.request("PATCH", path, body=patch, content_type=MERGE_PATCH)
-        self._store.upsert(self._decoder.decode(answer))
+        self._stored.upsert(self._decoder.decode(answer))
 
-    async def _read(self, key: Key) -> None:
+    async def _fetch(self, key: Key) -> None:
         with suppress(NotFound):
             path = self._resource.path(key[0] or None, key[1])
-            self._store.upsert(self._decoder.decode(await self._client.request("GET", path)))
+            self._stored.upsert(self._decoder.decode(await self._client.request("GET", path)))

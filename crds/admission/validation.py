@@ -25,7 +25,7 @@ from crds.admission.policies import (
     REPLICAS_TEXT,
 )
 from crds.base import FORBIDDEN_TEXT, Kind
-from crds.groups.workloadgroup import WorkloadGroup
+from crds.definition import KINDS
 from crds.names import (
     CLUSTER_SCOPED_OBJECTS,
     DEFAULT_SCHEDULER,
@@ -45,12 +45,11 @@ from crds.names import (
 from crds.reservation import Reservation
 from crds.workload import Workload
 from crds.workloadpolicy import AllocationMethod, WorkloadPolicy
-from crds.workloadquota import WorkloadQuota
-from crds.workloadspread import WorkloadSpread
 
 Json = Mapping[str, Any]
 
 _TEMPLATES = ("targetDeployment", "template")
+_MODELS = {each.__name__: each for each in KINDS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,29 +144,27 @@ def _manifest_namespaces(spec: Json) -> Iterator[str]:
             yield namespace
 
 
-def policy_violations(policy: Json) -> list[str]:
-    """Everything that is wrong with a WorkloadPolicy, as `violations` says it of a Workload."""
-    return _wrong_form(policy, WorkloadPolicy)
+def object_violations(kind: str, thing: Json, before: Json | None = None) -> list[str]:
+    """Everything that is wrong with an object of that kind, also as an edit of the one before.
+
+    Of a kind that is not ours nothing is known.
+    """
+    if kind == Workload.__name__:
+        return violations(thing)
+    model = _MODELS.get(kind)
+    if model is None:
+        return []
+    wrong = _wrong_form(thing, model) or _wrong_edit(model, thing, before)
+    return wrong or ([*_foreign_owners(thing)] if model is Reservation else [])
 
 
-def quota_violations(quota: Json) -> list[str]:
-    """Everything that is wrong with a WorkloadQuota, as `violations` says it of a Workload."""
-    return _wrong_form(quota, WorkloadQuota)
-
-
-def spread_violations(spread: Json, before: Json | None = None) -> list[str]:
-    """Everything that is wrong with a WorkloadSpread, also as an edit of the one before."""
-    return _wrong_form_or_edit(WorkloadSpread, spread, before)
-
-
-def group_violations(group: Json) -> list[str]:
-    """Everything that is wrong with a WorkloadGroup, as `violations` says it of a Workload."""
-    return _wrong_form(group, WorkloadGroup)
-
-
-def reservation_violations(reservation: Json, before: Json | None = None) -> list[str]:
-    """Everything that is wrong with a Reservation, also as an edit of the one before."""
-    return _wrong_form_or_edit(Reservation, reservation, before) or [*_foreign_owners(reservation)]
+def object_defaults(kind: str, thing: Json) -> dict[str, Any]:
+    """The merge patch with the defaults that the hub would have set on a new object."""
+    if kind == WorkloadPolicy.__name__:
+        return normalised_policy(thing)
+    if kind == Reservation.__name__ and "schedulerName" not in thing["spec"]:
+        return {"spec": {"schedulerName": DEFAULT_SCHEDULER}}
+    return {}
 
 
 def normalised_policy(policy: Json) -> dict[str, Any]:
@@ -187,18 +184,18 @@ def _wrong_form(thing: Json, kind: type[Kind] = Workload) -> list[str]:
     return []
 
 
-def _wrong_form_or_edit(
-    kind: type[WorkloadSpread | Reservation], thing: Json, before: Json | None
-) -> list[str]:
-    wrong = _wrong_form(thing, kind)
-    if wrong or before is None or _wrong_form(before, kind):
-        return wrong
-    new, old = (
+def _wrong_edit(kind: Any, thing: Json, before: Json | None) -> list[str]:
+    if before is None:
+        return []
+    old = {**thing, "spec": before["spec"]}  # the one before may be known in part
+    if _wrong_form(old, kind):
+        return []
+    new, was = (
         kind.model_validate({key: each[key] for key in each if key != "status"}).spec
-        for each in (thing, before)
+        for each in (thing, old)
     )
     return [
-        f"spec.{rule.field}: {rule.text}" for rule in new.transitions if not rule.holds(new, old)
+        f"spec.{rule.field}: {rule.text}" for rule in new.transitions if not rule.holds(new, was)
     ]
 
 

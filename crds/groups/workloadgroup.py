@@ -215,6 +215,20 @@ class WorkloadGroupStatus(Model):
 class WorkloadGroup(Kind):
     """Workloads that start together or not at all."""
 
+    plural = "workloadgroups"
+    short = "wg"
+    columns = (
+        ("Phase", "string", ".status.phase", 0),
+        ("MinMember", "integer", ".spec.minMember", 0),
+        ("Running", "integer", ".status.running", 0),
+        ("Succeeded", "integer", ".status.succeeded", 0),
+        ("Failed", "integer", ".status.failed", 0),
+        ("Age", "date", ".metadata.creationTimestamp", 0),
+        ("Scheduled", "integer", ".status.scheduled", 1),
+        ("Waiting", "integer", ".status.waiting", 1),
+        ("Gate", "string", ".status.gate", 1),
+    )
+
     rules = (
         Rule(
             field="metadata.name",

@@ -14,13 +14,7 @@ from typing import Any
 import click
 import yaml
 
-from crds.admission.validation import (
-    group_violations,
-    policy_violations,
-    reservation_violations,
-    spread_violations,
-    violations,
-)
+from crds.admission.validation import object_violations
 from machinery.errors import ConfigurationError
 from stowage.console.terminal import say
 from stowage.importing import companions
@@ -39,13 +33,6 @@ ORDER = (
     "WorkloadSpread",
 )
 """The order of the output: kinds that others name come first."""
-_CHECKS = {
-    "Workload": violations,
-    "WorkloadPolicy": policy_violations,
-    "Reservation": reservation_violations,
-    "WorkloadGroup": group_violations,
-    "WorkloadSpread": spread_violations,
-}
 
 
 def run(files: Sequence[str], namespace: str, *, lossy: bool) -> None:
@@ -100,8 +87,7 @@ def _refusal(losses: int) -> str:
 
 def _check(source: Source, body: Mapping[str, Any]) -> None:
     """Raise ConfigurationError for an object that admission would refuse, in its own words."""
-    check = _CHECKS.get(str(body["kind"]))
-    wrong = check({"metadata": {}, **body}) if check else []
+    wrong = object_violations(str(body["kind"]), {"metadata": {}, **body})
     if wrong:
         name = body.get("metadata", {}).get("name")
         raise source.document.error(f"as {body['kind']} {name} it is refused: {'; '.join(wrong)}")

@@ -10,38 +10,24 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from controller.eventhandlers import known
-from controller.features.workloadgroup.objects import WorkloadGroup
-from controller.features.workloadpolicy.objects import WorkloadPolicy
-from controller.features.workloadquota.objects import WorkloadQuota
-from controller.features.workloadspread.objects import WorkloadSpread
+from controller.framework.runtime.feature import Feature, placed_kinds
 from controller.model.objects import Workload
 from controller.model.placed import PlacedKind
 from crds.admission.mutating import LAST_APPLIED
 from crds.admission.validation import (
-    group_violations,
     normalised,
-    normalised_policy,
-    policy_violations,
-    quota_violations,
-    reservation_violations,
-    spread_violations,
+    object_defaults,
+    object_violations,
     violations,
 )
 from crds.base import NAME
-from crds.names import API_VERSION, DEFAULT_SCHEDULER
-from machinery.api.resources import (
-    RESERVATIONS,
-    WORKLOAD_GROUPS,
-    WORKLOAD_POLICIES,
-    WORKLOAD_QUOTAS,
-    WORKLOAD_SPREADS,
-    Resource,
-)
+from crds.names import API_VERSION, GROUP
+from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS, Resource
 from machinery.types.metadata import Object
 from stowage.planning.manifests import Document
 
@@ -53,63 +39,42 @@ USERS = ("name", "namespace", "labels", "annotations")
 
 @dataclass(frozen=True, slots=True)
 class AdmittedKind:
-    """The admission of one kind beside Workload.
+    """A kind beside Workload; `placed` is set for one whose objects get clusters."""
 
-    `violations` is given the object and the one before, None for a new one; `normalised` returns
-    the merge patch with the defaults. `placed` is set for a kind whose objects get clusters.
-    """
-
+    resource: Resource
     type_: type[Object]
-    violations: Callable[[Json, Json | None], list[str]] = lambda _body, _before: []
-    normalised: Callable[[Json], Json] = lambda _body: {}
     placed: PlacedKind | None = None
 
+    def violations(self, body: Json, before: Json | None) -> list[str]:
+        """Return what admission refuses of an object, also as an edit of the one before."""
+        ours = self.resource.group == GROUP
+        return object_violations(self.resource.kind, body, before) if ours else []
 
-def _spread_violations(body: Json, before: Json | None) -> list[str]:
-    old = None if before is None else {**body, "spec": before["spec"]}
-    # the object before was decoded in part; its spec is all that is compared
-    return spread_violations(body, old)
-
-
-def _reservation_violations(body: Json, before: Json | None) -> list[str]:
-    old = None if before is None else {**body, "spec": before["spec"]}
-    return reservation_violations(body, old)
-
-
-def _scheduler_defaulted(body: Json) -> Json:
-    # the default of the schema, without which no scheduler decides the object
-    return {} if "schedulerName" in body["spec"] else {"spec": {"schedulerName": DEFAULT_SCHEDULER}}
-
-
-_OURS: Mapping[Resource, AdmittedKind] = {
-    WORKLOAD_POLICIES: AdmittedKind(
-        WorkloadPolicy, lambda body, _before: policy_violations(body), normalised_policy
-    ),
-    WORKLOAD_QUOTAS: AdmittedKind(WorkloadQuota, lambda body, _before: quota_violations(body)),
-    WORKLOAD_SPREADS: AdmittedKind(WorkloadSpread, _spread_violations),
-    WORKLOAD_GROUPS: AdmittedKind(WorkloadGroup, lambda body, _before: group_violations(body)),
-}
-_PLACED: Mapping[Resource, AdmittedKind] = {
-    RESERVATIONS: AdmittedKind(Object, _reservation_violations, _scheduler_defaulted),
-}
-"""The admission of our placed kinds; an object of another feature's placed kind is not checked."""
+    def defaults(self, body: Json) -> Json:
+        """Return the merge patch with the defaults of an object."""
+        return object_defaults(self.resource.kind, body) if self.resource.group == GROUP else {}
 
 
 class Kinds:
-    """The kinds that files may hold beside MemberCluster and Workload, with these placed kinds."""
+    """The kinds that files may hold beside MemberCluster and Workload: those of the features."""
 
-    def __init__(self, placed: Iterable[PlacedKind]) -> None:
-        self._all = dict(_OURS)
-        for kind in placed:
-            ours = _PLACED.get(kind.resource, AdmittedKind(Object))
-            self._all[kind.resource] = replace(ours, type_=kind.type_, placed=kind)
+    def __init__(self, features: Sequence[Feature]) -> None:
+        types = {watch.resource: watch.type_ for each in features for watch in each.watches}
+        placed = {kind.resource: kind for kind in placed_kinds(features)}
+        types |= {resource: kind.type_ for resource, kind in placed.items()}
+        self._all = [
+            AdmittedKind(resource, type_, placed.get(resource))
+            for resource, type_ in types.items()
+            if resource not in (MEMBER_CLUSTERS, WORKLOADS)
+        ]
+
+    def __iter__(self) -> Iterator[AdmittedKind]:
+        return iter(self._all)
 
     def of(self, document: Document) -> AdmittedKind | None:
         """Return the kind of an object; None for an unknown one."""
-        for resource, kind in self._all.items():
-            if document.of(resource.group, resource.kind):
-                return kind
-        return None
+        found = (k for k in self._all if document.of(k.resource.group, k.resource.kind))
+        return next(found, None)
 
 
 def admitted(
@@ -131,7 +96,7 @@ def admitted(
     wrong = violations(body) if kind is None else kind.violations(body, before)
     if wrong:
         raise document.error(wrong)
-    _patch(body, normalised(body) if kind is None else kind.normalised(body))
+    _patch(body, normalised(body) if kind is None else kind.defaults(body))
     return body
 
 

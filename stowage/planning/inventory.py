@@ -78,16 +78,11 @@ def of_hub(api: Reader) -> PlanInputs:
     found.clusters = [msgspec.convert(each, MemberCluster) for each in clusters]
     for each in workloads:
         found.add(known(msgspec.convert(each, Workload)), each)
-    features = catalogue.features()
-    others = {watch.resource: watch.type_ for each in features for watch in each.watches}
-    others |= {kind.resource: kind.type_ for kind in placed_kinds(features)}
-    for resource, type_ in others.items():
-        if resource in kinds:
-            continue
+    for kind in admission.Kinds(catalogue.features()):
         with suppress(NotFound):  # a hub from before there were any
-            for body in api.each(resource, dict[str, Any]):
-                known_as = msgspec.convert(body, type_)
-                found.objects[resource.kind, known_as.metadata.key] = known_as
+            for body in api.each(kind.resource, dict[str, Any]):
+                known_as = msgspec.convert(body, kind.type_)
+                found.objects[kind.resource.kind, known_as.metadata.key] = known_as
     return found
 
 
@@ -111,7 +106,7 @@ def of_fleet(documents: Sequence[Document], *, namespace: str) -> PlanInputs:
     Raises ConfigurationError for a wrong object, and without any cluster.
     """
     found, once, others = PlanInputs(), _Once(), []
-    kinds = admission.Kinds(placed_kinds(catalogue.features()))
+    kinds = admission.Kinds(catalogue.features())
     for document in documents:
         if document.of(GROUP, "Workload"):
             body = admission.admitted(document, namespace=namespace)
@@ -144,7 +139,7 @@ def to_apply(
     for one that the files hold twice.
     """
     found, once, others = PlanRequest(), _Once(), list[Document]()
-    kinds = admission.Kinds(placed_kinds(catalogue.features()))
+    kinds = admission.Kinds(catalogue.features())
     for document in documents:
         if document.of(GROUP, "Workload"):
             workload = _laid_over(document, present, namespace, now)
@@ -254,7 +249,7 @@ def _replace(
     )
     if before is not None:
         body["metadata"] = {**before["metadata"], **body["metadata"]}
-    body["status"] = before["status"] if before is not None else {}
+    body["status"] = before.get("status", {}) if before is not None else {}
     present.objects[key] = _decoded(document, body, kind)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -26,7 +26,7 @@ from controller.framework.runtime.arguments import Factory, Plain
 from controller.framework.runtime.feature import Enabled, Term, Watch
 from controller.framework.runtime.handle import Handle
 from controller.framework.status import SUCCESS, Status, unschedulable, wait
-from controller.framework.statuswriter import StatusWriter
+from controller.framework.statuswriter import Result, StatusWriter
 from controller.framework.waiting import WaitingWorkloads
 from controller.model.unit import WorkloadInfo
 from controller.planner.plan import Apportionment
@@ -36,7 +36,6 @@ from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.snapshot import Snapshot
 from crds.workload import ScheduledReason
 from machinery.api.resources import Resource
-from machinery.errors import TransportError
 from machinery.types.metadata import Key, Object
 
 NAME = "LicenceSeats"
@@ -291,37 +290,18 @@ class LicenceSeats:
         return wait(NAME, f"{partner[1]} has no seat yet", seconds=PATIENCE_SECONDS)
 
 
-@dataclass
-class Books:
-    """What the pools' statuses say, as the status writer asks; see `StatusBook`."""
+class PoolController(StatusWriter[LicencePool, Result]):
+    """Writes what the pools' statuses say."""
 
-    seats: Seats
-    refused: list[Key] = field(default_factory=list)
+    def __init__(self, term: Term, seats: Seats) -> None:
+        super().__init__(term, POOLS, LicencePool)
+        self._seats = seats
 
-    async def prepare(self, stored: LicencePool) -> None:
-        """Nothing else is written."""
-
-    def draft(self, stored: LicencePool) -> Mapping[str, Any] | None:
+    def draft(self, stored: LicencePool) -> Result:
         """Who sits where."""
-        counts = +self.seats.on(stored.metadata.key)
+        counts = +self._seats.on(stored.metadata.key)
         clusters = [Seated(name, n) for name, n in sorted(counts.items())]
-        status = PoolStatus(counts.total(), clusters)
-        fields: dict[str, Any] = msgspec.to_builtins(status)
-        return None if status == stored.status else fields
-
-    def landed(self, key: Key) -> float | None:
-        """It will be looked at when the counts change."""
-
-    def missed(self, key: Key) -> None:
-        """The next draft is made of the counts of then."""
-
-    def shorter(self, key: Key, error: TransportError) -> bool:
-        """It cannot be."""
-        self.refused.append(key)
-        return False
-
-    def given_up(self, key: Key, error: TransportError | None) -> None:
-        """Nobody waits for it."""
+        return Result(fields=msgspec.to_builtins(PoolStatus(counts.total(), clusters)))
 
 
 class LicencePools:
@@ -335,19 +315,15 @@ class LicencePools:
         self.ledgers = (self.seats,)
         self.watches = (Watch(POOLS, LicencePool, self.pool_changed),)
         self._handle: Handle | None = None
-        self._writer: StatusWriter[LicencePool] | None = None
+        self._writer: PoolController | None = None
 
     def attach(self, handle: Handle) -> None:
         """Remember whom to tell."""
         self._handle = handle
 
-    def lead(self, term: Term) -> StatusWriter[LicencePool]:
-        """Keep the books of all pools."""
-        store, books = term.informer(POOLS), Books(self.seats)
-        about = (term.client, POOLS, LicencePool, books)
-        self._writer = StatusWriter(*about, store=store, clock=term.clock, check=term.check)
-        for pool in store.values():
-            self._writer.add(pool.metadata.key)
+    def lead(self, term: Term) -> PoolController:
+        """Write the statuses of all pools."""
+        self._writer = PoolController(term, self.seats)
         return self._writer
 
     def rest(self) -> None:

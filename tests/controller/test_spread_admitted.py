@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from controller.features.workloadspread.compiled import compile_spread
 from controller.features.workloadspread.objects import WorkloadSpread
-from crds.admission.validation import spread_violations
+from crds.admission.validation import object_violations
 from machinery.types.metadata import Meta
 from tests.examples import examples
 
@@ -73,7 +73,7 @@ def refused(spec: dict[str, Any]) -> bool:
         "metadata": {"name": "demo", "namespace": "shop"},
         "spec": spec,
     }
-    return bool(spread_violations(body))
+    return bool(object_violations("WorkloadSpread", body))
 
 
 def fault(spec: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The status writer: one write under way for an object, whatever comes of it told to its book."""
+"""The status writer: one write under way for an object, and its controller told of the end."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from controller.framework.statuswriter import StatusWriter
+from controller.framework.runtime.feature import Term
+from controller.framework.statuswriter import LEAST_WAIT, Result, StatusEvent, StatusWriter
 from machinery.errors import ApiError, Conflict, Invalid, LeaseLost, NotFound, TransportError
+from machinery.runtime.event_recorder import ObjectRef
 from machinery.runtime.store import Cache
 from machinery.types.metadata import Key, Meta, Object
 from tests.fakeclock import FakeClock, settle
@@ -63,67 +65,75 @@ class Hub:
         return msgspec.json.encode(Counter(metadata=meta, status=dict(status)))
 
 
-class Book:
+class Recorder:
+    def __init__(self) -> None:
+        self.events: list[tuple[ObjectRef, Mapping[str, Any]]] = []
+
+    def event(self, about: ObjectRef, **said: Any) -> None:
+        self.events.append((about, said))
+
+
+class Controller(StatusWriter[Counter, Result]):
     """Writes `wanted` with a text that it gives up where the hub does not take it."""
 
-    def __init__(self, wanted: int = 1) -> None:
-        self.wanted = wanted
+    action = "Counting"
+
+    def __init__(self, hub: Hub, *, check: Any = lambda: None) -> None:
+        self.recorder, self.clock = Recorder(), FakeClock()
+        recorder, client, store = cast("Any", (self.recorder, hub, hub.store))
+        super().__init__(Term(client, self.clock, check, lambda _: store, recorder), POOLS, Counter)
+        self.wanted = 1
         self.text = "long"
         self.said: list[Any] = []
+        self.after: float | None = None
 
-    async def prepare(self, stored: Counter) -> None:
-        """Nothing else is written."""
+    def draft(self, stored: Counter) -> Result:
+        event = StatusEvent("Counted", f"to {self.wanted}", warning=True)
+        return Result(
+            fields={"number": self.wanted, "text": self.text},
+            events=[event],
+            requeue_after=self.after,
+        )
 
-    def draft(self, stored: Counter) -> Mapping[str, Any] | None:
-        status = {"number": self.wanted, "text": self.text}
-        return None if stored.status == status else status
+    def landed(self, key: Key, result: Result, *, written: bool) -> None:
+        self.said.append("written" if written else "there")
 
-    def landed(self, key: Key) -> float | None:
-        self.said.append("landed")
-        return None
-
-    def missed(self, key: Key) -> None:
-        self.said.append("missed")
+    def conflicted(self, key: Key, result: Result) -> None:
+        self.said.append("conflicted")
         self.wanted = 8
 
-    def shorter(self, key: Key, error: TransportError) -> bool:
+    def shorter(self, key: Key, result: Result, error: TransportError) -> bool:
         self.said.append("shorter")
         able, self.text = bool(self.text), ""
         return able
 
-    def given_up(self, key: Key, error: TransportError | None) -> None:
-        self.said.append(("over", type(error)))
+    def failed(self, key: Key, result: Result | None, error: TransportError | None) -> None:
+        self.said.append(("failed", type(error)))
 
 
-def writer(hub: Hub, book: Book, *, check: Any = lambda: None) -> StatusWriter[Counter]:
-    store = cast("Any", hub.store)
-    client, clock = cast("Any", hub), FakeClock()
-    return StatusWriter(client, POOLS, Counter, book, store=store, clock=clock, check=check)
-
-
-OVER = ("over", type(None))
+FAILED = ("failed", type(None))
 
 
 async def test_a_status_is_written_on_the_version_that_was_read_and_only_where_it_differs() -> None:
-    hub, book = Hub(), Book()
-    made = writer(hub, book)
+    hub = Hub()
+    made = Controller(hub)
     await made.sync(KEY)
     await made.sync(KEY)
     (body,) = hub.bodies
     assert body == {"metadata": {"resourceVersion": ""}, "status": {"number": 1, "text": "long"}}
-    assert book.said == ["landed", OVER] * 2
+    assert made.said == ["written", "there"]
 
 
 async def test_on_a_conflict_the_newer_one_is_read_and_the_next_draft_made_on_it() -> None:
-    hub, book = Hub(no(Conflict, "newer", 409)), Book()
-    made = writer(hub, book)
+    hub = Hub(no(Conflict, "newer", 409))
+    made = Controller(hub)
     running = asyncio.create_task(made.run())
-    made.add(KEY)
     await settle()
     assert hub.reads == 1
     assert [body["status"]["number"] for body in hub.bodies] == [1, 8]
     assert hub.bodies[1]["metadata"]["resourceVersion"] == "7", "the one that was read"
-    assert book.said == ["missed", OVER, "landed", OVER]
+    assert made.said == ["conflicted", "written"]
+    assert [said["note"] for _, said in made.recorder.events] == ["to 8"]
     running.cancel()
     with suppress(asyncio.CancelledError):
         await running
@@ -133,61 +143,67 @@ async def test_on_a_conflict_the_newer_one_is_read_and_the_next_draft_made_on_it
     "error", [no(Invalid, "schema"), no(ApiError, "etcdserver: request is too large", 500)]
 )
 async def test_what_the_hub_takes_in_no_form_becomes_shorter_at_once(error: Exception) -> None:
-    hub, book = Hub(error), Book()
-    await writer(hub, book).sync(KEY)
+    hub = Hub(error)
+    made = Controller(hub)
+    await made.sync(KEY)
     assert [body["status"]["text"] for body in hub.bodies] == ["long", ""]
-    assert book.said == ["shorter", "landed", OVER]
+    assert made.said == ["shorter", "written"]
 
 
 async def test_one_that_cannot_be_shorter_is_left() -> None:
-    hub, book = Hub(no(Invalid, "long"), no(Invalid, "short")), Book()
-    assert await writer(hub, book).sync(KEY) is None
-    assert book.said == ["shorter", "shorter", OVER]
+    made = Controller(Hub(no(Invalid, "long"), no(Invalid, "short")))
+    assert await made.sync(KEY) is None
+    assert made.said == ["shorter", "shorter"]
+    assert made.recorder.events == []
 
 
 @pytest.mark.parametrize("error", [TransportError("gone dark"), no(NotFound, "deleted", 404)])
-async def test_other_errors_are_the_queues_and_the_book_hears_of_them(error: Exception) -> None:
-    hub, book = Hub(error), Book()
+async def test_other_errors_are_the_queues_and_the_controller_hears_of_them(
+    error: Exception,
+) -> None:
+    made = Controller(Hub(error))
     if isinstance(error, NotFound):
-        await writer(hub, book).sync(KEY)
-        assert book.said == [OVER]
+        await made.sync(KEY)
+        assert made.said == [FAILED]
     else:
         with pytest.raises(TransportError):
-            await writer(hub, book).sync(KEY)
-        assert book.said == [("over", TransportError)]
+            await made.sync(KEY)
+        assert made.said == [("failed", TransportError)]
+    assert made.recorder.events == []
 
 
-async def test_nothing_is_written_without_the_lease_and_the_book_hears_of_it() -> None:
+async def test_nothing_is_written_without_the_lease_and_the_controller_hears_of_it() -> None:
     def lost() -> None:
         raise LeaseLost("another leads")
 
-    hub, book = Hub(), Book()
+    hub = Hub()
+    made = Controller(hub, check=lost)
     with pytest.raises(LeaseLost):
-        await writer(hub, book, check=lost).sync(KEY)
+        await made.sync(KEY)
     assert hub.bodies == []
-    assert book.said == [OVER]
+    assert made.said == [FAILED]
 
 
 @pytest.mark.proves("L17")
 async def test_one_that_is_cancelled_in_its_write_leaves_nobody_waiting() -> None:
-    hub, book = Hub("held"), Book()
-    turn = asyncio.create_task(writer(hub, book).sync(KEY))
+    hub = Hub("held")
+    made = Controller(hub)
+    turn = asyncio.create_task(made.sync(KEY))
     await settle()
     assert len(hub.bodies) == 1
     turn.cancel()
     with suppress(asyncio.CancelledError):
         await turn
-    assert book.said == [OVER]
+    assert made.said == [FAILED]
 
 
 async def test_what_comes_up_in_a_write_goes_into_the_next_one_together() -> None:
-    hub, book = Hub("held"), Book()
-    made = writer(hub, book)
+    hub = Hub("held")
+    made = Controller(hub)
     running = asyncio.create_task(made.run())
-    made.add(KEY)
     await settle()
     for number in range(2, 7):
-        book.wanted = number
+        made.wanted = number
         made.add(KEY)
         await settle()
     assert len(hub.bodies) == 1
@@ -197,3 +213,22 @@ async def test_what_comes_up_in_a_write_goes_into_the_next_one_together() -> Non
     running.cancel()
     with suppress(asyncio.CancelledError):
         await running
+
+
+async def test_events_are_of_the_object_and_the_next_draft_counts_from_the_last_one() -> None:
+    hub = Hub("held")
+    made = Controller(hub)
+    made.after = 5.0
+    turn = asyncio.create_task(made.sync(KEY))
+    await settle()
+    assert made.recorder.events == [], "not before it is stored"
+    await made.clock.advance(2)
+    hub.release.set()
+    assert await turn == 3.0
+    (about, said) = made.recorder.events[0]
+    assert (about.kind, about.namespace, about.name) == (POOLS.kind, *KEY)
+    assert about.api_version == POOLS.api_version
+    assert said["type"] == "Warning"
+    assert (said["reason"], said["action"], said["note"]) == ("Counted", "Counting", "to 1")
+    made.after = -1.0
+    assert await made.sync(KEY) == LEAST_WAIT

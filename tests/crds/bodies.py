@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from typing import Any
 
 from crds.admission import validation
 
 from .asking import Asking, refusal
 
-VIOLATIONS: dict[str, Callable[[dict[str, Any]], list[str]]] = {
-    "Workload": validation.violations,
-    "WorkloadPolicy": validation.policy_violations,
-    "WorkloadSpread": validation.spread_violations,
-    "WorkloadGroup": validation.group_violations,
-    "WorkloadQuota": validation.quota_violations,
-    "Reservation": validation.reservation_violations,
-}
 SPECS: dict[str, dict[str, Any]] = {
     "Workload": {"targetDeployment": {"apiVersion": "apps/v1", "kind": "Deployment"}},
     "WorkloadPolicy": {
@@ -71,6 +62,6 @@ def dry(asking: Asking, made: dict[str, Any]) -> str:
 
 def taken(asking: Asking, made: dict[str, Any]) -> bool:
     """Whether the hub takes it; Python says the same of it."""
-    said, ours = dry(asking, made), VIOLATIONS[made["kind"]](made)
+    said, ours = dry(asking, made), validation.object_violations(made["kind"], made)
     assert bool(said) == bool(ours), (said, ours)
     return not said

@@ -47,7 +47,10 @@ policy = partial(body, "WorkloadPolicy")
 @each
 def test_it_is_refused_and_the_field_named(asking, field, value, named):
     assert named in dry(asking, policy(**{field: value}))
-    assert any(named in text for text in validation.policy_violations(policy(**{field: value})))
+    assert any(
+        named in text
+        for text in validation.object_violations("WorkloadPolicy", policy(**{field: value}))
+    )
 
 
 @pytest.mark.proves("K7", "K10")
@@ -128,7 +131,9 @@ def test_an_edited_alias_takes_the_method_with_it(tenant, how):
     answer = refusal(tenant.apply_by, how, both)
     assert "spec.scheduleStrategy" in answer
     assert "is another name of allocationMethod" in answer
-    assert any("scheduleStrategy" in text for text in validation.policy_violations(both))
+    assert any(
+        "scheduleStrategy" in text for text in validation.object_violations("WorkloadPolicy", both)
+    )
     assert stored() == "Fill"
 
 

@@ -48,7 +48,7 @@ pytestmark = pytest.mark.proves("N4")
 )
 def test_amounts(asking: Any, hard: Any, fault: str) -> None:
     made = body("WorkloadQuota", hard=hard)
-    said, ours = dry(asking, made), validation.quota_violations(made)
+    said, ours = dry(asking, made), validation.object_violations("WorkloadQuota", made)
     if not fault:
         assert (said, ours) == ("", [])
         return
@@ -71,4 +71,7 @@ def test_a_status_as_the_controller_writes_it() -> None:
         "claims": [claim],
         "conditions": [{"type": "Ready", "status": "True", "reason": "Valid"}],
     }
-    assert validation.quota_violations(body("WorkloadQuota") | {"status": status}) == []
+    assert (
+        validation.object_violations("WorkloadQuota", body("WorkloadQuota") | {"status": status})
+        == []
+    )

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from .bodies import VIOLATIONS, body, dry, taken
+from crds.admission import validation
+
+from .bodies import body, dry, taken
 
 HERE = Path(__file__).parent
 FILES = {
@@ -44,7 +46,7 @@ def test_the_api_server_and_python_refuse_name_the_field_and_say_what_to_do(
     answer = dry(asking, made)
     assert case["field"] in answer
     assert says in answer
-    found = VIOLATIONS[kind](made)
+    found = validation.object_violations(kind, made)
     # Pydantic has words of its own for the form of a group.
     told = "" if kind == "WorkloadGroup" else says
     assert any(case["field"] in text and told in text for text in found), found
@@ -62,7 +64,7 @@ def test_the_base_of_all_cases_is_good(hub: Any) -> None:
     create = ("create", "--dry-run=server", "-f", "-")
     answer = hub.kubectl(*create, input=json.dumps(body("Workload")))
     assert answer == "workload.stowage.dev/demo created (server dry run)\n"
-    assert VIOLATIONS["Workload"](body("Workload")) == []
+    assert validation.object_violations("Workload", body("Workload")) == []
 
 
 @pytest.mark.proves("C29")
@@ -71,4 +73,4 @@ def test_a_forbidden_namespace_is_no_target_by_default_either(asking: Any, names
     workload = body("Workload", namespace=namespace)
     answer = dry(asking, workload)
     assert "spec.targetNamespace: kube-* and stowage-system are never a target" in answer
-    assert "spec.targetNamespace" in VIOLATIONS["Workload"](workload)[0]
+    assert "spec.targetNamespace" in validation.object_violations("Workload", workload)[0]

@@ -135,7 +135,7 @@ def test_the_template_cannot_be_changed(tenant, how):
     assert "spec.template: Invalid value" in answer
     assert "make a new Reservation" in answer
     assert tenant.get("demo", "Reservation")["spec"]["template"] == SPECS["Reservation"]["template"]
-    [said] = validation.reservation_violations(of(tenant, template=TEMPLATE), of(tenant))
+    [said] = validation.object_violations("Reservation", of(tenant, template=TEMPLATE), of(tenant))
     assert said.startswith("spec.template: cannot be changed; make a new Reservation")
 
 
@@ -153,7 +153,7 @@ def test_owners_times_and_numbers_can_be_changed(tenant):
     tenant.patch("demo", {"spec": edits}, kind="Reservation")
     spec = tenant.get("demo", "Reservation")["spec"]
     assert {field: spec[field] for field in edits} == edits
-    assert validation.reservation_violations(of(tenant, **edits), of(tenant)) == []
+    assert validation.object_violations("Reservation", of(tenant, **edits), of(tenant)) == []
 
 
 @pytest.mark.proves("E29")
@@ -162,7 +162,7 @@ def test_owners_of_others_are_refused_by_an_edit_too(tenant):
     edited = of(tenant, owners=[{"object": {"name": "demo", "namespace": "other"}}])
     edit = {"spec": {"owners": edited["spec"]["owners"]}}
     assert "own namespace" in refusal(tenant.patch, "demo", edit, kind="Reservation")
-    [said] = validation.reservation_violations(edited, of(tenant))
+    [said] = validation.object_violations("Reservation", edited, of(tenant))
     assert said.startswith("spec.owners: ")
 
 
@@ -246,11 +246,16 @@ def test_what_its_page_shows_would_be_taken():
     page = (ROOT / "docs" / "reservations.md").read_text()
     shown = [yaml.safe_load(block.partition("```")[0]) for block in page.split("```yaml")[1:]]
     [whole] = [each for each in shown if "kind" in each]
-    assert validation.reservation_violations(whole) == []
+    assert validation.object_violations("Reservation", whole) == []
     statuses = [each["status"] for each in shown if "status" in each]
     assert {"reservations"} <= statuses[0].keys()
     assert Reservation.model_validate(whole | {"status": statuses[1]}).status
     [held] = [
         each["spec"]["hold"] for each in shown if each.get("spec", {}).get("hold") == "Member"
     ]
-    assert validation.reservation_violations(whole | {"spec": whole["spec"] | {"hold": held}}) == []
+    assert (
+        validation.object_violations(
+            "Reservation", whole | {"spec": whole["spec"] | {"hold": held}}
+        )
+        == []
+    )

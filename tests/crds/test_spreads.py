@@ -122,9 +122,9 @@ def test_what_its_page_shows_would_be_taken():
     page = (ROOT / "docs" / "spreads.md").read_text()
     shown = [yaml.safe_load(block.partition("```")[0]) for block in page.split("```yaml")[1:]]
     [whole] = [each for each in shown if "kind" in each]
-    assert validation.spread_violations(whole) == []
+    assert validation.object_violations("WorkloadSpread", whole) == []
     [strategy] = [each for each in shown if "scheduleStrategy" in each]
-    assert validation.spread_violations(spread(**strategy)) == []
+    assert validation.object_violations("WorkloadSpread", spread(**strategy)) == []
     [said] = [each["status"] for each in shown if "status" in each]
     assert WorkloadSpreadStatus.model_validate(said).manifest() == json.loads(json.dumps(said))
 
@@ -148,7 +148,7 @@ PATCH = {
 @pytest.mark.proves("W11")
 def test_a_patch_is_kept_as_it_was_written(tenant):
     body = of(tenant, subsets=[{"name": "a", "patch": PATCH}])
-    assert validation.spread_violations(body) == []
+    assert validation.object_violations("WorkloadSpread", body) == []
     tenant.apply(body)
     assert tenant.get("demo", "WorkloadSpread")["spec"]["subsets"] == body["spec"]["subsets"]
 
@@ -195,7 +195,7 @@ def test_the_target_cannot_be_changed(tenant, how):
         tenant.get("demo", "WorkloadSpread")["spec"]["targetRef"]
         == SPECS["WorkloadSpread"]["targetRef"]
     )
-    [said] = validation.spread_violations(edited, of(tenant))
+    [said] = validation.object_violations("WorkloadSpread", edited, of(tenant))
     assert said == (
         "spec.targetRef: cannot be changed; make a new WorkloadSpread for the other Workload"
     )
@@ -214,12 +214,12 @@ def test_all_else_can_be_changed(tenant):
         "normal",
         "elastic",
     ]
-    assert validation.spread_violations(edited, of(tenant)) == []
+    assert validation.object_violations("WorkloadSpread", edited, of(tenant)) == []
 
 
 def test_of_one_that_was_wrong_before_only_what_is_wrong_now_is_said():
     was = spread(targetRef=OTHER | {"kind": "Deployment"})
-    assert validation.spread_violations(spread(), was) == []
+    assert validation.object_violations("WorkloadSpread", spread(), was) == []
 
 
 STATUS = {

@@ -56,7 +56,7 @@ def test_what_is_good_is_taken(asking, spec):
 @pytest.mark.parametrize(("length", "taken"), [(63, True), (64, False)])
 def test_a_name_is_one_that_a_label_can_give(asking, length, taken):
     named = group() | {"metadata": {"name": "g" * length, "namespace": "default"}}
-    answer, found = dry(asking, named), validation.group_violations(named)
+    answer, found = dry(asking, named), validation.object_violations("WorkloadGroup", named)
     assert (answer == "") == taken
     if taken:
         assert not found
@@ -224,5 +224,5 @@ def test_what_its_page_shows_would_be_taken():
     wholes = [each for each in shown if each.get("kind") == "WorkloadGroup"]
     assert wholes
     for whole in wholes:
-        assert validation.group_violations(whole) == []
+        assert validation.object_violations("WorkloadGroup", whole) == []
         assert WorkloadGroup.model_validate(whole).spec.topology

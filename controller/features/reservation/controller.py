@@ -14,26 +14,22 @@ on a member take their room until the member says otherwise.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from controller.features.reservation import status
 from controller.features.reservation.compiled import Reserved
 from controller.features.reservation.holding import Placeholders
 from controller.features.reservation.ledger import ReservationLedger
 from controller.features.reservation.objects import Reservation
-from controller.features.reservation.status import ReservationFacts, ReservationResult, Use
+from controller.features.reservation.status import ReservationFacts, Use
 from controller.framework.runtime.feature import Term
 from controller.framework.runtime.handle import Handle
-from controller.framework.statuswriter import StatusWriter
+from controller.framework.statuswriter import Result, StatusWriter
 from controller.model.objects import Workload
 from controller.snapshot.amounts import amounts_of
-from crds.names import API_VERSION
 from machinery import metrics
 from machinery.api.resources import RESERVATIONS, WORKLOADS
-from machinery.errors import TransportError
-from machinery.runtime.event_recorder import ObjectRef
 from machinery.runtime.informer import Informer
 from machinery.tasks import in_slices
 from machinery.types import hostports, quantities
@@ -49,12 +45,6 @@ CUT = "…"
 """The end of a list of names that was cut."""
 CLUSTERS_AT_ONCE = 20
 """Clusters that are checked in one go: each costs up to some hundred microseconds."""
-LEAST_WAIT = 0.1
-"""The least seconds until the next check: two clocks measure them, and never agree in full."""
-LONGEST_WAIT = 3600.0
-"""Seconds after which the time is checked again, as the wall clock may have been set."""
-
-
 AHEAD = metrics.gauge(
     "stowage_hub_clock_ahead_seconds",
     "By how much the leader's clock is ahead of the hub's, by the Date of its answers",
@@ -85,49 +75,29 @@ class _Shortages:
         return [cluster for cluster in self.since if cluster not in self.told]
 
 
-@dataclass(frozen=True, slots=True)
-class _ReservationDraft:
-    """A drafted status, and whether it is written."""
+class ReservationController(StatusWriter[Reservation, Result]):
+    """The reservations of a hub, for one term of leadership."""
 
-    uid: str
-    look: ReservationResult
-    written: bool
-
-
-class ReservationController:
-    """The reservations of a hub, for one term of leadership: the book of their status writer."""
+    action = "Reserving"
 
     def __init__(self, term: Term, *, ledger: ReservationLedger, handle: Handle) -> None:
-        self._stored: Informer[Reservation] = term.informer(RESERVATIONS)
+        super().__init__(term, RESERVATIONS, Reservation)
         self._workloads: Informer[Workload] = term.informer(WORKLOADS)
         self._ledger = ledger
         self._handle = handle
-        self._clock = term.clock
-        self._recorder = term.recorder
         self._hub_time = term.client.server_time
         AHEAD.set_function(self._hub_time.ahead)
         self._shortages = _Shortages()
         self._placeholders = Placeholders(term, ledger, self._look)
         self._dirty: set[str] = set()
         self._more = asyncio.Event()
-        self._drafted: dict[Key, _ReservationDraft] = {}
         self._written: dict[Key, float] = {}
-        self._writer = StatusWriter(
-            term.client,
-            RESERVATIONS,
-            Reservation,
-            self,
-            store=self._stored,
-            clock=term.clock,
-            check=term.check,
-        )
 
     async def run(self) -> None:
         """Write statuses and keep placeholders until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._writer.run())
-            tasks.create_task(self._begin())
-            tasks.create_task(self._rounds())
+            tasks.create_task(super().run())
+            tasks.create_task(self._check_clusters())
             tasks.create_task(self._placeholders.run())
 
     def look(self, key: Key) -> None:
@@ -140,7 +110,7 @@ class ReservationController:
 
     def _look(self, key: Key) -> None:
         since = self._clock.monotonic() - self._written.get(key, -CALM_SECONDS)
-        self._writer.add(key, after=max(CALM_SECONDS - since, 0.0))
+        self.add(key, after=max(CALM_SECONDS - since, 0.0))
 
     def forget(self, key: Key) -> None:
         """Forget a deleted reservation, and queue its placeholder for removal."""
@@ -153,13 +123,11 @@ class ReservationController:
         if self._dirty:
             self._more.set()
 
-    async def _begin(self) -> None:
-        """Queue all reservations, a few at a time, for changes while no process led."""
-        async for stored in in_slices(list(self._stored.values())):
-            self.look(stored.metadata.key)
-            self.look_at_clusters(share.cluster for share in stored.status.placements)
+    def resync(self, stored: Reservation) -> None:
+        self.look(stored.metadata.key)
+        self.look_at_clusters(share.cluster for share in stored.status.placements)
 
-    async def _rounds(self) -> None:
+    async def _check_clusters(self) -> None:
         """Check the queued clusters, at most every `CALM_SECONDS`."""
         while True:
             await self._more.wait()
@@ -188,59 +156,27 @@ class ReservationController:
         ]
         return f"{cluster} has {', '.join(lacking)}" if lacking else ""
 
-    # The book of the writer.
-
-    async def prepare(self, stored: Reservation) -> None:
-        """Write nothing ahead of the status, see `StatusBook`."""
-
-    def draft(self, stored: Reservation) -> Mapping[str, Any] | None:
+    def draft(self, stored: Reservation) -> Result | None:
         """Return the status that follows from the stored objects."""
         key = stored.metadata.key
         reserved = self._ledger.get(key)
         if reserved is None or reserved.uid != stored.metadata.uid:
             return None
-        unheld = self._placeholders.problem(key)
+        unheld, now = self._placeholders.problem(key), self._clock.now()
         clocks = self._hub_time.difference()
         facts = ReservationFacts(
             self._uses(reserved), self._gone(stored), self._shorts(stored), unheld, clocks
         )
-        found = status.look(stored, reserved, facts, self._clock.now())
-        written = status.differs(found.fields, stored)
-        self._drafted[key] = _ReservationDraft(reserved.uid, found, written)
-        return found.fields if written else None
+        found = status.look(stored, reserved, facts, now)
+        after = None
+        if found.next_look is not None:
+            due = (found.next_look - now).total_seconds()
+            after = max(due, CLOCKS_SECONDS) if clocks else due
+        return Result(fields=found.fields, events=found.events, requeue_after=after)
 
-    def landed(self, key: Key) -> float | None:
-        """Emit the events of the stored draft; return the seconds until the next check, or None."""
-        draft = self._drafted.pop(key, None)
-        if draft is None:
-            return None
-        if draft.written:
+    def landed(self, key: Key, result: Result, *, written: bool) -> None:
+        if written:
             self._written[key] = self._clock.monotonic()
-        about = ObjectRef(API_VERSION, RESERVATIONS.kind, *key, draft.uid)
-        for event in draft.look.events:
-            self._recorder.event(
-                about,
-                type="Warning" if event.warning else "Normal",
-                reason=event.reason.value,
-                note=event.note,
-                action="Reserving",
-            )
-        if draft.look.next_look is None:
-            return None
-        due = (draft.look.next_look - self._clock.now()).total_seconds()
-        least = CLOCKS_SECONDS if self._hub_time.difference() else LEAST_WAIT
-        return min(max(due, least), LONGEST_WAIT)
-
-    def missed(self, key: Key) -> None:
-        """Drop the draft; the next one is made from the other writer's version."""
-        self._drafted.pop(key, None)
-
-    def shorter(self, key: Key, error: TransportError) -> bool:
-        """Return False: no part of the status can be left out."""
-        return False
-
-    def given_up(self, key: Key, error: TransportError | None) -> None:
-        self._drafted.pop(key, None)
 
     def _uses(self, reserved: Reserved) -> list[Use]:
         """Return the users inside, by stored statuses alone, as a decision may come to nothing."""

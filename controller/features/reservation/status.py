@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-import msgspec
-
 from controller.features.reservation.compiled import Reserved, compile_reservation
 from controller.features.reservation.objects import Reservation
 from controller.features.reservation.placed import AVAILABLE, ENDED, status_of
+from controller.framework.statuswriter import StatusEvent
 from crds.reservation import (
     ReservationCondition,
     ReservationEventReason,
@@ -46,19 +45,11 @@ class Use(NamedTuple):
     request: Mapping[str, int]
 
 
-class ReservationEvent(NamedTuple):
-    """An event about a reservation."""
-
-    reason: ReservationEventReason
-    note: str
-    warning: bool = False
-
-
 class ReservationResult(NamedTuple):
     """The fields to write, the events to emit, and when the status may change by itself."""
 
     fields: Mapping[str, Any]
-    events: Sequence[ReservationEvent]
+    events: Sequence[StatusEvent]
     next_look: datetime | None
 
 
@@ -139,12 +130,6 @@ def look(
         fields["clusterName"] = None
     events = [*_came(stored, facts.uses), *_turned(stored, verdict)]
     return ReservationResult(fields, events, None if verdict.ends else reserved.expires)
-
-
-def differs(fields: Mapping[str, Any], stored: Reservation) -> bool:
-    """Return whether the stored status lacks any of the fields."""
-    said = msgspec.to_builtins(stored.status)
-    return any((said.get(name) or None) != (value or None) for name, value in fields.items())
 
 
 def verdict_of(
@@ -240,7 +225,7 @@ def _conditions(
     return [*(each for each in before if each.get("type") != _READY), ready]
 
 
-def _came(stored: Reservation, uses: Sequence[Use]) -> Iterator[ReservationEvent]:
+def _came(stored: Reservation, uses: Sequence[Use]) -> Iterator[StatusEvent]:
     """Yield an event for users with more replicas inside than the status names."""
     before = {
         tuple(map(each.get, ("namespace", "name", "cluster"))): each.get("replicas") or 0
@@ -250,16 +235,16 @@ def _came(stored: Reservation, uses: Sequence[Use]) -> Iterator[ReservationEvent
     more = [use for use in named if use.units > before.get((*use[:2], use.cluster), 0)]
     if more:
         texts = [f"{u.namespace}/{u.name} with {_units(u.units)} on {u.cluster}" for u in more]
-        yield ReservationEvent(ReservationEventReason.ALLOCATED, f"used by {_named(texts)}")
+        yield StatusEvent(ReservationEventReason.ALLOCATED, f"used by {_named(texts)}")
 
 
-def _turned(stored: Reservation, verdict: ReservationState) -> Iterator[ReservationEvent]:
+def _turned(stored: Reservation, verdict: ReservationState) -> Iterator[StatusEvent]:
     """Yield the event of a state that is new."""
     before = conditions.among(stored.status.conditions, _READY)
     reason = _TOLD.get(verdict.reason)
     if reason is not None and before.get("reason") != verdict.reason.value:
         warning = verdict.reason is not ReservationReadyReason.SUCCEEDED
-        yield ReservationEvent(reason, verdict.message, warning)
+        yield StatusEvent(reason, verdict.message, warning)
 
 
 _TOLD = {

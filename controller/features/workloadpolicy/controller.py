@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from controller.claims.books import ClaimBooks
 from controller.claims.claims import HeldClaim
 from controller.claims.desk import Desk
 from controller.features.workloadpolicy.counts import Tally
 from controller.features.workloadpolicy.objects import WorkloadPolicy
 from controller.features.workloadpolicy.plugin import policy_of
-from controller.features.workloadpolicy.status import differs, status_of
+from controller.features.workloadpolicy.status import status_of
 from controller.framework.runtime.feature import Term
 from controller.framework.runtime.handle import Handle
 from controller.model.unit import WorkloadInfo
@@ -29,7 +27,6 @@ from machinery.errors import Conflict, Forbidden, Invalid, NotFound
 from machinery.types.metadata import Key
 
 LOG = logs.get(__name__)
-_decoder = msgspec.json.Decoder(WorkloadPolicy)
 
 
 class PolicyController(Desk[WorkloadPolicy]):
@@ -58,16 +55,11 @@ class PolicyController(Desk[WorkloadPolicy]):
         try:
             path = WORKLOAD_POLICIES.path(meta.namespace, meta.name)
             answer = await self._client.request("PATCH", path, body=patch, content_type=MERGE_PATCH)
-            self._store.upsert(_decoder.decode(answer))
+            self._stored.upsert(self._decoder.decode(answer))
         except (Conflict, NotFound):
             pass  # edited meanwhile: the informer will report it
         except (Forbidden, Invalid) as e:  # the policy counts as Balance all the same
             LOG.warning("its method is not filled in: %s", e, extra={"object": "/".join(meta.key)})
 
-    def fields(
-        self, stored: WorkloadPolicy, claims: Sequence[HeldClaim], *, anyway: bool
-    ) -> Mapping[str, Any] | None:
-        """Return the status with these claims, see `Desk.fields`."""
-        fleet, now = self._handle.snapshot(), self._clock.now()
-        status = status_of(stored, claims, self._counts, fleet, now)
-        return status if anyway or differs(status, stored) else None
+    def fields(self, stored: WorkloadPolicy, claims: Sequence[HeldClaim]) -> Mapping[str, Any]:
+        return status_of(stored, claims, self._counts, self._handle.snapshot(), self._clock.now())

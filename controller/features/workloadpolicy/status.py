@@ -6,11 +6,9 @@ is kept within what the kind allows, as a status that the hub refuses says nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
-
-import msgspec
 
 from controller.claims.claims import HeldClaim
 from controller.features.workloadpolicy.compiled import Policy
@@ -70,12 +68,6 @@ def _held(rules: Policy, counts: Tally, fleet: Snapshot) -> dict[str, int]:
         if value is not None:
             held[value] = held.get(value, 0) + units
     return held
-
-
-def differs(status: Mapping[str, Any], policy: WorkloadPolicy) -> bool:
-    """Return whether the stored status lacks any of the fields."""
-    stored = msgspec.to_builtins(policy.status)
-    return any(stored.get(name) != value for name, value in status.items())
 
 
 def _summary(domains: list[dict[str, Any]]) -> str:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from controller.claims.books import ClaimBooks
 from controller.claims.claims import HeldClaim
 from controller.claims.desk import Desk
@@ -43,16 +41,10 @@ class QuotaController(Desk[WorkloadQuota]):
         return None if first is None else first.key
 
     def fields(
-        self, stored: WorkloadQuota, claims: Sequence[HeldClaim], *, anyway: bool
+        self, stored: WorkloadQuota, claims: Sequence[HeldClaim]
     ) -> Mapping[str, Any] | None:
-        """Return the status with these claims, see `Desk.fields`."""
         quota = self._usage.quota(stored.metadata.key)
-        if quota is None:
-            return None
-        status = self._status(stored, quota, claims)
-        said = msgspec.to_builtins(stored.status)
-        differs = any(said.get(name) != value for name, value in status.items())
-        return status if anyway or differs else None
+        return None if quota is None else self._status(stored, quota, claims)
 
     def _status(
         self, stored: WorkloadQuota, quota: CompiledQuota, claims: Sequence[HeldClaim]

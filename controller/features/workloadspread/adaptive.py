@@ -15,10 +15,10 @@ from typing import Any
 
 from controller.features.workloadspread.books import TOLERATED, stamp
 from controller.features.workloadspread.compiled import CompiledSpread
+from controller.framework.statuswriter import StatusEvent
 from crds.workloadspread import (
     SchedulableReason,
     SpreadEventReason,
-    SpreadReadyReason,
     SubsetCondition,
 )
 from machinery.clock import parse_timestamp, timestamp
@@ -42,15 +42,6 @@ class UnschedulableUnits:
 
 
 @dataclass(frozen=True, slots=True)
-class SpreadEvent:
-    """An event about a spread."""
-
-    reason: SpreadEventReason | SpreadReadyReason
-    note: str
-    warning: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Rules:
     """How long replicas of a subset may wait, None for ever, and how long a mark lasts."""
 
@@ -64,7 +55,7 @@ class SchedulableCondition:
     """The condition Schedulable, the events of a change, and when it may change by itself."""
 
     condition: dict[str, Any]
-    events: tuple[SpreadEvent, ...] = ()
+    events: tuple[StatusEvent, ...] = ()
     next_look: datetime | None = None
 
 
@@ -78,7 +69,7 @@ def judged(
     """Return whether the subset takes new replicas now; `before` are its stored conditions."""
     old = conditions.among(before, _TYPE)
     since = _since(old, now)
-    events: tuple[SpreadEvent, ...] = ()
+    events: tuple[StatusEvent, ...] = ()
     if old.get("status") == "False":
         ends = since + rules.mark
         if rules.critical is not None and now < ends:
@@ -95,7 +86,7 @@ def judged(
 
 def rescheduled(
     spread: CompiledSpread, before: Sequence[int], after: Sequence[int]
-) -> SpreadEvent | None:
+) -> StatusEvent | None:
     """Return the event of replicas that left marked subsets for later ones; None where none did."""
     marked = [each.name in spread.marked for each in spread.subsets]
     fell = [m and b > a for m, b, a in zip(marked, before, after, strict=True)]
@@ -115,7 +106,7 @@ def rescheduled(
         for which in (fell, rose)
     )
     note = f"units without a node went from subset {source} to {aim}: {min(gone, come)}"
-    return SpreadEvent(SpreadEventReason.RESCHEDULED, note)
+    return StatusEvent(SpreadEventReason.RESCHEDULED, note)
 
 
 def _since(old: conditions.Condition, now: datetime) -> datetime:
@@ -156,6 +147,6 @@ def _words(waiting: Sequence[UnschedulableUnits], ends: datetime) -> str:
     return f"units have no node: {some}{rest}; it takes no new one until {timestamp(ends)}"
 
 
-def _recovered(name: str) -> SpreadEvent:
+def _recovered(name: str) -> StatusEvent:
     note = f"subset {name} takes new units again"
-    return SpreadEvent(SpreadEventReason.RECOVER_SCHEDULABLE, note)
+    return StatusEvent(SpreadEventReason.RECOVER_SCHEDULABLE, note)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from controller.features.workloadspread.adaptive import SpreadEvent, rescheduled
+from controller.features.workloadspread.adaptive import rescheduled
 from controller.features.workloadspread.compiled import CompiledSpread
 from controller.features.workloadspread.counted import CREATE_SECONDS, Classes, SpreadTarget
 from controller.features.workloadspread.ledger import Spreads
@@ -26,7 +26,6 @@ from controller.features.workloadspread.objects import WorkloadSpread
 from controller.features.workloadspread.status import (
     NOTHING,
     SpreadResult,
-    differs,
     status_of,
     subset_statuses,
     turned,
@@ -34,17 +33,14 @@ from controller.features.workloadspread.status import (
 )
 from controller.framework.runtime.feature import Term
 from controller.framework.runtime.handle import Handle
-from controller.framework.statuswriter import StatusWriter
+from controller.framework.statuswriter import Result, StatusWriter
 from controller.model.objects import Workload
 from controller.model.unit import WorkloadInfo
-from crds.names import API_VERSION
 from machinery import metrics
 from machinery.api.resources import WORKLOAD_SPREADS, WORKLOADS
 from machinery.clock import parse_timestamp
 from machinery.errors import TransportError
-from machinery.runtime.event_recorder import ObjectRef
 from machinery.runtime.informer import Informer
-from machinery.tasks import in_slices
 from machinery.types.metadata import Key
 
 CALM_SECONDS = 1.0
@@ -53,8 +49,6 @@ WRITE_SECONDS = 20.0
 """Placements are written so soon after their quota was taken, or not at all: before it is void."""
 HELP_SECONDS = 5.0
 """The least time between two decisions of a Workload with waiting replicas for changed clusters."""
-LEAST_WAIT = 0.1
-"""The least seconds until the next check: two clocks measure them, and never agree in full."""
 
 COMMITS = metrics.counter(
     "stowage_spread_commits",
@@ -85,80 +79,44 @@ class _Commit:
             self.done.set_exception(granted)
 
 
-@dataclass(frozen=True, slots=True)
-class _SpreadDraft:
-    """A drafted status: its spread, the events, the next check, and its commit.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SpreadDraft(Result):
+    """A drafted status, with its commit. `certain` says that no other commit can be under way."""
 
-    `certain` says that no other commit can be under way.
-    """
-
-    uid: str
-    events: Sequence[SpreadEvent]
-    next_look: datetime | None
     commit: _Commit | None
     certain: bool
 
 
-class SpreadController:
-    """The spreads of a hub, for one term of leadership: the book of their status writer."""
+class SpreadController(StatusWriter[WorkloadSpread, _SpreadDraft]):
+    """The spreads of a hub, for one term of leadership."""
+
+    action = "Spreading"
 
     def __init__(self, term: Term, *, spreads: Spreads, handle: Handle, mark_seconds: int) -> None:
-        self._stored: Informer[WorkloadSpread] = term.informer(WORKLOAD_SPREADS)
+        super().__init__(term, WORKLOAD_SPREADS, WorkloadSpread)
         self._workloads: Informer[Workload] = term.informer(WORKLOADS)
         self._spreads = spreads
         self._handle = handle
-        self._clock = term.clock
-        self._recorder = term.recorder
         self._mark_seconds = mark_seconds
         self._commits: dict[Key, _Commit] = {}
-        self._drafted: dict[Key, _SpreadDraft] = {}
         self._withdrawn: set[Key] = set()
         self._stranded: set[Key] = set()
         self._helped: set[Key] = set()
-        self._writer = StatusWriter(
-            term.client,
-            WORKLOAD_SPREADS,
-            WorkloadSpread,
-            self,
-            store=self._stored,
-            clock=term.clock,
-            check=term.check,
-        )
-        self._everything = asyncio.Event()
-        self._everything.set()
 
     async def run(self) -> None:
         """Write until cancelled, then refuse every commit that waits."""
         try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._writer.run())
-                tasks.create_task(self._rounds())
+            await super().run()
         finally:
             for commit in self._commits.values():
                 commit.answer(False)
-
-    def look(self, key: Key) -> None:
-        self._writer.add(key)
-
-    def look_at_all(self) -> None:
-        """Queue all spreads soon, a few at a time, as there may be very many."""
-        self._everything.set()
-
-    async def _rounds(self) -> None:
-        """Queue all spreads whenever that is due, a few at a time."""
-        while True:
-            await self._everything.wait()
-            self._everything.clear()
-            async for spread in in_slices(list(self._stored.values())):
-                self._writer.add(spread.metadata.key)
-            await self._clock.sleep(CALM_SECONDS)
 
     def may_help(self) -> None:
         """Queue spreads with stranded replicas after a change of a cluster."""
         # All replicas of these Workloads have a cluster, so the scheduling queue does not retry
         # them.
         for key in self._stranded - self._helped:
-            self._writer.add(key, after=HELP_SECONDS)
+            self.add(key, after=HELP_SECONDS)
         self._helped |= self._stranded
 
     def look_at_spreads_of(self, targets: Iterable[Key]) -> None:
@@ -166,7 +124,7 @@ class SpreadController:
         for target in targets:
             holder = self._spreads.of(target)
             for each in (*((holder,) if holder else ()), *self._spreads.rivals(target)):
-                self._writer.add(each.key)
+                self.add(each.key)
 
     def forget(self, key: Key) -> None:
         """Refuse the commit of a deleted spread, and forget the spread."""
@@ -184,7 +142,7 @@ class SpreadController:
         if old is None or new is None:
             self.look_at_spreads_of([known.metadata.key])
         else:
-            self._writer.add(spread.key, after=CALM_SECONDS)
+            self.add(spread.key, after=CALM_SECONDS)
             self._tell_of_moves(spread, old, new)
         commit = self._commits.get(spread.key)
         if commit is not None and (new is None or _over(commit, new)):
@@ -207,7 +165,7 @@ class SpreadController:
         before, after = dict(unit.present), dict(placements)
         commit = _Commit(spread, unit.uid, before, after, began, done)
         self._commits[spread.key] = commit
-        self._writer.add(spread.key)
+        self.add(spread.key)
         granted = await done and self._clock.monotonic() - began < WRITE_SECONDS
         COMMITS.labels("written" if granted else "stale").inc()
         return granted
@@ -217,7 +175,7 @@ class SpreadController:
         commit = self._commits.get(spread.key)
         if commit is not None and commit.workload == unit.uid:
             self._end(spread.key)
-            self._writer.add(spread.key)
+            self.add(spread.key)
 
     def subsets(self, spread: CompiledSpread) -> Sequence[Mapping[str, Any]]:
         """Return the statuses of a spread's subsets as of now, with the quota that is being taken.
@@ -232,12 +190,7 @@ class SpreadController:
         target = _target(workload, self._commits.get(spread.key), certain=False)
         return self._look(spread, target, stored, self._clock.now()).statuses
 
-    # The book of the status writer.
-
-    async def prepare(self, stored: WorkloadSpread) -> None:
-        """Write nothing ahead of the status, see `StatusBook`."""
-
-    def draft(self, stored: WorkloadSpread) -> Mapping[str, Any] | None:
+    def draft(self, stored: WorkloadSpread) -> _SpreadDraft | None:
         """Return the status that follows from the stored objects, with the commit."""
         key, now = stored.metadata.key, self._clock.now()
         spread = self._spreads.get(key)
@@ -251,41 +204,32 @@ class SpreadController:
         target = _target(workload, commit, certain=certain)
         look = self._look(spread, target, stored, now) if verdict.counts else NOTHING
         self._mind(spread, look)
-        news = [*look.events, *filter(None, [turned(stored, verdict)])]
-        self._drafted[key] = _SpreadDraft(spread.uid, news, look.next_look, commit, certain)
-        status = status_of(stored, look, verdict, now)
-        waits = commit is not None and not commit.written
-        return status if waits or differs(status, stored) else None
+        due = look.next_look
+        return _SpreadDraft(
+            fields=status_of(stored, look, verdict, now),
+            events=[*look.events, *filter(None, [turned(stored, verdict)])],
+            requeue_after=None if due is None else (due - now).total_seconds(),
+            anyway=commit is not None and not commit.written,
+            commit=commit,
+            certain=certain,
+        )
 
-    def landed(self, key: Key) -> float | None:
-        """Emit the events of the stored draft, and grant its commit."""
-        draft = self._drafted.pop(key, None)
-        if draft is None:
-            return None
-        about = ObjectRef(API_VERSION, WORKLOAD_SPREADS.kind, *key, draft.uid)
-        for event in draft.events:
-            self._tell(about, event)
-        if draft.commit is not None:
-            draft.commit.written = True
-            draft.commit.answer(True)
-        if draft.certain:
+    def landed(self, key: Key, result: _SpreadDraft, *, written: bool) -> None:
+        """Grant the commit of the draft."""
+        if result.commit is not None:
+            result.commit.written = True
+            result.commit.answer(True)
+        if result.certain:
             self._withdrawn.discard(key)
-        due = draft.next_look
-        return None if due is None else max((due - self._clock.now()).total_seconds(), LEAST_WAIT)
 
-    def missed(self, key: Key) -> None:
-        """Drop the draft; the next one is made from the other writer's version."""
-        self._drafted.pop(key, None)
-
-    def shorter(self, key: Key, error: TransportError) -> bool:
+    def shorter(self, key: Key, result: _SpreadDraft, error: TransportError) -> bool:
         """Refuse the commit with the error: no part of the status can be left out."""
         self._fail(key, error)
         return False
 
-    def given_up(self, key: Key, error: TransportError | None) -> None:
+    def failed(self, key: Key, result: _SpreadDraft | None, error: TransportError | None) -> None:
         """Refuse the commit, even without a draft, so that no decision waits for ever."""
-        if self._drafted.pop(key, None) is not None or error is not None:
-            self._fail(key, False if error is None else error)
+        self._fail(key, False if error is None else error)
 
     def _look(
         self, spread: CompiledSpread, target: SpreadTarget, stored: WorkloadSpread, now: datetime
@@ -342,17 +286,7 @@ class SpreadController:
         event = rescheduled(spread, before, after)
         stored = self._stored.get(spread.key)
         if event is not None and stored is not None:
-            uid = stored.metadata.uid
-            self._tell(ObjectRef(API_VERSION, WORKLOAD_SPREADS.kind, *spread.key, uid), event)
-
-    def _tell(self, about: ObjectRef, event: SpreadEvent) -> None:
-        self._recorder.event(
-            about,
-            type="Warning" if event.warning else "Normal",
-            reason=event.reason.value,
-            note=event.note,
-            action="Spreading",
-        )
+            self.emit(stored.metadata, event)
 
 
 def _target(workload: Workload | None, commit: _Commit | None, *, certain: bool) -> SpreadTarget:

@@ -94,7 +94,7 @@ class WorkloadSpreads:
             return
         spread = compile_spread(new, mark_seconds=self.mark_seconds)
         if self.books is not None:
-            self.books.look(spread.key)
+            self.books.add(spread.key)
         if spread != self.spreads.get(spread.key):  # decisions do not read the counts
             self._look(self.spreads.put_spread(spread))
 
@@ -109,7 +109,7 @@ class WorkloadSpreads:
             self.books.may_help()
         if old is None or new is None or old.labels != new.labels:
             if self.books is not None:
-                self.books.look_at_all()
+                self.books.add_all()
             if old is not None and new is not None and self._handle is not None:
                 self._handle.look(self.spreads.targets())
 

@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-import msgspec
-
 from controller.features.workloadspread import adaptive, patches
-from controller.features.workloadspread.adaptive import Rules, SpreadEvent
+from controller.features.workloadspread.adaptive import Rules
 from controller.features.workloadspread.books import most_entries, named
 from controller.features.workloadspread.compiled import MARK_SECONDS, CompiledSpread
 from controller.features.workloadspread.counted import (
@@ -28,6 +26,7 @@ from controller.features.workloadspread.counted import (
 )
 from controller.features.workloadspread.objects import SubsetStatus, WorkloadSpread
 from controller.features.workloadspread.plugin import fault_of
+from controller.framework.statuswriter import StatusEvent
 from controller.model.objects import Workload
 from controller.planner.problem import UNBOUNDED
 from crds.workloadspread import SpreadCondition, SpreadEventReason, SpreadReadyReason
@@ -49,7 +48,7 @@ class SpreadResult:
     """
 
     statuses: list[dict[str, Any]]
-    events: list[SpreadEvent]
+    events: list[StatusEvent]
     next_look: datetime | None
     summary: str = ""
     stranded: bool = False
@@ -67,11 +66,11 @@ class SpreadState:
     counts: bool = True
 
     @property
-    def event(self) -> SpreadEvent | None:
+    def event(self) -> StatusEvent | None:
         """Return the event of this state; none for a target that may come after its spread."""
         if self.reason in (SpreadReadyReason.VALID, SpreadReadyReason.TARGET_NOT_FOUND):
             return None
-        return SpreadEvent(self.reason, self.message, warning=True)
+        return StatusEvent(self.reason, self.message, warning=True)
 
 
 def verdict_of(
@@ -104,13 +103,7 @@ def status_of(
     }
 
 
-def differs(status: Mapping[str, Any], stored: WorkloadSpread) -> bool:
-    """Return whether the stored status lacks any of the fields."""
-    said = msgspec.to_builtins(stored.status)
-    return any(said.get(name) != value for name, value in status.items())
-
-
-def turned(stored: WorkloadSpread, verdict: SpreadState) -> SpreadEvent | None:
+def turned(stored: WorkloadSpread, verdict: SpreadState) -> StatusEvent | None:
     """Return the event of a state that is new."""
     before = conditions.among(stored.status.conditions, _READY)
     said = (before.get("status"), before.get("reason"), before.get("message"))
@@ -185,7 +178,7 @@ def _summary(statuses: Sequence[Mapping[str, Any]], classes: Classes) -> str:
     return text if len(text) <= SUMMARY_LIMIT else text[: SUMMARY_LIMIT - 1] + "…"
 
 
-def _failures(name: str, units: Counted) -> Iterator[SpreadEvent]:
+def _failures(name: str, units: Counted) -> Iterator[StatusEvent]:
     """Yield an event for replicas that did not come, or did not go, in time."""
     for late, reason, text in (
         (units.not_created, SpreadEventReason.CREATE_FAILED, f"not created in {CREATE_SECONDS} s"),
@@ -194,4 +187,4 @@ def _failures(name: str, units: Counted) -> Iterator[SpreadEvent]:
         if number := len(late):
             where = named(late.spans, NAMED_SPANS)
             more = f"{' and ' if where else ''}{late.others} more" if late.others else ""
-            yield SpreadEvent(reason, f"subset {name}, units {number}: {text}: {where}{more}", True)
+            yield StatusEvent(reason, f"subset {name}, units {number}: {text}: {where}{more}", True)

@@ -35,16 +35,13 @@ from controller.features.workloadgroup.memory import GroupMemory
 from controller.features.workloadgroup.objects import WorkloadGroup
 from controller.framework.runtime.feature import Term
 from controller.framework.runtime.handle import Handle
-from controller.framework.statuswriter import StatusWriter, too_large
+from controller.framework.statuswriter import Result, StatusWriter, too_large
 from controller.model.objects import Workload
 from crds.groups.gate import GateState
 from crds.groups.workloadgroup import MOST_GATE_BYTES, MOST_WORKLOADS
-from crds.names import API_VERSION
 from machinery.api.resources import WORKLOAD_GROUPS, WORKLOADS
 from machinery.errors import TransportError
-from machinery.runtime.event_recorder import ObjectRef
 from machinery.runtime.informer import Informer
-from machinery.tasks import in_slices
 from machinery.types.metadata import Key
 
 CALM_SECONDS = 1.0
@@ -61,10 +58,6 @@ SOON_SECONDS = 0.25
 """Until the next check of a group whose gate was put off."""
 EMPTY_SECONDS = 2.0
 """The interval at which members of a closed gang are decided again while they have placements."""
-LEAST_WAIT = 0.1
-"""The least seconds until the next check: two clocks measure them, and never agree in full."""
-LONGEST_WAIT = 3600.0
-"""Seconds after which the time is checked again, as the wall clock may have been set."""
 SLICE_COST = 4000
 """Shares, and twenty for each Workload, that are read in one go: some milliseconds."""
 
@@ -98,55 +91,35 @@ class _GateWatch:
     wake: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _GroupDraft:
-    """A drafted status, whether it is written, and the seconds until another check."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _GroupDraft(Result):
+    """A drafted status, with its gate."""
 
-    uid: str
     gate: Gate
-    look: GroupResult
-    written: bool
-    soon: float | None
 
 
-class GroupController:
-    """The groups of a hub, for one term of leadership: the book of their status writer."""
+class GroupController(StatusWriter[WorkloadGroup, _GroupDraft]):
+    """The groups of a hub, for one term of leadership."""
+
+    action = "Grouping"
 
     def __init__(self, term: Term, *, ledger: Groups, memory: GroupMemory, handle: Handle) -> None:
-        self._stored: Informer[WorkloadGroup] = term.informer(WORKLOAD_GROUPS)
+        super().__init__(term, WORKLOAD_GROUPS, WorkloadGroup)
         self._workloads: Informer[Workload] = term.informer(WORKLOADS)
         self._ledger = ledger
         self._memory = memory
         self._handle = handle
-        self._clock = term.clock
-        self._recorder = term.recorder
         self._known: dict[Key, _Known] = {}
         self._watched: defaultdict[Key, _GateWatch] = defaultdict(_GateWatch)
-        self._drafted: dict[Key, _GroupDraft] = {}
-        self._writer = StatusWriter(
-            term.client,
-            WORKLOAD_GROUPS,
-            WorkloadGroup,
-            self,
-            store=self._stored,
-            clock=term.clock,
-            check=term.check,
-        )
 
-    async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._writer.run())
-            tasks.create_task(self._begin())
-
-    async def _begin(self) -> None:
-        """Queue all groups, a few at a time, to finish what the last leader left undone."""
-        async for stored in in_slices(list(self._stored.values())):
-            key, said = stored.metadata.key, stored.status
-            # A member of a gang that is placed and not released may have gone meanwhile, and no
-            # event tells of it now: the others are decided again.
-            if self._ledger.placed(key) and not (said.gate or said.quorum_time):
-                self._watched[key].wake = True
-            self._writer.add(key)
+    def resync(self, stored: WorkloadGroup) -> None:
+        """Queue a group when the term begins, to finish what the last leader left undone."""
+        key, said = stored.metadata.key, stored.status
+        # A member of a gang that is placed and not released may have gone meanwhile, and no event
+        # tells of it now: the others are decided again.
+        if self._ledger.placed(key) and not (said.gate or said.quorum_time):
+            self._watched[key].wake = True
+        self.add(key)
 
     def look(self, key: Key, *, at_once: bool = False) -> None:
         """Queue a check of a group; `at_once` where its gate may change."""
@@ -156,7 +129,7 @@ class GroupController:
         gap = len(self._ledger.members(key)) * MEMBER_SECONDS if at_once else CALM_SECONDS
         looked = self._watched[key].looked
         since = gap if looked is None else self._clock.monotonic() - looked
-        self._writer.add(key, after=max(gap - since, 0.0))
+        self.add(key, after=max(gap - since, 0.0))
 
     def wake(self, key: Key) -> None:
         """Have its Workloads decided again, once for many changes of the group."""
@@ -178,8 +151,6 @@ class GroupController:
         if old != new:
             self.look(group, at_once=old is None or new is None or _moved(old, new))
 
-    # The book of the status writer.
-
     async def prepare(self, stored: WorkloadGroup) -> None:
         """Queue its Workloads where that is due, and read them in slices."""
         key = stored.metadata.key
@@ -197,7 +168,7 @@ class GroupController:
                 cost = 0
                 await asyncio.sleep(0)
 
-    def draft(self, stored: WorkloadGroup) -> Mapping[str, Any] | None:
+    def draft(self, stored: WorkloadGroup) -> _GroupDraft | None:
         """Return the changes of the status that follows from the stored objects."""
         key, now, at = stored.metadata.key, self._clock.now(), self._clock.monotonic()
         known = self._ledger.get(key)
@@ -217,52 +188,27 @@ class GroupController:
         if written and self._anew(stored, group, gate, facts, now):
             written, soon = False, SOON_SECONDS
         self._mind(watch, gate, look, facts, now)
-        self._drafted[key] = _GroupDraft(group.uid, gate, look, written, soon)
-        return status.changes(look.fields, stored) if written else None
+        waits = [] if soon is None else [soon]
+        due = (look.next_look, watch.due)
+        waits += [(each - now).total_seconds() for each in due if each is not None]
+        return _GroupDraft(
+            fields=status.changes(look.fields, stored) if written else None,
+            events=look.events if written else (),
+            requeue_after=min(waits, default=None),
+            anyway=True,  # compared above, without the fields that are no reason for a write
+            gate=gate,
+        )
 
-    def landed(self, key: Key) -> float | None:
-        """Emit the events of the stored draft; return the seconds until the next check, or None."""
-        draft = self._drafted.pop(key, None)
-        if draft is None or self._ledger.get(key) is None:  # the group may be gone by now
-            return None
-        if draft.written:
+    def landed(self, key: Key, result: _GroupDraft, *, written: bool) -> None:
+        if written and self._ledger.get(key) is not None:  # the group may be gone by now
             self._watched[key].written = self._clock.monotonic()
-            self._tell(key, draft)
-        return self._next(key, draft)
 
-    def missed(self, key: Key) -> None:
-        """Drop the draft; the next one is made from the other writer's version."""
-        self._drafted.pop(key, None)
-
-    def shorter(self, key: Key, error: TransportError) -> bool:
+    def shorter(self, key: Key, result: _GroupDraft, error: TransportError) -> bool:
         """Release nothing more where the status is too large; the next, shorter draft says so."""
-        draft = self._drafted.get(key)
-        if draft is None or draft.gate.large or not too_large(error):
+        if result.gate.large or not too_large(error):
             return False
-        self._watched[key].most = draft.gate.size - 1
+        self._watched[key].most = result.gate.size - 1
         return True
-
-    def given_up(self, key: Key, error: TransportError | None) -> None:
-        self._drafted.pop(key, None)
-
-    def _tell(self, key: Key, draft: _GroupDraft) -> None:
-        about = ObjectRef(API_VERSION, WORKLOAD_GROUPS.kind, *key, draft.uid)
-        for event in draft.look.events:
-            self._recorder.event(
-                about,
-                type="Warning" if event.warning else "Normal",
-                reason=event.reason.value,
-                note=event.note,
-                action="Grouping",
-            )
-
-    def _next(self, key: Key, draft: _GroupDraft) -> float | None:
-        """Return the seconds until the status may change, or its Workloads are due again."""
-        now = self._clock.now()
-        due = (draft.look.next_look, self._watched[key].due)
-        waits = [(each - now).total_seconds() for each in due if each is not None]
-        waits += [draft.soon] if draft.soon is not None else []
-        return min(max(min(waits), LEAST_WAIT), LONGEST_WAIT) if waits else None
 
     def _anew(
         self,

@@ -22,6 +22,7 @@ from controller.features.workloadgroup.compiled import (
 )
 from controller.features.workloadgroup.gate.gate import Gate, Standing
 from controller.features.workloadgroup.objects import WorkloadGroup
+from controller.framework.statuswriter import StatusEvent, changed
 from crds.groups.gate import GateState
 from crds.groups.workloadgroup import (
     MOST_WORKLOADS,
@@ -104,20 +105,12 @@ class Said(NamedTuple):
     message: str
 
 
-class GroupEvent(NamedTuple):
-    """An event about a group."""
-
-    reason: GroupEventReason
-    note: str
-    warning: bool = False
-
-
 @dataclass(frozen=True, slots=True)
 class GroupResult:
     """The fields to write, the events to emit, and when the status may change by itself."""
 
     fields: Mapping[str, Any]
-    events: Sequence[GroupEvent]
+    events: Sequence[StatusEvent]
     next_look: datetime | None = None
 
 
@@ -149,7 +142,7 @@ def look(
 
 def differs(fields: Mapping[str, Any], stored: WorkloadGroup) -> bool:
     """Return whether the stored status lacks any of the fields."""
-    return any(name != _UNWRITTEN for name in _changed(fields, stored))
+    return any(name != _UNWRITTEN for name in changed(fields, stored.status))
 
 
 def changes(fields: Mapping[str, Any], stored: WorkloadGroup) -> dict[str, Any]:
@@ -159,13 +152,8 @@ def changes(fields: Mapping[str, Any], stored: WorkloadGroup) -> dict[str, Any]:
     release, even unreadable ones.
     """
     said = msgspec.to_builtins(stored.status)
-    names = _changed(fields, stored) if stored.status.phase else fields
+    names = changed(fields, stored.status) if stored.status.phase else fields
     return {**{each: _delta(said.get(each), fields[each]) for each in names}, "released": None}
-
-
-def _changed(fields: Mapping[str, Any], stored: WorkloadGroup) -> list[str]:
-    said = msgspec.to_builtins(stored.status)
-    return [name for name, value in fields.items() if (said.get(name) or None) != (value or None)]
 
 
 def _delta(before: Any, after: Any) -> Any:
@@ -375,28 +363,28 @@ def _conditions(stored: WorkloadGroup, said: Said, now: datetime) -> list[Any]:
 
 def _gate_events(
     group: CompiledGroup, gate: Gate, said: Said, facts: GroupFacts
-) -> Iterator[GroupEvent]:
+) -> Iterator[StatusEvent]:
     if gate.state is GateState.OPEN and group.gate != GateState.OPEN:
-        yield GroupEvent(
+        yield StatusEvent(
             GroupEventReason.SCHEDULED, f"{_quorum(group, facts)}: they go to their clusters"
         )
     elif gate.failure:
-        yield GroupEvent(GroupEventReason.PROPAGATION_FAILED, said.message, warning=True)
+        yield StatusEvent(GroupEventReason.PROPAGATION_FAILED, said.message, warning=True)
 
 
 def _events(
     stored: WorkloadGroup, group: CompiledGroup, said: Said, facts: GroupFacts, phase: GroupPhase
-) -> Iterator[GroupEvent]:
+) -> Iterator[StatusEvent]:
     """Yield an event for each change; a try that ends as the last one did emits none."""
     if facts.held and not stored.status.waiting:
-        yield GroupEvent(GroupEventReason.WAITING_FOR_GROUP, said.message)
+        yield StatusEvent(GroupEventReason.WAITING_FOR_GROUP, said.message)
     reason, before = _TOLD.get(said.reason), _before(stored)
     news = before.reason is not said.reason or TOO_FEW in before.message
     if reason is not None and news and TOO_FEW not in said.message:
-        yield GroupEvent(reason, said.message, warning=True)
+        yield StatusEvent(reason, said.message, warning=True)
     told = _PHASES.get(phase)
     if told is not None and stored.status.phase != phase.value:
-        yield GroupEvent(told, f"{group} is {phase.value}", phase is GroupPhase.FAILED)
+        yield StatusEvent(told, f"{group} is {phase.value}", phase is GroupPhase.FAILED)
 
 
 _TOLD = {
