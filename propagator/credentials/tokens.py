@@ -19,7 +19,7 @@ import yaml
 from machinery.api.resources import SERVICE_ACCOUNTS
 from machinery.api.responses import decode
 from machinery.api.verbs import Verbs
-from machinery.config.member_kubeconfig import Connection
+from machinery.config.kubeconfig import Connection
 from machinery.types.metadata import Key
 
 TOKEN_SECONDS = 30 * 24 * 3600

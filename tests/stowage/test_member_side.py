@@ -14,7 +14,7 @@ from crds.names import LABEL_TENANT, SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
 from machinery.api.resources import CONFIG_MAPS
 from machinery.clock import SystemClock
-from machinery.config.member_kubeconfig import Connection
+from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError, Invalid, StowageError
 from machinery.tasks import end
 from propagator.credentials.credentials import PodSecurity, Rights
