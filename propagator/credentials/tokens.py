@@ -30,7 +30,7 @@ SHORTEST_SECONDS = 600
 """The shortest life that Kubernetes gives a token."""
 
 
-class _Claims(msgspec.Struct):
+class _TokenClaims(msgspec.Struct):
     iat: int
     exp: int
 
@@ -43,7 +43,7 @@ class _TokenRequest(msgspec.Struct):
     status: _TokenStatus
 
 
-_claims = msgspec.json.Decoder(_Claims)
+_claims = msgspec.json.Decoder(_TokenClaims)
 _answer = msgspec.json.Decoder(_TokenRequest)
 
 

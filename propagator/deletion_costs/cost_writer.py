@@ -35,7 +35,7 @@ from propagator.deletion_costs.cost_changes import CostChange, changes
 from propagator.deletion_costs.followed_pods import FollowedPods
 from propagator.errors import says_no
 from propagator.groups.gates import Gates
-from propagator.hub.workloads import UID_INDEX, HubWorkloads
+from propagator.hub.workloads import HubWorkloads
 from propagator.members.capacity.kept import Pod, WirePod
 from propagator.members.connection import Link
 from propagator.members.context import ControllerContext
@@ -190,7 +190,7 @@ class CostWriter:
         pods = self._pods_on(member)
         if pods is None or pods.marked(uid):
             self._marks.setdefault(uid, set()).add(member)
-        for workload in self._hub.informer.by_index(UID_INDEX, uid):
+        if (workload := self._hub.by_uid(uid)) is not None:
             self._enqueue(member, workload, GATHER_SECONDS)
 
     def _pods_on(self, member: str) -> FollowedPods | None:

@@ -90,7 +90,7 @@ class ObservedShare:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class ReportedShare:
     """The entry of status.clusters for one cluster, and how far it is known."""
 
     seen: ObservedShare
@@ -123,7 +123,7 @@ def share_of(
     *,
     said: int,
     completions: int | None = None,
-) -> Share:
+) -> ReportedShare:
     """Return the share as seen; `before` is its present entry.
 
     `said`: the generation that Propagated is about. `completions`: how many pods of a Job have to
@@ -149,7 +149,7 @@ def share_of(
     if seen.contact is Contact.SERVING and seen.pods is not None:
         entry["current"] = _current(seen.pods, entry)
     entry = {key: value for key, value in entry.items() if value is not None}
-    return Share(seen, word, _unless_only_mark_changed(entry, before))
+    return ReportedShare(seen, word, _unless_only_mark_changed(entry, before))
 
 
 def _unless_only_mark_changed(
