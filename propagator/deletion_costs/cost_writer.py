@@ -1,10 +1,10 @@
 """Writes deletion costs to the pods of members: at a low rate, each member by itself, only changes.
 
-The controller says in status.overrides how many units of a cluster have which cost; here they are
-given to pods (`deletion_costs`), by a patch of each pod itself, as a change of its template would
-restart it. A pod without its cost is no fault of the share: what fails here is reported in the log
-and by a metric, and tried again later. A member that forbids to patch pods is reported once, and
-tried again after a while, with a single pod.
+The controller says in status.overrides how many replicas of a cluster have which cost; here they
+are given to pods (`deletion_costs`), by a patch of each pod itself, as a change of its template
+would restart it. A pod without its cost is no fault of the share: what fails here is reported in
+the log and by a metric, and tried again later. A member that forbids to patch pods is reported
+once, and tried again after a while, with a single pod.
 
 Each member has a worker of its own, made with the first costs that are wanted there, so that a slow
 one delays no other. An override that goes takes its costs along, also those of an earlier process:

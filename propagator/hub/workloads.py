@@ -1,7 +1,7 @@
 """The hub's Workloads: read through one informer, and changed by four writes, all of them here.
 
 Every write is made on top of the version that was read, so that a lost race is computed again. Each
-answer is in the informer before the watch brings it: the next look already sees this process's own
+answer is in the informer before the watch brings it: the next check already sees this process's own
 write.
 """
 
@@ -73,7 +73,7 @@ class HubWorkloads:
         self.newest = 0
         """The highest resourceVersion of a Workload that this process has seen."""
         self._by_uid: dict[str, Key] = {}
-        self._witnessed: set[str] = set()  # UIDs of Workloads whose wish was seen to change
+        self._witnessed: set[str] = set()  # UIDs of Workloads whose decision was seen to change
         self.informer.add_handler(self._witness)
 
     async def prepare(self, workload: Workload, kinds: set[tuple[str, str]]) -> Workload:
@@ -140,9 +140,9 @@ class HubWorkloads:
         return self.informer.get(key) if key is not None else None
 
     def decided(self, workload: Workload) -> float:
-        """Return a version of the hub that is no younger than the Workload's present wish.
+        """Return a version of the hub that is no younger than the Workload's present decision.
 
-        Infinite where this process has seen the wish arrive: a hub that was set back shows old
+        Infinite where this process has seen the decision arrive: a hub that was set back shows old
         ones.
         """
         if workload.uid in self._witnessed:
@@ -264,7 +264,7 @@ def clusters_of(workload: Workload, members: Callable[[], Iterable[str]]) -> set
 
 
 def touches(workload: Workload, member: str) -> bool:
-    """Whether that member is one of `clusters_of`, without a look at all of them."""
+    """Whether that member is one of `clusters_of`, without a walk over all of them."""
     return member in workload.clusters or member in record_of(workload)
 
 

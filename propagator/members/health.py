@@ -214,7 +214,7 @@ class _PodTally:
 
 
 class PodLedger:
-    """UnitCounts by the claims of pods, kept up to date by `replace`."""
+    """PodCounts by the claims of pods, kept up to date by `replace`."""
 
     def __init__(self) -> None:
         self._counts: dict[PodClaim, _PodTally] = {}
