@@ -348,12 +348,8 @@ def _sharing(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 def _interned(struct: S) -> S:
     """Return the struct with the one copy of each of its texts."""
-    texts = {
-        name: sys.intern(value)
-        for name, value in structs.asdict(struct).items()
-        if type(value) is str
-    }
-    return structs.replace(struct, **texts)
+    values = structs.astuple(struct)
+    return type(struct)(*(sys.intern(each) if type(each) is str else each for each in values))
 
 
 class _Departing(Object, frozen=True):
