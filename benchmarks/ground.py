@@ -21,7 +21,7 @@ import msgspec
 
 from machinery.api.client import ApiClient
 from machinery.api.resources import NAMESPACES, Resource
-from machinery.config.member_kubeconfig import parse_kubeconfig
+from machinery.config.kubeconfig import parse_kubeconfig
 from machinery.errors import TransportError
 from stowage.playground.local import load_planes
 

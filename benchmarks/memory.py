@@ -1,25 +1,39 @@
 """Memory of both processes for each Workload that they carry, on real API servers.
 
-    uv run python -m benchmarks.memory [--workloads 1000] [--members 3]
+    uv run python -m benchmarks.memory [--workloads 1000] [--members 3] [--kept]
 
 Starts a playground, runs both processes, and compares their resident memory before and after so
 many Workloads are Running. With `benchmarks.sessions` (memory for each member session) it gives the
 need of any number of members; fifty API servers do not fit beside each other on one machine, so the
 printed figure for 50 members is the sum of the two.
+
+With `--kept` no server is started: the figure is what the propagator's informer keeps of a Workload
+that runs on one member, with its indexes.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import os
 import time
+import tracemalloc
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
 
 from benchmarks.ground import SPACE, Process, clients, playground, workload
+from crds.names import FINALIZER
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
+from machinery.clock import SystemClock
+from machinery.config.kubeconfig import Connection
 from machinery.types import conditions
+from propagator.hub.workloads import HubWorkloads
+from propagator.types.workload import Workload, kept
 
 ROLES = ("controller", "propagator")
 CREATORS = 16
@@ -74,6 +88,56 @@ async def measure(directory: Path, count: int) -> None:
     print(f"  reckoned for {FLEET} members: propagator {fleet:.0f} MiB")
 
 
+def running(number: int) -> dict[str, Any]:
+    """Return a Workload as the hub has it when it runs on one member."""
+    body, since = (
+        workload(f"load-{number}"),
+        f"2026-01-01T{number // 60 % 24:02}:{number % 60:02}:00Z",
+    )
+    member = f"member-{number % 3}"
+    share = {"name": member, "replicas": 1, "ready": 1, "updated": 1, "scheduled": 1}
+    share |= {"current": 0, "unschedulable": 0, "finished": False, "state": "Running"}
+    share |= {"message": "", "observedGeneration": 1, "capacityVersion": number}
+    condition = {"status": "True", "observedGeneration": 1, "lastTransitionTime": since}
+    body["metadata"] |= {
+        "uid": f"7f0c3b1a-9d2e-4c55-8a3e-{number:012}",
+        "resourceVersion": str(100_000 + number),
+        "generation": 1,
+        "creationTimestamp": since,
+        "finalizers": [FINALIZER],
+    }
+    body["status"] = {
+        "state": "Running",
+        "desired": 1,
+        "ready": 1,
+        "readySummary": "1/1",
+        "clusterSummary": f"{member}=1",
+        "placements": [{"cluster": member, "replicas": 1}],
+        "footprint": {"clusters": member, "kinds": "apps/v1/Deployment"},
+        "clusters": [share],
+        "conditions": [
+            {"type": kind, "reason": kind, "message": f"1 of 1 on {member}", **condition}
+            for kind in ("Scheduled", "Propagated", "Ready")
+        ],
+    }
+    return body
+
+
+def measure_kept(count: int) -> None:
+    """Measure a Workload in the propagator's informer."""
+    answers = [msgspec.json.encode(running(number)) for number in range(count)]
+    hub = ApiClient(Connection(server="https://hub.invalid"), name="hub")
+    context: Any = SimpleNamespace(hub=hub, registry=None, clusters=None, clock=SystemClock())
+    informer, decoder = HubWorkloads(context).informer, msgspec.json.Decoder(Workload)
+    gc.collect()
+    tracemalloc.start()
+    for answer in answers:
+        informer.observe(kept(decoder.decode(answer)))
+    gc.collect()
+    size = tracemalloc.get_traced_memory()[0]
+    print(f"{count} Workloads in the propagator's informer: {size / 1024 / count:.2f} KiB each")
+
+
 def main(members: int, count: int) -> None:
     """Start the playground, measure, end it."""
     with playground(members=members) as folder:
@@ -84,5 +148,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--members", type=int, default=3)
     parser.add_argument("--workloads", type=int, default=1000)
+    parser.add_argument("--kept", action="store_true", help="what an informer keeps, alone")
     arguments = parser.parse_args()
-    main(arguments.members, arguments.workloads)
+    if arguments.kept:
+        measure_kept(arguments.workloads)
+    else:
+        main(arguments.members, arguments.workloads)

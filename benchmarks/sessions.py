@@ -28,7 +28,7 @@ import msgspec
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS
 from machinery.clock import SystemClock
-from machinery.config.member_kubeconfig import Connection
+from machinery.config.kubeconfig import Connection
 from machinery.pace import ServerBudget
 from machinery.runtime.informer import Informer
 from machinery.tasks import end

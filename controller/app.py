@@ -46,7 +46,7 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS, Resource
 from machinery.clock import Clock, SystemClock
 from machinery.config.address import loopback
-from machinery.config.member_kubeconfig import Connection
+from machinery.config.kubeconfig import Connection
 from machinery.discovery import enforcement
 from machinery.discovery.schema import Schema
 from machinery.errors import NotFound

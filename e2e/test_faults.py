@@ -20,7 +20,7 @@ from e2e.harness import Failed, deployment, steady, wait, workload
 from e2e.stage import MEMBERS, Stage
 from machinery.api.client import ApiClient
 from machinery.api.resources import WORKLOADS
-from machinery.config.member_kubeconfig import parse_kubeconfig
+from machinery.config.kubeconfig import parse_kubeconfig
 from tests.relay import cutting
 
 

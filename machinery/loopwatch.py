@@ -4,7 +4,7 @@ A process does everything on one loop: while one step runs, no lease is renewed 
 read. So each step is measured, the longest is a metric, and a long one is named in the log. A step
 is one callback of the loop, mostly what a task does between two waits. asyncio reports steps only
 in its debug mode, which costs several times as much as the steps themselves, so the one method that
-runs every callback is wrapped here, at the price of two looks at a counter.
+runs every callback is wrapped here, at the price of two reads of a counter.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ LASTING_SHARE = 0.2
 """The part of the loop for all servers together that have used up their burst."""
 
 
-class _Gate:
-    """One slice at a time, of any server; one gate for each loop."""
+class _LoopLocks:
+    """One slice at a time, of any server; one for each loop."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
@@ -40,7 +40,7 @@ class _Gate:
         self.flooding: set[ServerBudget] = set()
 
 
-_gates: WeakKeyDictionary[asyncio.AbstractEventLoop, _Gate] = WeakKeyDictionary()
+_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopLocks] = WeakKeyDictionary()
 
 
 class ServerBudget:
@@ -64,7 +64,7 @@ class ServerBudget:
         now = self.clock.monotonic()
         since, self._at = now - self._at, now
         self._free = min(SLICE_SECONDS, self._free + since * QUIET_SHARE) - seconds
-        lasting = LASTING_SHARE / max(1, len(_gate().flooding))
+        lasting = LASTING_SHARE / max(1, len(_locks_of().flooding))
         self._burst = min(self._most, self._burst + since * lasting) - seconds
         return self._free <= 0
 
@@ -76,25 +76,25 @@ class ServerBudget:
         """
         if self._most == math.inf:
             return
-        async with self._connecting, _gate().connecting:
+        async with self._connecting, _locks_of().connecting:
             await self.clock.sleep(CONNECT_SECONDS)
 
     async def wait(self) -> None:
         """Wait for this server's turn, after everything else that is ready."""
-        gate = _gate()
+        locks = _locks_of()
         async with self._turn:
             if self._burst < 0:
-                await self._slow_down(gate)
-            async with gate.lock:
+                await self._slow_down(locks)
+            async with locks.lock:
                 await asyncio.sleep(0)
             self._free = SLICE_SECONDS
 
-    async def _slow_down(self, gate: _Gate) -> None:
-        gate.flooding.add(self)
+    async def _slow_down(self, locks: _LoopLocks) -> None:
+        locks.flooding.add(self)
         try:
-            await self.clock.sleep(-self._burst * len(gate.flooding) / LASTING_SHARE)
+            await self.clock.sleep(-self._burst * len(locks.flooding) / LASTING_SHARE)
         finally:
-            gate.flooding.discard(self)
+            locks.flooding.discard(self)
 
 
 class TimeSlice:
@@ -122,5 +122,5 @@ class TimeSlice:
         self.begin()
 
 
-def _gate() -> _Gate:
-    return _gates.setdefault(asyncio.get_running_loop(), _Gate())
+def _locks_of() -> _LoopLocks:
+    return _locks.setdefault(asyncio.get_running_loop(), _LoopLocks())

@@ -1,7 +1,8 @@
-"""What a Workload asks of a cluster (Wish), and the result of the last sync for it (Outcome).
+"""What a Workload asks of a cluster (DesiredShare), and how the last sync of it ended (Outcome).
 
-An outcome belongs to exactly one wish. A Workload that was edited, scaled, or deleted and created
-again under its name is another wish, whose outcome is unknown until it has been synced.
+An outcome belongs to exactly one desired share. A Workload that was edited, scaled, or deleted and
+created again under its name is another desired share, whose outcome is unknown until it has been
+synced.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from propagator.types.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class DesiredShare:
-    """What a Workload asks of one cluster, as far as it tells one wish from the next.
+    """What a Workload asks of one cluster, as far as two desired shares differ in it.
 
-    A share of no units is another wish than no share: its objects exist.
+    A share of no replicas is another desired share than no share: its objects exist.
     """
 
     uid: str
@@ -30,7 +31,7 @@ class DesiredShare:
 
     @classmethod
     def of(cls, workload: Workload, cluster: str) -> DesiredShare:
-        """Return what that Workload asks of that cluster; no units where it is not placed there."""
+        """Return what the Workload asks of that cluster; no replicas where it is not placed."""
         replicas = workload.placements.get(cluster, 0)
         placed = cluster in workload.placements
         patch = workload.overrides.of(cluster).digest if placed else ""
@@ -39,7 +40,7 @@ class DesiredShare:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of the last sync for that wish; no reason means that everything is written."""
+    """The result of the last sync; no reason means that the desired share is written."""
 
     desired: DesiredShare
     reason: PropagatedReason | None = None

@@ -71,7 +71,7 @@ class WorkloadReconciler:
 
     async def reconcile(self, session: Target, key: Key) -> float | None:
         """Reconcile one Workload on a ready member; return seconds until requeue, or None."""
-        await self._until_fresh()
+        await self._until_fresh()  # nothing is applied or removed on a stale view of the hub
         workload = self._workloads.informer.get(key)
         requeue_after = None
         if workload is not None:

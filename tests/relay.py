@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Self
 
-from machinery.config.member_kubeconfig import Connection
+from machinery.config.kubeconfig import Connection
 
 
 class Relay:

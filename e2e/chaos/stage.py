@@ -23,7 +23,7 @@ from e2e.chaos.hub_etcd import HubEtcd
 from e2e.harness import Kubectl, stowage
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, PODS, SECRETS
-from machinery.config.member_kubeconfig import parse_kubeconfig
+from machinery.config.kubeconfig import parse_kubeconfig
 from machinery.errors import AlreadyExists, ConfigurationError, NotFound, TransportError
 from stowage.playground.cluster import Cluster
 from stowage.playground.controlplanes import ControlPlanes

@@ -55,7 +55,7 @@ from machinery.api.retry import persist
 from machinery.api.status_errors import refusal
 from machinery.api.verbs import JSON, METADATA, Verbs, selection
 from machinery.clock import Clock, SystemClock
-from machinery.config.member_kubeconfig import Connection
+from machinery.config.kubeconfig import Connection
 from machinery.errors import (
     ServerError,
     TooManyRequests,

@@ -21,7 +21,7 @@ from typing import Any, Self
 import aiohttp
 
 from machinery.api.credentials import proxy
-from machinery.config.member_kubeconfig import Connection
+from machinery.config.kubeconfig import Connection
 from machinery.errors import TLSVerificationFailed, TransportError, Unreachable
 from machinery.pace import CRUMB_BYTES, CRUMB_SECONDS, ServerBudget, TimeSlice
 from machinery.types import bounds

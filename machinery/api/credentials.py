@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from machinery.config.member_kubeconfig import Connection, TokenSource
+from machinery.config.kubeconfig import Connection, TokenSource
 from machinery.errors import ConfigurationError, KubeconfigError, Unauthorized
 
 if TYPE_CHECKING:  # commands that must begin at once read this module, and need none of that

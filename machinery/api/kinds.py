@@ -36,15 +36,15 @@ class _Preferred(msgspec.Struct, rename="camel"):
     group_version: str
 
 
-class _Group(msgspec.Struct, rename="camel"):
+class _ApiGroup(msgspec.Struct, rename="camel"):
     preferred_version: _Preferred
 
 
-class _Groups(msgspec.Struct):
-    groups: list[_Group] = []
+class _ApiGroups(msgspec.Struct):
+    groups: list[_ApiGroup] = []
 
 
-_groups = msgspec.json.Decoder(_Groups)
+_groups = msgspec.json.Decoder(_ApiGroups)
 _api_resources = msgspec.json.Decoder(_ApiResources)
 
 
@@ -72,7 +72,7 @@ class Catalogue:
 
     async def preferred(self) -> Sequence[str]:
         """Return the preferred apiVersion of each group, the core group's first; not cached."""
-        found: _Groups = decode(await self._ask("/apis"), _groups)
+        found: _ApiGroups = decode(await self._ask("/apis"), _groups)
         named = [group.preferred_version.group_version for group in found.groups]
         return ["v1", *named[: bounds.DISCOVERED]]
 

@@ -20,7 +20,7 @@ EXCERPT_LIMIT = 200
 """Bytes quoted of an answer that is no Status: a proxy's page, or no API server at all."""
 
 
-class _Status(msgspec.Struct):
+class _ErrorStatus(msgspec.Struct):
     """A Kubernetes Status object, as far as it explains a refusal."""
 
     code: int = 0
@@ -28,17 +28,17 @@ class _Status(msgspec.Struct):
     message: str = ""
 
 
-class _Detailed(_Status):
+class _Detailed(_ErrorStatus):
     details: dict[str, Any] | None = None
 
 
-_status = msgspec.json.Decoder(_Status)
+_status = msgspec.json.Decoder(_ErrorStatus)
 _detailed = msgspec.json.Decoder(_Detailed)
 
 
 def error_of(event: msgspec.Raw) -> ApiError:
     """Return the error in the ERROR event of a watch. Raises Unreadable."""
-    status: _Status = decode(event, _status)
+    status: _ErrorStatus = decode(event, _status)
     return ApiError.of(
         code=status.code,
         reason=bounds.clean(status.reason, bounds.WORD),

@@ -1,6 +1,6 @@
 """Checks that the certificates and keys of a kubeconfig parse and belong together, before any use.
 
-Apart from `machinery.config.member_kubeconfig` because the library behind it takes a tenth of a
+Apart from `machinery.config.kubeconfig` because the library behind it takes a tenth of a
 second to import, and most users of a `Connection` verify nothing.
 """
 

@@ -23,7 +23,7 @@ import yaml
 
 from machinery.clock import Clock, SystemClock
 from machinery.config.address import check_hub
-from machinery.config.member_kubeconfig import Connection
+from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")

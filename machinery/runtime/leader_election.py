@@ -15,7 +15,7 @@ What makes it safe, for clocks that disagree and requests that hang:
 A lease that names us while we do not lead is another's: an earlier process, or one of the same
 name. It is waited for like any other, except for the very record that this elector wrote last: no
 other process has held the lease since, so that it is taken again at once. After an outage of the
-server the others therefore wait the whole duration from their first look on: a leader that only
+server the others therefore wait the whole duration from their first check on: a leader that only
 lost its term goes on with what it knows, instead of another that would have to learn all of it.
 """
 
@@ -201,7 +201,7 @@ class LeaderElector:
         return self.leading
 
     def _patience(self) -> float:
-        """Return seconds until the next look: no later than the lease can expire."""
+        """Return seconds until the next check: no later than the lease can expire."""
         wait = self._retry_seconds * (0.8 + 0.4 * self._jitter())
         if self._seen is not None and self._mine(self._seen):
             return wait / 4
@@ -343,7 +343,7 @@ class LeaderElector:
             await self._clock.sleep(remaining)
 
     async def _release(self) -> None:
-        """Release the lease, if it is still ours; the next process takes it at its next look."""
+        """Release the lease, if it is still ours; the next process takes it at its next check."""
         if not self.leading:
             return
         self._until, ours = -math.inf, self._held()

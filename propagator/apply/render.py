@@ -2,7 +2,7 @@
 
 A template passes through whole. Changed are only: the namespace (manifests may name their own,
 which admission and the member's rule have judged), the name where none is given, the number of
-units, a StatefulSet's first ordinal, the label and the owner annotation by which objects of ours
+replicas, a StatefulSet's first ordinal, the label and the owner annotation by which objects of ours
 are found again, the label `stowage.dev/workload-uid` on pods, and a schedulerName that is the
 hub's own. Fields that only a server writes (status, uid, resourceVersion …) are left out, and so
 are all labels and annotations that are ours: a template must not pass for another Workload's

@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from crds.names import SYSTEM_NAMESPACE
-from machinery.config.member_kubeconfig import Connection, connection_from_secret
+from machinery.config.kubeconfig import Connection, connection_from_secret
 from machinery.errors import KubeconfigError
 from machinery.types.metadata import Key
 from propagator.credentials.accounts import MEMBER_ACCOUNT

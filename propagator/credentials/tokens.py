@@ -19,7 +19,7 @@ import yaml
 from machinery.api.resources import SERVICE_ACCOUNTS
 from machinery.api.responses import decode
 from machinery.api.verbs import Verbs
-from machinery.config.member_kubeconfig import Connection
+from machinery.config.kubeconfig import Connection
 from machinery.types.metadata import Key
 
 TOKEN_SECONDS = 30 * 24 * 3600
@@ -30,7 +30,7 @@ SHORTEST_SECONDS = 600
 """The shortest life that Kubernetes gives a token."""
 
 
-class _Claims(msgspec.Struct):
+class _TokenClaims(msgspec.Struct):
     iat: int
     exp: int
 
@@ -43,7 +43,7 @@ class _TokenRequest(msgspec.Struct):
     status: _TokenStatus
 
 
-_claims = msgspec.json.Decoder(_Claims)
+_claims = msgspec.json.Decoder(_TokenClaims)
 _answer = msgspec.json.Decoder(_TokenRequest)
 
 

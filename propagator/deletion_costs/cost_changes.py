@@ -1,6 +1,6 @@
 """Assigns deletion costs to the pods of a share. Pure.
 
-The controller says how many units of a cluster have which cost; which pods these are is decided
+The controller says how many replicas of a cluster have which cost; which pods these are is decided
 here: the highest costs go to pods that are ready, the lowest to pods that still wait for a node.
 Among pods alike those with the higher cost already come first, then the older ones. So nothing is
 written while nothing happens, and a pod that was unready for a while does not take its cost back
@@ -26,8 +26,8 @@ class CostChange(NamedTuple):
 def changes(pods: Collection[Pod], costs: Costs) -> list[CostChange]:
     """Return the changes to write, the lowest cost first: those pods are the next to go.
 
-    `pods` are those of the share, `costs` are (cost, units), the highest first. Without any, costs
-    that we wrote before are removed.
+    `pods` are those of the share, `costs` are (cost, replicas), the highest first. Without any,
+    costs that we wrote before are removed.
     """
     there = [pod for pod in pods if not pod.metadata.deleting]
     if not costs:
@@ -47,7 +47,7 @@ def _order(pod: Pod) -> tuple[int, int, str, str]:
 
 
 def _each(costs: Costs, pods: int) -> Iterator[int | None]:
-    """Yield one cost for each pod; None for pods beyond the units, which are about to go."""
+    """Yield one cost for each pod; None for pods beyond the replicas, which are about to go."""
     for cost, replicas in costs:
         taken = min(replicas, pods)
         pods -= taken

@@ -1,10 +1,10 @@
 """Writes deletion costs to the pods of members: at a low rate, each member by itself, only changes.
 
-The controller says in status.overrides how many units of a cluster have which cost; here they are
-given to pods (`deletion_costs`), by a patch of each pod itself, as a change of its template would
-restart it. A pod without its cost is no fault of the share: what fails here is reported in the log
-and by a metric, and tried again later. A member that forbids to patch pods is reported once, and
-tried again after a while, with a single pod.
+The controller says in status.overrides how many replicas of a cluster have which cost; here they
+are given to pods (`deletion_costs`), by a patch of each pod itself, as a change of its template
+would restart it. A pod without its cost is no fault of the share: what fails here is reported in
+the log and by a metric, and tried again later. A member that forbids to patch pods is reported
+once, and tried again after a while, with a single pod.
 
 Each member has a worker of its own, made with the first costs that are wanted there, so that a slow
 one delays no other. An override that goes takes its costs along, also those of an earlier process:
@@ -35,7 +35,7 @@ from propagator.deletion_costs.cost_changes import CostChange, changes
 from propagator.deletion_costs.followed_pods import FollowedPods
 from propagator.errors import says_no
 from propagator.groups.gates import Gates
-from propagator.hub.workloads import UID_INDEX, HubWorkloads
+from propagator.hub.workloads import HubWorkloads
 from propagator.members.capacity.kept import Pod, WirePod
 from propagator.members.connection import Link
 from propagator.members.context import ControllerContext
@@ -190,7 +190,7 @@ class CostWriter:
         pods = self._pods_on(member)
         if pods is None or pods.marked(uid):
             self._marks.setdefault(uid, set()).add(member)
-        for workload in self._hub.informer.by_index(UID_INDEX, uid):
+        if (workload := self._hub.by_uid(uid)) is not None:
             self._enqueue(member, workload, GATHER_SECONDS)
 
     def _pods_on(self, member: str) -> FollowedPods | None:

@@ -30,7 +30,7 @@ from propagator.types.cluster import MemberCluster
 LOG = logs.get(__name__)
 
 PERIOD = 1.0
-"""Seconds between two looks at one member: summing up a large one costs time even unwritten."""
+"""Seconds between two checks of one member: summing up a large one costs time even unwritten."""
 _WORKERS = 8
 
 

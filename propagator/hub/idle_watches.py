@@ -3,8 +3,8 @@
 A Workload may bring along any kind that a member has, and each kind costs every member that gets it
 a connection. So a kind beyond the usual ones is watched only while a Workload refers to it, or an
 object of it exists there. A Workload refers to kinds that it renders and to kinds that it once
-rendered, until two looks, a while apart, found no object of these on any member: a write that was
-in flight at the first look has long ended at the second. The usual kinds stay watched.
+rendered, until two checks, a while apart, found no object of these on any member: a write that was
+in flight at the first check has long ended at the second. The usual kinds stay watched.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class IdleKinds:
         self._seen_idle: dict[str, set[Pair]] = {}
 
     def clear(self) -> None:
-        """Drop the last look, as another process may have written objects of these kinds since."""
+        """Drop the last check, as another process may have written objects of these kinds since."""
         self._seen_idle.clear()
 
     async def run(self) -> None:
@@ -56,7 +56,7 @@ class IdleKinds:
                 await self.sweep()
 
     async def sweep(self) -> None:
-        """Forget kinds that were idle at the last look as well, and end watches of no use."""
+        """Forget kinds that were idle at the last check as well, and end watches of no use."""
         before, self._seen_idle = self._seen_idle, {}
         async for workload in in_slices(list(self._workloads.informer.values())):
             idle = await self._idle(workload)
@@ -78,7 +78,7 @@ class IdleKinds:
         """Return the noted kinds that are not rendered now, and that surely no member has.
 
         The Workload may be on ten thousand members, so that other tasks run in between. A write
-        meanwhile is of a rendered kind, or was in flight before: the next look sees its object.
+        meanwhile is of a rendered kind, or was in flight before: the next check sees its object.
         """
         left = set(workload.remembered()) - set(workload.kinds()) - USUAL_KINDS
         if not left or workload.metadata.deleting:

@@ -26,7 +26,7 @@ from machinery import logs
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, SECRETS
 from machinery.clock import Clock
-from machinery.config.member_kubeconfig import too_large
+from machinery.config.kubeconfig import too_large
 from machinery.errors import AlreadyExists, KubeconfigError
 from machinery.runtime.informer import Informer
 from machinery.runtime.workqueue import WorkQueue, work

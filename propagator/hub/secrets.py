@@ -37,7 +37,7 @@ class NoTenant(StowageError):
 
 
 @dataclass
-class _Watch:
+class _NamespaceWatch:
     informer: Informer[Object]
     tried: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once the hub has answered, or the first request has failed."""
@@ -58,7 +58,7 @@ class HubSecrets:
         self._hub = hub
         self._clock = clock
         self._changed = changed
-        self._watches: dict[str, _Watch] = {}
+        self._watches: dict[str, _NamespaceWatch] = {}
         self._held: dict[Key, HubSecret] = {}
         self._running = False
 
@@ -116,28 +116,28 @@ class HubSecrets:
             held = self._held[key] = msgspec.convert(found, HubSecret)
         return held
 
-    def _watch(self, namespace: str) -> _Watch:
+    def _watch(self, namespace: str) -> _NamespaceWatch:
         informer = Informer(
             self._hub, SECRETS, Object, namespace=namespace, metadata_only=True, clock=self._clock
         )
         informer.add_handler(self._tell)
-        watch = _Watch(informer)
+        watch = _NamespaceWatch(informer)
         if self._running:
             self._begin(namespace, watch)
         return watch
 
-    def _begin(self, namespace: str, watch: _Watch) -> None:
+    def _begin(self, namespace: str, watch: _NamespaceWatch) -> None:
         watch.informer.mistrust()
         watch.tasks = (
             asyncio.create_task(self._follow(namespace, watch), name=f"secrets of {namespace}"),
             asyncio.create_task(_announce(watch)),
         )
 
-    async def _follow(self, namespace: str, watch: _Watch) -> None:
+    async def _follow(self, namespace: str, watch: _NamespaceWatch) -> None:
         while True:
             await self._step(namespace, watch)
 
-    async def _step(self, namespace: str, watch: _Watch) -> None:
+    async def _step(self, namespace: str, watch: _NamespaceWatch) -> None:
         """List or watch to the end; call `changed` where it is new whether this is a tenant."""
         await watch.informer.step()
         watch.tried.set()
@@ -156,12 +156,12 @@ class HubSecrets:
             self._changed(known.metadata.key)
 
 
-async def _announce(watch: _Watch) -> None:
+async def _announce(watch: _NamespaceWatch) -> None:
     await watch.informer.wait_synced()
     watch.tried.set()
 
 
-def _stop(watch: _Watch) -> None:
+def _stop(watch: _NamespaceWatch) -> None:
     for task in watch.tasks:
         task.cancel()
     watch.informer.discard()

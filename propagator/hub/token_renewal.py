@@ -22,7 +22,7 @@ from machinery import logs
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, SECRETS
 from machinery.clock import Clock, timestamp
-from machinery.config.member_kubeconfig import Connection
+from machinery.config.kubeconfig import Connection
 from machinery.errors import KubeconfigError, TransportError
 from machinery.runtime.event_recorder import EventRecorder, ObjectRef
 from machinery.runtime.informer import Informer

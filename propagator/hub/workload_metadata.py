@@ -3,7 +3,7 @@
 The finalizer, so that no object is left when the Workload is deleted; the members that are sent
 something, so that each is asked at the end; the kinds, so that another process finds all objects
 (`noted_kinds`); and a StatefulSet's first ordinal on each cluster, so that no two clusters give
-their units the same name.
+their replicas the same name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from propagator.members.noted_kinds import missing_kinds
 from propagator.types.workload import Workload
 
 ORDINAL_BLOCK = 1000
-"""The distance of first ordinals on different clusters: more units on one would collide."""
+"""The distance of first ordinals on different clusters: more replicas on one would collide."""
 
 
 def is_ours(workload: Workload) -> bool:

@@ -1,7 +1,7 @@
 """The hub's Workloads: read through one informer, and changed by four writes, all of them here.
 
 Every write is made on top of the version that was read, so that a lost race is computed again. Each
-answer is in the informer before the watch brings it: the next look already sees this process's own
+answer is in the informer before the watch brings it: the next check already sees this process's own
 write.
 """
 
@@ -44,7 +44,6 @@ CLUSTER_INDEX = "cluster"
 """The informer's index of Workloads by the clusters that they are, or were, on."""
 SECRET_INDEX = "secret"  # noqa: S105 - the name of an index
 """The informer's index of Workloads by the Secrets that travel along, `namespace/name`."""
-UID_INDEX = "uid"
 KIND_INDEX = "kind"
 """The informer's index of Workloads by their kinds beyond the usual ones, `apiVersion/kind`."""
 
@@ -71,10 +70,10 @@ class HubWorkloads:
         self.informer.add_index(CLUSTER_INDEX, _entries_of)
         self.informer.add_index(SECRET_INDEX, _secrets_of)
         self.informer.add_index(KIND_INDEX, _kinds_of)
-        self.informer.add_index(UID_INDEX, lambda workload: [workload.uid])
         self.newest = 0
         """The highest resourceVersion of a Workload that this process has seen."""
-        self._witnessed: set[str] = set()  # UIDs of Workloads whose wish was seen to change
+        self._by_uid: dict[str, Key] = {}
+        self._witnessed: set[str] = set()  # UIDs of Workloads whose decision was seen to change
         self.informer.add_handler(self._witness)
 
     async def prepare(self, workload: Workload, kinds: set[tuple[str, str]]) -> Workload:
@@ -134,12 +133,16 @@ class HubWorkloads:
 
     def known(self, uid: str) -> bool:
         """Whether the watch shows a Workload of that UID, under whatever name."""
-        return bool(self.informer.by_index(UID_INDEX, uid))
+        return uid in self._by_uid
+
+    def by_uid(self, uid: str) -> Workload | None:
+        key = self._by_uid.get(uid)
+        return self.informer.get(key) if key is not None else None
 
     def decided(self, workload: Workload) -> float:
-        """Return a version of the hub that is no younger than the Workload's present wish.
+        """Return a version of the hub that is no younger than the Workload's present decision.
 
-        Infinite where this process has seen the wish arrive: a hub that was set back shows old
+        Infinite where this process has seen the decision arrive: a hub that was set back shows old
         ones.
         """
         if workload.uid in self._witnessed:
@@ -202,6 +205,9 @@ class HubWorkloads:
         if new is not None:
             seen = version_number(new.metadata.resource_version) or 0
             self.newest = max(self.newest, seen)
+            self._by_uid[new.uid] = new.metadata.key
+        elif old is not None:
+            self._by_uid.pop(old.uid, None)
         if old is None:
             return
         if new is None or new.uid != old.uid or _goes_back(old, new):
@@ -254,17 +260,17 @@ def clusters_of(workload: Workload, members: Callable[[], Iterable[str]]) -> set
 
     `members` returns the names of all members.
     """
-    return workload.clusters | record_of(workload).names(members)
+    return {*workload.clusters, *record_of(workload).names(members)}
 
 
 def touches(workload: Workload, member: str) -> bool:
-    """Whether that member is one of `clusters_of`, without a look at all of them."""
+    """Whether that member is one of `clusters_of`, without a walk over all of them."""
     return member in workload.clusters or member in record_of(workload)
 
 
 def _entries_of(workload: Workload) -> set[str]:
     """Return what `clusters_of` does, but with the record's digests of names as they are."""
-    return workload.clusters | record_of(workload).entries
+    return {*workload.clusters, *record_of(workload).entries}
 
 
 def _kinds_of(workload: Workload) -> list[str]:

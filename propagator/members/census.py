@@ -83,8 +83,10 @@ class Census:
         await work(self._queue, self._reconcile, workers=_WORKERS, log=LOG)
 
     def _member_changed(self, member: str, key: Key | None) -> None:
+        if key is not None:
+            return
         session = self._registry.get(member)
-        if key is None and session is not None and session.ready:
+        if session is not None and session.ready:
             self._queue.add(member)
 
     async def _reconcile(self, member: str) -> float | None:

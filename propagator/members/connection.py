@@ -21,7 +21,7 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import CONFIG_MAPS, NODES, PODS, SECRETS, Resource
 from machinery.api.verbs import Verbs
 from machinery.clock import Clock
-from machinery.config.member_kubeconfig import Connection
+from machinery.config.kubeconfig import Connection
 from machinery.errors import TransportError
 from machinery.pace import BURST_SECONDS, ServerBudget
 from machinery.runtime.informer import Informer

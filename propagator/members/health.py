@@ -204,7 +204,7 @@ Placed: TypeAlias = dict[PodClaim, int]
 
 
 @dataclass(slots=True)
-class _Held:
+class _PodTally:
     """The pods of one claim, as they are."""
 
     pods: int = 0
@@ -214,10 +214,10 @@ class _Held:
 
 
 class PodLedger:
-    """UnitCounts by the claims of pods, kept up to date by `replace`."""
+    """PodCounts by the claims of pods, kept up to date by `replace`."""
 
     def __init__(self) -> None:
-        self._counts: dict[PodClaim, _Held] = {}
+        self._counts: dict[PodClaim, _PodTally] = {}
         self._waiting: dict[PodClaim, dict[Key, datetime]] = {}
         self._claims: defaultdict[tuple[str, str], set[PodClaim]] = defaultdict(set)
         self._published: Placed | None = None
@@ -281,7 +281,7 @@ class PodLedger:
         return version if known is None or version is None else min(known, version)
 
     def _add(self, pod: Pod, claim: PodClaim, sign: int) -> None:
-        counts = self._counts.setdefault(claim, _Held())
+        counts = self._counts.setdefault(claim, _PodTally())
         self._claims[claim.uid, claim.namespace].add(claim)
         counts.pods += sign
         counts.scheduled += sign * bool(pod.node)
@@ -289,7 +289,7 @@ class PodLedger:
         if pod.unschedulable is not None:
             counts.unschedulable += sign
             self._wait(pod, claim, pod.unschedulable if sign > 0 else None)
-        if counts == _Held():
+        if counts == _PodTally():
             self._forget(claim)
 
     def _forget(self, claim: PodClaim) -> None:

@@ -133,7 +133,7 @@ def _before(workload: Workload, row: KindsSource) -> set[Pair]:
 
 
 def _spoken_of(workload: Workload) -> bool:
-    return bool(conditions.among(workload.status.conditions, WorkloadCondition.PROPAGATED.value))
+    return bool(conditions.among(workload.conditions, WorkloadCondition.PROPAGATED.value))
 
 
 def _several(workload: Workload) -> bool:

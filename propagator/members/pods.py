@@ -39,7 +39,7 @@ class PodClaim(NamedTuple):
 
 
 class Main(NamedTuple):
-    """The object that runs a Workload's units, in its place on a member."""
+    """The object that runs a Workload's replicas, in its place on a member."""
 
     uid: str
     namespace: str
@@ -73,7 +73,7 @@ def cost_of(meta: Meta) -> tuple[int | None, bool]:
 
 
 def main_of(workload: Workload) -> Main:
-    """Return the object that runs the Workload's units, in its place."""
+    """Return the object that runs the Workload's replicas, in its place."""
     outline = workload.outline
     name = outline.name or workload.metadata.name
     group = group_of(outline.api_version)

@@ -28,7 +28,7 @@ from propagator.members.health import CONNECTED, HealthProbe, MemberHealth, unre
 from propagator.settings import SessionSettings
 
 _VERSION_EVERY = 12
-"""Probes between two looks at the version, which changes when a cluster is upgraded."""
+"""Probes between two checks of the version, which changes when a cluster is upgraded."""
 _FIRST_PAUSE = 1.0
 
 

@@ -17,7 +17,7 @@ from crds.workload import PropagatedReason, WorkloadCondition, WorkloadReadyReas
 from machinery.types import conditions
 from propagator.members.noted_kinds import first_kinds
 from propagator.outcome import Outcome
-from propagator.status.cluster_share import MESSAGE_LIMIT, Share, Word
+from propagator.status.cluster_share import MESSAGE_LIMIT, ReportedShare, Word
 from propagator.types.workload import Workload
 
 _SENTENCES = 20
@@ -26,7 +26,7 @@ _SENTENCES = 20
 
 def status_of(
     workload: Workload,
-    shares: Sequence[Share],
+    shares: Sequence[ReportedShare],
     now: datetime,
     kept: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
@@ -60,11 +60,11 @@ def status_of(
 
 def condition(workload: Workload, kind: WorkloadCondition) -> Mapping[str, Any]:
     """Return the condition of that type on the hub, empty when there is none yet."""
-    return conditions.among(workload.status.conditions, kind.value)
+    return conditions.among(workload.conditions, kind.value)
 
 
 def propagated(
-    placed: Sequence[Mapping[str, Any]], shares: Sequence[Share], before: Mapping[str, Any]
+    placed: Sequence[Mapping[str, Any]], shares: Sequence[ReportedShare], before: Mapping[str, Any]
 ) -> tuple[PropagatedReason, str] | None:
     """Return the reason of the condition Propagated, and its message: the worst that is known.
 
@@ -86,12 +86,12 @@ def propagated(
     return PropagatedReason.PROPAGATED, f"all objects are on {names}" if names else "nothing to do"
 
 
-def _was_held(share: Share, before: Mapping[str, Any]) -> bool:
+def _was_held(share: ReportedShare, before: Mapping[str, Any]) -> bool:
     """Whether the share's group held it at the last report, and that stands."""
     return share.word is Word.STANDS and before["reason"] == PropagatedReason.WAITING_FOR_GROUP
 
 
-def _trouble(shares: Sequence[Share]) -> tuple[PropagatedReason, list[str]] | None:
+def _trouble(shares: Sequence[ReportedShare]) -> tuple[PropagatedReason, list[str]] | None:
     """Return the worst reason that is known, and each message with it."""
     known = [_problem(o) for share in shares if (o := share.outcome) and o.reason is not None]
     held = [each for each in known if each[0] is PropagatedReason.WAITING_FOR_GROUP]
@@ -157,12 +157,12 @@ def _summary(placements: Mapping[str, int]) -> str:
 def _conditions(
     workload: Workload,
     placed: Sequence[Mapping[str, Any]],
-    shares: Sequence[Share],
+    shares: Sequence[ReportedShare],
     state: WorkloadState,
     now: datetime,
 ) -> list[dict[str, Any]]:
     """Return our conditions renewed, and the controller's as they are."""
-    after = {each["type"]: each for each in workload.status.conditions}
+    after = {each["type"]: each for each in workload.conditions}
     verdict = propagated(placed, shares, condition(workload, WorkloadCondition.PROPAGATED))
     if verdict is not None:
         reason, message = verdict

@@ -2,7 +2,7 @@
 
 Three cases are kept apart. What is known now is reported. What is not known yet, because this
 process or its connection has just begun, stands as it was reported: a restart says nothing. And a
-new wish is on its way: the numbers of the old one are never reported for it.
+new desired share is on its way: the numbers of the old one are never reported for it.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class Word(Enum):
     """How far the state of a share is known."""
 
     KNOWN = "known"
-    """The present wish has been synced, and its outcome is known."""
+    """The desired share has been synced, and its outcome is known."""
     STANDS = "stands"
     """The last report; nothing is known yet that would change it."""
     ON_ITS_WAY = "on its way"
-    """The present wish has not been synced yet."""
+    """The desired share has not been synced yet."""
     AWAY = "away"
     """The cluster cannot be reached."""
 
@@ -81,16 +81,16 @@ class ObservedShare:
     trouble: str = ""
     """The message about a cluster that is away."""
     outcome: Outcome | None = None
-    """The outcome of this very wish."""
+    """The outcome of this very desired share."""
     main: ManagedObject | None = None
-    """The object that runs the units; while the cluster serves, None means that none exists."""
+    """The object that runs the replicas; while the cluster serves, None means that none exists."""
     pods: PodCounts | None = None
     load_balancer: Mapping[str, Any] | None = None
     """The Service's status.loadBalancer; empty where it has none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class ReportedShare:
     """The entry of status.clusters for one cluster, and how far it is known."""
 
     seen: ObservedShare
@@ -99,7 +99,7 @@ class Share:
 
     @property
     def outcome(self) -> Outcome | None:
-        """The outcome of the present wish, where it is known and concerns a share that stays."""
+        """The outcome of the desired share, where it is known and concerns a share that stays."""
         return self.seen.outcome if self.word is Word.KNOWN and not self.seen.leaving else None
 
     @property
@@ -123,7 +123,7 @@ def share_of(
     *,
     said: int,
     completions: int | None = None,
-) -> Share:
+) -> ReportedShare:
     """Return the share as seen; `before` is its present entry.
 
     `said`: the generation that Propagated is about. `completions`: how many pods of a Job have to
@@ -149,7 +149,7 @@ def share_of(
     if seen.contact is Contact.SERVING and seen.pods is not None:
         entry["current"] = _current(seen.pods, entry)
     entry = {key: value for key, value in entry.items() if value is not None}
-    return Share(seen, word, _unless_only_mark_changed(entry, before))
+    return ReportedShare(seen, word, _unless_only_mark_changed(entry, before))
 
 
 def _unless_only_mark_changed(
@@ -250,7 +250,7 @@ def _held(seen: ObservedShare) -> bool:
 
 
 def _standing(seen: ObservedShare, readiness: Readiness, before: Mapping[str, Any]) -> ShareState:
-    """Return the state of objects of an earlier write: RUNNING only if they are of this wish."""
+    """Return the state of objects of an earlier write: RUNNING only if they are desired now."""
     written = before.get("observedGeneration") == seen.desired.generation
     runs = written and readiness.observed and readiness.ready >= seen.desired.replicas
     return ShareState.RUNNING if runs else ShareState.CREATING

@@ -293,7 +293,7 @@ def _news(workload: Workload, status: Mapping[str, Any]) -> bool:
     old = workload.status
     return (
         status["clusters"] != old.clusters
-        or status["conditions"] != old.conditions
+        or status["conditions"] != workload.conditions
         or status["kept"] != old.kept
         or status["ready"] != old.ready
         or status["readySummary"] != old.ready_summary

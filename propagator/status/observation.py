@@ -191,7 +191,7 @@ def _listed(session: MemberSession, workload: Workload, api_version: str, kind: 
 
 
 def _found(where: Main, objects: Owned) -> ManagedObject | None:
-    """Return the object that runs the units, among those that the Workload owns on a member."""
+    """Return the object that runs the replicas, among those that the Workload owns on a member."""
     for resource, found in objects:
         if (resource.group, resource.kind) != (where.group, where.kind):
             continue

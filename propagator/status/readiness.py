@@ -1,8 +1,9 @@
-"""How many units of a share are ready, succeeded or failed, from the object that runs them. Pure.
+"""How many replicas of a share are ready, succeeded or failed, from their object. Pure.
 
 Each kind reports that in its own way, and a custom kind as it likes: by the counts of a Deployment,
-by a condition or a phase at its end, or not at all. Units that ended are kept apart from units that
-wait to be tried again: a Job makes new pods for failed ones until it fails as a whole.
+by a condition or a phase at its end, or not at all. Replicas that ended are kept apart from
+replicas that wait to be tried again: a Job makes new pods for failed ones until it fails as a
+whole.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _MOST = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Ready units, units of the newest template, and how many succeeded or failed.
+    """Ready replicas, replicas of the newest template, and how many succeeded or failed.
 
     Those that succeeded count as ready. `observed`: the numbers are of the present generation.
     """
@@ -44,7 +45,7 @@ class Readiness:
 def readiness_of(
     kind: str, main: ManagedObject | None, asked: int, completions: int | None = None
 ) -> Readiness:
-    """Return the counts of the object that runs the units; a kind without numbers counts as one.
+    """Return the counts of the object that runs the replicas; a kind without numbers counts as one.
 
     `completions`: how many pods of a Job have to succeed, where its template says so.
     """

@@ -56,7 +56,7 @@ class WorkloadGroup(Object, frozen=True, dict=True):
         return listed or {each.uid: each.decision for each in self.status.released}
 
     def retained(self, uid: str) -> dict[str, int]:
-        """Return the units of a Workload, by cluster, that ran before it was released."""
+        """Return the replicas of a Workload, by cluster, that ran before it was released."""
         return self.status.retained.get(uid, {})
 
     def takes_back(self, uid: str) -> bool:

@@ -1,8 +1,8 @@
 """A Workload's status.overrides by cluster: a patch of the template, and deletion costs of pods.
 
 They are written beside the placements: for each subset the patch of its pod template, and for each
-cluster how many of its units have which deletion cost. They are read whatever wrote them: a fault
-in them is reported in a sentence, and stops no other Workload.
+cluster how many of its replicas have which deletion cost. They are read whatever wrote them: a
+fault in them is reported in a sentence, and stops no other Workload.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST_COST = 2**31 - 1
 
 
 Costs: TypeAlias = tuple[tuple[int, int], ...]
-"""(deletion cost, units), the highest cost first; empty where pods get none."""
+"""(deletion cost, replicas), the highest cost first; empty where pods get none."""
 
 
 class _Cost(msgspec.Struct, frozen=True, gc=False):

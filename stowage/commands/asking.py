@@ -19,7 +19,7 @@ from stowage.commands.options import (
 from stowage.console.terminal import say
 
 if TYPE_CHECKING:
-    from machinery.config.member_kubeconfig import Connection
+    from machinery.config.kubeconfig import Connection
     from stowage.planning.kinds import Reference
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from machinery.config.member_kubeconfig import Connection
+    from machinery.config.kubeconfig import Connection
     from stowage.planning.plan import Where
 
 HUB_OPTIONS = (

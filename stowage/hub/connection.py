@@ -7,19 +7,39 @@ because these commands last a moment.
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from pathlib import Path
 
-from machinery.config.member_kubeconfig import Connection
-from machinery.config.plain_kubeconfig import plain_connection
-from machinery.errors import ConfigurationError
+from machinery.config.kubeconfig import Connection, parse_kubeconfig
+from machinery.errors import ConfigurationError, KubeconfigError
 from stowage.hub.reader import Reader
 from stowage.setup.credentials import guarded
+
+_PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy")
 
 
 def connection(kubeconfig: str | None, context: str | None) -> Connection:
     """Return how to reach the hub. Raises ConfigurationError."""
     plain = plain_connection(kubeconfig=kubeconfig, context=context)
     return guarded(plain or _other(kubeconfig, context))
+
+
+def plain_connection(*, kubeconfig: str | None, context: str | None) -> Connection | None:
+    """Return the connection of the one file, found as `hub_connection` does; None if not plain.
+
+    Every fault is left to the library, which reports it.
+    """
+    listed = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+    if os.pathsep in listed or any(os.environ.get(name) for name in _PROXIES):
+        return None
+    try:
+        file = Path(listed).expanduser()
+        return parse_kubeconfig(
+            file.read_bytes(), context=context, trusted=True, directory=file.parent
+        )
+    except (OSError, KubeconfigError):
+        return None
 
 
 def _other(kubeconfig: str | None, context: str | None) -> Connection:

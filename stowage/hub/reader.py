@@ -22,7 +22,7 @@ from machinery.api.credentials import client_context, identity, proxy
 from machinery.api.resources import Resource
 from machinery.api.responses import decode, onward
 from machinery.api.status_errors import refusal
-from machinery.config.member_kubeconfig import Connection
+from machinery.config.kubeconfig import Connection
 from machinery.errors import (
     ConfigurationError,
     ServerError,

@@ -20,7 +20,7 @@ from controller.explain.record import record
 from controller.model.objects import Workload
 from machinery.clock import SystemClock
 from machinery.config.address import loopback
-from machinery.config.member_kubeconfig import Connection
+from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError, NotFound, TransportError
 from machinery.types.metadata import Key
 from stowage.console import output

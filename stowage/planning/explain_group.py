@@ -17,7 +17,7 @@ from controller.explain.remedies import remedies
 from controller.features.workloadgroup.ledger import Groups
 from controller.scheduling.decision import Decision
 from machinery.clock import SystemClock
-from machinery.config.member_kubeconfig import Connection
+from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError, TransportError
 from machinery.types.bounds import clean
 from machinery.types.metadata import Key

@@ -21,7 +21,7 @@ from controller.model.objects import Workload
 from controller.scheduling.decision import Decision
 from crds.names import DEFAULT_SCHEDULER
 from machinery.clock import Clock, SystemClock
-from machinery.config.member_kubeconfig import Connection
+from machinery.config.kubeconfig import Connection
 from machinery.types.bounds import clean
 from machinery.types.metadata import Key
 from stowage.console import output

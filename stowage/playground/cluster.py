@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from machinery.config.member_kubeconfig import Connection, parse_kubeconfig
+from machinery.config.kubeconfig import Connection, parse_kubeconfig
 from machinery.types import conditions
 from stowage.playground import flags, pki, probes
 from stowage.playground.processes import Process, ProcessFailed, wait_until

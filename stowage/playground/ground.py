@@ -20,7 +20,7 @@ from typing import Any
 from crds.names import SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
 from machinery.api.resources import SECRETS
-from machinery.config.member_kubeconfig import parse_kubeconfig
+from machinery.config.kubeconfig import parse_kubeconfig
 from machinery.errors import ConfigurationError, StowageError
 from stowage.console.progress import Progress
 from stowage.lock import alone

@@ -21,7 +21,7 @@ import msgspec
 from controller.model.why import RuleCount, ShareSteps, Why, of_status
 from controller.planner.reasons import title_in_words
 from machinery.api.resources import RESERVATIONS, WORKLOAD_GROUPS, WORKLOADS
-from machinery.config.member_kubeconfig import Connection
+from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError, Forbidden, StowageError
 from stowage.console import output
 from stowage.console.terminal import say

@@ -10,7 +10,7 @@ import msgspec
 
 from controller.model.why import Move, PlacementChange, Untold, of_status
 from machinery.api.resources import WORKLOAD_GROUPS
-from machinery.config.member_kubeconfig import Connection
+from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError, NotFound
 from stowage.console import output
 from stowage.hub.connection import reader

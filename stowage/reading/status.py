@@ -23,7 +23,7 @@ from machinery.api.resources import (
     WORKLOAD_SPREADS,
     WORKLOADS,
 )
-from machinery.config.member_kubeconfig import Connection
+from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError, Forbidden, NotFound, TransportError
 from stowage.console import output
 from stowage.console.terminal import say

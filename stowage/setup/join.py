@@ -21,7 +21,7 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import DEPLOYMENTS, MEMBER_CLUSTERS, NAMESPACES, SECRETS, WORKLOADS
 from machinery.clock import SystemClock
 from machinery.config.address import loopback
-from machinery.config.member_kubeconfig import Connection, parse_kubeconfig
+from machinery.config.kubeconfig import Connection, parse_kubeconfig
 from machinery.errors import ApiError, ConfigurationError, KubeconfigError, NotFound, StowageError
 from machinery.tasks import patiently
 from machinery.types import conditions

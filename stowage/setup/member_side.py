@@ -29,7 +29,7 @@ from machinery.api.resources import (
 )
 from machinery.api.verbs import Verbs
 from machinery.clock import SystemClock
-from machinery.config.member_kubeconfig import Connection
+from machinery.config.kubeconfig import Connection
 from machinery.errors import (
     ApiError,
     ConfigurationError,

@@ -17,7 +17,7 @@ from controller.framework.profile import Profile, SchedulerConfiguration
 from controller.framework.runtime.feature import Feature
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
-from machinery.config.member_kubeconfig import Connection
+from machinery.config.kubeconfig import Connection
 from tests.fakeclock import FakeClock
 from tests.memoryhub import MemoryHub
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from machinery.api.client import ApiClient
 from machinery.clock import SystemClock
-from machinery.config.member_kubeconfig import parse_kubeconfig
+from machinery.config.kubeconfig import parse_kubeconfig
 from machinery.errors import LeaseLost
 from machinery.runtime.leader_election import LeaderElector
 

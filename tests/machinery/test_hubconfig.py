@@ -18,7 +18,7 @@ from aiohttp import web
 from machinery.api.client import ApiClient
 from machinery.api.resources import NAMESPACES
 from machinery.config.hub_config import FRESH_SECONDS, hub_connection
-from machinery.config.member_kubeconfig import Connection
+from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError, Unauthorized
 from tests.fakeclock import FakeClock
 from tests.machinery.certificates import Authority

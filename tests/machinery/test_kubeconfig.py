@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import copy
 import json
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machinery.config.member_kubeconfig import connection_from_secret, parse_kubeconfig
+from machinery.config.kubeconfig import connection_from_secret, parse_kubeconfig
 from machinery.errors import KubeconfigError
 from stowage.playground import pki
 
@@ -343,3 +345,22 @@ def test_a_key_that_is_not_the_certificates() -> None:
     }
     with pytest.raises(KubeconfigError, match="does not belong"):
         connection_from_secret(data)
+
+
+def test_a_users_own_may_name_files_and_an_address_that_is_not_https(tmp_path: Path) -> None:
+    (tmp_path / "ca.crt").write_text("the CA")
+    own = document(user={"client-certificate": "crt", "client-key": str(tmp_path / "key")})
+    own["clusters"][0]["cluster"] = {
+        "server": "http://127.0.0.1:8080/",
+        "certificate-authority": "ca.crt",
+    }
+    for name in ("crt", "key"):
+        (tmp_path / name).write_text(name)
+    data = yaml.safe_dump(own).encode()
+    found = parse_kubeconfig(data, trusted=True, directory=tmp_path)
+    assert (found.server, found.ca) == ("http://127.0.0.1:8080", b"the CA")
+    assert (found.client_cert, found.client_key) == (b"crt", b"key")
+    own["users"].append(copy.deepcopy(own["users"][0]))
+    with pytest.raises(KubeconfigError, match="several"):
+        parse_kubeconfig(yaml.safe_dump(own).encode(), trusted=True, directory=tmp_path)
+    assert refused(data).key == "clusters[0].cluster.certificate-authority"

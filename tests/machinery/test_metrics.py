@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from machinery import metrics
 from machinery.api.client import ApiClient
-from machinery.config.member_kubeconfig import Connection
+from machinery.config.kubeconfig import Connection
 from machinery.errors import Unreachable
 from machinery.runtime.workqueue import WorkQueue
 from tests.fakeclock import FakeClock

@@ -8,7 +8,7 @@ import pytest
 
 from machinery.api.client import ApiClient
 from machinery.api.status_errors import EXCERPT_LIMIT, refusal
-from machinery.config.member_kubeconfig import Connection
+from machinery.config.kubeconfig import Connection
 from machinery.errors import ApiError, Conflict, Forbidden, ServerError
 from machinery.types.bounds import MESSAGE
 

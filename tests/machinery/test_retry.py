@@ -11,7 +11,7 @@ from aiohttp import web
 
 from machinery.api.client import ApiClient
 from machinery.api.retry import persist
-from machinery.config.member_kubeconfig import Connection
+from machinery.config.kubeconfig import Connection
 from machinery.errors import (
     ApiError,
     NotFound,

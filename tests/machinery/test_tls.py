@@ -18,7 +18,7 @@ from aiohttp import web
 
 from machinery.api.client import ApiClient
 from machinery.api.credentials import client_context, in_memory
-from machinery.config.member_kubeconfig import Connection
+from machinery.config.kubeconfig import Connection
 from machinery.errors import KubeconfigError, TLSVerificationFailed, Unreachable
 from tests.fakeclock import EagerClock
 from tests.machinery.certificates import Authority, Pair, server_context
@@ -214,7 +214,7 @@ def test_a_certificate_and_a_key_that_do_not_serve_are_refused_without_a_questio
 LOCKED_KEY = """
 import sys
 from machinery.errors import KubeconfigError
-from machinery.config.member_kubeconfig import Connection
+from machinery.config.kubeconfig import Connection
 from machinery.api.credentials import client_context
 ca, certificate, key = (part.encode() for part in sys.argv[1].split("|"))
 try:
@@ -259,7 +259,7 @@ WITHOUT_MEMORY_FILES = """
 import os, sys
 del os.memfd_create
 from machinery.errors import KubeconfigError
-from machinery.config.member_kubeconfig import Connection
+from machinery.config.kubeconfig import Connection
 from machinery.api.credentials import client_context
 ca, certificate, key, another = (part.encode() for part in sys.stdin.read().split("|"))
 client_context(Connection("https://a", ca, client_cert=certificate, client_key=key))

@@ -20,7 +20,7 @@ from machinery.api import client as transport
 from machinery.api import connections
 from machinery.api.client import ApiClient
 from machinery.api.resources import NAMESPACES
-from machinery.config.member_kubeconfig import Connection
+from machinery.config.kubeconfig import Connection
 from machinery.errors import (
     AlreadyExists,
     ApiError,

@@ -16,7 +16,7 @@ from machinery import metrics
 from machinery.api.client import ApiClient
 from machinery.api.lanes import FACT, NOBODY, FairQueue, working_for
 from machinery.api.resources import CRDS, PODS
-from machinery.config.member_kubeconfig import Connection
+from machinery.config.kubeconfig import Connection
 from machinery.errors import Invalid, NotFound, TooManyRequests, TransportError, Unreachable
 from machinery.pace import TimeSlice
 from machinery.runtime.informer import Informer

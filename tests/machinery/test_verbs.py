@@ -20,7 +20,7 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import NAMESPACES, PODS, SERVICES, WORKLOADS
 from machinery.api.responses import decode
 from machinery.api.verbs import METADATA_LIST, PAGE, selection
-from machinery.config.member_kubeconfig import Connection
+from machinery.config.kubeconfig import Connection
 from machinery.errors import BadRequest, Conflict, Gone, Invalid, NotFound, TransportError
 from machinery.types import bounds
 

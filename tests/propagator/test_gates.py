@@ -20,7 +20,7 @@ from crds.groups.workloadgroup import MOST_WORKLOADS
 from crds.names import GROUP_LABELS
 from machinery.api.client import ApiClient
 from machinery.api.resources import WORKLOAD_GROUPS
-from machinery.config.member_kubeconfig import Connection
+from machinery.config.kubeconfig import Connection
 from machinery.errors import Forbidden, NotFound, TransportError, Unreachable
 from machinery.runtime.informer import STALE_SECONDS, Informer
 from machinery.tasks import end

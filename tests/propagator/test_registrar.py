@@ -23,7 +23,7 @@ from machinery.api.resources import (
     SERVICE_ACCOUNTS,
     Resource,
 )
-from machinery.config.member_kubeconfig import connection_from_secret, parse_kubeconfig
+from machinery.config.kubeconfig import connection_from_secret, parse_kubeconfig
 from machinery.errors import KubeconfigError, NotFound
 from propagator.members import registry
 from propagator.members.health import HealthProbe

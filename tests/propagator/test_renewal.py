@@ -16,7 +16,7 @@ import pytest
 from crds.names import SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, SECRETS
-from machinery.config.member_kubeconfig import parse_kubeconfig
+from machinery.config.kubeconfig import parse_kubeconfig
 from machinery.errors import NotFound, TransportError
 from propagator.app import Propagator
 from propagator.credentials.tokens import Life, kubeconfig, life_of

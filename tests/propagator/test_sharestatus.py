@@ -20,7 +20,7 @@ from propagator.members.inventory import OwnedObjects
 from propagator.members.objects import ManagedObject
 from propagator.outcome import DesiredShare, Outcome
 from propagator.status.aggregation import status_of
-from propagator.status.cluster_share import ObservedShare, Share, Word, share_of
+from propagator.status.cluster_share import ObservedShare, ReportedShare, Word, share_of
 from propagator.status.observation import STRANGERS, Survey
 from propagator.types.workload import Workload, workload_of
 
@@ -74,7 +74,7 @@ def told(
     *,
     generation: int = 1,
     said: Mapping[str, Any] = {},
-) -> tuple[Share, dict[str, Any]]:
+) -> tuple[ReportedShare, dict[str, Any]]:
     """The share, and the status that comes of it where Propagated was said like that."""
     share = share_of(one, "Deployment", before, said=said.get("observedGeneration", 0))
     conditions = [{"type": "Propagated", "lastTransitionTime": SINCE, **said}] if said else []

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from machinery.api.resources import Resource
-from machinery.config.member_kubeconfig import Connection
+from machinery.config.kubeconfig import Connection
 from machinery.errors import Forbidden, TransportError, Unreachable
 from machinery.runtime.informer import Informer
 from propagator.credentials.credentials import Credentials

@@ -11,7 +11,7 @@ from crds.names import LABEL_MANAGED, OWNER_PREFIX
 from machinery.api.acting import account
 from machinery.api.client import ApiClient
 from machinery.api.resources import CONFIG_MAPS, DEPLOYMENTS, SECRETS, Resource
-from machinery.config.member_kubeconfig import Connection
+from machinery.config.kubeconfig import Connection
 from machinery.errors import Forbidden, NotFound
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Meta

@@ -7,7 +7,9 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+from msgspec.structs import asdict
 
+from crds.names import ANNOTATION_CLUSTERS, ANNOTATION_KINDS
 from machinery.clock import SystemClock
 from machinery.errors import Unreachable
 from propagator.hub.wide_status import WIDE, entries_patch
@@ -177,8 +179,18 @@ def test_what_all_workloads_say_is_kept_once():
     one, other = (kept(each) for each in read)
     assert (one, other) == (read[0], read[1])
     assert one.template == other.manifests[0] == template
+    assert one.conditions == GOING_WELL, "a field that is missing stays missing"
     for mine, theirs in (
         (one.status.clusters[0], other.status.clusters[0]),
-        (one.status.conditions[0], other.status.conditions[0]),
+        (asdict(one.status.conditions[0]), asdict(other.status.conditions[0])),
     ):
         assert all(mine[key] is theirs[key] for key in mine)
+
+
+def test_metadata_that_is_not_read_is_not_kept() -> None:
+    noted = {ANNOTATION_CLUSTERS: "m1", ANNOTATION_KINDS: "apps/v1/Deployment"}
+    meta = {"name": "web", "namespace": "shop", "uid": "u", "labels": {"a": "b"}}
+    applied = {"kubectl.kubernetes.io/last-applied-configuration": "{}"}
+    found = kept(workload_of({"metadata": {**meta, "annotations": {**noted, **applied}}}))
+    assert found.metadata.annotations == noted
+    assert found.metadata.labels == meta["labels"]

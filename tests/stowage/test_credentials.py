@@ -9,7 +9,7 @@ import threading
 import pytest
 import yaml
 
-from machinery.config.member_kubeconfig import Connection
+from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError
 from stowage.setup.credentials import guarded
 

@@ -13,7 +13,7 @@ from controller.app import Controller, ControllerSettings
 from crds.names import SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
 from machinery.api.resources import NODES, SECRETS, Resource
-from machinery.config.member_kubeconfig import Connection
+from machinery.config.kubeconfig import Connection
 from machinery.discovery import enforcement
 from machinery.discovery.schema import lacking
 from machinery.errors import Forbidden, Invalid

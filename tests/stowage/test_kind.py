@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from e2e import harness
-from machinery.config.member_kubeconfig import parse_kubeconfig
+from machinery.config.kubeconfig import parse_kubeconfig
 from machinery.errors import StowageError
 from stowage.playground import commands, ground, inotify, kind, local, roles
 from stowage.playground.processes import Process, wait_until

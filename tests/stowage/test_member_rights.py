@@ -9,7 +9,7 @@ import json
 import pytest
 
 from crds.names import LABEL_TENANT, POD_DELETION_COST, SYSTEM_NAMESPACE
-from machinery.config.member_kubeconfig import parse_kubeconfig
+from machinery.config.kubeconfig import parse_kubeconfig
 from propagator.credentials.accounts import TENANT_ROLE
 from propagator.credentials.tokens import life_of
 from stowage.playground.processes import wait_until

@@ -14,7 +14,7 @@ from crds.names import LABEL_TENANT, SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
 from machinery.api.resources import CONFIG_MAPS
 from machinery.clock import SystemClock
-from machinery.config.member_kubeconfig import Connection
+from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError, Invalid, StowageError
 from machinery.tasks import end
 from propagator.credentials.credentials import PodSecurity, Rights
@@ -88,7 +88,7 @@ async def looking(bare):
                 home=SYSTEM_NAMESPACE,
                 watches=watches,
                 clock=SystemClock(),
-                told=lambda: heard.append(known.facts()),
+                notify=lambda: heard.append(known.facts()),
             )
             watching = asyncio.create_task(known.informer.run())
             stack.push_async_callback(end, [watching])
@@ -110,7 +110,7 @@ async def test_where_namespaces_are_given_by_name_the_propagator_knows_which(bar
 
     async def says(facts):
         """The API server learns by and by what `set_up` has just given or taken."""
-        await known.look()
+        await known.check()
         return known.facts() == facts
 
     await until(lambda: says({"given": ["one"]}))
@@ -132,7 +132,7 @@ async def test_what_was_refused_is_known_until_it_is_given_or_gone(bare, looking
     known.recall(["settled", "labelled", "gone"])
 
     async def says(*refused):
-        await known.look()
+        await known.check()
         return known.facts() == {"refused": [*refused]}
 
     await until(lambda: says("labelled", "settled"))

@@ -10,7 +10,7 @@ import pytest
 
 from crds.names import LABEL_TENANT, SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
-from machinery.config.member_kubeconfig import parse_kubeconfig
+from machinery.config.kubeconfig import parse_kubeconfig
 from machinery.errors import ConfigurationError, StowageError
 from stowage.playground.processes import wait_until
 from stowage.setup import join

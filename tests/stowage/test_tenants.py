@@ -11,7 +11,7 @@ import pytest
 from crds.names import SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
 from machinery.api.resources import SECRETS, WORKLOADS
-from machinery.config.member_kubeconfig import Connection
+from machinery.config.kubeconfig import Connection
 from machinery.errors import Forbidden
 from stowage.playground.processes import Process
 from stowage.setup import join, member_rights

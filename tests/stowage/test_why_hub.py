@@ -15,9 +15,9 @@ from click.testing import CliRunner, Result
 
 from machinery.api.resources import WORKLOAD_POLICIES
 from machinery.config.hub_config import hub_connection
-from machinery.config.plain_kubeconfig import plain_connection
 from machinery.errors import NotFound
 from stowage.cli import cli
+from stowage.hub.connection import plain_connection
 from stowage.hub.reader import Reader
 from stowage.reading.fleet import ClusterSummary, Lease
 from tests.controller.live import World, deciding, world_on

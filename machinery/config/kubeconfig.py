@@ -1,24 +1,27 @@
-"""A member's credentials: what they may contain, and nothing else.
+"""Kubeconfigs: a member's, of which nothing is trusted, and a user's own of the plain form.
 
 `Connection` is all that `machinery.api.client` needs to reach an API server. Its repr never shows a
-secret.
+secret. What a user's kubeconfig may have beyond the plain form, such as a credential plugin, is
+read by `hub_config`.
 """
 
 from __future__ import annotations
 
 import base64
+import functools
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 from machinery.config import plaintext
-from machinery.config.address import check_host, check_proxy, check_server
+from machinery.config.address import check_host, check_hub, check_proxy, check_server
 from machinery.errors import KubeconfigError
 from machinery.types import bounds
 from machinery.types.bounds import TooMuch
 
-_CLUSTER_KEYS = frozenset(
+_MEMBER_CLUSTER = frozenset(
     {
         "server",
         "certificate-authority-data",
@@ -28,8 +31,14 @@ _CLUSTER_KEYS = frozenset(
         "extensions",
     }
 )
-_USER_KEYS = frozenset(
+_MEMBER_USER = frozenset(
     {"token", "client-certificate-data", "client-key-data", "username", "password", "extensions"}
+)
+_OWN_CLUSTER = frozenset(
+    {"server", "certificate-authority-data", "certificate-authority", "tls-server-name"}
+)
+_OWN_USER = frozenset(
+    {"client-certificate-data", "client-key-data", "client-certificate", "client-key", "token"}
 )
 _CURES = {
     "exec": "runs a program, which is refused; use a token or a client certificate",
@@ -78,41 +87,52 @@ class Connection:
     token_source: TokenSource | None = field(default=None, repr=False)
 
 
-def parse_kubeconfig(data: bytes, *, context: str | None = None) -> Connection:
-    """Return the connection of a member's kubeconfig; nothing is executed, read or sent.
+def parse_kubeconfig(
+    data: bytes, *, context: str | None = None, trusted: bool = False, directory: Path = Path()
+) -> Connection:
+    """Return the connection of a kubeconfig; nothing is executed or sent.
 
-    Accepts server, CA data, token, client certificate and key data, user name and password, TLS
-    server name and proxy. Raises KubeconfigError, naming the offending key, for exec and
-    auth-provider, any path of a file, skipped verification, impersonation, a server that is not
-    https, a missing context, or what is no kubeconfig at all. Bounded as
+    Of a member's, server, CA data, token, client certificate and key data, user name and password,
+    TLS server name and proxy are accepted. A user's own is `trusted`: it may name files, relative
+    to `directory`, and a server that is not https, and the server judges its credential; user
+    names and proxies are not read, as the environment has a say in these.
+
+    Raises KubeconfigError, naming the offending key, for exec and auth-provider, any path of a file
+    in a member's, skipped verification, impersonation, a member's server that is not https, a
+    missing context, or what is no kubeconfig at all; OSError for a file of a user's own. Bounded as
     `machinery.config.plaintext` is.
     """
     document = _mapping(_load(data), "")
     name = context or _text(document.get("current-context"), "current-context")
     if not name:
         raise KubeconfigError("current-context", "is missing; say which context is meant")
-    chosen, where = _named(document, "contexts", "context", name)
-    cluster, at_cluster = _named(
-        document, "clusters", "cluster", _text(chosen.get("cluster"), f"{where}.cluster")
-    )
-    user, at_user = _named(document, "users", "user", _text(chosen.get("user"), f"{where}.user"))
-    _refuse(cluster, at_cluster, _CLUSTER_KEYS)
-    _refuse(user, at_user, _USER_KEYS)
-    return _checked(
-        server=_text(cluster.get("server"), f"{at_cluster}.server"),
-        server_key=f"{at_cluster}.server",
-        ca=_data(cluster, "certificate-authority-data", at_cluster),
+    find = functools.partial(_named, document, unique=trusted)
+    chosen, where = find("context", name)
+    cluster, at_cluster = find("cluster", _text(chosen.get("cluster"), f"{where}.cluster"))
+    user, at_user = find("user", _text(chosen.get("user"), f"{where}.user"))
+    _refuse(cluster, at_cluster, _OWN_CLUSTER if trusted else _MEMBER_CLUSTER)
+    _refuse(user, at_user, _OWN_USER if trusted else _MEMBER_USER)
+    connection = Connection(
+        server=_text(cluster.get("server"), f"{at_cluster}.server") or "",
+        ca=_pem(cluster, "certificate-authority", at_cluster, directory),
         token=_text(user.get("token"), f"{at_user}.token"),
-        client_cert=_data(user, "client-certificate-data", at_user),
-        client_key=_data(user, "client-key-data", at_user),
+        client_cert=_pem(user, "client-certificate", at_user, directory),
+        client_key=_pem(user, "client-key", at_user, directory),
         username=_text(user.get("username"), f"{at_user}.username"),
         password=_text(user.get("password"), f"{at_user}.password"),
-        user_key=at_user,
         tls_server_name=_text(cluster.get("tls-server-name"), f"{at_cluster}.tls-server-name"),
-        tls_key=f"{at_cluster}.tls-server-name",
         proxy_url=_text(cluster.get("proxy-url"), f"{at_cluster}.proxy-url"),
-        proxy_key=f"{at_cluster}.proxy-url",
         namespace=_namespace(chosen, where),
+    )
+    if trusted:
+        _addressed(f"{at_cluster}.server", connection.server, check_hub)
+        return replace(connection, server=connection.server.rstrip("/"))
+    return _checked(
+        connection,
+        server_key=f"{at_cluster}.server",
+        tls_key=f"{at_cluster}.tls-server-name",
+        proxy_key=f"{at_cluster}.proxy-url",
+        user_key=at_user,
     )
 
 
@@ -130,21 +150,23 @@ def connection_from_secret(data: Mapping[str, bytes]) -> Connection:
         return parse_kubeconfig(data["kubeconfig"])
     if not data.get("endpoint"):
         raise KubeconfigError("kubeconfig", "is missing; give kubeconfig, or endpoint and the rest")
-    return _checked(
-        server=_decoded(data, "endpoint"),
-        server_key="endpoint",
+    connection = Connection(
+        server=_decoded(data, "endpoint") or "",
         ca=data.get("clusterCA") or None,
         token=_decoded(data, "token"),
         client_cert=data.get("clientCert") or None,
         client_key=data.get("clientKey") or None,
         username=_decoded(data, "username"),
         password=_decoded(data, "password"),
-        user_key="",
         tls_server_name=_decoded(data, "tlsServerName"),
-        tls_key="tlsServerName",
         proxy_url=_decoded(data, "proxyURL"),
+    )
+    return _checked(
+        connection,
+        server_key="endpoint",
+        tls_key="tlsServerName",
         proxy_key="proxyURL",
-        namespace="default",
+        user_key="",
     )
 
 
@@ -182,17 +204,25 @@ def _namespace(context: Mapping[str, Any], where: str) -> str:
 
 
 def _named(
-    document: Mapping[str, Any], listed: str, inner: str, name: str | None
+    document: Mapping[str, Any], kind: str, name: str | None, *, unique: bool
 ) -> tuple[Mapping[str, Any], str]:
-    """Return the entry of that name in one of the three lists, and its path."""
+    """Return the first cluster, user or context of that name, and its path."""
+    listed = f"{kind}s"
     entries = document.get(listed)
     if not isinstance(entries, list):
         raise KubeconfigError(listed, "is missing")
+    found: tuple[Mapping[str, Any], str] | None = None
     for index, entry in enumerate(entries):
         where = f"{listed}[{index}]"
         if _mapping(entry, where).get("name") == name:
-            return _mapping(entry.get(inner) or {}, f"{where}.{inner}"), f"{where}.{inner}"
-    raise KubeconfigError(listed, "has no entry of the name that the context asks for")
+            if found is not None:
+                raise KubeconfigError(listed, "has several entries of one name")
+            found = _mapping(entry.get(kind) or {}, f"{where}.{kind}"), f"{where}.{kind}"
+            if not unique:
+                break
+    if found is None:
+        raise KubeconfigError(listed, "has no entry of the name that the context asks for")
+    return found
 
 
 def _refuse(found: Mapping[str, Any], where: str, known: frozenset[str]) -> None:
@@ -204,14 +234,17 @@ def _refuse(found: Mapping[str, Any], where: str, known: frozenset[str]) -> None
         raise KubeconfigError(f"{where}.{_shown(key)}", cure)
 
 
-def _data(found: Mapping[str, Any], key: str, where: str) -> bytes | None:
-    text = _text(found.get(key), f"{where}.{key}")
+def _pem(entry: Mapping[str, Any], name: str, where: str, directory: Path) -> bytes | None:
+    """Return what the entry holds, or names where `_refuse` lets it name a file."""
+    key = f"{where}.{name}-data"
+    text = _text(entry.get(f"{name}-data"), key)
     if text is None:
-        return None
+        file = _text(entry.get(name), f"{where}.{name}")
+        return (directory / file).read_bytes() if file else None
     try:
         return base64.b64decode("".join(text.split()), validate=True)
     except ValueError as e:
-        raise KubeconfigError(f"{where}.{key}", "is not base64") from e
+        raise KubeconfigError(key, "is not base64") from e
 
 
 def _decoded(data: Mapping[str, bytes], key: str) -> str | None:
@@ -222,27 +255,15 @@ def _decoded(data: Mapping[str, bytes], key: str) -> str | None:
 
 
 def _checked(
-    *,
-    server: str | None,
-    server_key: str,
-    ca: bytes | None,
-    token: str | None,
-    client_cert: bytes | None,
-    client_key: bytes | None,
-    username: str | None,
-    password: str | None,
-    user_key: str,
-    tls_server_name: str | None,
-    tls_key: str,
-    proxy_url: str | None,
-    proxy_key: str,
-    namespace: str,
+    connection: Connection, *, server_key: str, tls_key: str, proxy_key: str, user_key: str
 ) -> Connection:
-    _addressed(server_key, server or "", check_server)
-    if proxy_url is not None:
-        _addressed(proxy_key, proxy_url, check_proxy)
-    if tls_server_name is not None:
-        _addressed(tls_key, tls_server_name, check_host)
+    """Return the connection of a member; the keys name its parts in messages."""
+    _addressed(server_key, connection.server, check_server)
+    if connection.proxy_url is not None:
+        _addressed(proxy_key, connection.proxy_url, check_proxy)
+    if connection.tls_server_name is not None:
+        _addressed(tls_key, connection.tls_server_name, check_host)
+    token, username, password = connection.token, connection.username, connection.password
     for secret, key in ((token, "token"), (username, "username"), (password, "password")):
         if secret is not None and not _sayable(secret):
             raise KubeconfigError(_join(user_key, key), "contains control characters")
@@ -252,28 +273,16 @@ def _checked(
         )
     if username is not None and ":" in username:
         raise KubeconfigError(_join(user_key, "username"), "contains a colon, which ends it")
-    if (client_cert is None) != (client_key is None):
+    if (connection.client_cert is None) != (connection.client_key is None):
         raise KubeconfigError(user_key or "clientCert", "certificate and key belong together")
-    if not (token or client_cert or username):
+    if not (token or connection.client_cert or username):
         raise KubeconfigError(
             user_key or "token", "has no credential: give a token, a certificate and key, or a user"
         )
-    connection = Connection(
-        server=server or "",
-        ca=ca,
-        token=token,
-        client_cert=client_cert,
-        client_key=client_key,
-        username=username,
-        password=password,
-        tls_server_name=tls_server_name,
-        proxy_url=proxy_url,
-        namespace=namespace,
-    )
     from machinery.config import certificates  # noqa: PLC0415 - slow, see the module
 
     key_path = _join(user_key, "client-key-data" if user_key else "clientKey")
-    certificates.verify(ca, client_cert, client_key, key_path)
+    certificates.verify(connection.ca, connection.client_cert, connection.client_key, key_path)
     return connection
 
 
