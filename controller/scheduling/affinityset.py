@@ -92,13 +92,13 @@ class _Open:
     selects.
     """
 
-    unit: WorkloadInfo
+    info: WorkloadInfo
     there: Mapping[str, int]
     term: WorkloadTerm
     selected: frozenset[Key]
 
     def met(self, snapshot: Snapshot, view: PlacementIndex) -> bool:
-        rows, info = snapshot.rows(self.there), self.unit.with_present(self.there)
+        rows, info = snapshot.rows(self.there), self.info.with_present(self.there)
         return bool(beside(info, self.term, snapshot, view)[rows].all())
 
     def domains(self, snapshot: Snapshot) -> tuple[str, tuple[str, ...]]:
@@ -113,7 +113,7 @@ class _Open:
 class _Attempt:
     """A set half placed: what the next pass reads, and the terms that do not hold yet."""
 
-    fleet: Snapshot
+    snapshot: Snapshot
     view: PlacementOverlay
     left: dict[Key, WorkloadInfo]
     decisions: dict[Key, Decision] = field(default_factory=dict)
@@ -150,7 +150,7 @@ class _Search:
     ) -> None:
         self.passes = 0
         self._data = data
-        self._fleet = snapshot
+        self._snapshot = snapshot
         self._bound = bound
         self._profile = profile
         self._now = now
@@ -164,7 +164,7 @@ class _Search:
 
     def starts(self) -> Steps[list[int]]:
         """Return the rows to try for the first member: its ranking, without hopeless clusters."""
-        first, snapshot = self._turns[0], self._fleet
+        first, snapshot = self._turns[0], self._snapshot
         everybody = {info.key for info in self._turns}
         opened = self._decide(snapshot, _without(first, self._terms(first), everybody), self._bound)
         masks: dict[Key, Mask] = {first.key: opened.verdicts == FITS}
@@ -191,7 +191,7 @@ class _Search:
     def beginning_at(self, cluster: str) -> Steps[dict[Key, Decision]]:
         """Decide all with the first member on that cluster; empty where one finds no place."""
         left = {info.key: info for info in self._turns}
-        attempt = _Attempt(self._fleet, self._bound.overlay({}), left)
+        attempt = _Attempt(self._snapshot, self._bound.overlay({}), left)
         info = left.pop(self._turns[0].key)
         pairs = {**info.cluster_selector, LABEL_CLUSTER: cluster}
         start = replace(info, cluster_selector=pairs) if info.whole else info
@@ -212,7 +212,9 @@ class _Search:
             owed = attempt.owed_by(info, strictly=strictly)
             if strictly and len(owed) == len(attempt.owed_by(info, strictly=False)):
                 break  # the same question
-            found = self._decide(attempt.fleet, _bound_to(asked, owed, attempt.fleet), attempt.view)
+            found = self._decide(
+                attempt.snapshot, _bound_to(asked, owed, attempt.snapshot), attempt.view
+            )
             if found.scheduled:
                 decision = found
                 break
@@ -226,8 +228,8 @@ class _Search:
         there = decision.placements
         attempt.decisions[info.key] = replace(decision, unit=info)
         attempt.view.place(info, there)
-        attempt.fleet = attempt.fleet.assuming(info.load, more(info, there))
-        snapshot, view = attempt.fleet, attempt.view
+        attempt.snapshot = attempt.snapshot.assuming(info.load, more(info, there))
+        snapshot, view = attempt.snapshot, attempt.view
         attempt.open = [
             o for o in attempt.open if info.key not in o.selected or not o.met(snapshot, view)
         ]
