@@ -18,11 +18,10 @@ from controller.framework.profile import Profile
 from controller.framework.runtime import framework as runtime
 from controller.framework.status import Status
 from controller.model.unit import WorkloadInfo
-from controller.scheduling.affinityset import decide_together, found_again
+from controller.scheduling.affinityset import decide_together, found_again, together
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
 from controller.scheduling.gathered import decide_group
-from controller.scheduling.graph import together
 from controller.scheduling.outcome import untouched
 from controller.scheduling.sets import FEW, Batch, Others, View, confirmed
 from controller.scheduling.steps import Steps
