@@ -140,6 +140,7 @@ class Scheduler:
         self._requeue_after(key, batch.busy)
         if not decisions:
             return AGAIN_SECONDS if batch.moved else None
+        # The first await since `assume` comes once their keys are in flight, in either of the two.
         if waits is None:
             retry = await self._binding_cycle(key, decisions)
         else:

@@ -187,7 +187,7 @@ def _named(
 
 # The cause of a change of placement. The queue merges the events that requeue a Workload, so the
 # last event is not the cause. The status says what the present shares were decided on: a part of it
-# that differs is the cause; where none does, the replicas' wait for room or quota is over.
+# that differs is the cause; where none does, the replicas have what they waited for.
 
 _WAITED_FOR = {
     ScheduledReason.REPLICAS_REACHED.value: ChangeCause.QUOTA_GROWN,

@@ -91,9 +91,9 @@ class PendingEvents:
         ]
 
 
-_Waiting: TypeAlias = dict[Key, WorkloadInfo]
+_Infos: TypeAlias = dict[Key, WorkloadInfo]
 _Place: TypeAlias = tuple[str, Topic]
-_Line: TypeAlias = tuple[Awaits, About | None]
+_Group: TypeAlias = tuple[Awaits, About | None]
 
 
 def _concerned(resource: str, key: Key) -> Iterator[_Place]:
@@ -116,8 +116,8 @@ class UnschedulableWorkloads:
     """Unschedulable Workloads by the events that they await."""
 
     def __init__(self) -> None:
-        self._lines: dict[_Place, dict[_Line, _Waiting]] = {}
-        self._places: dict[Key, list[tuple[_Place, _Line]]] = {}
+        self._groups: dict[_Place, dict[_Group, _Infos]] = {}
+        self._places: dict[Key, list[tuple[_Place, _Group]]] = {}
         self._reached_at: dict[_Place, int] = {}  # only of places where a Workload waits
         self.event_seq = 0
         """Counts the events: the number of the last one."""
@@ -127,26 +127,26 @@ class UnschedulableWorkloads:
         self.remove(key)
         places = []
         for resource, about in awaits.hints:
-            place, line = (resource, _topic(about, info)), (awaits, about)
-            self._lines.setdefault(place, {}).setdefault(line, {})[key] = info
-            places.append((place, line))
+            place, group = (resource, _topic(about, info)), (awaits, about)
+            self._groups.setdefault(place, {}).setdefault(group, {})[key] = info
+            places.append((place, group))
         self._places[key] = places
 
     def remove(self, key: Key) -> None:
-        for place, line in self._places.pop(key, ()):
-            lines = self._lines[place]
-            waiting = lines[line]
-            del waiting[key]
-            if not waiting:
-                del lines[line]
-                if not lines:
-                    del self._lines[place]
+        for place, group in self._places.pop(key, ()):
+            groups = self._groups[place]
+            infos = groups[group]
+            del infos[key]
+            if not infos:
+                del groups[group]
+                if not groups:
+                    del self._groups[place]
                     self._reached_at.pop(place, None)
 
     def note_event(self, resource: str, key: Key) -> bool:
         """Note an event about an object; return whether any Workload awaits such an object."""
         self.event_seq += 1
-        reached = [place for place in _concerned(resource, key) if place in self._lines]
+        reached = [place for place in _concerned(resource, key) if place in self._groups]
         self._reached_at.update(dict.fromkeys(reached, self.event_seq))
         return bool(reached)
 
@@ -158,26 +158,26 @@ class UnschedulableWorkloads:
         """Whether one of the events could help the Workload."""
         for event in events:
             reached = set(_concerned(event.resource, event.key))
-            for place, line in self._places.get(key, ()):
-                hints = line[0].ask(place[0], line[1], event.action) if place in reached else ()
-                info = self._lines[place][line][key]
+            for place, group in self._places.get(key, ()):
+                hints = group[0].ask(place[0], group[1], event.action) if place in reached else ()
+                info = self._groups[place][group][key]
                 if hints != () and key != event.by and event.helps(info, hints):
                     return True
         return False
 
     def helped(self, events: Iterable[QueuedEvent]) -> Iterator[Key | None]:
-        """Yield each Workload that an event could help, once; None for each looked at in vain."""
+        """Yield each Workload that an event could help, once; None for each other one."""
         found: set[Key] = set()
-        whole: set[tuple[_Place, _Line]] = set()
+        whole: set[tuple[_Place, _Group]] = set()
         for event in events:
-            for place, line, waiting in self._reached(event):
-                hints = line[0].ask(place[0], line[1], event.action)
-                if (place, line) in whole or hints == ():
+            for place, group, infos in self._reached(event):
+                hints = group[0].ask(place[0], group[1], event.action)
+                if (place, group) in whole or hints == ():
                     continue
-                # Such an event requeues the whole line: later events need not look at it again.
+                # Such an event requeues the whole group: later events need not look at it again.
                 if (hints is None or event.blurred) and event.by is None:
-                    whole.add((place, line))
-                for key, info in waiting:
+                    whole.add((place, group))
+                for key, info in infos:
                     if key not in found and key != event.by and event.helps(info, hints):
                         found.add(key)
                         yield key
@@ -187,8 +187,8 @@ class UnschedulableWorkloads:
 
     def _reached(
         self, event: QueuedEvent
-    ) -> Iterator[tuple[_Place, _Line, list[tuple[Key, WorkloadInfo]]]]:
+    ) -> Iterator[tuple[_Place, _Group, list[tuple[Key, WorkloadInfo]]]]:
         """Copies, as the caller may pause while Workloads come and go."""
         for place in _concerned(event.resource, event.key):
-            for line, waiting in list(self._lines.get(place, {}).items()):
-                yield place, line, list(waiting.items())
+            for group, infos in list(self._groups.get(place, {}).items()):
+                yield place, group, list(infos.items())

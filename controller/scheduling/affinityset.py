@@ -3,14 +3,20 @@
 The clusters of the first Workload are tried in the order of its ranking. The others follow, those
 that a placed one waits for before the rest, each bound to the domains where it is waited for. The
 number of passes is linear in the size of the set, and every pass is a step of its own.
+
+`together` finds the set. An edge goes from a Workload to each one that its required affinity
+selects. A strongly connected set can only be placed together or not at all: each of its members
+waits for another one. networkx takes most of a second to import and few Workloads need it, so
+`plan` and `explain` load it with the first set; a controller has it before its loop runs
+(`controller.scheduler`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import islice
+from itertools import islice, product
 from types import MappingProxyType
 from typing import Any
 
@@ -37,6 +43,50 @@ _STARTS = 64
 a set that is hard to place must not keep all the other Workloads from being decided."""
 _PASSES = 4
 """Passes for each Workload of a set, over all starts."""
+MOST_TOGETHER = 200
+"""The largest set. Where more Workloads reach each other they are decided one by one: such terms
+must not keep all the others from being decided."""
+
+
+def together(
+    info: WorkloadInfo, *among: PendingAffinity, partner: Callable[[Key], bool] = lambda _: True
+) -> Steps[list[WorkloadInfo]]:
+    """Return the Workloads that require each other, `info` among them, by key; else `info` alone.
+
+    Only Workloads that `info` reaches are looked at. `partner` says whether another one may be
+    decided with it.
+    """
+    reached, front = {info.key: info}, [info]
+    edges: list[tuple[Key, Key]] = []
+    while front:
+        by = front.pop()
+        for other in _wanted(by, among):
+            if other.key != info.key and not partner(other.key):
+                continue
+            edges.append((by.key, other.key))
+            if other.key not in reached:
+                reached[other.key] = other
+                front.append(other)
+        if len(reached) > MOST_TOGETHER:
+            return [info]
+        yield
+    if len(reached) == 1:
+        return [info]
+    import networkx as nx  # noqa: PLC0415 - see above
+
+    graph = nx.DiGraph(edges)
+    graph.add_node(info.key)
+    found = next(each for each in nx.strongly_connected_components(graph) if info.key in each)
+    return [reached[key] for key in sorted(found)]
+
+
+def _wanted(info: WorkloadInfo, among: Sequence[PendingAffinity]) -> Iterable[WorkloadInfo]:
+    """Return the Workloads that the terms select, each once; a few beyond the limit are enough."""
+    found: dict[Key, WorkloadInfo] = {}
+    for term, seekers in product(info.affinity.required, among):
+        chosen = islice(seekers.selected(info, term.label_selector), MOST_TOGETHER + 1)
+        found |= {other.key: other for other in chosen}
+    return found.values()
 
 
 def decide_together(
@@ -92,13 +142,13 @@ class _Open:
     selects.
     """
 
-    unit: WorkloadInfo
+    info: WorkloadInfo
     there: Mapping[str, int]
     term: WorkloadTerm
     selected: frozenset[Key]
 
     def met(self, snapshot: Snapshot, view: PlacementIndex) -> bool:
-        rows, info = snapshot.rows(self.there), self.unit.with_present(self.there)
+        rows, info = snapshot.rows(self.there), self.info.with_present(self.there)
         return bool(beside(info, self.term, snapshot, view)[rows].all())
 
     def domains(self, snapshot: Snapshot) -> tuple[str, tuple[str, ...]]:
@@ -113,7 +163,7 @@ class _Open:
 class _Attempt:
     """A set half placed: what the next pass reads, and the terms that do not hold yet."""
 
-    fleet: Snapshot
+    snapshot: Snapshot
     view: PlacementOverlay
     left: dict[Key, WorkloadInfo]
     decisions: dict[Key, Decision] = field(default_factory=dict)
@@ -150,7 +200,7 @@ class _Search:
     ) -> None:
         self.passes = 0
         self._data = data
-        self._fleet = snapshot
+        self._snapshot = snapshot
         self._bound = bound
         self._profile = profile
         self._now = now
@@ -164,7 +214,7 @@ class _Search:
 
     def starts(self) -> Steps[list[int]]:
         """Return the rows to try for the first member: its ranking, without hopeless clusters."""
-        first, snapshot = self._turns[0], self._fleet
+        first, snapshot = self._turns[0], self._snapshot
         everybody = {info.key for info in self._turns}
         opened = self._decide(snapshot, _without(first, self._terms(first), everybody), self._bound)
         masks: dict[Key, Mask] = {first.key: opened.verdicts == FITS}
@@ -191,7 +241,7 @@ class _Search:
     def beginning_at(self, cluster: str) -> Steps[dict[Key, Decision]]:
         """Decide all with the first member on that cluster; empty where one finds no place."""
         left = {info.key: info for info in self._turns}
-        attempt = _Attempt(self._fleet, self._bound.overlay({}), left)
+        attempt = _Attempt(self._snapshot, self._bound.overlay({}), left)
         info = left.pop(self._turns[0].key)
         pairs = {**info.cluster_selector, LABEL_CLUSTER: cluster}
         start = replace(info, cluster_selector=pairs) if info.whole else info
@@ -212,7 +262,9 @@ class _Search:
             owed = attempt.owed_by(info, strictly=strictly)
             if strictly and len(owed) == len(attempt.owed_by(info, strictly=False)):
                 break  # the same question
-            found = self._decide(attempt.fleet, _bound_to(asked, owed, attempt.fleet), attempt.view)
+            found = self._decide(
+                attempt.snapshot, _bound_to(asked, owed, attempt.snapshot), attempt.view
+            )
             if found.scheduled:
                 decision = found
                 break
@@ -226,8 +278,8 @@ class _Search:
         there = decision.placements
         attempt.decisions[info.key] = replace(decision, unit=info)
         attempt.view.place(info, there)
-        attempt.fleet = attempt.fleet.assuming(info.load, more(info, there))
-        snapshot, view = attempt.fleet, attempt.view
+        attempt.snapshot = attempt.snapshot.assuming(info.load, more(info, there))
+        snapshot, view = attempt.snapshot, attempt.view
         attempt.open = [
             o for o in attempt.open if info.key not in o.selected or not o.met(snapshot, view)
         ]

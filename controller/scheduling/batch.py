@@ -18,11 +18,10 @@ from controller.framework.profile import Profile
 from controller.framework.runtime import framework as runtime
 from controller.framework.status import Status
 from controller.model.unit import WorkloadInfo
-from controller.scheduling.affinityset import decide_together, found_again
+from controller.scheduling.affinityset import decide_together, found_again, together
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
 from controller.scheduling.gathered import decide_group
-from controller.scheduling.graph import together
 from controller.scheduling.outcome import untouched
 from controller.scheduling.sets import FEW, Batch, Others, View, confirmed
 from controller.scheduling.steps import Steps
@@ -103,7 +102,7 @@ class _Asked:
     """A Workload that finds no place alone and requires others."""
 
     view: View
-    unit: WorkloadInfo
+    info: WorkloadInfo
     profile: Profile
     now: datetime
     others: Others
@@ -111,15 +110,15 @@ class _Asked:
     def decide(self, alone: Decision) -> Steps[Batch]:
         """Decide the Workload with those that require each other with it, if there are any."""
         others, pending = self.others, self.view.pending_affinity
-        group = yield from together(self.unit, pending, partner=others.partner)
-        if others.busy(self.unit.key):  # taken into another set during the search
-            return Batch([], frozenset({self.unit.key}))
-        busy = frozenset(u.key for u in group if u.key != self.unit.key and others.busy(u.key))
+        group = yield from together(self.info, pending, partner=others.partner)
+        if others.busy(self.info.key):  # taken into another set during the search
+            return Batch([], frozenset({self.info.key}))
+        busy = frozenset(u.key for u in group if u.key != self.info.key and others.busy(u.key))
         if any(map(others.deciding, busy)):
             return Batch([], busy)
         if busy:
             group = yield from together(
-                self.unit, pending, partner=lambda k: others.partner(k) and not others.busy(k)
+                self.info, pending, partner=lambda k: others.partner(k) and not others.busy(k)
             )
         if len(group) < 2:
             return Batch([self._again(alone)], busy)
@@ -149,7 +148,7 @@ class _Asked:
         snapshot = self.view.snapshot()
         if snapshot is alone.fleet:
             return alone
-        return decide(snapshot, self.unit, self.view.index, self.profile, self.now)
+        return decide(snapshot, self.info, self.view.index, self.profile, self.now)
 
     def _confirmed(self, found: Sequence[Decision]) -> Steps[bool]:
         chosen = {name for decision in found for name in decision.placements}

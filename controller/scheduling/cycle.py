@@ -93,12 +93,12 @@ def _decide(
     refusal = work.admit() or work.filter() or work.score()
     assignment = None
     if refusal is None:
-        assignment = assigned(profile, work.unit, work.candidates())
+        assignment = assigned(profile, work.info, work.candidates())
     if assignment is not None:
         return _recorded(info, work, assignment, now)
     if refusal is None:
         name = profile.scheduler_name
-        missing = f"profile {name} has no plugin for distribution {work.unit.distribution}"
+        missing = f"profile {name} has no plugin for distribution {work.info.distribution}"
         refusal = unschedulable("Assign", missing)
     return replace(_refused(snapshot, info, bound, profile, now, refusal), changes=work.changes)
 
@@ -109,8 +109,8 @@ class _Pass:
 
     profile: Profile
     bound: PlacementIndex
-    unit: WorkloadInfo
-    fleet: Snapshot
+    info: WorkloadInfo
+    snapshot: Snapshot
     state: CycleState
     changes: list[HookChange] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
@@ -124,7 +124,7 @@ class _Pass:
 
     @property
     def about(self) -> tuple[CycleState, WorkloadInfo, Snapshot, PlacementIndex]:
-        return self.state, self.unit, self.fleet, self.bound
+        return self.state, self.info, self.snapshot, self.bound
 
     @property
     def feasible(self) -> Mask:
@@ -135,11 +135,11 @@ class _Pass:
     def admit(self) -> Status | None:
         """Run PreFilter: return why the Workload may not be placed at all, or None."""
         for hook in self.profile.before_pre_filter:
-            usable = answers.changed_unit(self.unit)
+            usable = answers.changed_unit(self.info)
             answer = ask(hook, "PreFilterHook", usable, hook.before_pre_filter, *self.about)
             if isinstance(answer, Status):
                 return named(hook, answer)
-            self._changed(hook, "PreFilter", PassView(answer[0], self.fleet))
+            self._changed(hook, "PreFilter", PassView(answer[0], self.snapshot))
         for plugin in self.profile.pre_filter:
             status = ask(plugin, "PreFilter", answers.a_status, plugin.pre_filter, *self.about)
             if not status.ok:
@@ -150,34 +150,34 @@ class _Pass:
         self, hook: Plugin, phase: str, seen: PassView, before: Mask | None = None
     ) -> None:
         """Record what a hook changed; later plugins see it."""
-        was = PassView(self.unit, self.fleet, before)
+        was = PassView(self.info, self.snapshot, before)
         if seen.unit is was.unit and seen.fleet is was.fleet and seen.feasible is before:
             return
         self.changes.append(HookChange(hook.name, phase, was, seen))
-        self.unit, self.fleet = seen.unit, seen.fleet
+        self.info, self.snapshot = seen.unit, seen.fleet
 
     def filter(self) -> Status | None:
         """Run Filter: collect each cluster's refusals, and where present shares may stay."""
         for hook in self.profile.before_filter:
-            usable = answers.changed_fleet(self.unit, self.fleet)
+            usable = answers.changed_fleet(self.info, self.snapshot)
             answer = ask(hook, "FilterHook", usable, hook.before_filter, *self.about)
             if isinstance(answer, Status):
                 return named(hook, answer)
             self._changed(hook, "Filter", PassView(answer[0], answer[1]))
-        self.verdicts = np.zeros(len(self.fleet), dtype=np.int16)
-        self.keeps = ~self.fleet.deleting
+        self.verdicts = np.zeros(len(self.snapshot), dtype=np.int16)
+        self.keeps = ~self.snapshot.deleting
         for (name, text), clusters in self.state.refused.items():
-            mask = np.zeros(len(self.fleet), dtype=np.bool_)
-            mask[self.fleet.rows(clusters)] = True
+            mask = np.zeros(len(self.snapshot), dtype=np.bool_)
+            mask[self.snapshot.rows(clusters)] = True
             self._refuse(mask, name, text)
         for plugin in self.profile.filter:
-            masks = answers.refused(len(self.fleet))
+            masks = answers.refused(len(self.snapshot))
             refused = ask(plugin, "Filter", masks, plugin.filter, *self.about)
             for mask, text in refused.reasons:
                 self._refuse(mask, plugin.name, text)
                 # A change of a cluster moves nothing that runs there. Only the Workload's own rules
                 # do, and only after they were edited.
-                if self.unit.edited and not plugin.ignored_during_execution:
+                if self.info.edited and not plugin.ignored_during_execution:
                     self.keeps &= ~mask
             for mask, text in refused.reached:
                 self._refuse(mask, plugin.name, text, reached=True)
@@ -198,20 +198,20 @@ class _Pass:
         """Run Score: the feasible clusters' scores by plugin, 0..100, and their weighted sum."""
         for hook in self.profile.before_score:
             before = self.feasible
-            listed = answers.changed_list(self.unit, before)
+            listed = answers.changed_list(self.info, before)
             answer = ask(hook, "ScoreHook", listed, hook.before_score, *self.about, before.copy())
             if isinstance(answer, Status):
                 return named(hook, answer)
             self._refuse(~answer[1], hook.name, f"taken out by {hook.name}")
             after = self.feasible
             left = before if (after == before).all() else after
-            self._changed(hook, "Score", PassView(answer[0], self.fleet, left), before)
-        self.totals = np.zeros(len(self.fleet), dtype=np.int64)
+            self._changed(hook, "Score", PassView(answer[0], self.snapshot, left), before)
+        self.totals = np.zeros(len(self.snapshot), dtype=np.int64)
         feasible = self.feasible
         if not feasible.any():
             return None
         skipped = {p.name for p in self.profile.pre_score if self._skips(p, feasible)}
-        usable = answers.scores(len(self.fleet))
+        usable = answers.scores(len(self.snapshot))
         for plugin in self.profile.score:
             if plugin.name in skipped:
                 continue
@@ -233,7 +233,7 @@ class _Pass:
 
     def rank(self) -> None:
         """Sort the rows: the highest total first, equals by name."""
-        named = self.fleet.kept.fixed("by name", lambda: np.argsort(self.fleet.by_name))
+        named = self.snapshot.kept.fixed("by name", lambda: np.argsort(self.snapshot.by_name))
         self.line = named[np.argsort(_short(-self.totals[named]), kind="stable")]
         self.ranking = self.line[self.feasible[self.line]]
 
@@ -246,7 +246,7 @@ class _Pass:
         found = Unplaced(self.feasible, refusals, assignment.shares, assignment.desired, crowded)
         said = list(assignment.notes)
         for plugin in self.profile.post_filter:
-            about = (self.state, self.unit, self.fleet, found)
+            about = (self.state, self.info, self.snapshot, found)
             usable = answers.a_status
             said += ask(plugin, "PostFilter", usable, plugin.post_filter, *about).reasons
         return said
@@ -254,21 +254,21 @@ class _Pass:
     def candidates(self) -> Candidates:
         """Return the arguments of the Assign plugin."""
         self.rank()
-        present = np.zeros(len(self.fleet), dtype=np.int64)
-        held = np.zeros(len(self.fleet), dtype=np.bool_)
-        for name, replicas in self.unit.present.items():
-            if name in self.fleet.row:
-                present[self.fleet.row[name]] = replicas
-                held[self.fleet.row[name]] = True
+        present = np.zeros(len(self.snapshot), dtype=np.int64)
+        held = np.zeros(len(self.snapshot), dtype=np.bool_)
+        for name, replicas in self.info.present.items():
+            if name in self.snapshot.row:
+                present[self.snapshot.row[name]] = replicas
+                held[self.snapshot.row[name]] = True
         planned = self.state.enabled.get("assign", ())  # the plan keeps to their limits
         return Candidates(
-            fleet=self.fleet,
+            fleet=self.snapshot,
             feasible=self.feasible,
             keeps=self.keeps,
             line=self.line,
             ranking=self.ranking,
             scores=self.totals,
-            room=room_of(self.state, self.unit, self.fleet),
+            room=room_of(self.state, self.info, self.snapshot),
             present=present,
             held=held,
             reached=self._only(lambda refusal: refusal.reached and refusal.plugin in planned),
@@ -278,7 +278,7 @@ class _Pass:
 
     def _only(self, meant: Callable[[Refusal], bool]) -> Mask:
         """Return the clusters that are refused, and by nothing but refusals that are `meant`."""
-        refused, otherwise = np.zeros((2, len(self.fleet)), dtype=np.bool_)
+        refused, otherwise = np.zeros((2, len(self.snapshot)), dtype=np.bool_)
         if not any(map(meant, self.refusals)):
             return refused
         for refusal, mask in zip(self.refusals, self.masks, strict=True):
@@ -298,26 +298,26 @@ def _short(values: Ints) -> NDArray[Any]:
 
 
 def _recorded(info: WorkloadInfo, work: _Pass, assignment: Assignment, now: datetime) -> Decision:
-    names = work.fleet.names
+    names = work.snapshot.names
     shares = list(assignment.shares.items())
     if not assignment.in_order:
         shares.sort(key=lambda share: names[share[0]])
     said, holds = (
         work.pending_reasons(assignment),
-        any(name in work.fleet.row for name in info.present),
+        any(name in work.snapshot.row for name in info.present),
     )
     verdict = of_assignment(assignment, work.verdicts, work.refusals, said, holds=holds)
     weights = {name: work.profile.weights[name] for name in work.scores}
     placements, desired = {names[row]: replicas for row, replicas in shares}, assignment.desired
     state, why = verdict.state, assignment.why
     if not shares and info.replicas:
-        kept, wanted = _kept(info, work.fleet)
+        kept, wanted = _kept(info, work.snapshot)
         if kept:  # nothing found: the present shares stay
             placements, desired = kept, wanted
             state, why = WorkloadState.SCHEDULED, no_reasons
     return Decision(
         unit=info,
-        fleet=work.fleet,
+        fleet=work.snapshot,
         time=now,
         placements=placements,
         desired=desired,
@@ -337,7 +337,7 @@ def _recorded(info: WorkloadInfo, work: _Pass, assignment: Assignment, now: date
         choosing=assignment.choosing,
         shared_by=assignment.shared_by,
         plugins=work.profile.plugins,
-        fields=status_fields(work.profile, info, placements, work.fleet, work.bound),
+        fields=status_fields(work.profile, info, placements, work.snapshot, work.bound),
         cycle_state=work.state,
         changes=work.changes,
     )

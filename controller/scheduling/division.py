@@ -148,7 +148,7 @@ def _assignment_order(plan: Apportionment) -> list[str]:
 class Shortfall:
     """The plan of a problem; the condition's reason and notes for replicas that it leaves out."""
 
-    unit: WorkloadInfo
+    info: WorkloadInfo
     field: Candidates
     plan: Apportionment
     bounds: Sequence[Bounds] = ()
@@ -195,7 +195,7 @@ class Shortfall:
     def _rules(self) -> Iterator[str]:
         for plugin in self.bounds:
             if isinstance(plugin, TellsShortfall):
-                about = (self.unit, self.field, self.plan)
+                about = (self.info, self.field, self.plan)
                 yield from ask(plugin, "Shortfall", answers.texts, plugin.shortfall, *about)
 
     def _full(self) -> Mask:

@@ -132,7 +132,7 @@ def _still(view: View, work: _Work, infos: Sequence[WorkloadInfo], tried: _Judge
     chosen = {name for d in tried.decisions.values() for name in d.placements}
 
     def again(snapshot: Snapshot) -> Steps[bool]:
-        now = replace(work, fleet=snapshot, bound=view.index)
+        now = replace(work, snapshot=snapshot, bound=view.index)
         found = yield from now.attempt(infos, tried.attempt)
         return all(found[k].placements == d.placements for k, d in tried.decisions.items())
 
@@ -158,7 +158,7 @@ class _Judged:
 class _Work:
     """One snapshot, and the set to place in it."""
 
-    fleet: Snapshot
+    snapshot: Snapshot
     bound: PlacementIndex
     profiles: Mapping[str, Profile]
     now: datetime
@@ -190,7 +190,9 @@ class _Work:
         self, infos: Sequence[WorkloadInfo], attempt: Attempt
     ) -> Steps[dict[Key, Decision]]:
         """Decide every member in one attempt."""
-        course = _GroupCycle(self, {self.plugin.name: attempt}, self.fleet, self.bound.overlay({}))
+        course = _GroupCycle(
+            self, {self.plugin.name: attempt}, self.snapshot, self.bound.overlay({})
+        )
         by_key = {info.key: info for info in infos}
         ordered = [by_key.pop(key) for key in attempt.order if key in by_key]
         left = [*ordered, *by_key.values()]
@@ -242,7 +244,7 @@ class _Work:
 
     def _attempts(self, infos: Sequence[WorkloadInfo]) -> Iterator[Attempt]:
         """Yield the plugin's attempts; each is asked for when the one before has failed."""
-        plugin, about = self.plugin, (self.gathering, infos, self.fleet, self.bound)
+        plugin, about = self.plugin, (self.gathering, infos, self.snapshot, self.bound)
         with limited(self._seconds):
             found = ask(plugin, "Attempts", iter, plugin.attempts, *about)
         while True:
@@ -253,7 +255,7 @@ class _Work:
             yield attempt
 
     def _verdict(self, trials: Sequence[Trial]) -> GroupDecision:
-        plugin, about = self.plugin, (self.gathering, trials, self.fleet, self.bound, self.now)
+        plugin, about = self.plugin, (self.gathering, trials, self.snapshot, self.bound, self.now)
         with limited(self._seconds):
             return ask(plugin, "Judge", answers.a_verdict, plugin.judge, *about)
 
@@ -266,7 +268,7 @@ class _Work:
         kept_out_by: Iterable[str],
     ) -> Decision:
         """Return the decision that places nothing new and waits for what helps any member."""
-        decision = found or untouched(info, self.fleet, self.now, status)
+        decision = found or untouched(info, self.snapshot, self.now, status)
         kept = withdrawn.get(info.key, info.present)
         profile = self.profiles[info.scheduler_name]
         data = {**decision.cycle_state.data, self.plugin.name: self.gathering}
@@ -274,7 +276,7 @@ class _Work:
             decision,
             cycle_state=replace(decision.cycle_state, data=data),
             unit=info,
-            fleet=self.fleet,
+            fleet=self.snapshot,
             placements=kept,
             desired=max(info.replicas, sum(kept.values())),
             reason=status.reason,
@@ -283,7 +285,7 @@ class _Work:
             why=no_reasons,
             shared_by=tuple(sorted({*decision.shared_by, *kept_out_by, status.plugin})),
             plugins=profile.plugins,
-            fields=runtime.status_fields(profile, info, kept, self.fleet, self.bound),
+            fields=runtime.status_fields(profile, info, kept, self.snapshot, self.bound),
         )
 
 
@@ -293,7 +295,7 @@ class _GroupCycle:
 
     work: _Work
     data: Mapping[str, Any]
-    fleet: Snapshot
+    snapshot: Snapshot
     view: PlacementOverlay
     decisions: dict[Key, Decision] = field(default_factory=dict)
 
@@ -312,7 +314,7 @@ class _GroupCycle:
         return left
 
     def _decide(self, info: WorkloadInfo, profile: Profile) -> Decision:
-        return decide(self.fleet, info, self.view, profile, self.work.now, self.data)
+        return decide(self.snapshot, info, self.view, profile, self.work.now, self.data)
 
     def _fewer(self, found: Decision, profile: Profile) -> Decision:
         """Place as many replicas as one cluster has room for, where none takes all of them.
@@ -342,7 +344,7 @@ class _GroupCycle:
         profile = self.work.profiles[infos[0].scheduler_name]
         alike = [each for each in infos if each.scheduler_name == profile.scheduler_name]
         about = (self.view, profile, self.work.now, self.data)
-        found = yield from decide_together(self.fleet, alike, *about)
+        found = yield from decide_together(self.snapshot, alike, *about)
         if all(each.scheduled for each in found):
             for each in found:
                 self._take(each)
@@ -353,7 +355,7 @@ class _GroupCycle:
         self.decisions[info.key] = found.lean() if lean else found
         if dict(there) != dict(info.present):
             self.view.place(info, there)
-            self.fleet = self.fleet.assuming(info.load, more(info, there))
+            self.snapshot = self.snapshot.assuming(info.load, more(info, there))
 
 
 def _trials_of(decisions: Iterable[Decision]) -> Steps[list[Trial]]:

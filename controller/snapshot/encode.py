@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.model import believed
+from controller.model import maxallocatable
 from controller.model.load import Load, entries, lying
 from controller.model.objects import MemberCluster, NodeGroup, Taint
 from controller.snapshot.columns import Codes, Column, Ints, Mask, Vocabulary
@@ -57,12 +57,12 @@ class Row:
         reported = cluster.status.node_groups
         allocatable = _amounts(capacity.allocatable if capacity else {})
         requested = _amounts(capacity.requested if capacity else {})
-        groups: list[believed.Group] = [
+        groups: list[maxallocatable.Group] = [
             (group, _amounts(group.free), hostports.used(group.free)) for group in reported
         ]
         if most := _amounts(cluster.spec.max_allocatable):
             allocatable = {r: min(n, most.get(r, n)) for r, n in allocatable.items()}
-            groups = [*believed.within(groups, believed.left(most, requested, counted))]
+            groups = [*maxallocatable.within(groups, maxallocatable.left(most, requested, counted))]
         return Row(
             cluster,
             cluster.labels,

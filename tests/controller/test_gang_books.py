@@ -157,7 +157,7 @@ async def test_its_workloads_are_not_decided_again_because_they_are_released(
     stage: Gangs, monkeypatch: pytest.MonkeyPatch
 ):
     looked: list[Any] = []
-    offer = SchedulerCache.offer_in_steps
+    offer = SchedulerCache.activate_in_steps
 
     def offered(world: SchedulerCache, keys: Iterable[Any]) -> None:
         found = list(keys)
@@ -167,7 +167,7 @@ async def test_its_workloads_are_not_decided_again_because_they_are_released(
     async with stage.led():
         gang(stage)
         await stage.until(lambda: sum(stage.placed("worker").values()) == 3)
-        monkeypatch.setattr(SchedulerCache, "offer_in_steps", offered)
+        monkeypatch.setattr(SchedulerCache, "activate_in_steps", offered)
         await stage.until(lambda: stage.released() == {"driver", "worker"})
         stage.reports("driver")
         stage.reports("worker")

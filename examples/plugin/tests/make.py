@@ -64,7 +64,7 @@ class Process:
         """The clusters."""
         return self._fleet
 
-    def offer_in_steps(self, keys: object) -> None:
+    def activate_in_steps(self, keys: object) -> None:
         """A rehearsal remembers that itself."""
         raise AssertionError(keys)
 

@@ -12,9 +12,8 @@ from controller.cache.assumed import PendingAffinity
 from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.model.unit import WorkloadInfo
-from controller.scheduling.affinityset import decide_together
+from controller.scheduling.affinityset import MOST_TOGETHER, decide_together, together
 from controller.scheduling.decision import Decision
-from controller.scheduling.graph import MOST_TOGETHER, together
 from controller.scheduling.steps import at_once
 from crds.workload import ScheduledReason
 from machinery.types.selectors import LabelSelector

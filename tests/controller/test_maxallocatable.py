@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from controller.eventhandlers import SchedulerCache as Cache
-from controller.model.believed import within
 from controller.model.load import Load
+from controller.model.maxallocatable import within
 from controller.model.objects import ClusterShare, MemberCluster, NodeGroup, Workload
 from controller.plugins.prioritysort import PrioritySort
 from controller.snapshot.amounts import amounts_of
