@@ -8,7 +8,7 @@ nothing here needs numpy or pydantic.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
@@ -21,29 +21,6 @@ PATIENCE_SECONDS = 60.0
 """Seconds that an operation may take before a person should look at it."""
 UNKNOWN = "see the logs of both processes"
 """The advice for a reason that no table has."""
-SCHEDULED: Mapping[str, str] = {
-    "FailedToSchedule": "a cluster that its rules match, or rules that match one",
-    "ReplicasReached": "more in its WorkloadPolicy or WorkloadSpread, or fewer replicas",
-    "InsufficientCapacity": "room on a cluster that it matches, smaller requests, fewer replicas",
-    "QuotaExceeded": "more in the WorkloadQuota that is named, fewer replicas or smaller requests",
-    "PolicyNotFound": "apply the WorkloadPolicy that its label names",
-    "InvalidPolicy": "mend its WorkloadPolicy",
-    "AmbiguousPolicy": "leave one of its labels that name a WorkloadPolicy",
-    "InvalidSpread": "mend the field of its WorkloadSpread that is named",
-    "GroupNotFound": "apply the WorkloadGroup that its label names",
-    "GroupDenied": "see its WorkloadGroup: stowage explain wg/NAME",
-    "ScheduleTimeout": "see its WorkloadGroup: stowage explain wg/NAME",
-    "WaitingForGroup": "the rest of its WorkloadGroup",
-    "AmbiguousGroup": "leave one of its labels that name a WorkloadGroup",
-    "InvalidGroup": "mend the field of its WorkloadGroup that is named, or make several of one with"
-    " too many Workloads",
-    "InvalidWorkload": "mend the field that is named",
-    "WaitingOnPermit": "nothing: a plugin lets it go, or its time runs out",
-    "PluginError": "mend the plugin that is named, or disable it",
-}
-"""The advice by the reason of Scheduled on a Workload, or another object that is placed."""
-PATIENT = frozenset({"WaitingOnPermit"})
-"""Reasons of Scheduled that a plugin ends: no person is needed for them."""
 
 
 class Condition(msgspec.Struct, rename="camel"):

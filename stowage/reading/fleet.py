@@ -13,12 +13,11 @@ from typing import Any
 
 import msgspec
 
+from controller.features.advice import PATIENT, SCHEDULED
 from controller.features.workloadgroup.findings import FINDINGS as GROUPS
 from controller.features.workloadgroup.findings import WITH_GROUP, incomplete
 from controller.framework.findings import (
     PATIENCE_SECONDS,
-    PATIENT,
-    SCHEDULED,
     UNKNOWN,
     Condition,
     Finding,

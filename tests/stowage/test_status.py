@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from controller.features.advice import SCHEDULED
 from controller.features.reservation import findings as reservations
 from controller.features.workloadgroup import findings as groups
 from controller.features.workloadspread import findings as spreads
-from controller.framework.findings import SCHEDULED, UNKNOWN
+from controller.framework.findings import UNKNOWN
 from crds.groups.workloadgroup import GroupScheduledReason
 from crds.membercluster import ReadyReason, SweepHeldReason
 from crds.reservation import ReservationReadyReason

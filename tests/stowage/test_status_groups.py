@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from controller.features.advice import SCHEDULED
 from controller.features.workloadgroup.findings import ADVICE
-from controller.framework.findings import SCHEDULED
 from crds.groups.workloadgroup import GroupScheduledReason
 from machinery.clock import timestamp
 from tests.stowage.plain_hub import serving

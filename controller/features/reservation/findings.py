@@ -11,9 +11,8 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from controller.features.advice import PATIENT, SCHEDULED
 from controller.framework.findings import (
-    PATIENT,
-    SCHEDULED,
     UNKNOWN,
     Condition,
     Finding,
