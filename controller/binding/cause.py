@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from controller.explain.steps import Occasion
 from controller.framework.calling import answers
 from controller.framework.calling.guard import PluginError, ask
-from controller.framework.explains import TellsCause
+from controller.framework.explains import Explainer, method_of
 from controller.model.learning import ObservedLimit
 from controller.model.learnt import stored
 from controller.model.objects import Workload
@@ -64,11 +64,11 @@ def _cause(decision: Decision, workload: Workload) -> tuple[str, str]:
 def _by_plugins(decision: Decision, present: Mapping[str, int]) -> tuple[str, str] | None:
     """Return the cause that a plugin moved the replicas for, if one says so."""
     for plugin in decision.plugins.values():
-        if not isinstance(plugin, TellsCause):
+        if (cause := method_of(plugin, Explainer.cause)) is None:
             continue
         try:
             shown = (present, decision.placements, decision.cycle_state)
-            said = ask(plugin, "Cause", answers.a_cause, plugin.cause, *shown)
+            said = ask(plugin, "Cause", answers.a_cause, cause, *shown)
             if said is not None:
                 return said[0][:WORD_LIMIT], said[1][:ABOUT_LIMIT]
         except PluginError as e:
