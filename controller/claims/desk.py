@@ -24,7 +24,7 @@ from controller.claims.claims import (
     admitted,
 )
 from controller.framework.runtime.feature import Term
-from controller.framework.statuswriter import Result, StatusWriter
+from controller.framework.statuswriter import Result, StatusWriter, answer
 from controller.model.unit import WorkloadInfo
 from machinery import metrics
 from machinery.api.resources import Resource
@@ -58,14 +58,6 @@ class _Wish:
     taken: HeldClaim
     epoch: int
     done: asyncio.Future[bool]
-
-    def answer(self, granted: bool | TransportError) -> None:
-        if self.done.done():
-            return
-        if isinstance(granted, bool):
-            self.done.set_result(granted)
-        else:
-            self.done.set_exception(granted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +231,7 @@ class Desk(StatusWriter[T, _ClaimDraft]):
             if now - wish.taken.since < WRITE_SECONDS and len(waiting) < MOST_WAITING:
                 waiting[workload] = wish
             else:
-                wish.answer(False)
+                answer(wish.done, False)
         return {k: wish for k, wish in wishes.items() if wish.taken.uid in chosen}
 
     def _waiting(self, key: Key) -> int:
@@ -249,7 +241,7 @@ class Desk(StatusWriter[T, _ClaimDraft]):
 
 def _answer(wishes: Mapping[Key, _Wish], granted: bool | TransportError) -> None:
     for wish in wishes.values():
-        wish.answer(granted)
+        answer(wish.done, granted)
 
 
 def _grows(before: Shares, after: Shares) -> bool:
