@@ -58,7 +58,7 @@ def too_large(error: TransportError) -> bool:
 
 
 def answer(done: asyncio.Future[bool], granted: bool | TransportError) -> None:
-    """Tell who waits for a status to be written; the first answer counts."""
+    """Answer a decision that waits for a status to be written; the first answer counts."""
     if done.done():
         return
     if isinstance(granted, bool):
