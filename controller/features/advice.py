@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from controller.framework.findings import UNKNOWN, Condition, Finding
+
 SCHEDULED: Mapping[str, str] = {
     "FailedToSchedule": "a cluster that its rules match, or rules that match one",
     "ReplicasReached": "more in its WorkloadPolicy or WorkloadSpread, or fewer replicas",
@@ -31,3 +33,16 @@ SCHEDULED: Mapping[str, str] = {
 """The advice by the reason of Scheduled on a Workload, or another object that is placed."""
 PATIENT = frozenset({"WaitingOnPermit"})
 """Reasons of Scheduled that a plugin ends: no person is needed for them."""
+
+
+def unplaced(name: str, said: Condition, units: str) -> Finding:
+    """Return the finding of an object with units that have no cluster."""
+    return Finding(
+        name,
+        said.reason,
+        since=said.last_transition_time,
+        units=units,
+        message=said.message,
+        help=SCHEDULED.get(said.reason, UNKNOWN),
+        urgent=said.reason not in PATIENT,
+    )

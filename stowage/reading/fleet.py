@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from controller.features.advice import PATIENT, SCHEDULED
+from controller.features.advice import unplaced
 from controller.features.workloadgroup.findings import FINDINGS as GROUPS
 from controller.features.workloadgroup.findings import WITH_GROUP, incomplete
 from controller.framework.findings import (
@@ -241,15 +241,9 @@ def _waiting(workload: WorkloadSummary, now: datetime) -> Finding | None:
         return undecided(workload, now) if _state(workload) == "Undecided" else None
     if said.status == "True":
         return None
-    return Finding(
-        workload.name,
-        said.reason,
-        since=said.last_transition_time,
-        units=f"{status.pending} of {status.desired}",
-        message=said.message,
-        help=SCHEDULED.get(said.reason, UNKNOWN),
-        urgent=said.reason not in PATIENT and not _for_its_group(said, now),
-    )
+    found = unplaced(workload.name, said, f"{status.pending} of {status.desired}")
+    found.urgent = found.urgent and not _for_its_group(said, now)
+    return found
 
 
 def _for_its_group(said: Condition, now: datetime) -> bool:

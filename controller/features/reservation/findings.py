@@ -11,9 +11,8 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from controller.features.advice import PATIENT, SCHEDULED
+from controller.features.advice import unplaced
 from controller.framework.findings import (
-    UNKNOWN,
     Condition,
     Finding,
     KindFindings,
@@ -140,15 +139,7 @@ def _waiting(each: ReservationSummary, now: datetime) -> Finding | None:
         return undecided(each, now) if _phase(each) == "Undecided" else None
     if said.status == "True":
         return None
-    return Finding(
-        each.name,
-        said.reason,
-        since=said.last_transition_time,
-        units=f"{each.status.pending} of {each.status.desired}",
-        message=said.message,
-        help=SCHEDULED.get(said.reason, UNKNOWN),
-        urgent=said.reason not in PATIENT,
-    )
+    return unplaced(each.name, said, f"{each.status.pending} of {each.status.desired}")
 
 
 def _end(at: datetime, now: datetime) -> str:
