@@ -23,14 +23,15 @@ Manifest = dict[str, Any]
 
 KINDS: tuple[type[Kind], ...] = (
     MemberCluster,
-    Workload,
+    WorkloadQuota,
     WorkloadPolicy,
-    WorkloadSpread,
     Reservation,
     WorkloadGroup,
-    WorkloadQuota,
+    Workload,
+    WorkloadSpread,
 )
-"""All kinds of ours, in the order in which they are installed."""
+"""All kinds of ours, in the order in which objects are applied: kinds that others name come first.
+"""
 
 
 def definition(kind: type[Kind]) -> Manifest:

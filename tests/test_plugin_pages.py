@@ -75,7 +75,7 @@ POINTS = [each for each in protocols(interface, explains, gathering) if members(
 
 def test_the_protocols_are_found() -> None:
     found = {each.__name__ for each in POINTS}
-    assert {"Filter", "Score", "Permit", "FilterHook", "Explains", "TellsOwnStatus"} <= found
+    assert {"Filter", "Score", "Permit", "FilterHook", "Explainer", "TellsOwnStatus"} <= found
     assert len(found) >= 20
 
 

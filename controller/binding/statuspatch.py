@@ -19,7 +19,7 @@ from controller.explain.history import lengthened
 from controller.explain.steps import Occasion
 from controller.framework.calling import answers
 from controller.framework.calling.guard import PluginError, ask
-from controller.framework.explains import TellsCause
+from controller.framework.explains import Explainer, method_of
 from controller.framework.pluginstatus import OWN, merging
 from controller.model.objects import Workload
 from controller.model.observedlimits import ObservedLimit, from_status, to_status
@@ -227,11 +227,11 @@ def _cause(decision: Decision, workload: Workload) -> tuple[str, str]:
 def _plugin_cause(decision: Decision, present: Mapping[str, int]) -> tuple[str, str] | None:
     """Return the cause that a plugin moved the replicas for, if one says so."""
     for plugin in decision.plugins.values():
-        if not isinstance(plugin, TellsCause):
+        if (cause := method_of(plugin, Explainer.cause)) is None:
             continue
         try:
             shown = (present, decision.placements, decision.cycle_state)
-            cause = ask(plugin, "Cause", answers.a_cause, plugin.cause, *shown)
+            cause = ask(plugin, "Cause", answers.a_cause, cause, *shown)
             if cause is not None:
                 return cause[0][:CAUSE_LIMIT], cause[1][:CAUSE_ABOUT_LIMIT]
         except PluginError as e:

@@ -158,7 +158,7 @@ class ClaimLedger:
     def add(self, taken: HeldClaim) -> None:
         self.own[taken.uid] = taken
 
-    def ghosts(self, seen: Seen, now: float) -> dict[Key, dict[str, int]]:
+    def foreign(self, seen: Seen, now: float) -> dict[Key, dict[str, int]]:
         """Return the replicas that others have claimed and no Workload shows, by cluster."""
         found = {}
         for each in self.others.values():
@@ -186,14 +186,14 @@ def admitted(known: Iterable[HeldClaim], wanted: Iterable[HeldClaim]) -> set[str
     """
     sizes, chosen = {each.uid: each.size for each in known}, set[str]()
     total = sum(sizes.values())
-    for wish in wanted:
-        others = total - sizes.get(wish.uid, 0)
-        room = not others or others + wish.size <= CLAIM_BYTES
-        if room and (wish.uid in sizes or len(sizes) < MOST_CLAIMS):
-            chosen.add(wish.uid)
-            sizes[wish.uid] = wish.size
-            total = others + wish.size
-        if wish.size > CLAIM_BYTES:
+    for request in wanted:
+        others = total - sizes.get(request.uid, 0)
+        room = not others or others + request.size <= CLAIM_BYTES
+        if room and (request.uid in sizes or len(sizes) < MOST_CLAIMS):
+            chosen.add(request.uid)
+            sizes[request.uid] = request.size
+            total = others + request.size
+        if request.size > CLAIM_BYTES:
             break
     return chosen
 

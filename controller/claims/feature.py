@@ -1,4 +1,4 @@
-"""The common base of features whose kinds are claimed: the holder's name and the term's desk.
+"""The common base of features whose kinds are claimed: the holder's name and the term's controller.
 
 Every instance counts claims, so that a standby decides at once when its turn comes. Only the leader
 writes the objects' statuses and claims.
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from controller.claims.books import HOLDER_LIMIT, ClaimBooks, Haunt
 from controller.claims.claims import Claimed
-from controller.claims.desk import Desk
+from controller.claims.controller import ClaimController
+from controller.claims.index import HOLDER_LIMIT, ClaimIndex, SetForeign
 from controller.framework.runtime.handle import Handle, switched_off
 from controller.model.objects import Workload
 from controller.model.unit import WorkloadInfo
@@ -20,28 +20,28 @@ from machinery.types.metadata import Key
 
 
 class ClaimedKind:
-    """The base of such a feature; `quotas` is this term's desk, None unless we lead.
+    """The base of such a feature; `controller` is this term's, None unless we lead.
 
     `plugin` is the name by which `--controller-plugins` knows the feature.
     """
 
-    def __init__(self, plugin: str, haunt: Haunt) -> None:
+    def __init__(self, plugin: str, set_foreign: SetForeign) -> None:
         self._plugin = plugin
-        self._haunt = haunt
-        self.quotas: Desk[Any] | None = None
+        self._set_foreign = set_foreign
+        self.controller: ClaimController[Any] | None = None
         self._handle: Handle | None = None
-        self._books = ClaimBooks(haunt, holder="", clock=SystemClock())
+        self._claims = ClaimIndex(set_foreign, holder="", clock=SystemClock())
 
     def attach(self, handle: Handle) -> None:
-        """Start `ClaimBooks` with the name of this process as the holder."""
+        """Start `ClaimIndex` with the name of this process as the holder."""
         self._handle = handle
-        self._books = ClaimBooks(
-            self._haunt, holder=handle.holder[:HOLDER_LIMIT], clock=handle.clock
+        self._claims = ClaimIndex(
+            self._set_foreign, holder=handle.holder[:HOLDER_LIMIT], clock=handle.clock
         )
 
     def rest(self) -> None:
         """Stop writing and claiming at the end of the term."""
-        self.quotas = None
+        self.controller = None
 
     def closed(self) -> str:
         """Return why this process grants no quota at all; empty where it does."""
@@ -49,33 +49,33 @@ class ClaimedKind:
         return "" if running else switched_off(self._plugin)
 
     def epoch(self, unit: WorkloadInfo) -> int | None:
-        """Return the epoch, see `Desk.epoch`; None where this process does not lead."""
-        return self.quotas.epoch(unit) if self.quotas is not None else None
+        """Return the epoch, see `ClaimController.epoch`; None where this process does not lead."""
+        return self.controller.epoch(unit) if self.controller is not None else None
 
     async def claim(
         self, unit: WorkloadInfo, placements: Mapping[str, int], epoch: int | None
     ) -> bool:
-        """Claim as `Desk.claim` does; grant nothing where this process does not lead."""
-        if self.quotas is None:
+        """Claim as `ClaimController.claim` does; grant nothing where this process does not lead."""
+        if self.controller is None:
             return bool(self.closed())  # PreFilter has refused every Workload that takes quota
-        return await self.quotas.claim(unit, placements, epoch)
+        return await self.controller.claim(unit, placements, epoch)
 
     def withdraw(self, unit: WorkloadInfo) -> None:
-        if self.quotas is not None:
-            self.quotas.withdraw(unit)
+        if self.controller is not None:
+            self.controller.withdraw(unit)
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
         """Handle an informer's event: the shares that a Workload shows end its claims."""
-        claimed = self._books.show(old, new)
-        if self.quotas is not None:
-            self.quotas.touched(claimed)
+        claimed = self._claims.show(old, new)
+        if self.controller is not None:
+            self.controller.touched(claimed)
 
     def _look(self, stored: Claimed) -> None:
-        self._books.learn(stored)
-        if self.quotas is not None:
-            self.quotas.add(stored.metadata.key)
+        self._claims.learn(stored)
+        if self.controller is not None:
+            self.controller.add(stored.metadata.key)
 
     def _forget(self, key: Key) -> None:
-        self._books.forget(key)
-        if self.quotas is not None:
-            self.quotas.forget(key)
+        self._claims.forget(key)
+        if self.controller is not None:
+            self.controller.forget(key)

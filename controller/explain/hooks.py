@@ -1,7 +1,7 @@
 """The changes of hooks in a pass, in words: found by comparing the views before and after.
 
 Worked out on demand, never in a pass. A hook with better words for its changes is asked for them
-(`TellsChanges`). Many clusters, and many facts, are counted and not listed.
+(`Explainer.changes`). Many clusters, and many facts, are counted and not listed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from controller.framework.calling import answers
 from controller.framework.calling.guard import PluginError, ask
-from controller.framework.explains import PassView, TellsChanges, either
+from controller.framework.explains import Explainer, PassView, either, method_of
 from controller.model.objects import WorkloadSpec
 from controller.model.unit import WorkloadInfo
 from controller.scheduling.decision import Decision, HookChange
@@ -57,9 +57,9 @@ def told(decision: Decision) -> list[dict[str, str]]:
 
 def _texts(change: HookChange, hook: Any) -> Sequence[str]:
     said: Sequence[str] = ()
-    if isinstance(hook, TellsChanges):
+    if changes := method_of(hook, Explainer.changes):
         try:
-            said = ask(hook, "Changes", answers.texts, hook.changes, change.before, change.after)
+            said = ask(hook, "Changes", answers.texts, changes, change.before, change.after)
         except PluginError as e:
             said = (str(e),)
     found = list(said) or [*compared(change.before, change.after)]

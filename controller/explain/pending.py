@@ -8,7 +8,7 @@ says. A plugin that fails over that is left out, and the fault is logged.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -16,7 +16,14 @@ import numpy as np
 
 from controller.framework.calling import answers
 from controller.framework.calling.guard import PluginError, ask
-from controller.framework.explains import Note, NoteKind, Shortage, Stop, Stops
+from controller.framework.explains import (
+    Explainer,
+    Note,
+    NoteKind,
+    Shortage,
+    Stop,
+    method_of,
+)
 from controller.framework.interface import Plugin
 from controller.framework.room import room_of
 from controller.scheduling.decision import FITS, Decision
@@ -97,13 +104,13 @@ def stops_of(decision: Decision, shortage: Shortage) -> Iterator[tuple[str, Stop
     order = dict.fromkeys((*(n for n in named if n in decision.plugins), *decision.plugins))
     for name in order:
         plugin = decision.plugins[name]
-        if isinstance(plugin, Stops):
-            yield from ((name, stop) for stop in asked(plugin, partial(_of, plugin), shortage))
+        if stops := method_of(plugin, Explainer.stops):
+            yield from ((name, stop) for stop in asked(plugin, partial(_of, stops), shortage))
 
 
-def _of(plugin: Stops, shortage: Shortage) -> list[Stop]:
+def _of(stops: Callable[[Shortage], Sequence[Stop]], shortage: Shortage) -> list[Stop]:
     every = np.ones(len(shortage.fleet), dtype=np.bool_)
-    found = [Stop(each.kind, each.rows & every, each.text) for each in plugin.stops(shortage)]
+    found = [Stop(each.kind, each.rows & every, each.text) for each in stops(shortage)]
     return [each for each in found if each.rows.any()]
 
 

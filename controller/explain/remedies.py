@@ -7,7 +7,7 @@ cluster with the fewest refusals is named instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial, reduce
 from typing import Any
 
@@ -17,13 +17,12 @@ from controller.explain.pending import WITHHELD, asked, shortage_of, stopped
 from controller.framework.calling import answers
 from controller.framework.calling.guard import PluginError, ask
 from controller.framework.explains import (
-    Explains,
+    Explainer,
     Note,
     NoteKind,
-    Remedies,
     Shortage,
-    TellsWhere,
     either,
+    method_of,
 )
 from controller.framework.gathering import GroupScheduling
 from controller.framework.room import needed, resources_of, room, room_of, variants_of
@@ -101,19 +100,19 @@ class _Blame:
 
 def _cure(shortage: Shortage, plugins: Mapping[str, Any], refusal: Refusal, rows: Mask) -> str:
     known = plugins.get(refusal.plugin)
-    if not isinstance(known, Explains):
+    if known is None or (cure := method_of(known, Explainer.cure)) is None:
         return f"whatever makes {refusal.plugin} say {refusal.text!r} no longer"
     try:
         about = (shortage, refusal.text, rows)
-        return ask(known, "Explain", answers.a_text, known.cure, *about)
+        return ask(known, "Explain", answers.a_text, cure, *about)
     except PluginError as e:
         return str(e)
 
 
 def _offered(decision: Decision, shortage: Shortage) -> Iterator[Note]:
     for plugin in decision.plugins.values():
-        if isinstance(plugin, Remedies):
-            yield from asked(plugin, plugin.remedies, shortage)
+        if found := method_of(plugin, Explainer.remedies):
+            yield from asked(plugin, found, shortage)
 
 
 def _room(decision: Decision, blame: _Blame) -> Iterator[Note]:
@@ -141,14 +140,18 @@ def _room(decision: Decision, blame: _Blame) -> Iterator[Note]:
 
 
 def _where(decision: Decision, shortage: Shortage, rows: Mask) -> str:
-    known = [plugin for plugin in decision.plugins.values() if isinstance(plugin, TellsWhere)]
-    answers = (asked(each, partial(_said_of, each, rows), shortage) for each in known)
-    said = [text for answer in answers for text in answer if text]
+    said: list[str] = []
+    for plugin in decision.plugins.values():
+        if where := method_of(plugin, Explainer.where):
+            said += asked(plugin, partial(_in_brackets, where, rows), shortage)
     return f" ({'; '.join(said)})" if said else ""
 
 
-def _said_of(plugin: TellsWhere, rows: Mask, shortage: Shortage) -> list[str]:
-    return [plugin.where(shortage, rows)]
+def _in_brackets(
+    where: Callable[[Shortage, Mask], str], rows: Mask, shortage: Shortage
+) -> list[str]:
+    text = where(shortage, rows)
+    return [text] if text else []
 
 
 def _lacking(decision: Decision, tight: Mask) -> list[str]:

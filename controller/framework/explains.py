@@ -6,10 +6,10 @@ itself is quoted with the plugin's name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -120,18 +120,6 @@ class Stop:
     text: str
 
 
-@runtime_checkable
-class Explains(Plugin, Protocol):
-    """A plugin that knows what lifts its refusals."""
-
-    def cure(self, shortage: Shortage, text: str, rows: Mask) -> str:
-        """Return what to change so that the plugin no longer says `text` of these clusters.
-
-        A noun phrase; empty where that would not help by itself.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class PassView:
     """The view of plugins at one moment; `feasible` is None until clusters are filtered."""
@@ -141,63 +129,55 @@ class PassView:
     feasible: Mask | None = None
 
 
-@runtime_checkable
-class TellsChanges(Plugin, Protocol):
-    """A hook with words of its own for what it changed; of any other the two views are compared."""
+class Explainer(Plugin, Protocol):
+    """A plugin with words of its own. Each method is optional, see `method_of`."""
 
-    def changes(self, before: PassView, after: PassView) -> Sequence[str]:
-        """Return sentences without a subject: `gave back 2 cpu of a reservation on member-a`."""
+    def cure(self, shortage: Shortage, text: str, rows: Mask) -> str:
+        """Return what to change so that the plugin no longer says `text` of these clusters.
+
+        A noun phrase; empty where that would not help by itself. Without the method the plugin is
+        quoted with its name.
+        """
         ...
-
-
-@runtime_checkable
-class Remedies(Plugin, Protocol):
-    """A plugin that knows of help beside lifting a refusal, such as a larger quota."""
 
     def remedies(self, shortage: Shortage) -> Sequence[Note]:
-        """Return what would help by itself; nothing where the plugin is not what replicas lack."""
+        """Return what would help beside lifting a refusal, such as a larger quota, by itself.
+
+        Nothing where the plugin is not what replicas lack.
+        """
         ...
 
+    def stops(self, shortage: Shortage) -> Sequence[Stop]:
+        """Return the bounds that keep clusters that nothing refuses from taking more replicas.
 
-@runtime_checkable
-class TellsShortfall(Plugin, Protocol):
-    """A plugin at Assign that says in the condition what its bounds keep out of a plan."""
+        Of all that hold for a cluster the first counts; plugins are asked in their order at Assign.
+        More room does not help a cluster that a plugin stops.
+        """
+        ...
+
+    def where(self, shortage: Shortage, rows: Mask) -> str:
+        """Return the larger things that clusters belong to, such as regions; empty for none.
+
+        The text stands in brackets behind the clusters' names.
+        """
+        ...
 
     def shortfall(
         self, info: WorkloadInfo, field: Candidates, plan: Apportionment
     ) -> Sequence[str]:
-        """Return phrases for the message, such as `2 clusters are at the maxReplicas of …`.
+        """Return phrases for the condition, such as `2 clusters are at the maxReplicas of …`.
 
-        Called in the pass, where replicas stay without a cluster, with the arguments of `bound`.
+        Called in the pass at Assign, where replicas stay without a cluster, with the arguments of
+        `bound`: what the plugin's bounds keep out of the plan.
         """
         ...
 
+    def changes(self, before: PassView, after: PassView) -> Sequence[str]:
+        """Return a hook's changes without a subject: `gave back 2 cpu on member-a`.
 
-@runtime_checkable
-class Stops(Plugin, Protocol):
-    """A plugin that knows why clusters that nothing refuses take no more replicas."""
-
-    def stops(self, shortage: Shortage) -> Sequence[Stop]:
-        """Return its bounds that hold; of all that hold for a cluster the first counts.
-
-        Plugins are asked in their order at Assign. More room does not help a cluster that a plugin
-        stops.
+        Without the method the two views are compared.
         """
         ...
-
-
-@runtime_checkable
-class TellsWhere(Plugin, Protocol):
-    """A plugin that knows the larger things that clusters belong to, such as regions."""
-
-    def where(self, shortage: Shortage, rows: Mask) -> str:
-        """Return the text in brackets behind the clusters' names; empty for none."""
-        ...
-
-
-@runtime_checkable
-class TellsCause(Plugin, Protocol):
-    """A plugin that moves replicas for a reason of its own."""
 
     def cause(
         self, before: Mapping[str, int], after: Mapping[str, int], state: CycleState
@@ -208,6 +188,15 @@ class TellsCause(Plugin, Protocol):
         another cause moved the replicas.
         """
         ...
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def method_of(plugin: Plugin, method: Callable[Concatenate[Any, P], R]) -> Callable[P, R] | None:
+    """Return that method of an `Explainer`, as the plugin has it; None where it has none."""
+    return getattr(plugin, method.__name__, None)
 
 
 @runtime_checkable

@@ -57,6 +57,16 @@ def too_large(error: TransportError) -> bool:
     )
 
 
+def answer(done: asyncio.Future[bool], granted: bool | TransportError) -> None:
+    """Answer a decision that waits for a status to be written; the first answer counts."""
+    if done.done():
+        return
+    if isinstance(granted, bool):
+        done.set_result(granted)
+    else:
+        done.set_exception(granted)
+
+
 def changed(fields: Mapping[str, Any], status: Any) -> list[str]:
     """Return the names of the fields that a stored status lacks; empty values are all alike."""
     said = msgspec.to_builtins(status)

@@ -19,7 +19,7 @@ import numpy as np
 from controller.framework.calling import answers
 from controller.framework.calling.guard import ask
 from controller.framework.events import THE_PLAN
-from controller.framework.explains import TellsShortfall, clusters, full
+from controller.framework.explains import Explainer, clusters, full, method_of
 from controller.framework.interface import Assignment, Bounds, Candidates
 from controller.framework.profile import Profile
 from controller.framework.room import limit_of, within
@@ -194,9 +194,9 @@ class Shortfall:
 
     def _rules(self) -> Iterator[str]:
         for plugin in self.bounds:
-            if isinstance(plugin, TellsShortfall):
+            if shortfall := method_of(plugin, Explainer.shortfall):
                 about = (self.info, self.field, self.plan)
-                yield from ask(plugin, "Shortfall", answers.texts, plugin.shortfall, *about)
+                yield from ask(plugin, "Shortfall", answers.texts, shortfall, *about)
 
     def _full(self) -> Mask:
         return full(self.field, self.plan)

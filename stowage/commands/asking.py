@@ -20,7 +20,7 @@ from stowage.console.terminal import say
 
 if TYPE_CHECKING:
     from machinery.config.kubeconfig import Connection
-    from stowage.planning.kinds import Reference
+    from stowage.kinds import Reference
 
 
 @click.command()
@@ -216,7 +216,7 @@ def _looking() -> Iterator[None]:
 
 
 def _named(given: tuple[str, ...]) -> Reference:
-    from stowage.reading.reference import reference  # noqa: PLC0415 - see stowage.cli
+    from stowage.kinds import reference  # noqa: PLC0415 - see stowage.cli
 
     try:
         return reference(given)

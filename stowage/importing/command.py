@@ -15,6 +15,7 @@ import click
 import yaml
 
 from crds.admission.validation import object_violations
+from crds.definition import KINDS
 from machinery.errors import ConfigurationError
 from stowage.console.terminal import say
 from stowage.importing import companions
@@ -24,15 +25,7 @@ from stowage.importing.reading import Source, read
 from stowage.importing.systems import koordinator, kosmos, openkruise, schedulerplugins
 
 SYSTEMS = (openkruise.SYSTEM, kosmos.SYSTEM, koordinator.SYSTEM, schedulerplugins.SYSTEM)
-ORDER = (
-    "MemberCluster",
-    "WorkloadPolicy",
-    "Reservation",
-    "WorkloadGroup",
-    "Workload",
-    "WorkloadSpread",
-)
-"""The order of the output: kinds that others name come first."""
+_ORDER = {kind.__name__: place for place, kind in enumerate(KINDS)}
 
 
 def run(files: Sequence[str], namespace: str, *, lossy: bool) -> None:
@@ -74,7 +67,7 @@ def converted(files: Sequence[str], namespace: str) -> Conversion:
 def objects(made: Conversion) -> list[tuple[Source, dict[str, Any]]]:
     """Return the output in its order, each object with its source."""
     workloads = [(each.source, each.finished()) for each in made.workloads.made.values()]
-    return sorted([*made.others, *workloads], key=lambda each: ORDER.index(each[1]["kind"]))
+    return sorted([*made.others, *workloads], key=lambda each: _ORDER[each[1]["kind"]])
 
 
 def _refusal(losses: int) -> str:

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
+from crds.definition import KINDS
 from crds.names import GROUP
 from stowage.importing import pods
 from stowage.importing.conversion import Conversion, System
@@ -25,14 +26,7 @@ _GOES_ALONG = {"ConfigMap", "ServiceAccount", "PersistentVolumeClaim"}
 _GIVEN_OUT = ("clusterIP", "clusterIPs", "healthCheckNodePort")
 _AUTOSCALERS = ("HorizontalPodAutoscaler", "ScaledObject")
 _USERS = ("name", "namespace", "labels", "annotations")
-_OURS = (
-    "Workload",
-    "WorkloadPolicy",
-    "WorkloadSpread",
-    "WorkloadGroup",
-    "Reservation",
-    "MemberCluster",
-)
+_OURS = tuple(kind.__name__ for kind in KINDS)
 
 
 def take_along(into: Conversion, systems: Sequence[System]) -> None:

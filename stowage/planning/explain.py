@@ -27,9 +27,9 @@ from stowage.console import output
 from stowage.console.terminal import say
 from stowage.hub.connection import reader
 from stowage.hub.reader import Reader
+from stowage.kinds import Reference, headed, titled, told
 from stowage.planning import inventory, plan, words
 from stowage.planning.inventory import PlanInputs
-from stowage.planning.kinds import Reference, headed, titled, told
 from stowage.planning.simulator import Rehearsal
 from stowage.setup.credentials import guarded
 

@@ -24,10 +24,10 @@ from machinery.types.metadata import Key
 from stowage.console import output
 from stowage.console.terminal import say
 from stowage.hub.reader import Reader
+from stowage.kinds import Reference
 from stowage.planning import gang_outcomes, gangs, plan, words
 from stowage.planning.explain import CONTROLLER_SECONDS
 from stowage.planning.gangs import KIND, GroupPlan
-from stowage.planning.kinds import Reference
 from stowage.planning.simulator import Rehearsal
 
 NAMED = 3

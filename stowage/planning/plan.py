@@ -27,10 +27,10 @@ from machinery.types.metadata import Key
 from stowage.console import output
 from stowage.console.terminal import say
 from stowage.hub.connection import reader
+from stowage.kinds import titled, told
 from stowage.planning import gang_outcomes, gangs, inventory, manifests, words
 from stowage.planning.gangs import GroupPlan
 from stowage.planning.inventory import PlanInputs
-from stowage.planning.kinds import titled, told
 from stowage.planning.simulator import Rehearsal
 
 COLUMNS = ("workload", "desired", "assigned", "pending", "clusters", "change")

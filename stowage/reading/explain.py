@@ -27,7 +27,7 @@ from stowage.console import output
 from stowage.console.terminal import say
 from stowage.hub.connection import reader
 from stowage.hub.reader import Reader
-from stowage.planning.kinds import Reference, titled
+from stowage.kinds import Reference, titled
 from stowage.planning.words import count, inside
 from stowage.reading import gangs, membership, rooms, words
 from stowage.reading.history import stored

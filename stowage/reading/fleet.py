@@ -7,46 +7,70 @@ have not written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
+from controller.features.advice import unplaced
+from controller.features.workloadgroup.findings import FINDINGS as GROUPS
+from controller.features.workloadgroup.findings import WITH_GROUP, incomplete
+from controller.framework.findings import (
+    PATIENCE_SECONDS,
+    UNKNOWN,
+    Condition,
+    Finding,
+    ProcessSummary,
+    Report,
+    Summary,
+    condition,
+    overdue,
+    tally,
+    time,
+    undecided,
+    unready,
+)
 from crds.names import ANNOTATION_RELEASE, DEFAULT_SCHEDULER
 from machinery.types import quantities
 from machinery.types.metadata import Meta
-from stowage.reading import membership, words
-from stowage.reading.advice import (
-    CLUSTERS,
-    PATIENT,
-    PROPAGATED,
-    SCHEDULED,
-    SWEEPS,
-    UNKNOWN,
-    WITH_GROUP,
-    incomplete,
-)
+from stowage.reading import membership
 
-PATIENCE_SECONDS = 60.0
-"""Seconds that an operation may take before a person should look at it."""
 REMOVAL_SECONDS = 300.0
-"""The same for a removal: pods end in their own time."""
-GROUPS = "WorkloadGroups"
-"""The entry of `not_shown` where WorkloadGroups may not be read."""
+"""Seconds that a removal may take: pods end in their own time."""
+CLUSTERS: Mapping[str, str] = {
+    "SecretNotFound": "apply its Secret again, where it may be read, or stowage unjoin it",
+    "InvalidKubeconfig": "mend the kubeconfig in its Secret",
+    "Unauthorized": "put a credential that is valid into its Secret",
+    "TLSVerificationFailed": "put the CA of its API server into its Secret",
+    "ClusterChanged": "put its own kubeconfig into its Secret, or stowage join --replace",
+    "AlreadyRegistered": "stowage unjoin it, as another name serves the same cluster",
+    "HeldByAnotherHub": "stop the propagator of the copy of this hub, or this one",
+    "Unreachable": "look at its API server and the network to it; what it runs is kept",
+}
+"""The advice by the reason of Ready on a MemberCluster: the first thing to try."""
+
+SWEEPS: Mapping[str, str] = {
+    "TooMany": "see stowage sweep NAME: restore these Workloads, or confirm that they may go",
+    "HubWentBack": "restore what was made since the backup, then see stowage sweep NAME",
+}
+"""By the reason of SweepHeld on a MemberCluster."""
+
+PROPAGATED: Mapping[str, str] = {
+    "SecretNotFound": "apply the Secret that it brings along, or stowage tenant add its namespace",
+    "AlreadyExists": "another name, or spec.adoption: IfUnowned if nobody owns the object there",
+    "NamespaceNotAllowed": "another spec.targetNamespace, or spec.namespaces of the MemberCluster",
+    "InvalidWorkload": "mend the field that is named",
+    "NotReviewed": "look at the controller: it has not reviewed the edit",
+    "KindNotAllowed": "spec.allowedKinds of the MemberCluster, and the right to bring it along",
+    "ClusterUnreachable": "see the cluster above; it goes on by itself",
+    "Rejected": "mend what the member's API server refuses",
+    "Conflict": "find who else writes these fields on the member",
+    "WaitingForGroup": "see its WorkloadGroup, which releases it with the others, or apply it",
+    "HubUnavailable": "look at the hub's API server; it goes on by itself",
+}
+"""By the reason of Propagated on a Workload."""
 PROCESSES = ("stowage-controller", "stowage-propagator")
-
-
-class Condition(msgspec.Struct, rename="camel"):
-    type: str
-    status: str = "Unknown"
-    reason: str = ""
-    message: str = ""
-    last_transition_time: str = ""
-
-
-def condition(conditions: Iterable[Condition], kind: str) -> Condition | None:
-    return next((each for each in conditions if each.type == kind), None)
 
 
 class _ClusterSpec(msgspec.Struct):
@@ -58,8 +82,7 @@ class _ClusterStatus(msgspec.Struct):
     capacity: dict[str, Any] = {}
 
 
-class ClusterSummary(msgspec.Struct):
-    metadata: Meta
+class ClusterSummary(Summary):
     spec: _ClusterSpec = msgspec.field(default_factory=_ClusterSpec)
     status: _ClusterStatus = msgspec.field(default_factory=_ClusterStatus)
 
@@ -94,14 +117,9 @@ class _WorkloadStatus(msgspec.Struct):
     conditions: list[Condition] = []
 
 
-class WorkloadSummary(msgspec.Struct):
-    metadata: Meta
+class WorkloadSummary(Summary):
     spec: _WorkloadSpec = msgspec.field(default_factory=_WorkloadSpec)
     status: _WorkloadStatus = msgspec.field(default_factory=_WorkloadStatus)
-
-    @property
-    def name(self) -> str:
-        return f"{self.metadata.namespace}/{self.metadata.name}"
 
     def condition(self, kind: str) -> Condition | None:
         return condition(self.status.conditions, kind)
@@ -120,78 +138,8 @@ class _LeaseSpec(msgspec.Struct, rename="camel"):
     renew_time: str | None = None
 
 
-class Lease(msgspec.Struct):
-    metadata: Meta
+class Lease(Summary):
     spec: _LeaseSpec = msgspec.field(default_factory=_LeaseSpec)
-
-
-class Finding(msgspec.Struct, omit_defaults=True):
-    """A row of the report; `help` is the advice, `urgent` marks one that needs a person."""
-
-    name: str
-    state: str
-    since: str = ""
-    units: str = ""
-    message: str = ""
-    help: str = ""
-    urgent: bool = False
-
-
-class ProcessSummary(msgspec.Struct):
-    """The leader of a process; `silent_seconds` is -1 where its last renewal is not known."""
-
-    name: str
-    holder: str
-    release: str
-    silent_seconds: float
-    leads: bool
-
-
-class Report(msgspec.Struct, rename="camel"):
-    """The findings and counts of one read of the hub."""
-
-    processes: list[ProcessSummary] = []
-    clusters: dict[str, int] = {}
-    workloads: dict[str, int] = {}
-    reservations: dict[str, int] = {}
-    holds_most: str = ""
-    """`shop: cpu 12, 40% of what the clusters offer`: the namespace that reserves most."""
-    offered: dict[str, int] = {}  # sums over all clusters, in the smallest units
-    workload_groups: dict[str, int] = {}
-    units: dict[str, int] = {}
-    clusters_not_ready: list[Finding] = []
-    sweeps_held: list[Finding] = []
-    pending: list[Finding] = []
-    failing: list[Finding] = []
-    spreads: list[Finding] = []
-    groups: list[Finding] = []
-    reserved: list[Finding] = []
-    quotas: list[Finding] = []
-    moving: list[Finding] = []
-    removing: list[Finding] = []
-    not_shown: list[str] = []
-
-    @property
-    def urgent(self) -> int:
-        """The number of findings and processes that need a person."""
-        lists = (
-            self.clusters_not_ready,
-            self.sweeps_held,
-            self.pending,
-            self.failing,
-            self.spreads,
-            self.groups,
-            self.reserved,
-            self.quotas,
-            self.removing,
-        )
-        listed = sum(each.urgent for some in lists for each in some)
-        return listed + sum(not p.leads for p in self.processes)
-
-    def to_dict(self) -> dict[str, Any]:
-        told = msgspec.to_builtins(self)
-        del told["offered"]
-        return {"needsAPerson": self.urgent, **told}
 
 
 def take_leases(report: Report, leases: Iterable[Lease], now: datetime) -> None:
@@ -204,7 +152,7 @@ def take_leases(report: Report, leases: Iterable[Lease], now: datetime) -> None:
 
 def _process(name: str, lease: Lease | None, now: datetime) -> ProcessSummary:
     spec = lease.spec if lease else _LeaseSpec()
-    renewed = words.time(spec.renew_time or "")
+    renewed = time(spec.renew_time or "")
     silent = max((now - renewed).total_seconds(), 0.0) if renewed else -1.0
     # Clocks of two machines differ; twice the lease is silence beyond that.
     leads = bool(spec.holder_identity) and 0 <= silent <= 2 * spec.lease_duration_seconds + 5
@@ -223,16 +171,8 @@ def take_clusters(report: Report, clusters: Iterable[ClusterSummary]) -> None:
             report.offered[resource] = known + quantities.bounded(resource, text)
         held = condition(each.status.conditions, "SweepHeld")
         if held is not None and held.status == "True":
-            report.sweeps_held.append(
-                Finding(
-                    each.metadata.name,
-                    held.reason,
-                    since=held.last_transition_time,
-                    message=held.message,
-                    help=SWEEPS.get(held.reason, UNKNOWN),
-                    urgent=True,
-                )
-            )
+            advice = SWEEPS.get(held.reason, UNKNOWN)
+            report.sweeps_held.append(unready(each.metadata.name, held, advice))
         if state in ("Ready", "Cordoned"):
             continue
         reason = ready.reason if ready else ""
@@ -259,9 +199,9 @@ def _cluster_state(cluster: ClusterSummary, ready: Condition | None) -> str:
 
 
 def take_workloads(report: Report, workloads: Iterable[WorkloadSummary], now: datetime) -> None:
-    """Count the Workloads by state and list the findings; `report.groups` must be complete."""
+    """Count the Workloads by state and list the findings; those of groups must be complete."""
     report.units = dict.fromkeys(("desired", "assigned", "ready"), 0)
-    groups = frozenset(each.name for each in report.groups)
+    groups = frozenset(each.name for each in report.findings.get(GROUPS.name, ()))
     for each in workloads:
         status = each.status
         tally(report.workloads, _state(each))
@@ -298,22 +238,12 @@ def _state(workload: WorkloadSummary) -> str:
 def _waiting(workload: WorkloadSummary, now: datetime) -> Finding | None:
     status, said = workload.status, workload.condition("Scheduled")
     if said is None:
-        late = overdue(workload.metadata.creation_timestamp, PATIENCE_SECONDS, now)
-        if _state(workload) != "Undecided" or not late:
-            return None
-        since, asks = workload.metadata.creation_timestamp, "is the controller running?"
-        return Finding(workload.name, "Undecided", since, message=asks, help=UNKNOWN, urgent=True)
+        return undecided(workload, now) if _state(workload) == "Undecided" else None
     if said.status == "True":
         return None
-    return Finding(
-        workload.name,
-        said.reason,
-        since=said.last_transition_time,
-        units=f"{status.pending} of {status.desired}",
-        message=said.message,
-        help=SCHEDULED.get(said.reason, UNKNOWN),
-        urgent=said.reason not in PATIENT and not _for_its_group(said, now),
-    )
+    found = unplaced(workload.name, said, f"{status.pending} of {status.desired}")
+    found.urgent = found.urgent and not _for_its_group(said, now)
+    return found
 
 
 def _for_its_group(said: Condition, now: datetime) -> bool:
@@ -390,13 +320,3 @@ def _since(meta: Meta, condition: Condition | None) -> str:
     if meta.deletion_timestamp:
         return meta.deletion_timestamp
     return condition.last_transition_time if condition else meta.creation_timestamp
-
-
-def overdue(since: str, patience: float, now: datetime) -> bool:
-    """Return whether the time is known and more than `patience` seconds ago."""
-    at = words.time(since)
-    return at is not None and (now - at).total_seconds() > patience
-
-
-def tally(counts: dict[str, int], state: str) -> None:
-    counts[state] = counts.get(state, 0) + 1

@@ -10,12 +10,13 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
+from controller.features.workloadgroup.findings import ADVICE, WITH_GROUP, of_group
+from controller.framework.findings import seconds, time
 from crds.groups.gate import GateState
 from machinery.types.bounds import NAME, clean
 from stowage.console import output
 from stowage.planning.words import count, shares
 from stowage.reading import words
-from stowage.reading.advice import GROUPS, WITH_GROUP, of_group
 from stowage.reading.membership import (
     Belongs,
     Gang,
@@ -162,11 +163,11 @@ def _but_retained(status: Json) -> str:
 
 def _again(status: Json, now: datetime) -> str:
     """Return when the group is tried again; empty without a time in the future."""
-    at = words.time(status.get("retryTime") or "")
+    at = time(status.get("retryTime") or "")
     left = (at - now).total_seconds() if at else 0.0
     if at is None or left < 1:
         return ""
-    return f"; tried again at {words.moment(at.isoformat(), now)} (in {words.seconds(left)})"
+    return f"; tried again at {words.moment(at.isoformat(), now)} (in {seconds(left)})"
 
 
 def _terms(spec: Json) -> Iterator[str]:
@@ -187,7 +188,7 @@ def _lacks(found: Json, now: datetime, *, helps: bool = False) -> Iterator[str]:
     if status.get("waiting"):
         longest = found["spec"].get("scheduleTimeoutSeconds") or DEFAULT_TIMEOUT
         yield f"Held for {longest} s at most: then the room is given back, and it is tried again"
-        cure = GROUPS["ScheduleTimeout"]
+        cure = ADVICE["ScheduleTimeout"]
     if helps and cure:
         yield f"What helps: {cure.partition(';')[0]}"
 

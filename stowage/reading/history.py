@@ -15,7 +15,7 @@ from machinery.errors import ConfigurationError, NotFound
 from stowage.console import output
 from stowage.hub.connection import reader
 from stowage.hub.reader import Reader
-from stowage.planning.kinds import Reference, titled
+from stowage.kinds import Reference, titled
 from stowage.reading import words
 
 NOTHING = "no change of placement is recorded: it has no place yet, or was placed before they were"

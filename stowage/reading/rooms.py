@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from controller.features.reservation.findings import OVER, ends
+from controller.framework.findings import seconds
 from machinery.types import quantities
 from stowage.console import output
 from stowage.reading import words
-from stowage.reading.reservations import OVER, ends
 
 NAMED = 3
 """Owners that one cell names."""
@@ -93,7 +94,7 @@ def _terms(spec: Json, found: Json, now: datetime) -> Iterator[str]:
     else:
         left = (at - now).total_seconds()
         until = words.moment(at.isoformat(), now)
-        yield f"until {until} ({words.seconds(left)} more)" if left > 0 else f"over since {until}"
+        yield f"until {until} ({seconds(left)} more)" if left > 0 else f"over since {until}"
     yield "held by pods" if spec.get("hold") == "Member" else "held in the books"
     yield "for one owner" if spec.get("allocateOnce", True) else "shared by its owners"
 

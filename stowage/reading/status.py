@@ -1,37 +1,31 @@
 """`stowage status`: counts and findings on one hub, printed once or again and again.
 
-Only the hub's objects are read, page by page: leases, MemberClusters, Workloads, WorkloadSpreads,
-WorkloadGroups, Reservations and WorkloadQuotas. The caller makes an exit code of the number of
+Only the hub's objects are read, page by page: leases, MemberClusters, Workloads, and the kinds that
+say by their `FINDINGS` what is listed of them. The caller makes an exit code of the number of
 findings that need a person, so that a script can use it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import click
 
-from machinery.api.resources import (
-    LEASES,
-    MEMBER_CLUSTERS,
-    RESERVATIONS,
-    WORKLOAD_GROUPS,
-    WORKLOAD_QUOTAS,
-    WORKLOAD_SPREADS,
-    WORKLOADS,
-)
+from controller.framework.findings import Finding, ProcessSummary, Report, seconds
+from machinery.api.resources import LEASES, MEMBER_CLUSTERS, WORKLOADS
 from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError, Forbidden, NotFound, TransportError
 from stowage.console import output
 from stowage.console.terminal import say
 from stowage.hub.connection import reader
 from stowage.hub.reader import Reader
+from stowage.kinds import listed
 from stowage.planning.words import count
-from stowage.reading import fleet, groups, quotas, reservations, spreads, words
-from stowage.reading.fleet import Finding, ProcessSummary, Report
+from stowage.reading import fleet, words
 
 SHOWN = 10
 """Rows of each list, unless all are asked for."""
@@ -85,37 +79,30 @@ def read(api: Reader, namespace: str | None, system: str, now: datetime) -> Repo
 
     Raises ConfigurationError where the hub does not know our kinds, or shows no Workloads.
     """
-    report, bounding = Report(), list[quotas.QuotaSummary]()
-    # The order matters: Reservations need the clusters' sums, Workloads the groups' findings, and
-    # quotas the findings of Workloads and Reservations.
-    parts: Mapping[str, Callable[[], None]] = {
-        f"Leases of {system}": lambda: fleet.take_leases(
-            report, api.each(LEASES, fleet.Lease, system), now
-        ),
-        "MemberClusters": lambda: fleet.take_clusters(
-            report, api.each(MEMBER_CLUSTERS, fleet.ClusterSummary)
-        ),
-        "WorkloadSpreads": lambda: spreads.take_spreads(
-            report, api.each(WORKLOAD_SPREADS, spreads.SpreadSummary, namespace)
-        ),
-        fleet.GROUPS: lambda: groups.take_groups(
-            report, api.each(WORKLOAD_GROUPS, groups.GroupSummary, namespace), now
-        ),
-        "Reservations": lambda: reservations.take_reservations(
-            report, api.each(RESERVATIONS, reservations.ReservationSummary, namespace), now
-        ),
-        "WorkloadQuotas": lambda: bounding.extend(
-            api.each(WORKLOAD_QUOTAS, quotas.QuotaSummary, namespace)
-        ),
-    }
+    report = Report()
+
+    def take(what: str, taken: Callable[[], None]) -> None:
+        try:
+            taken()
+        except Forbidden:
+            report.not_shown.append(what)
+
+    def take_kinds(*, after: bool) -> None:
+        for resource, kind in listed():
+            objects = api.each(resource, kind.type_, namespace)
+            if kind.after == after:
+                report.findings[kind.name] = []
+                report.counts |= {kind.counts: {}} if kind.counts else {}
+                take(f"{resource.kind}s", partial(kind.take, report, objects, now))
+
     try:
-        for what, take in parts.items():
-            try:
-                take()
-            except Forbidden:
-                report.not_shown.append(what)
+        leases = api.each(LEASES, fleet.Lease, system)
+        clusters = api.each(MEMBER_CLUSTERS, fleet.ClusterSummary)
+        take(f"Leases of {system}", partial(fleet.take_leases, report, leases, now))
+        take("MemberClusters", partial(fleet.take_clusters, report, clusters))
+        take_kinds(after=False)
         fleet.take_workloads(report, api.each(WORKLOADS, fleet.WorkloadSummary, namespace), now)
-        quotas.take_quotas(report, bounding)
+        take_kinds(after=True)
     except NotFound as e:
         raise ConfigurationError("the hub does not know our kinds: run stowage install") from e
     except Forbidden as e:
@@ -129,23 +116,27 @@ def text(report: Report, now: datetime, *, everything: bool) -> str:
     parts = [_headline(report), _counts(report)]
     if report.processes:
         parts.insert(1, _processes(report.processes))
-    for title, matters in (
-        ("Clusters that are not ready:", report.clusters_not_ready),
-        ("Removals from clusters that wait for a person:", report.sweeps_held),
-        ("Groups that wait, were taken away or have failed:", report.groups),
-        ("Pending:", report.pending),
-        ("Placed, and not running as they should:", report.failing),
-        ("Spreads that are not followed, and subsets that take no unit:", report.spreads),
-        ("Reservations that wait, lack room or end soon:", report.reserved),
-        ("Quotas that are full or keep units out:", report.quotas),
-        ("Being moved:", report.moving),
-        ("Being removed:", report.removing),
+    for title, findings in (
+        ("Clusters that are not ready", report.clusters_not_ready),
+        ("Removals from clusters that wait for a person", report.sweeps_held),
+        *_of_kinds(report, before=True),
+        ("Pending", report.pending),
+        ("Placed, and not running as they should", report.failing),
+        *_of_kinds(report, before=False),
+        ("Being moved", report.moving),
+        ("Being removed", report.removing),
     ):
-        if matters:
-            parts.append(f"{title}\n{_matters(matters, now, most)}")
+        if findings:
+            parts.append(f"{title}:\n{_table(findings, now, most)}")
     if report.not_shown:
         parts.append(f"Not shown, as you may not read them: {', '.join(report.not_shown)}")
     return "\n\n".join(parts)
+
+
+def _of_kinds(report: Report, *, before: bool) -> Iterator[tuple[str, list[Finding]]]:
+    for _, kind in listed():
+        if kind.before == before:
+            yield kind.title, report.findings.get(kind.name, [])
 
 
 def _headline(report: Report) -> str:
@@ -170,7 +161,7 @@ def _process(process: ProcessSummary) -> dict[str, Any]:
     return {
         "process": process.name.removeprefix("stowage-"),
         "release": process.release or "?",
-        "renewed": "never" if silent < 0 else f"{words.seconds(silent)} ago",
+        "renewed": "never" if silent < 0 else f"{seconds(silent)} ago",
         "leader": holder
         if process.leads
         else f"{holder}: nobody leads now".removeprefix("nobody: "),
@@ -186,10 +177,12 @@ def _counts(report: Report) -> str:
         else ""
     )
     clusters = f"Clusters: {_states(report.clusters)}\n" if _seen(report) else ""
-    gangs = f"\nWorkloadGroups: {_states(report.workload_groups)}" if report.workload_groups else ""
-    held = f"\nReservations: {_states(report.reservations)}" if report.reservations else ""
-    held += f"\nMost is held by {report.holds_most}" if report.holds_most else ""
-    return f"{clusters}Workloads: {_states(report.workloads)}{of}{gangs}{held}"
+    lines = [f"{clusters}Workloads: {_states(report.workloads)}{of}"]
+    for resource, kind in listed():
+        if counts := report.counts.get(kind.counts):
+            lines.append(f"{resource.kind}s: {_states(counts)}")
+    lines += [f"Most is held by {report.holds_most}"] if report.holds_most else []
+    return "\n".join(lines)
 
 
 def _seen(report: Report) -> bool:
@@ -205,9 +198,9 @@ def _states(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{counts[state]} {state}" for state in order)
 
 
-def _matters(matters: Sequence[Finding], now: datetime, most: int | None) -> str:
+def _table(findings: Sequence[Finding], now: datetime, most: int | None) -> str:
     """Return the table of findings: the urgent ones first, then the oldest."""
-    ranked = sorted(matters, key=lambda each: (not each.urgent, each.since or "~", each.name))
+    ranked = sorted(findings, key=lambda each: (not each.urgent, each.since or "~", each.name))
     shown = ranked[:most]
     rows = [row for each in shown for row in _rows(each, now)]
     columns = [key for key in ("name", "units", "state", "since") if any(row[key] for row in rows)]
@@ -216,14 +209,14 @@ def _matters(matters: Sequence[Finding], now: datetime, most: int | None) -> str
     return output.table(rows, (*columns, "why")) + rest
 
 
-def _rows(matter: Finding, now: datetime) -> list[dict[str, Any]]:
+def _rows(finding: Finding, now: datetime) -> list[dict[str, Any]]:
     row = {
-        "name": matter.name,
-        "units": matter.units,
-        "state": matter.state,
-        "since": words.age(matter.since, now) if matter.since else "",
-        "why": matter.message,
+        "name": finding.name,
+        "units": finding.units,
+        "state": finding.state,
+        "since": words.age(finding.since, now) if finding.since else "",
+        "why": finding.message,
     }
-    if not matter.help:
+    if not finding.help:
         return [row]
-    return [row, {**dict.fromkeys(row, ""), "why": f"what helps: {matter.help}"}]
+    return [row, {**dict.fromkeys(row, ""), "why": f"what helps: {finding.help}"}]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
+from controller.framework.findings import seconds, time
 from controller.model.why import PlacementChange, RuleNote, ShareStep, ShareSteps
 from controller.planner.reasons import worded
 
@@ -59,15 +60,6 @@ def counts(change: PlacementChange) -> str:
     return f"{change.assigned} of {change.desired}"
 
 
-def time(text: str) -> datetime | None:
-    """Return the time that a status holds; None for an empty text or one that is no time."""
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
 def moment(text: str, now: datetime) -> str:
     """Return the local time, with the day where that is not today; a text that is no time as is."""
     at = time(text)
@@ -84,15 +76,6 @@ def age(text: str, now: datetime) -> str:
     """Return the age as kubectl prints it: `5m`; `?` where it is not known."""
     at = time(text)
     return "?" if at is None else seconds((now - at).total_seconds())
-
-
-def seconds(number: float) -> str:
-    """Return `42s`, `5m`, `3h` or `12d`."""
-    left = max(int(number), 0)
-    for size, letter in ((86400, "d"), (3600, "h"), (60, "m")):
-        if left >= 2 * size:
-            return f"{left // size}{letter}"
-    return f"{left}s"
 
 
 def units(shares: Mapping[str, int]) -> int:

@@ -25,11 +25,7 @@ from crds.names import GROUP, LABEL_CLUSTER, LABEL_REGISTER
 from machinery.api.client import ApiClient
 from machinery.api.resources import (
     MEMBER_CLUSTERS,
-    RESERVATIONS,
     SECRETS,
-    WORKLOAD_POLICIES,
-    WORKLOAD_SPREADS,
-    WORKLOADS,
     Resource,
 )
 from machinery.clock import SystemClock
@@ -37,6 +33,7 @@ from machinery.errors import AlreadyExists, ConfigurationError, Conflict, NotFou
 from machinery.tasks import patiently
 from machinery.types import conditions
 from stowage.console.output import show, table
+from stowage.kinds import KINDS
 from stowage.setup.member_side import Say
 
 Json = Mapping[str, Any]
@@ -304,7 +301,7 @@ async def _renamed(hub: ApiClient, plan: Rename, say: Say) -> None:
 async def _holders(hub: ApiClient, name: str) -> list[Holder]:
     """Return all objects that have units on the cluster, or name it in their spec."""
     found = []
-    for resource in (WORKLOADS, RESERVATIONS, WORKLOAD_POLICIES, WORKLOAD_SPREADS):
+    for resource in (kind.resource for kind in KINDS if kind.selects):
         try:
             listed = (await hub.list(resource))["items"]
         except NotFound:

@@ -18,7 +18,7 @@ from controller.framework.runtime.arguments import Plain
 from controller.framework.runtime.feature import Enabled
 from machinery.errors import ConfigurationError
 
-from .licences import LicencePools
+from .licencepool.feature import LicencePools
 
 
 class Early(PerClusterFilter):

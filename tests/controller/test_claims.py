@@ -21,7 +21,7 @@ from controller.claims.claims import (
     Shares,
     admitted,
 )
-from controller.claims.desk import MOST_CLAIMING, MOST_WAITING
+from controller.claims.controller import MOST_CLAIMING, MOST_WAITING
 from controller.config import default_profile
 from controller.eventhandlers import SchedulerCache, known
 from controller.features.workloadpolicy.feature import WorkloadPolicies
@@ -98,21 +98,21 @@ def test_a_policy_made_anew_does_not_pass_for_the_one_that_was_deleted():
 @pytest.mark.proves("K24")
 def test_a_claim_counts_as_far_as_its_workload_does_not_show_it(ledger):
     ledger.learn(policy(claim(a=2, b=1)), 0.0)
-    assert ledger.ghosts(showing({}), 1.0) == {KEY: {"a": 2, "b": 1}}
-    assert ledger.ghosts(showing({"a": 1}), 1.0) == {KEY: {"a": 1, "b": 1}}
-    assert ledger.ghosts(showing({"a": 5, "b": 1}), 1.0) == {}
-    assert ledger.ghosts(showing(None), 1.0) == {}, "a deleted Workload takes nothing"
+    assert ledger.foreign(showing({}), 1.0) == {KEY: {"a": 2, "b": 1}}
+    assert ledger.foreign(showing({"a": 1}), 1.0) == {KEY: {"a": 1, "b": 1}}
+    assert ledger.foreign(showing({"a": 5, "b": 1}), 1.0) == {}
+    assert ledger.foreign(showing(None), 1.0) == {}, "a deleted Workload takes nothing"
 
 
 @pytest.mark.proves("K24")
 def test_a_claim_of_a_scheduler_that_died_is_void_after_a_while(ledger):
     ledger.learn(policy(claim(a=2)), 10.0)
     before, after = 10.0 + CLAIM_SECONDS - 0.1, 10.0 + CLAIM_SECONDS
-    assert ledger.ghosts(showing({}), before)
-    assert ledger.ghosts(showing({}), after) == {}
+    assert ledger.foreign(showing({}), before)
+    assert ledger.foreign(showing({}), after) == {}
     assert ledger.told(showing({}), after) == []
     assert not ledger.learn(policy(claim(a=2)), after), "and does not come back"
-    assert ledger.ghosts(showing({}), after) == {}
+    assert ledger.foreign(showing({}), after) == {}
 
 
 def test_one_that_has_landed_is_told_until_others_have_seen_it(ledger):
@@ -126,7 +126,7 @@ def test_one_that_has_landed_is_told_until_others_have_seen_it(ledger):
 
 def test_our_own_claims_are_no_ghosts(ledger):
     ledger.add(HeldClaim(KEY, "u1", {"a": 1}, "me", "t", 0.0))
-    assert ledger.ghosts(showing({}), 1.0) == {}
+    assert ledger.foreign(showing({}), 1.0) == {}
 
 
 class TestRoom:

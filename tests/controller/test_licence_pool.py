@@ -20,7 +20,7 @@ from stowage.setup import install as installer
 from tests import inforce
 from tests.patience import until
 
-from .licences import (
+from .licencepool.feature import (
     NAME,
     PARTNER_LABEL,
     POOL_LABEL,

@@ -460,7 +460,7 @@ class TestClaimedByAnotherProcess:
     @pytest.mark.proves("K24")
     def test_a_domain_that_only_claims_fill_is_reached(self) -> None:
         index = rules(spec(host=3))
-        index.ledger(Tally).haunt(POLICY, {("shop", "else"): {"h1": 3}})
+        index.ledger(Tally).set_foreign(POLICY, {("shop", "else"): {"h1": 3}})
         decision = told(bound(), index, OUTSIDE, HOST)
         says(
             decision,
@@ -473,7 +473,7 @@ class TestClaimedByAnotherProcess:
     @pytest.mark.proves("K20", "K24")
     def test_claims_on_clusters_that_nobody_here_knows(self) -> None:
         index = rules(spec(mars=3, host=3))
-        index.ledger(Tally).haunt(POLICY, {("shop", "else"): {"m-ars": 3, "h1": 2}})
+        index.ledger(Tally).set_foreign(POLICY, {("shop", "else"): {"m-ars": 3, "h1": 2}})
         decision = told(bound(), index, OUTSIDE, HOST)
         assert decision.placements == {"h1": 1}
         assert decision.reason is Reason.REPLICAS_REACHED
@@ -483,7 +483,7 @@ class TestClaimedByAnotherProcess:
     def test_claims_that_are_all_there_is_to_a_workload_of_ours(self) -> None:
         """Its own name, claimed elsewhere: counted, and never given back by us."""
         index = rules(spec(host=3))
-        index.ledger(Tally).haunt(POLICY, {("shop", "demo"): {"h1": 3}})
+        index.ledger(Tally).set_foreign(POLICY, {("shop", "demo"): {"h1": 3}})
         assert told(bound(), index, OUTSIDE, HOST).reason is Reason.REPLICAS_REACHED
         held = told(bound(1, present={"h1": 2}), index, OUTSIDE, HOST)
         assert held.placements == {"h1": 1}

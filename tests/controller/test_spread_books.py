@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from controller.features.workloadspread.adaptive import rescheduled
-from controller.features.workloadspread.books import Entries, Span, entries_of, named, stamp
 from controller.features.workloadspread.compiled import CompiledSpread, compile_spread
 from controller.features.workloadspread.counted import Classes, SpreadTarget
+from controller.features.workloadspread.entries import Entries, Span, entries_of, named, stamp
 from controller.features.workloadspread.objects import SubsetStatus
 from controller.features.workloadspread.status import SpreadResult, subset_statuses
 from controller.model.objects import ClusterShare

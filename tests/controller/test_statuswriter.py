@@ -18,7 +18,7 @@ from machinery.runtime.store import Cache
 from machinery.types.metadata import Key, Meta, Object
 from tests.fakeclock import FakeClock, settle
 
-from .licences import POOLS
+from .licencepool.feature import POOLS
 
 KEY = ("shop", "cad")
 

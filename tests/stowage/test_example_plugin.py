@@ -91,6 +91,8 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> Environment:
 def test_it_is_a_package_of_its_own_which_our_wheel_leaves_out(env: Environment) -> None:
     ours, theirs = (zipfile.ZipFile(wheel).namelist() for wheel in (env.stowage, env.carbon))
     assert "stowage/examples/01-deployment-service-secret.yaml" in ours
+    for package in ("crds", "machinery", "controller", "propagator", "stowage"):
+        assert f"{package}/py.typed" in ours, "plugins are checked against our types"
     assert not [name for name in ours if "carbon" in name or "examples/plugin" in name]
     assert "stowage_carbon/plugin.py" in theirs
     assert not [name for name in theirs if name.startswith(("controller/", "tests/"))]

@@ -105,6 +105,19 @@ def test_the_example_of_koordinator_is_kept_true(monkeypatch: pytest.MonkeyPatch
     assert reservation["metadata"]["namespace"] == workload["metadata"]["namespace"] == "shop"
 
 
+def test_every_kind_of_ours_passes_in_the_order_of_an_apply(files: Files) -> None:
+    quota = {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "WorkloadQuota",
+        "metadata": {"name": "team", "namespace": "shop"},
+        "spec": {"hard": {"units": "3"}},
+    }
+    made = run("import", "-f", files.write(bound(), policy(), quota))
+    assert made.exit_code == 0, made.stderr
+    kinds = [each["kind"] for each in yaml.safe_load_all(made.stdout)]
+    assert kinds == ["WorkloadQuota", "WorkloadPolicy", "Workload"]
+
+
 def test_wrong_usage() -> None:
     assert run("import").exit_code == 2
     assert run("import", "--lossless", "-f", "x").exit_code == 2

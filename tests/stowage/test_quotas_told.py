@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,19 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from controller.features.workloadquota.findings import (
+    FINDINGS,
+    QuotaSummary,
+    QuotaSummarySpec,
+    QuotaSummaryStatus,
+)
+from controller.framework.findings import Finding, Report
 from machinery.types.metadata import Meta
 from stowage.cli import cli
-from stowage.reading.fleet import Finding, Report
-from stowage.reading.quotas import QuotaSummary, QuotaSummarySpec, QuotaSummaryStatus, take_quotas
 
 pytestmark = pytest.mark.proves("N4")
 
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 QUOTA = {
     "apiVersion": "stowage.dev/v1alpha1",
     "kind": "WorkloadQuota",
@@ -110,8 +117,8 @@ def waiting(name: str = "shop/demo", quota: str = "team") -> Finding:
 def test_status_names_quotas_that_are_full_and_those_that_keep_units_out() -> None:
     other = waiting("other/demo")
     report = Report(pending=[waiting(), waiting("shop/second"), other, waiting(quota="team-2")])
-    take_quotas(report, [quota(), quota("spare", used="1"), quota("full")])
-    kept, full = report.quotas
+    FINDINGS.take(report, [quota(), quota("spare", used="1"), quota("full")], NOW)
+    kept, full = report.findings["quotas"]
     assert (kept.name, kept.state, kept.units, kept.urgent) == (
         "shop/team",
         "KeepsOut",
@@ -125,8 +132,8 @@ def test_status_names_quotas_that_are_full_and_those_that_keep_units_out() -> No
 
 
 def test_units_that_wait_for_a_quota_that_is_not_full_are_told_with_it() -> None:
-    report = Report(reserved=[waiting("shop/room")])
-    take_quotas(report, [quota(used="2")])
-    assert [(each.state, each.message) for each in report.quotas] == [
+    report = Report(findings={"reserved": [waiting("shop/room")]})
+    FINDINGS.take(report, [quota(used="2")], NOW)
+    assert [(each.state, each.message) for each in report.findings["quotas"]] == [
         ("KeepsOut", "1 object waits for it")
     ]

@@ -15,7 +15,8 @@ from typing import Any, Final
 import msgspec
 
 from controller.features.reservation.objects import Owner, Reservation, ReservationSpec
-from controller.features.reservation.placed import ENDED, as_workload, read
+from controller.features.reservation.placed import ENDED, as_workload
+from controller.features.spec import read_spec
 from controller.model.load import Load
 from controller.model.objects import Workload
 from controller.model.unit import WorkloadInfo, workload_info
@@ -69,7 +70,7 @@ class Reserved:
 
 def compile_reservation(stored: Reservation) -> Reserved:
     """Compile a stored reservation; `fault` says where an invalid one is wrong."""
-    spec, fault = read(stored.spec, ReservationSpec)
+    spec, fault = read_spec(stored.spec, ReservationSpec)
     unit, wrong = _unit(stored)
     expires, late = _end(spec, stored.metadata.creation_timestamp)
     namespace = stored.metadata.namespace

@@ -50,7 +50,7 @@ class Reservations:
             Watch(WORKLOADS, Workload, self.workload_changed),
             Watch(MEMBER_CLUSTERS, MemberCluster, self.cluster_changed),
         )
-        self.books: ReservationController | None = None
+        self.controller: ReservationController | None = None
         # Reservations whose owners are being queued; True where they must be queued once more.
         self._looking: dict[Key, bool] = {}
         self._handle: Handle | None = None
@@ -61,11 +61,11 @@ class Reservations:
     def lead(self, term: Term) -> Running:
         self._looking.clear()  # iterations under way ended with the last term
         assert self._handle is not None  # noqa: S101 - `attach` comes first
-        self.books = ReservationController(term, ledger=self.ledger, handle=self._handle)
-        return self.books
+        self.controller = ReservationController(term, ledger=self.ledger, handle=self._handle)
+        return self.controller
 
     def rest(self) -> None:
-        self.books = None
+        self.controller = None
 
     def reservation_changed(self, old: Reservation | None, new: Reservation | None) -> None:
         """Handle an informer's event, before the scheduler does."""
@@ -74,8 +74,8 @@ class Reservations:
             key = old.metadata.key
             claimants = self.ledger.claimants(key)
             self.ledger.drop_reservation(key)
-            if self.books is not None:
-                self.books.forget(key)
+            if self.controller is not None:
+                self.controller.forget(key)
             self._look(claimants)  # their shares inside are no longer valid
             return
         reserved = compile_reservation(new)
@@ -87,24 +87,24 @@ class Reservations:
             self._look(claimants)
         if moved or reserved != before:
             self._look_at_owners(reserved.key)
-        if self.books is not None:
-            self.books.look(reserved.key)
-            self.books.look_at_clusters(held(new))
+        if self.controller is not None:
+            self.controller.look(reserved.key)
+            self.controller.look_at_clusters(held(new))
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
         """Handle an informer's event: the stored shares inside reservations."""
         known = new or old
-        if self.books is not None and known is not None:
-            self.books.saw(known)
+        if self.controller is not None and known is not None:
+            self.controller.saw(known)
         before, after = _inside(old), _inside(new)
         same = old is None or new is None or old.unit.request == new.unit.request
         if before == after and (same or not after):
             return
         fewer = {at[0] for at, units in before.items() if after.get(at, 0) < units}
-        if self.books is not None:
+        if self.controller is not None:
             for key, cluster in {**before, **after}:
-                self.books.look(key)
-                self.books.look_at_clusters([cluster])
+                self.controller.look(key)
+                self.controller.look_at_clusters([cluster])
         for key in fewer:
             self._look_at_owners(key)
         if new is not None and after and self.ledger.says_too_much(new.unit):
@@ -113,8 +113,8 @@ class Reservations:
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
         """Handle an informer's event: the free room of a cluster."""
         known = new or old
-        if self.books is not None and known is not None:
-            self.books.look_at_clusters([known.metadata.name])
+        if self.controller is not None and known is not None:
+            self.controller.look_at_clusters([known.metadata.name])
 
     def _look(self, keys: Iterable[Key]) -> None:
         if self._handle is not None:

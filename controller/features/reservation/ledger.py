@@ -199,9 +199,9 @@ class _ReservationOverlay(ReservationLedger):
         total = dict(self._base.unused_in(namespace))
         for key in self._touched:
             if key[0] == namespace:
-                for sign, books in ((-1, self._base), (1, self)):
-                    for cluster in books.reserved(key):
-                        for resource, n in books.unused(key, cluster).items():
+                for sign, ledger in ((-1, self._base), (1, self)):
+                    for cluster in ledger.reserved(key):
+                        for resource, n in ledger.unused(key, cluster).items():
                             total[resource] = total.get(resource, 0) + sign * n
         return total
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from controller.features.reservation.objects import (
     PlacedSpec,
     Reservation,
     ReservationSpec,
 )
+from controller.features.spec import read_spec
 from controller.model.objects import Template, TemplateMeta, Workload, WorkloadSpec
 from crds.fields.placing import PlacementStatus
 from crds.names import SYSTEM_NAMESPACE
@@ -41,29 +40,17 @@ def as_workload(stored: Reservation) -> Workload | None:
     """
     if stored.status.phase in ENDED:
         return None
-    spec, fault = read(stored.spec, PlacedSpec)
-    own, wrong = read(stored.spec, ReservationSpec)
+    spec, fault = read_spec(stored.spec, PlacedSpec)
+    own, wrong = read_spec(stored.spec, ReservationSpec)
+    named = stored.spec.get("schedulerName") if isinstance(stored.spec, dict) else None
+    if fault and isinstance(named, str):  # so that this scheduler reports the fault
+        spec = PlacedSpec(scheduler_name=named)
     return Workload(
         metadata=stored.metadata,
         spec=_spec(spec, own, stored.metadata.namespace),
         status=stored.status,
         fault=fault or wrong,
     )
-
-
-def read(stored: Any, form: type[Any]) -> tuple[Any, str]:
-    """Decode the spec in that form; return an empty one and the fault where it does not fit."""
-    try:
-        return msgspec.convert(stored, form), ""
-    except msgspec.ValidationError as e:
-        text, _, path = str(e).partition(" - at `$")
-        return _named(stored, form), f"spec{path.removesuffix('`')}: {text}"
-
-
-def _named(stored: Any, form: type[Any]) -> Any:
-    """Return an empty spec with the scheduler's name, so that this scheduler reports the fault."""
-    name = stored.get("schedulerName") if isinstance(stored, dict) else None
-    return form(scheduler_name=name) if form is PlacedSpec and isinstance(name, str) else form()
 
 
 def _spec(said: PlacedSpec, own: ReservationSpec, namespace: str) -> WorkloadSpec:

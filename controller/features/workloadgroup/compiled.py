@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-import msgspec
-
+from controller.features.spec import read_spec
 from controller.features.workloadgroup.objects import (
     GroupSpec,
     GroupStatus,
@@ -110,7 +109,7 @@ def in_words(key: Key) -> str:
 
 def compile_group(stored: WorkloadGroup) -> CompiledGroup:
     """Compile a stored group; `fault` says where an invalid one is wrong."""
-    spec, fault = _read(stored.spec)
+    spec, fault = read_spec(stored.spec, GroupSpec)
     topology, status = spec.topology or Topology(), stored.status
     amounts, wrong = _amounts(spec.min_resources)
     fault = fault or _number("minMember", spec.min_member, MOST_UNITS) or wrong
@@ -142,15 +141,6 @@ def _told(status: GroupStatus) -> dict[str, Any]:
         "retry": _moment(status.retry_time),
         "last_failure": status.last_failure_time,
     }
-
-
-def _read(stored: Any) -> tuple[GroupSpec, str]:
-    """Decode the spec; return an empty one and the fault where it has another form."""
-    try:
-        return msgspec.convert(stored, GroupSpec), ""
-    except msgspec.ValidationError as e:
-        text, _, path = str(e).partition(" - at `$")
-        return GroupSpec(), f"spec{path.removesuffix('`')}: {text}"
 
 
 def _timeout(spec: GroupSpec) -> int:

@@ -50,7 +50,7 @@ class WorkloadGroups:
             Watch(WORKLOADS, Workload, self.workload_changed),
             Watch(MEMBER_CLUSTERS, MemberCluster, self.cluster_changed),
         )
-        self.books: GroupController | None = None
+        self.controller: GroupController | None = None
         self._handle: Handle | None = None
         self._coscheduling: list[Coscheduling] = []
 
@@ -65,13 +65,13 @@ class WorkloadGroups:
         """Start the controller of a term; nothing is remembered of an earlier one."""
         self.memory.rest()
         assert self._handle is not None  # noqa: S101 - `attach` comes first
-        self.books = GroupController(
+        self.controller = GroupController(
             term, ledger=self.ledger, memory=self.memory, handle=self._handle
         )
-        return self.books
+        return self.controller
 
     def rest(self) -> None:
-        self.books = None
+        self.controller = None
         self.memory.rest()
 
     def group_changed(self, old: WorkloadGroup | None, new: WorkloadGroup | None) -> None:
@@ -89,22 +89,22 @@ class WorkloadGroups:
             self.memory.clear_denied(group.key)
         self._let_pass()
         self._complete(group.key)
-        if self.books is None:
+        if self.controller is None:
             return
         if before is None or _other(before) != _other(group):
-            self.books.wake(group.key)
+            self.controller.wake(group.key)
         else:
-            self.books.look(group.key)
+            self.controller.look(group.key)
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
         """Handle an informer's event: a Workload joins, leaves or changes in a group."""
         before, after = _group_of(old), _group_of(new)
         known = new or old
         if known is None or (before is None and after is None):
-            self._buried(old, new)
+            self._deleted(old, new)
             return
-        if self.books is not None:
-            self.books.saw(known.metadata.key, after)
+        if self.controller is not None:
+            self.controller.saw(known.metadata.key, after)
         if after is not None:
             self._complete(after)
         if before != after:
@@ -113,11 +113,11 @@ class WorkloadGroups:
         elif after is not None:
             self._waits_no_more(after)
 
-    def _buried(self, old: Workload | None, new: Workload | None) -> None:
+    def _deleted(self, old: Workload | None, new: Workload | None) -> None:
         """Queue the group of a deleted Workload, which counted as a member until now."""
         key = Groups.group_of(old.unit) if old is not None and new is None else None
-        if key is not None and self.books is not None:
-            self.books.look(key)
+        if key is not None and self.controller is not None:
+            self.controller.look(key)
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
         """Handle an informer's event: a gang refused for want of room may fit now."""
@@ -130,11 +130,11 @@ class WorkloadGroups:
             return
         self.memory.clear_denied(key)
         self._let_pass()
-        if self.books is not None:
+        if self.controller is not None:
             # A Workload that joins is decided anyway, and all others with it: waking each of n
             # members for each that joins would take n squared decisions. After one has left, the
             # others may be too few.
-            (self.books.wake if left else self.books.look)(key)
+            (self.controller.wake if left else self.controller.look)(key)
 
     def _waits_no_more(self, key: Key) -> None:
         """End the turn of a gang that is complete, or that its Workloads cannot complete."""
@@ -158,8 +158,8 @@ class WorkloadGroups:
         """Forget a deleted group, and queue its Workloads, whose statuses speak of it."""
         self.ledger.drop_group(key)
         self.memory.forget(key)
-        if self.books is not None:
-            self.books.forget(key)
+        if self.controller is not None:
+            self.controller.forget(key)
         if self._handle is not None:
             self._handle.look(tuple(self.ledger.members(key)))
         self._let_pass()

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from controller.features.spec import read_spec
 from controller.features.workloadpolicy.objects import PolicySpec, WorkloadPolicy
 from controller.model.unit import WorkloadInfo
 from controller.planner.unitcycle import Method
@@ -57,7 +58,8 @@ class Policy:
 
 def compile_policy(policy: WorkloadPolicy) -> Policy:
     """Compile a stored policy; `fault` says where an invalid one is wrong."""
-    spec, fault = _read(policy.spec)
+    spec, fault = read_spec(policy.spec, PolicySpec)
+    fault = fault or _fault(spec)
     method = spec.allocation_method or spec.schedule_strategy or Method.BALANCE.value
     domains = [] if fault else spec.allocation_policy
     numbers = [min(each.replicas, MAX_UNITS) for each in domains]
@@ -71,16 +73,6 @@ def compile_policy(policy: WorkloadPolicy) -> Policy:
         method=Method.BALANCE if fault else Method(method),
         fault=fault,
     )
-
-
-def _read(stored: Any) -> tuple[PolicySpec, str]:
-    """Decode the spec; return an empty one and the fault where a field is of another type."""
-    try:
-        spec = msgspec.convert(stored, PolicySpec)
-    except msgspec.ValidationError as e:
-        text, _, path = str(e).partition(" - at `$")
-        return PolicySpec(), f"spec{path.removesuffix('`')}: {text}"
-    return spec, _fault(spec)
 
 
 def _fault(spec: PolicySpec) -> str:

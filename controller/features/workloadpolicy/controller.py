@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from controller.claims.books import ClaimBooks
 from controller.claims.claims import HeldClaim
-from controller.claims.desk import Desk
+from controller.claims.controller import ClaimController
+from controller.claims.index import ClaimIndex
 from controller.features.workloadpolicy.counts import Tally
 from controller.features.workloadpolicy.objects import WorkloadPolicy
 from controller.features.workloadpolicy.plugin import policy_of
@@ -29,13 +29,13 @@ from machinery.types.metadata import Key
 LOG = logs.get(__name__)
 
 
-class PolicyController(Desk[WorkloadPolicy]):
+class PolicyController(ClaimController[WorkloadPolicy]):
     """The policies of a hub, for one term of leadership."""
 
-    def __init__(self, term: Term, *, counts: Tally, books: ClaimBooks, handle: Handle) -> None:
+    def __init__(self, term: Term, *, counts: Tally, claims: ClaimIndex, handle: Handle) -> None:
         self._counts = counts
         self._handle = handle
-        super().__init__(term, WORKLOAD_POLICIES, WorkloadPolicy, books=books)
+        super().__init__(term, WORKLOAD_POLICIES, WorkloadPolicy, claims=claims)
 
     def quota_of(self, unit: WorkloadInfo) -> Key | None:
         """Return the Workload's policy, if that is Required and valid."""

@@ -2,7 +2,7 @@
 
 A decision reads one table, whatever the number of Workloads and shares behind it. The ledger counts
 Workloads of the policy's namespace whose pod labels its selector matches, without those being
-deleted; beside them, replicas that schedulers in other processes have claimed (`haunt`).
+deleted; beside them, replicas that schedulers in other processes have claimed (`set_foreign`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _DomainTable:
     policy: Policy
     members: set[Key] = field(default_factory=set)
     units: dict[str, int] = field(default_factory=dict)
-    ghosts: Mapping[Key, Units] = field(default_factory=dict)
+    foreign: Mapping[Key, Units] = field(default_factory=dict)
 
     def add(self, shares: Units, sign: int) -> None:
         for cluster, n in shares.items():
@@ -62,7 +62,7 @@ class Tally:
         table = _DomainTable(policy)
         before = self._table(policy.key)
         if before is not None:
-            table.ghosts = before.ghosts
+            table.foreign = before.foreign
         for key, counted in self._counted.get(policy.key[0], {}).items():
             if policy.picks(counted.labels):
                 table.members.add(key)
@@ -117,7 +117,7 @@ class Tally:
     def claimed(self, key: Key) -> dict[str, int]:
         """Return the replicas that others have claimed of a policy, by cluster."""
         table, found = self._table(key), dict[str, int]()
-        for part in table.ghosts.values() if table else ():
+        for part in table.foreign.values() if table else ():
             for cluster, n in part.items():
                 found[cluster] = found.get(cluster, 0) + n
         return found
@@ -131,24 +131,24 @@ class Tally:
         table = self._table(key)
         if table is None:
             return {}
-        haunting = [units for of, units in table.ghosts.items() if of not in but]
+        foreign = [units for of, units in table.foreign.items() if of not in but]
         leaving = [self._counted[key[0]][each].shares for each in table.members.intersection(but)]
-        if not haunting and not leaving:
+        if not foreign and not leaving:
             return table.units
         units = dict(table.units)
-        for sign, parts in ((1, haunting), (-1, leaving)):
+        for sign, parts in ((1, foreign), (-1, leaving)):
             for part in parts:
                 for cluster, n in part.items():
                     units[cluster] = units.get(cluster, 0) + sign * n
         return units
 
-    def haunt(self, key: Key, ghosts: Mapping[Key, Units]) -> bool:
+    def set_foreign(self, key: Key, foreign: Mapping[Key, Units]) -> bool:
         """Replace the claims of others on a policy; return whether they changed."""
         table = self._table(key)
-        if table is None or table.ghosts == ghosts:
+        if table is None or table.foreign == foreign:
             return False
         before = sum(self.units_of(key).values())
-        table.ghosts = dict(ghosts)
+        table.foreign = dict(foreign)
         self._touched.add(key)
         if sum(self.units_of(key).values()) < before:
             self._eased.add(key)

@@ -48,7 +48,7 @@ class WorkloadPolicies(ClaimedKind):
             Watch(WORKLOADS, Workload, self.workload_changed, placed=True),
             Watch(MEMBER_CLUSTERS, MemberCluster, self.cluster_changed),
         )
-        super().__init__(NAME, self.counts.haunt)
+        super().__init__(NAME, self.counts.set_foreign)
 
     def attach(self, handle: Handle) -> None:
         """Claim under the name of the process, for the plugins of its profiles."""
@@ -60,10 +60,10 @@ class WorkloadPolicies(ClaimedKind):
 
     def lead(self, term: Term) -> PolicyController:
         assert self._handle is not None  # noqa: S101 - `attach` comes first
-        self.quotas = PolicyController(
-            term, counts=self.counts, books=self._books, handle=self._handle
+        self.controller = PolicyController(
+            term, counts=self.counts, claims=self._claims, handle=self._handle
         )
-        return self.quotas
+        return self.controller
 
     def policy_changed(self, old: WorkloadPolicy | None, new: WorkloadPolicy | None) -> None:
         """Handle an informer's event."""
@@ -84,9 +84,9 @@ class WorkloadPolicies(ClaimedKind):
 
     def _counted(self, touched: set[Key], eased: set[Key]) -> None:
         """Update statuses and requeue Workloads after a change of the counts."""
-        self._books.haunt(*self._books.claimed(touched))
-        if self.quotas is not None:
-            self.quotas.touched(touched)
+        self._claims.recount(*self._claims.claimed(touched))
+        if self.controller is not None:
+            self.controller.touched(touched)
         if self._handle is not None:
             for key in touched | eased:
                 action = Action.SHARES if key in eased else Action.WORSE

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from controller.claims.books import ClaimBooks
 from controller.claims.claims import HeldClaim
-from controller.claims.desk import Desk
+from controller.claims.controller import ClaimController
+from controller.claims.index import ClaimIndex
 from controller.features.reservation.ledger import ReservationLedger
 from controller.features.workloadquota.compiled import CompiledQuota, rendered
 from controller.features.workloadquota.objects import WorkloadQuota
@@ -28,13 +28,13 @@ MESSAGE_LIMIT = 4096
 _READY = QuotaCondition.READY.value
 
 
-class QuotaController(Desk[WorkloadQuota]):
+class QuotaController(ClaimController[WorkloadQuota]):
     """The quotas of a hub, for one term of leadership."""
 
-    def __init__(self, term: Term, *, usage: Usage, books: ClaimBooks, handle: Handle) -> None:
+    def __init__(self, term: Term, *, usage: Usage, claims: ClaimIndex, handle: Handle) -> None:
         self._usage = usage
         self._handle = handle
-        super().__init__(term, WORKLOAD_QUOTAS, WorkloadQuota, books=books)
+        super().__init__(term, WORKLOAD_QUOTAS, WorkloadQuota, claims=claims)
 
     def quota_of(self, unit: WorkloadInfo) -> Key | None:
         first = next(iter(self._usage.quotas(unit.namespace)), None)

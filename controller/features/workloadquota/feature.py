@@ -45,7 +45,7 @@ class WorkloadQuotas(ClaimedKind):
             Watch(WORKLOAD_QUOTAS, WorkloadQuota, self.quota_changed),
             Watch(WORKLOADS, Workload, self.workload_changed, placed=True),
         )
-        super().__init__(NAME, self.usage.haunt)
+        super().__init__(NAME, self.usage.set_foreign)
         self._everywhere = False
 
     def attach(self, handle: Handle) -> None:
@@ -58,10 +58,10 @@ class WorkloadQuotas(ClaimedKind):
 
     def lead(self, term: Term) -> QuotaController:
         assert self._handle is not None  # noqa: S101 - `attach` comes first
-        self.quotas = QuotaController(
-            term, usage=self.usage, books=self._books, handle=self._handle
+        self.controller = QuotaController(
+            term, usage=self.usage, claims=self._claims, handle=self._handle
         )
-        return self.quotas
+        return self.controller
 
     def quota_changed(self, old: WorkloadQuota | None, new: WorkloadQuota | None) -> None:
         """Handle an informer's event."""
@@ -83,8 +83,8 @@ class WorkloadQuotas(ClaimedKind):
     def _counted(self, namespace: str, eased: bool) -> None:
         """Update statuses and requeue Workloads after a change in a namespace."""
         quotas = [each.key for each in self.usage.quotas(namespace)]
-        if self.quotas is not None:
-            self.quotas.touched(quotas)
+        if self.controller is not None:
+            self.controller.touched(quotas)
         if quotas or self._everywhere:
             key = quotas[0] if quotas else (namespace, "")
             self._announce(key, Action.SHARES if eased else Action.WORSE)

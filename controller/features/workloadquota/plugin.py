@@ -101,13 +101,13 @@ class WorkloadQuotaPlugin(ClaimsQuota):
             text = f"{quotas[0].named} lets in no units: {closed}"
             return unschedulable(NAME, text, reason=_REASON)
         there = sum(unit.present.values())
-        books = bound.ledger(ReservationLedger)
-        used = bound.ledger(Usage).used(unit.namespace, books)
+        reservations = bound.ledger(ReservationLedger)
+        used = bound.ledger(Usage).used(unit.namespace, reservations)
         found = self._spare(state, unit, quotas, used)
         wanted = unit.replicas if not unit.everywhere else MOST_UNITS
         if found.short is None or found.units is None or there + found.units >= wanted:
             return SUCCESS
-        inside = {} if unit.booked else _inside(unit, quotas, books)
+        inside = {} if unit.booked else _inside(unit, quotas, reservations)
         units = there + found.units + _most(unit, inside)
         state.data[NAME] = Bound(units, found.short)
         if inside:
@@ -170,16 +170,16 @@ class WorkloadQuotaPlugin(ClaimsQuota):
     def _may_help(self, unit: WorkloadInfo, _old: Any, _new: Any) -> bool:
         """Return whether one more replica would be let in now; called for thousands at once."""
         index = self._handle.index()
-        books = index.ledger(ReservationLedger)
-        for resource, more in self._left(index, unit.namespace, books):
+        reservations = index.ledger(ReservationLedger)
+        for resource, more in self._left(index, unit.namespace, reservations):
             if more < (unit.request.get(resource, 0) if resource else 1):
-                room = books.unused_in(unit.namespace)
+                room = reservations.unused_in(unit.namespace)
                 quotas = self.quotas(index, unit.namespace)
-                return bool(room and not unit.booked and _inside(unit, quotas, books))
+                return bool(room and not unit.booked and _inside(unit, quotas, reservations))
         return True
 
     def _left(
-        self, index: PlacementIndex, namespace: str, books: ReservationLedger
+        self, index: PlacementIndex, namespace: str, reservations: ReservationLedger
     ) -> Sequence[tuple[str, int]]:
         """Return the rest of each resource, and of replicas by an empty name; cached.
 
@@ -190,7 +190,7 @@ class WorkloadQuotaPlugin(ClaimsQuota):
         about = (namespace, index.version, usage.version)
         if self._known[0] != about:
             quotas = self.quotas(index, namespace)
-            amounts = left(quotas, usage.used(namespace, books))
+            amounts = left(quotas, usage.used(namespace, reservations))
             found = [
                 ("" if name == UNITS else resource_of(name), n)
                 for name, n in amounts.items()
@@ -216,7 +216,7 @@ def _patched(
 
 
 def _inside(
-    unit: WorkloadInfo, quotas: Sequence[CompiledQuota], books: ReservationLedger
+    unit: WorkloadInfo, quotas: Sequence[CompiledQuota], reservations: ReservationLedger
 ) -> dict[str, int]:
     """Return how many more replicas go, by cluster, into room that is counted already.
 
@@ -225,9 +225,11 @@ def _inside(
     counts = {name for quota in quotas for name in quota.hard}
     each = {name: n for name, n in of_unit(unit).items() if n and name in counts}
     found: dict[str, int] = {}
-    for reserved in books.of(unit):
-        for cluster in books.reserved(reserved.key) if reserved.namespace == unit.namespace else ():
-            unused = books.unused(reserved.key, cluster)
+    for reserved in reservations.of(unit):
+        for cluster in (
+            reservations.reserved(reserved.key) if reserved.namespace == unit.namespace else ()
+        ):
+            unused = reservations.unused(reserved.key, cluster)
             rest = held(unused)
             fits = min((rest.get(name, 0) // n for name, n in each.items()), default=0)
             if units := min(fits, fitting(unused, unit.request)):

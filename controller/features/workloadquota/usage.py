@@ -3,8 +3,8 @@
 The ledger keeps a sum for each namespace, share by share, so a decision reads one small table
 whatever the number of Workloads behind it. Workloads count with their template's request;
 Reservations with the room that no user inside has taken, as the users count themselves. Beside them
-stand the claims of schedulers in other processes (`haunt`). While the Workload of such a claim is
-unknown here, its amounts are unknown too, and nothing is let in.
+stand the claims of schedulers in other processes (`set_foreign`). While the Workload of such a
+claim is unknown here, its amounts are unknown too, and nothing is let in.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class _Namespace:
     quotas: dict[Key, CompiledQuota] = field(default_factory=dict)
     counted: dict[Key, _QuotaCount] = field(default_factory=dict)
     total: dict[str, int] = field(default_factory=dict)
-    ghosts: dict[Key, Mapping[Key, Units]] = field(default_factory=dict)
+    foreign: dict[Key, Mapping[Key, Units]] = field(default_factory=dict)
 
     def add(self, amounts: Amounts, sign: int) -> None:
         for name, n in amounts.items():
@@ -96,7 +96,7 @@ class Usage:
     def drop_quota(self, key: Key) -> None:
         own = self._own(key[0])
         own.quotas.pop(key, None)
-        own.ghosts.pop(key, None)
+        own.foreign.pop(key, None)
         self.version += 1
         self._tidy(key[0])
         self._told(key[0], True)
@@ -124,8 +124,8 @@ class Usage:
             own.add(before.total(), -1)
         own.counted[unit.key] = after
         own.add(after.total(), 1)
-        haunted = any(unit.key in ghosts for ghosts in own.ghosts.values())
-        eased = after.booked or after.inside or haunted
+        claimed = any(unit.key in foreign for foreign in own.foreign.values())
+        eased = after.booked or after.inside or claimed
         self._told(namespace, eased or (before is not None and before.falls(after)))
 
     def drop(self, key: Key) -> None:
@@ -148,8 +148,8 @@ class Usage:
         for name, n in held(room.unused_in(namespace)).items():
             amounts[name] = amounts.get(name, 0) + n
         unknown = False
-        for ghosts in own.ghosts.values():
-            for key, shares in ghosts.items():
+        for foreign in own.foreign.values():
+            for key, shares in foreign.items():
                 counted = own.counted.get(key)
                 unknown = unknown or counted is None
                 for name, n in counted.each.items() if counted is not None else ():
@@ -158,12 +158,12 @@ class Usage:
                     amounts[RESERVATIONS] = amounts.get(RESERVATIONS, 0) + 1
         return Used(amounts, unknown)
 
-    def haunt(self, key: Key, ghosts: Mapping[Key, Units]) -> None:
+    def set_foreign(self, key: Key, foreign: Mapping[Key, Units]) -> None:
         """Replace the claims of others on a quota."""
         own = self._of(key[0])
-        if key not in own.quotas or own.ghosts.get(key, {}) == ghosts:
+        if key not in own.quotas or own.foreign.get(key, {}) == foreign:
             return
-        own.ghosts[key] = dict(ghosts)
+        own.foreign[key] = dict(foreign)
         self.version += 1
         self._told(key[0], True)
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from controller.features.workloadspread.books import TOLERATED, stamp
 from controller.features.workloadspread.compiled import CompiledSpread
+from controller.features.workloadspread.entries import TOLERATED, stamp
 from controller.framework.statuswriter import StatusEvent
 from crds.workloadspread import (
     SchedulableReason,

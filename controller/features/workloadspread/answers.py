@@ -26,9 +26,9 @@ class SpreadStatusReader(Protocol):
 class SpreadHandlers:
     """Answers from `spreads` and the controller of this term at the time of the request."""
 
-    def __init__(self, spreads: Spreads, books: Callable[[], SpreadStatusReader | None]) -> None:
+    def __init__(self, spreads: Spreads, reader: Callable[[], SpreadStatusReader | None]) -> None:
         self._spreads = spreads
-        self._books = books
+        self._reader = reader
 
     def routes(self) -> Sequence[Route]:
         return (
@@ -41,10 +41,10 @@ class SpreadHandlers:
 
     async def _one(self, request: Request) -> Mapping[str, Any] | Response:
         namespace, name = request.params["namespace"], request.params["name"]
-        spread, books = self._spreads.get((namespace, name)), self._books()
+        spread, reader = self._spreads.get((namespace, name)), self._reader()
         if spread is None:
             return failure(404, f"cannot find workload-spread {namespace}/{name}")
-        held = () if books is None or spread.fault else books.subsets(spread)
+        held = () if reader is None or spread.fault else reader.subsets(spread)
         return {**self._summary(spread), "subsets": [_subset(spread, each) for each in held]}
 
     def _summary(self, spread: CompiledSpread) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from controller.features.spec import read_spec
 from controller.features.workloadspread.objects import (
     Adaptive,
     SpreadSpec,
@@ -101,7 +102,7 @@ class CompiledSpread:
 
 def compile_spread(ws: WorkloadSpread, *, mark_seconds: int = MARK_SECONDS) -> CompiledSpread:
     """Compile a stored spread; `fault` says where an invalid one is wrong."""
-    spec, fault = _read(ws.spec)
+    spec, fault = read_spec(ws.spec, SpreadSpec)
     fault = fault or _fault(spec, mark_seconds)
     subsets = () if fault else tuple(map(_subset, spec.subsets))
     strategy = spec.schedule_strategy
@@ -131,15 +132,6 @@ def _target(stored: Any) -> TargetRef:
         return msgspec.convert(said, TargetRef)
     except msgspec.ValidationError:
         return TargetRef()
-
-
-def _read(stored: Any) -> tuple[SpreadSpec, str]:
-    """Decode the spec; return an empty one and the fault where a field is of another type."""
-    try:
-        return msgspec.convert(stored, SpreadSpec), ""
-    except msgspec.ValidationError as e:
-        text, _, path = str(e).partition(" - at `$")
-        return SpreadSpec(), f"spec{path.removesuffix('`')}: {text}"
 
 
 def _subset(said: SubsetSpec) -> CompiledSubset:

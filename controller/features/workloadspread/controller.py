@@ -33,7 +33,7 @@ from controller.features.workloadspread.status import (
 )
 from controller.framework.runtime.feature import Term
 from controller.framework.runtime.handle import Handle
-from controller.framework.statuswriter import Result, StatusWriter
+from controller.framework.statuswriter import Result, StatusWriter, answer
 from controller.model.objects import Workload
 from controller.model.unit import WorkloadInfo
 from machinery import metrics
@@ -70,14 +70,6 @@ class _Commit:
     done: asyncio.Future[bool]
     written: bool = False
 
-    def answer(self, granted: bool | TransportError) -> None:
-        if self.done.done():
-            return
-        if isinstance(granted, bool):
-            self.done.set_result(granted)
-        else:
-            self.done.set_exception(granted)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SpreadDraft(Result):
@@ -109,7 +101,7 @@ class SpreadController(StatusWriter[WorkloadSpread, _SpreadDraft]):
             await super().run()
         finally:
             for commit in self._commits.values():
-                commit.answer(False)
+                answer(commit.done, False)
 
     def may_help(self) -> None:
         """Queue spreads with stranded replicas after a change of a cluster."""
@@ -147,7 +139,7 @@ class SpreadController(StatusWriter[WorkloadSpread, _SpreadDraft]):
         commit = self._commits.get(spread.key)
         if commit is not None and (new is None or _over(commit, new)):
             del self._commits[spread.key]
-            commit.answer(False)  # a deleted Workload is not written any more
+            answer(commit.done, False)  # a deleted Workload is not written any more
 
     async def commit(
         self, spread: CompiledSpread, unit: WorkloadInfo, placements: Mapping[str, int]
@@ -218,7 +210,7 @@ class SpreadController(StatusWriter[WorkloadSpread, _SpreadDraft]):
         """Grant the commit of the draft."""
         if result.commit is not None:
             result.commit.written = True
-            result.commit.answer(True)
+            answer(result.commit.done, True)
         if result.certain:
             self._withdrawn.discard(key)
 
@@ -256,7 +248,7 @@ class SpreadController(StatusWriter[WorkloadSpread, _SpreadDraft]):
         late = self._clock.monotonic() - commit.since >= CREATE_SECONDS
         if late or not (commit.written or self._stands(commit.spread)):
             del self._commits[spread.key]
-            commit.answer(False)
+            answer(commit.done, False)
             return None
         return commit
 
@@ -267,14 +259,14 @@ class SpreadController(StatusWriter[WorkloadSpread, _SpreadDraft]):
 
     def _end(self, key: Key) -> None:
         if (commit := self._commits.pop(key, None)) is not None:
-            commit.answer(False)
+            answer(commit.done, False)
             self._withdrawn.add(key)
 
     def _fail(self, key: Key, why: bool | TransportError) -> None:
         """Refuse a commit that is not written; the next draft takes it back if it was after all."""
         commit = self._commits.get(key)
         if commit is not None and not commit.written:
-            commit.answer(why)
+            answer(commit.done, why)
             self._end(key)
 
     def _tell_of_moves(self, spread: CompiledSpread, old: Workload, new: Workload) -> None:

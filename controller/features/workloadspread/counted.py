@@ -20,7 +20,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from controller.features.workloadspread.adaptive import UnschedulableUnits
-from controller.features.workloadspread.books import (
+from controller.features.workloadspread.compiled import CompiledSpread
+from controller.features.workloadspread.entries import (
     MOST_ENTRIES,
     NONE,
     Entries,
@@ -29,7 +30,6 @@ from controller.features.workloadspread.books import (
     entries_of,
     stamp,
 )
-from controller.features.workloadspread.compiled import CompiledSpread
 from controller.features.workloadspread.objects import SubsetStatus
 from controller.features.workloadspread.subsets import subsets_of, units_of
 from controller.model.objects import ClusterShare

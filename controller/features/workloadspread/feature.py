@@ -46,7 +46,7 @@ class WorkloadSpreads:
             Watch(MEMBER_CLUSTERS, MemberCluster, self.cluster_changed),
         )
         self.mark_seconds = MARK_SECONDS
-        self.books: SpreadController | None = None
+        self.controller: SpreadController | None = None
         self._handle: Handle | None = None
 
     def attach(self, handle: Handle) -> None:
@@ -55,19 +55,19 @@ class WorkloadSpreads:
         found = [each for each in handle.plugins if isinstance(each, Plugin)]
         self.mark_seconds = found[0].mark_seconds if found else MARK_SECONDS
         for each in found:
-            each.books = self
-            each.endpoints = SpreadHandlers(self.spreads, lambda: self.books).routes()
+            each.commits = self
+            each.endpoints = SpreadHandlers(self.spreads, lambda: self.controller).routes()
 
     def lead(self, term: Term) -> Running:
         assert self._handle is not None  # noqa: S101 - `attach` comes first
         seconds = self.mark_seconds
-        self.books = SpreadController(
+        self.controller = SpreadController(
             term, spreads=self.spreads, handle=self._handle, mark_seconds=seconds
         )
-        return self.books
+        return self.controller
 
     def rest(self) -> None:
-        self.books = None
+        self.controller = None
 
     def closed(self) -> str:
         """Return why this process takes no quota at all; empty where it does."""
@@ -78,43 +78,45 @@ class WorkloadSpreads:
         self, spread: CompiledSpread, unit: WorkloadInfo, placements: Mapping[str, int]
     ) -> bool:
         """Commit as `SpreadController.commit` does; grant nothing unless this process leads."""
-        return self.books is not None and await self.books.commit(spread, unit, placements)
+        return self.controller is not None and await self.controller.commit(
+            spread, unit, placements
+        )
 
     def withdraw(self, spread: CompiledSpread, unit: WorkloadInfo) -> None:
-        if self.books is not None:
-            self.books.withdraw(spread, unit)
+        if self.controller is not None:
+            self.controller.withdraw(spread, unit)
 
     def spread_changed(self, old: WorkloadSpread | None, new: WorkloadSpread | None) -> None:
         """Handle an informer's event."""
         if new is None:
             assert old is not None  # noqa: S101 - the informer's promise
-            if self.books is not None:
-                self.books.forget(old.metadata.key)
+            if self.controller is not None:
+                self.controller.forget(old.metadata.key)
             self._look(self.spreads.drop_spread(old.metadata.key))
             return
         spread = compile_spread(new, mark_seconds=self.mark_seconds)
-        if self.books is not None:
-            self.books.add(spread.key)
+        if self.controller is not None:
+            self.controller.add(spread.key)
         if spread != self.spreads.get(spread.key):  # decisions do not read the counts
             self._look(self.spreads.put_spread(spread))
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
         """Handle an informer's event: the placements of a Workload, and the reports on it."""
-        if self.books is not None:
-            self.books.workload_changed(old, new)
+        if self.controller is not None:
+            self.controller.workload_changed(old, new)
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
         """Handle an informer's event: replicas may count to another subset, or find a place."""
-        if self.books is not None and new is not None:
-            self.books.may_help()
+        if self.controller is not None and new is not None:
+            self.controller.may_help()
         if old is None or new is None or old.labels != new.labels:
-            if self.books is not None:
-                self.books.add_all()
+            if self.controller is not None:
+                self.controller.add_all()
             if old is not None and new is not None and self._handle is not None:
                 self._handle.look(self.spreads.targets())
 
     def _look(self, targets: Collection[Key]) -> None:
-        if self.books is not None:
-            self.books.look_at_spreads_of(targets)
+        if self.controller is not None:
+            self.controller.look_at_spreads_of(targets)
         if self._handle is not None:
             self._handle.look(targets)

@@ -83,7 +83,7 @@ class SpreadArgs(Args):
 class WorkloadSpreadPlugin:
     """A spread at PreFilter, Filter, Assign, Reserve and PreBind.
 
-    Without `books` the plugin commits nothing: in a plan or an explanation.
+    Without `commits` the plugin commits nothing: in a plan or an explanation.
     """
 
     name = NAME
@@ -91,7 +91,7 @@ class WorkloadSpreadPlugin:
 
     def __init__(self, args: SpreadArgs, _handle: Handle) -> None:
         self.mark_seconds = args.mark_seconds
-        self.books: Commits | None = None
+        self.commits: Commits | None = None
         self.endpoints: Sequence[Route] = ()
         self._memory = SubsetMemo()
 
@@ -123,7 +123,7 @@ class WorkloadSpreadPlugin:
         if wrong := fault_of(spread, unit):
             text = f"workload-spread {spread.name}: {wrong}"
             return unschedulable(NAME, text, reason=ScheduledReason.INVALID_SPREAD)
-        if self.books is not None and (closed := self.books.closed()):
+        if self.commits is not None and (closed := self.commits.closed()):
             return unschedulable(NAME, f"workload-spread {spread.name} takes no units: {closed}")
         state.data[NAME] = spread
         vary(state, patches.variants(spread, unit, partial(self._inside, spread, unit.replicas)))
@@ -279,9 +279,9 @@ class WorkloadSpreadPlugin:
     ) -> Status:
         """Commit the replicas; where the spread has changed the Workload is decided again."""
         spread = _spread(state)
-        if spread is None or self.books is None:
+        if spread is None or self.commits is None:
             return SUCCESS
-        if await self.books.commit(spread, unit, placements):
+        if await self.commits.commit(spread, unit, placements):
             return SUCCESS
         return unschedulable(NAME)
 
@@ -289,8 +289,8 @@ class WorkloadSpreadPlugin:
         self, state: CycleState, unit: WorkloadInfo, _placements: Mapping[str, int]
     ) -> None:
         spread = _spread(state)
-        if spread is not None and self.books is not None:
-            self.books.withdraw(spread, unit)
+        if spread is not None and self.commits is not None:
+            self.commits.withdraw(spread, unit)
 
 
 def fault_of(spread: CompiledSpread, unit: WorkloadInfo) -> str:

@@ -12,7 +12,6 @@ from typing import Any
 
 from controller.features.workloadspread import adaptive, patches
 from controller.features.workloadspread.adaptive import Rules
-from controller.features.workloadspread.books import most_entries, named
 from controller.features.workloadspread.compiled import MARK_SECONDS, CompiledSpread
 from controller.features.workloadspread.counted import (
     CREATE,
@@ -24,6 +23,7 @@ from controller.features.workloadspread.counted import (
     SpreadTarget,
     counted,
 )
+from controller.features.workloadspread.entries import most_entries, named
 from controller.features.workloadspread.objects import SubsetStatus, WorkloadSpread
 from controller.features.workloadspread.plugin import fault_of
 from controller.framework.statuswriter import StatusEvent

@@ -5,13 +5,29 @@ Nothing is computed that the controller has not written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 
 import msgspec
 
-from machinery.types.metadata import Meta
-from stowage.reading.advice import SPREADS, UNKNOWN
-from stowage.reading.fleet import Condition, Finding, Report, condition
+from controller.framework.findings import (
+    UNKNOWN,
+    Condition,
+    Finding,
+    KindFindings,
+    Report,
+    Summary,
+    condition,
+    unready,
+)
+
+ADVICE: Mapping[str, str] = {
+    "InvalidSpread": "mend the field that is named",
+    "InvalidPatch": "mend the patch that is named, or the Workload's template",
+    "TargetNotFound": "apply the Workload that it names, or delete it",
+    "TargetTaken": "delete it, or the older one that is named",
+}
+"""By the reason of Ready on a WorkloadSpread."""
 
 
 class SubsetSummary(msgspec.Struct):
@@ -25,43 +41,28 @@ class _SpreadStatus(msgspec.Struct, rename="camel"):
     subset_statuses: list[SubsetSummary] = []
 
 
-class SpreadSummary(msgspec.Struct):
-    metadata: Meta
+class SpreadSummary(Summary):
     status: _SpreadStatus = msgspec.field(default_factory=_SpreadStatus)
 
-    @property
-    def name(self) -> str:
-        return f"{self.metadata.namespace}/{self.metadata.name}"
 
-
-def take_spreads(report: Report, spreads: Iterable[SpreadSummary]) -> None:
+def take(report: Report, spreads: Iterable[SpreadSummary], _now: datetime) -> None:
     """List spreads that are not followed, which needs a person, and subsets that take no unit."""
+    found = report.findings.setdefault(FINDINGS.name, [])
     for each in spreads:
         if each.metadata.deleting:
             continue
-        unready = _false(each.status.conditions, "Ready")
-        if unready is not None:
-            report.spreads.append(_unready(each, unready))
+        said = _false(each.status.conditions, "Ready")
+        if said is not None:
+            found.append(unready(each.name, said, ADVICE.get(said.reason, UNKNOWN)))
         for subset in each.status.subset_statuses:
             mark = _false(subset.conditions, "Schedulable")
             if mark is not None:
-                report.spreads.append(_marked(each, subset, mark))
+                found.append(_marked(each, subset, mark))
 
 
 def _false(conditions: Iterable[Condition], kind: str) -> Condition | None:
     found = condition(conditions, kind)
     return found if found is not None and found.status == "False" else None
-
-
-def _unready(spread: SpreadSummary, said: Condition) -> Finding:
-    return Finding(
-        spread.name,
-        said.reason,
-        since=said.last_transition_time,
-        message=said.message,
-        help=SPREADS.get(said.reason, UNKNOWN),
-        urgent=True,
-    )
 
 
 def _marked(spread: SpreadSummary, subset: SubsetSummary, said: Condition) -> Finding:
@@ -74,3 +75,11 @@ def _marked(spread: SpreadSummary, subset: SubsetSummary, said: Condition) -> Fi
         units=str(subset.replicas),
         message=f"{what}: {said.message}" if said.message else what,
     )
+
+
+FINDINGS = KindFindings(
+    type_=SpreadSummary,
+    take=take,
+    name="spreads",
+    title="Spreads that are not followed, and subsets that take no unit",
+)

@@ -6,24 +6,46 @@ not written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 import msgspec
 
-from machinery.types.metadata import Meta
-from stowage.reading import words
-from stowage.reading.advice import GROUPS, UNKNOWN, incomplete, of_group
-from stowage.reading.fleet import (
+from controller.framework.findings import (
     PATIENCE_SECONDS,
+    UNKNOWN,
     Condition,
     Finding,
+    KindFindings,
     Report,
+    Summary,
     condition,
     overdue,
+    seconds,
     tally,
+    time,
+    undecided,
 )
 
+ADVICE: Mapping[str, str] = {
+    "WaitingForGroup": "room for the units that are missing, or a smaller minMember;"
+    " see stowage explain wg/NAME",
+    "GroupDenied": "room for minMember units, smaller requests or a smaller minMember;"
+    " see stowage explain wg/NAME",
+    "ScheduleTimeout": "room for the units that were missing, or a smaller minMember;"
+    " see stowage explain wg/NAME",
+    "PropagationFailed": "mend what the message names; all of it is tried again by itself",
+    "InvalidGroup": "mend the field that is named",
+    "TooLarge": "several groups of it, or Workloads that run on fewer clusters",
+    "TooManyWorkloads": "fewer Workloads with its label, each with more replicas",
+    "Failed": "see why units failed; then make its failed Workloads anew",
+}
+"""By the reason of Scheduled on a WorkloadGroup, and by its phase Failed."""
+
+_INCOMPLETE = "the Workloads that are missing, more replicas, or a smaller minMember"
+
+WITH_GROUP = frozenset({"WaitingForGroup", "GroupDenied", "ScheduleTimeout", "InvalidGroup"})
+"""Reasons on a Workload that repeat its WorkloadGroup's; a listed group gives the advice."""
 OVER = ("Finished",)
 """The phases without a finding."""
 
@@ -43,24 +65,31 @@ class _GroupStatus(msgspec.Struct, rename="camel"):
     conditions: list[Condition] = []
 
 
-class GroupSummary(msgspec.Struct):
-    metadata: Meta
+class GroupSummary(Summary):
     spec: _Spec = msgspec.field(default_factory=_Spec)
     status: _GroupStatus = msgspec.field(default_factory=_GroupStatus)
 
-    @property
-    def name(self) -> str:
-        return f"{self.metadata.namespace}/{self.metadata.name}"
 
-
-def take_groups(report: Report, groups: Iterable[GroupSummary], now: datetime) -> None:
+def take(report: Report, groups: Iterable[GroupSummary], now: datetime) -> None:
     """Count the groups by phase, and list the findings on those that are not over."""
+    found = report.findings.setdefault(FINDINGS.name, [])
+    counts = report.counts.setdefault(FINDINGS.counts, {})
     for each in groups:
-        tally(report.workload_groups, each.status.phase or "Undecided")
+        tally(counts, each.status.phase or "Undecided")
         if each.status.phase in OVER or each.metadata.deleting:
             continue
-        matter = _failed(each) or _waiting(each, now)
-        report.groups += [matter] if matter else []
+        finding = _failed(each) or _waiting(each, now)
+        found += [finding] if finding else []
+
+
+def incomplete(reason: str, message: str) -> bool:
+    """Return whether a WorkloadGroup waits for more Workloads, or a member for the others."""
+    return reason == "GroupDenied" and " units in all its Workloads" in message
+
+
+def of_group(reason: str, message: str) -> str:
+    """Return the advice for a WorkloadGroup with this reason and message of Scheduled."""
+    return _INCOMPLETE if incomplete(reason, message) else ADVICE.get(reason, UNKNOWN)
 
 
 def _failed(each: GroupSummary) -> Finding | None:
@@ -73,18 +102,15 @@ def _failed(each: GroupSummary) -> Finding | None:
         since=each.status.last_failure_time or (said.last_transition_time if said else ""),
         units=_units(each),
         message="so many units failed that those it needs cannot run any more",
-        help=GROUPS["Failed"],
+        help=ADVICE["Failed"],
         urgent=True,
     )
 
 
 def _waiting(each: GroupSummary, now: datetime) -> Finding | None:
-    said, created = condition(each.status.conditions, "Scheduled"), each.metadata.creation_timestamp
+    said = condition(each.status.conditions, "Scheduled")
     if said is None:
-        if not overdue(created, PATIENCE_SECONDS, now):
-            return None
-        asks = "is the controller running?"
-        return Finding(each.name, "Undecided", created, message=asks, help=UNKNOWN, urgent=True)
+        return undecided(each, now)
     if said.status == "True":
         return None
     since = said.last_transition_time
@@ -107,13 +133,23 @@ def _again(each: GroupSummary, now: datetime) -> str:
     said = condition(each.status.conditions, "Scheduled")
     if said is not None and "tried again" in said.message:
         return ""
-    at = words.time(each.status.retry_time)
+    at = time(each.status.retry_time)
     left = (at - now).total_seconds() if at else 0.0
     if left >= 1:
-        return f"tried again in {words.seconds(left)}"
+        return f"tried again in {seconds(left)}"
     return "tried again when all is gone" if each.status.gate == "Closed" else ""
 
 
 def _units(each: GroupSummary) -> str:
     """Return the units that have a cluster or are held, of those that are needed."""
     return f"{each.status.scheduled + each.status.waiting} of {each.spec.min_member}"
+
+
+FINDINGS = KindFindings(
+    type_=GroupSummary,
+    take=take,
+    name="groups",
+    title="Groups that wait, were taken away or have failed",
+    counts="workloadGroups",
+    before=True,
+)

@@ -21,21 +21,21 @@ REMEMBERED = 4096
 HOLDER_LIMIT = 512
 """The longest holder's name that the schema allows, in characters."""
 
-Haunt: TypeAlias = Callable[[Key, Mapping[Key, Shares]], object]
+SetForeign: TypeAlias = Callable[[Key, Mapping[Key, Shares]], object]
 """Called with the replicas that others have claimed of an object, by Workload and cluster.
 
 The replicas replace those of the call before, and count from the next decision on.
 """
 
 
-class ClaimBooks:
-    """Claims by object; claims of other holders reach the counts through `haunt`.
+class ClaimIndex:
+    """Claims by object; claims of other holders reach the counts through `set_foreign`.
 
     `holder` is the name of this process.
     """
 
-    def __init__(self, haunt: Haunt, *, holder: str, clock: Clock) -> None:
-        self._haunt = haunt
+    def __init__(self, set_foreign: SetForeign, *, holder: str, clock: Clock) -> None:
+        self._set_foreign = set_foreign
         self.holder = holder
         self._clock = clock
         self._epochs = count(1)
@@ -54,7 +54,7 @@ class ClaimBooks:
         """Read the claims and the generation of a stored object."""
         key = stored.metadata.key
         if self.ledger(key).learn(stored, self._clock.monotonic()):
-            self.haunt(key)
+            self.recount(key)
 
     def forget(self, key: Key) -> None:
         there = self._ledgers.get(key[0], {})
@@ -69,19 +69,19 @@ class ClaimBooks:
         meta = known.metadata
         if new is None:
             self._shown.pop(meta.key, None)
-            self._bury(meta.uid)
+            self._remember_deleted(meta.uid)
         else:
             self._shown[meta.key] = (meta.uid, new.placements)
         there = self._ledgers.get(meta.namespace, {})
         claimed = [key for key, each in there.items() if each.knows(meta.uid)]
-        self.haunt(*claimed)
+        self.recount(*claimed)
         return claimed
 
-    def haunt(self, *keys: Key) -> None:
+    def recount(self, *keys: Key) -> None:
         """Count the claims of others on these objects from the next decision on."""
         for key in keys:
-            ghosts = self.ledger(key).ghosts(self.seen, self._clock.monotonic())
-            self._haunt(key, ghosts)
+            foreign = self.ledger(key).foreign(self.seen, self._clock.monotonic())
+            self._set_foreign(key, foreign)
 
     def told(self, key: Key) -> list[HeldClaim]:
         """Return the claims that still belong in the object's status."""
@@ -101,7 +101,7 @@ class ClaimBooks:
             key for key in keys if (each := self._ledgers.get(key[0], {}).get(key)) and each.others
         ]
 
-    def _bury(self, uid: str) -> None:
+    def _remember_deleted(self, uid: str) -> None:
         self._gone[uid] = None
         if len(self._gone) > REMEMBERED:
             self._gone.pop(next(iter(self._gone)))

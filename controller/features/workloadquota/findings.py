@@ -6,15 +6,22 @@ status, the units kept out in the condition of each Workload and Reservation.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from datetime import datetime
+from itertools import chain
 
 import msgspec
 
+from controller.framework.findings import (
+    Condition,
+    Finding,
+    KindFindings,
+    Report,
+    Summary,
+    condition,
+)
 from crds.names import REQUESTS
 from machinery.types import quantities
-from machinery.types.metadata import Meta
-from stowage.planning.words import count
-from stowage.reading.fleet import Condition, Finding, Report, condition
 
 _EXCEEDED = "QuotaExceeded"
 
@@ -28,14 +35,9 @@ class QuotaSummaryStatus(msgspec.Struct):
     conditions: list[Condition] = []
 
 
-class QuotaSummary(msgspec.Struct):
-    metadata: Meta
+class QuotaSummary(Summary):
     spec: QuotaSummarySpec = msgspec.field(default_factory=QuotaSummarySpec)
     status: QuotaSummaryStatus = msgspec.field(default_factory=QuotaSummaryStatus)
-
-    @property
-    def name(self) -> str:
-        return f"{self.metadata.namespace}/{self.metadata.name}"
 
     def full(self) -> list[str]:
         """Return the amounts that are used up, as `requests.cpu 200 of 200`."""
@@ -49,13 +51,14 @@ class QuotaSummary(msgspec.Struct):
         return found
 
 
-def take_quotas(report: Report, quotas: Sequence[QuotaSummary]) -> None:
+def take(report: Report, quotas: Iterable[QuotaSummary], _now: datetime) -> None:
     """List the quotas that are full or keep units out.
 
-    `report.pending` and `report.reserved` must be complete: the advice of the findings there that
-    name a quota moves to the quota.
+    The advice of the findings that name a quota moves to the quota.
     """
-    waiting = [each for each in (*report.pending, *report.reserved) if each.state == _EXCEEDED]
+    found = report.findings.setdefault(FINDINGS.name, [])
+    listed = (*report.pending, *chain.from_iterable(report.findings.values()))
+    waiting = [each for each in listed if each.state == _EXCEEDED]
     for quota in quotas:
         ready = condition(quota.status.conditions, "Ready")
         kept = list(_kept_by(quota, waiting))
@@ -64,24 +67,20 @@ def take_quotas(report: Report, quotas: Sequence[QuotaSummary]) -> None:
         full = quota.full()
         if ready is not None and ready.status == "False":
             text, helping = ready.message, "mend the field that is named: it bounds nobody"
-            report.quotas.append(
-                Finding(quota.name, ready.reason, message=text, help=helping, urgent=True)
-            )
+            found.append(Finding(quota.name, ready.reason, message=text, help=helping, urgent=True))
         elif full or kept:
             units = sum(int(each.units.partition(" ")[0]) for each in kept if each.units)
-            state = "KeepsOut" if kept else "Full"
             told = [f"{', '.join(full)} used"] if full else []
-            told += [f"{count(len(kept), 'object')} waits for it"] if len(kept) == 1 else []
+            told += ["1 object waits for it"] if len(kept) == 1 else []
             told += [f"{len(kept)} objects wait for it"] if len(kept) > 1 else []
-            report.quotas.append(
+            helping = "more in its spec.hard, fewer replicas, or fewer Reservations"
+            found.append(
                 Finding(
                     quota.name,
-                    state,
+                    "KeepsOut" if kept else "Full",
                     units=f"{units} pending" if units else "",
                     message="; ".join(told),
-                    help="more in its spec.hard, fewer replicas, or fewer Reservations"
-                    if kept
-                    else "",
+                    help=helping if kept else "",
                     urgent=bool(kept),
                 )
             )
@@ -93,3 +92,12 @@ def _kept_by(quota: QuotaSummary, waiting: Iterable[Finding]) -> Iterable[Findin
     for each in waiting:
         if each.name.startswith(f"{quota.metadata.namespace}/") and named in each.message:
             yield each
+
+
+FINDINGS = KindFindings(
+    type_=QuotaSummary,
+    take=take,
+    name="quotas",
+    title="Quotas that are full or keep units out",
+    after=True,
+)

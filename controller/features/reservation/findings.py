@@ -11,20 +11,29 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from crds.names import DEFAULT_SCHEDULER
-from machinery.types import durations, hostports, quantities
-from machinery.types.metadata import Meta
-from stowage.reading import words
-from stowage.reading.advice import PATIENT, RESERVATIONS, SCHEDULED, UNKNOWN
-from stowage.reading.fleet import (
-    PATIENCE_SECONDS,
+from controller.features.advice import unplaced
+from controller.framework.findings import (
     Condition,
     Finding,
+    KindFindings,
     Report,
+    Summary,
     condition,
-    overdue,
+    seconds,
     tally,
+    time,
+    undecided,
+    unready,
 )
+from crds.names import DEFAULT_SCHEDULER
+from machinery.types import durations, hostports, quantities
+
+ADVICE: Mapping[str, str] = {
+    "ClocksDiffer": "set the clock of the controller's node, or that of the hub's API servers",
+    "NotHeld": "make way for its Workload NAME-hold as the message says, or set hold: Books",
+    "Short": "nodes for that cluster, or fewer units there; its owners may find less than is held",
+}
+"""By the reason of Ready on a Reservation that needs a person; SCHEDULED has the others."""
 
 SOON = timedelta(hours=1)
 """A Reservation is listed so long before its end."""
@@ -47,21 +56,16 @@ class ReservationSummaryStatus(msgspec.Struct):
     conditions: list[Condition] = []
 
 
-class ReservationSummary(msgspec.Struct):
-    metadata: Meta
+class ReservationSummary(Summary):
     spec: ReservationSummarySpec = msgspec.field(default_factory=ReservationSummarySpec)
     status: ReservationSummaryStatus = msgspec.field(default_factory=ReservationSummaryStatus)
-
-    @property
-    def name(self) -> str:
-        return f"{self.metadata.namespace}/{self.metadata.name}"
 
 
 def ends(created: str, ttl: str, expires: str) -> datetime | None:
     """Return when a Reservation ends; None for never, or where its fields do not tell."""
     if expires:
-        return words.time(expires)
-    since = words.time(created)
+        return time(expires)
+    since = time(created)
     try:
         length = durations.parse(ttl)
         return since + length if since and length else None
@@ -69,23 +73,20 @@ def ends(created: str, ttl: str, expires: str) -> datetime | None:
         return None
 
 
-def take_reservations(
-    report: Report, reservations: Iterable[ReservationSummary], now: datetime
-) -> None:
-    """Count them by phase, and list the findings on those that are not over.
-
-    `report.offered` must be complete.
-    """
+def take(report: Report, reservations: Iterable[ReservationSummary], now: datetime) -> None:
+    """Count them by phase, and list the findings on those that are not over."""
+    found = report.findings.setdefault(FINDINGS.name, [])
+    counts = report.counts.setdefault(FINDINGS.counts, {})
     kept: dict[str, dict[str, int]] = {}
     for each in reservations:
-        tally(report.reservations, _phase(each))
+        tally(counts, _phase(each))
         if each.status.phase in OVER:
             continue
         amounts = kept.setdefault(each.metadata.namespace, {})
         for resource, amount in _kept(each.status):
             amounts[resource] = amounts.get(resource, 0) + amount
         if not each.metadata.deleting:
-            report.reserved += _matters(each, now)
+            found += _findings(each, now)
     report.holds_most = _most(kept, report.offered)
 
 
@@ -121,46 +122,37 @@ def _phase(each: ReservationSummary) -> str:
     return each.status.phase or ("Undecided" if ours else "LeftToOthers")
 
 
-def _matters(each: ReservationSummary, now: datetime) -> Iterator[Finding]:
+def _findings(each: ReservationSummary, now: datetime) -> Iterator[Finding]:
     waiting, ready = _waiting(each, now), condition(each.status.conditions, "Ready")
     if waiting:
         yield waiting
-    if ready is not None and ready.reason in RESERVATIONS:
-        yield Finding(
-            each.name,
-            ready.reason,
-            since=ready.last_transition_time,
-            message=ready.message,
-            help=RESERVATIONS[ready.reason],
-            urgent=True,
-        )
+    if ready is not None and ready.reason in ADVICE:
+        yield unready(each.name, ready, ADVICE[ready.reason])
     at = ends(each.metadata.creation_timestamp, each.spec.ttl, each.spec.expires)
     if at is not None and at - now <= SOON:
         yield Finding(each.name, "Expiring", message=_end(at, now))
 
 
 def _waiting(each: ReservationSummary, now: datetime) -> Finding | None:
-    said, created = condition(each.status.conditions, "Scheduled"), each.metadata.creation_timestamp
+    said = condition(each.status.conditions, "Scheduled")
     if said is None:
-        if _phase(each) != "Undecided" or not overdue(created, PATIENCE_SECONDS, now):
-            return None
-        asks = "is the controller running?"
-        return Finding(each.name, "Undecided", created, message=asks, help=UNKNOWN, urgent=True)
+        return undecided(each, now) if _phase(each) == "Undecided" else None
     if said.status == "True":
         return None
-    return Finding(
-        each.name,
-        said.reason,
-        since=said.last_transition_time,
-        units=f"{each.status.pending} of {each.status.desired}",
-        message=said.message,
-        help=SCHEDULED.get(said.reason, UNKNOWN),
-        urgent=said.reason not in PATIENT,
-    )
+    return unplaced(each.name, said, f"{each.status.pending} of {each.status.desired}")
 
 
 def _end(at: datetime, now: datetime) -> str:
     left = (at - now).total_seconds()
     if left <= 0:
-        return f"is over since {words.seconds(-left)}"
-    return f"holds its room for {words.seconds(left)} more"
+        return f"is over since {seconds(-left)}"
+    return f"holds its room for {seconds(left)} more"
+
+
+FINDINGS = KindFindings(
+    type_=ReservationSummary,
+    take=take,
+    name="reserved",
+    title="Reservations that wait, lack room or end soon",
+    counts="reservations",
+)

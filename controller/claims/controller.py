@@ -15,7 +15,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from controller.claims.books import ClaimBooks
 from controller.claims.claims import (
     LANDED_SECONDS,
     WRITE_SECONDS,
@@ -23,8 +22,9 @@ from controller.claims.claims import (
     Shares,
     admitted,
 )
+from controller.claims.index import ClaimIndex
 from controller.framework.runtime.feature import Term
-from controller.framework.statuswriter import Result, StatusWriter
+from controller.framework.statuswriter import Result, StatusWriter, answer
 from controller.model.unit import WorkloadInfo
 from machinery import metrics
 from machinery.api.resources import Resource
@@ -52,30 +52,22 @@ T = TypeVar("T", bound=Object)
 
 
 @dataclass(slots=True)
-class _Wish:
+class _ClaimRequest:
     """A decision that waits for its quota, and the epoch that it was made in."""
 
     taken: HeldClaim
     epoch: int
     done: asyncio.Future[bool]
 
-    def answer(self, granted: bool | TransportError) -> None:
-        if self.done.done():
-            return
-        if isinstance(granted, bool):
-            self.done.set_result(granted)
-        else:
-            self.done.set_exception(granted)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ClaimDraft(Result):
-    """A drafted status, with the wishes whose claims it holds."""
+    """A drafted status, with the requests whose claims it holds."""
 
-    wishes: dict[Key, _Wish]
+    requests: dict[Key, _ClaimRequest]
 
 
-class Desk(StatusWriter[T, _ClaimDraft]):
+class ClaimController(StatusWriter[T, _ClaimDraft]):
     """The objects of a kind, for one term of leadership, with the claims in their statuses.
 
     A subclass says which object a Workload takes quota of (`quota_of`), and which fields go into
@@ -83,11 +75,11 @@ class Desk(StatusWriter[T, _ClaimDraft]):
     """
 
     def __init__(
-        self, term: Term, resource: Resource, type_: type[T], *, books: ClaimBooks
+        self, term: Term, resource: Resource, type_: type[T], *, claims: ClaimIndex
     ) -> None:
         super().__init__(term, resource, type_)
-        self._books = books
-        self._wishes: dict[Key, dict[Key, _Wish]] = {}
+        self._claims = claims
+        self._requests: dict[Key, dict[Key, _ClaimRequest]] = {}
         self._singly: set[Key] = set()
 
     def quota_of(self, unit: WorkloadInfo) -> Key | None:
@@ -99,16 +91,16 @@ class Desk(StatusWriter[T, _ClaimDraft]):
         raise NotImplementedError
 
     async def run(self) -> None:
-        """Write until cancelled, then refuse every wish that is left."""
+        """Write until cancelled, then refuse every request that is left."""
         try:
             await super().run()
         finally:
-            for wishes in self._wishes.values():
-                _answer(wishes, False)
+            for requests in self._requests.values():
+                _answer(requests, False)
 
     def forget(self, key: Key) -> None:
-        """Refuse the wishes of a deleted object."""
-        _answer(self._wishes.pop(key, {}), False)
+        """Refuse the requests of a deleted object."""
+        _answer(self._requests.pop(key, {}), False)
 
     def touched(self, keys: Collection[Key]) -> None:
         """Queue objects with changed counts, to show them soon and to drop landed claims."""
@@ -118,7 +110,7 @@ class Desk(StatusWriter[T, _ClaimDraft]):
     def epoch(self, unit: WorkloadInfo) -> int | None:
         """Return the epoch of a decision made now; None where the Workload takes no quota."""
         key = self.quota_of(unit)
-        return None if key is None else self._books.ledger(key).epoch
+        return None if key is None else self._claims.ledger(key).epoch
 
     async def claim(self, unit: WorkloadInfo, placements: Shares, epoch: int | None) -> bool:
         """Take the quota of a decision of that epoch; False means to decide again.
@@ -129,7 +121,7 @@ class Desk(StatusWriter[T, _ClaimDraft]):
         key = self.quota_of(unit)
         if key is None or not _grows(unit.present, placements):
             return True
-        if epoch is None or epoch != self._books.ledger(key).epoch:
+        if epoch is None or epoch != self._claims.ledger(key).epoch:
             CLAIMS.labels("stale").inc()
             return False
         if self._waiting(key) >= MOST_CLAIMING:
@@ -137,9 +129,9 @@ class Desk(StatusWriter[T, _ClaimDraft]):
             return False
         now = self._clock.monotonic()
         time = microtime(self._clock.now())
-        taken = HeldClaim(unit.key, unit.uid, dict(placements), self._books.holder, time, now)
+        taken = HeldClaim(unit.key, unit.uid, dict(placements), self._claims.holder, time, now)
         done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._wishes.setdefault(key, {})[unit.key] = _Wish(taken, epoch, done)
+        self._requests.setdefault(key, {})[unit.key] = _ClaimRequest(taken, epoch, done)
         self.add(key)
         # The placements are written after this, and must land before other processes drop the
         # claim.
@@ -152,104 +144,104 @@ class Desk(StatusWriter[T, _ClaimDraft]):
         key = self.quota_of(unit)
         if key is None:
             return
-        wish = self._wishes.get(key, {}).pop(unit.key, None)
-        own = self._books.ledger(key).own.pop(unit.uid, None)
-        if wish or own:
+        request = self._requests.get(key, {}).pop(unit.key, None)
+        own = self._claims.ledger(key).own.pop(unit.uid, None)
+        if request or own:
             self.add(key, after=CALM_SECONDS)
 
     def draft(self, stored: T) -> _ClaimDraft:
         key = stored.metadata.key
-        self._books.haunt(key)  # claims whose replicas never show expire with time
-        wishes = self._admit(key, self._fresh(key))
-        claims = [*self._books.told(key), *(wish.taken for wish in wishes.values())]
+        self._claims.recount(key)  # claims whose replicas never show expire with time
+        requests = self._admit(key, self._fresh(key))
+        claims = [*self._claims.told(key), *(request.taken for request in requests.values())]
         after = LANDED_SECONDS + CALM_SECONDS if claims else None
         return _ClaimDraft(
             fields=self.fields(stored, claims),
-            wishes=wishes,
-            requeue_after=ROOM_SECONDS if self._wishes.get(key) else after,
-            anyway=bool(wishes),
+            requests=requests,
+            requeue_after=ROOM_SECONDS if self._requests.get(key) else after,
+            anyway=bool(requests),
         )
 
     def landed(self, key: Key, result: _ClaimDraft, *, written: bool) -> None:
-        """Grant the drafted wishes, whose claims are stored now."""
-        for wish in result.wishes.values():
+        """Grant the drafted requests, whose claims are stored now."""
+        for request in result.requests.values():
             # A decision may be withdrawn during the write: the next write drops its claim.
-            if wish.done.done():
+            if request.done.done():
                 self.add(key, after=CALM_SECONDS)
             else:
-                self._books.ledger(key).add(wish.taken)
-        _answer(result.wishes, True)
+                self._claims.ledger(key).add(request.taken)
+        _answer(result.requests, True)
 
     def conflicted(self, key: Key, result: _ClaimDraft) -> None:
-        """Return the drafted wishes to the queue; the next draft refuses those of an old epoch."""
-        again = self._wishes.setdefault(key, {})
-        for workload, wish in result.wishes.items():
-            if not wish.done.done():
-                again.setdefault(workload, wish)
+        """Queue the drafted requests again; the next draft refuses those of an old epoch."""
+        again = self._requests.setdefault(key, {})
+        for workload, request in result.requests.items():
+            if not request.done.done():
+                again.setdefault(workload, request)
 
     def shorter(self, key: Key, result: _ClaimDraft, error: TransportError) -> bool:
-        """Write wishes one by one after a refusal, to find the one that the hub does not take.
+        """Write requests one by one after a refusal, to find the one that the hub does not take.
 
-        The wish that is refused alone gets the error.
+        The request that is refused alone gets the error.
         """
-        wishes = result.wishes
+        requests = result.requests
         self.add(key, after=CALM_SECONDS)
-        if len(wishes) > 1:
-            self._wishes[key] = {**wishes, **self._wishes.get(key, {})}
+        if len(requests) > 1:
+            self._requests[key] = {**requests, **self._requests.get(key, {})}
             self._singly.add(key)
             return True
-        _answer(wishes, error)
-        return bool(self._wishes.get(key))
+        _answer(requests, error)
+        return bool(self._requests.get(key))
 
     def failed(self, key: Key, result: _ClaimDraft | None, error: TransportError | None) -> None:
-        """Answer every wish that waits for this turn, so that no decision waits for ever."""
-        # Without a draft the wishes of a failed turn are still in the queue.
-        wishes = self._wishes.pop(key, {}) if result is None else result.wishes
-        _answer(wishes, False if error is None else error)
+        """Answer every request that waits for this turn, so that no decision waits for ever."""
+        # Without a draft the requests of a failed turn are still in the queue.
+        requests = self._requests.pop(key, {}) if result is None else result.requests
+        _answer(requests, False if error is None else error)
 
-    def _fresh(self, key: Key) -> dict[Key, _Wish]:
-        """Return the waiting wishes of the current epoch, and refuse the others."""
-        wishes, epoch = self._wishes.pop(key, {}), self._books.ledger(key).epoch
-        _answer({k: wish for k, wish in wishes.items() if wish.epoch != epoch}, False)
-        fresh = {k: wish for k, wish in wishes.items() if not wish.done.done()}
+    def _fresh(self, key: Key) -> dict[Key, _ClaimRequest]:
+        """Return the waiting requests of the current epoch, and refuse the others."""
+        requests, epoch = self._requests.pop(key, {}), self._claims.ledger(key).epoch
+        _answer({k: request for k, request in requests.items() if request.epoch != epoch}, False)
+        fresh = {k: request for k, request in requests.items() if not request.done.done()}
         if key not in self._singly:
             return fresh
-        # After a refusal by the hub each wish is written by itself, see `shorter`.
+        # After a refusal by the hub each request is written by itself, see `shorter`.
         first = dict(list(fresh.items())[:1])
-        rest = {k: wish for k, wish in fresh.items() if k not in first}
+        rest = {k: request for k, request in fresh.items() if k not in first}
         if rest:
-            self._wishes[key] = rest
+            self._requests[key] = rest
             self.add(key)
         else:
             self._singly.discard(key)
         return first
 
-    def _admit(self, key: Key, wishes: Mapping[Key, _Wish]) -> dict[Key, _Wish]:
-        """Return the wishes that the status has room for.
+    def _admit(self, key: Key, requests: Mapping[Key, _ClaimRequest]) -> dict[Key, _ClaimRequest]:
+        """Return the requests that the status has room for.
 
         A few others wait, and not for long; the rest must be decided again.
         """
         now = self._clock.monotonic()
-        known = self._books.told(key)
-        chosen = admitted(known, (wish.taken for wish in wishes.values()))
-        waiting = self._wishes.setdefault(key, {})
-        for workload, wish in wishes.items():
-            if wish.taken.uid in chosen:
+        known = self._claims.told(key)
+        chosen = admitted(known, (request.taken for request in requests.values()))
+        waiting = self._requests.setdefault(key, {})
+        for workload, request in requests.items():
+            if request.taken.uid in chosen:
                 continue
-            if now - wish.taken.since < WRITE_SECONDS and len(waiting) < MOST_WAITING:
-                waiting[workload] = wish
+            if now - request.taken.since < WRITE_SECONDS and len(waiting) < MOST_WAITING:
+                waiting[workload] = request
             else:
-                wish.answer(False)
-        return {k: wish for k, wish in wishes.items() if wish.taken.uid in chosen}
+                answer(request.done, False)
+        return {k: request for k, request in requests.items() if request.taken.uid in chosen}
 
     def _waiting(self, key: Key) -> int:
         draft = self._drafts.get(key)
-        return len(self._wishes.get(key, ())) + (len(draft.wishes) if draft else 0)
+        return len(self._requests.get(key, ())) + (len(draft.requests) if draft else 0)
 
 
-def _answer(wishes: Mapping[Key, _Wish], granted: bool | TransportError) -> None:
-    for wish in wishes.values():
-        wish.answer(granted)
+def _answer(requests: Mapping[Key, _ClaimRequest], granted: bool | TransportError) -> None:
+    for request in requests.values():
+        answer(request.done, granted)
 
 
 def _grows(before: Shares, after: Shares) -> bool:

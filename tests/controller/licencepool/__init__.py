@@ -1,0 +1,1 @@
+"""LicencePool: seats that Workloads take, wholly in this folder."""
