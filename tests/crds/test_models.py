@@ -14,6 +14,8 @@ from crds.membercluster import MemberCluster, ReadyReason
 from crds.names import forbidden_namespace
 from crds.workload import Adoption, ScheduledReason, Workload, WorkloadState, WorkloadStatus
 
+from .bodies import body
+
 HERE = Path(__file__).parent
 FULL = yaml.safe_load((HERE / "full.yaml").read_text())
 EXAMPLES = [
@@ -145,3 +147,22 @@ def test_foreign_namespaces_are_those_that_need_the_verb():
         "other": "spec.manifests",
     }
     assert validation.foreign_namespaces({"metadata": {"namespace": "shop"}, "spec": {}}) == {}
+
+
+@pytest.mark.proves("N4")
+def test_a_status_of_a_quota_as_the_controller_writes_it() -> None:
+    claim = {
+        "workload": "shop/reservations/room",
+        "uid": "u",
+        "holder": "one",
+        "time": "2026-01-02T03:04:05.000000Z",
+        "placements": [{"cluster": "a", "replicas": 2}],
+    }
+    status = {
+        "observedGeneration": 1,
+        "hard": {"units": "5"},
+        "used": {"units": "3"},
+        "claims": [claim],
+        "conditions": [{"type": "Ready", "status": "True", "reason": "Valid"}],
+    }
+    assert validation.quota_violations(body("WorkloadQuota") | {"status": status}) == []
