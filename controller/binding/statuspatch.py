@@ -227,11 +227,11 @@ def _cause(decision: Decision, workload: Workload) -> tuple[str, str]:
 def _plugin_cause(decision: Decision, present: Mapping[str, int]) -> tuple[str, str] | None:
     """Return the cause that a plugin moved the replicas for, if one says so."""
     for plugin in decision.plugins.values():
-        if (cause := method_of(plugin, Explainer.cause)) is None:
+        if (method := method_of(plugin, Explainer.cause)) is None:
             continue
         try:
             shown = (present, decision.placements, decision.cycle_state)
-            cause = ask(plugin, "Cause", answers.a_cause, cause, *shown)
+            cause = ask(plugin, "Cause", answers.a_cause, method, *shown)
             if cause is not None:
                 return cause[0][:CAUSE_LIMIT], cause[1][:CAUSE_ABOUT_LIMIT]
         except PluginError as e:

@@ -74,6 +74,13 @@ def asked(query: dict[str, str], **params: str) -> Request:
     return Request(method="GET", path="/", query=query, params=params, headers={}, body=b"")
 
 
+def member(
+    name: str, desired: int, assigned: int, waiting: int, clusters: dict[str, int]
+) -> dict[str, Any]:
+    numbers = {"desired": desired, "assigned": assigned, "waiting": waiting}
+    return {"name": name, **numbers, "released": False, "clusters": clusters}
+
+
 async def test_what_is_held_counts_as_assigned_and_is_told_as_waiting() -> None:
     here = Here()
     here.group(phase="Scheduling", min_member=10)
@@ -111,22 +118,8 @@ async def test_what_is_held_counts_as_assigned_and_is_told_as_waiting() -> None:
         "lastFailureTime": None,
         "message": "",
         "workloads": [
-            {
-                "name": "worker",
-                "desired": 9,
-                "assigned": 8,
-                "waiting": 6,
-                "released": False,
-                "clusters": {"a": 5, "b": 3},
-            },
-            {
-                "name": "driver",
-                "desired": 1,
-                "assigned": 1,
-                "waiting": 0,
-                "released": False,
-                "clusters": {"a": 1},
-            },
+            member("worker", 9, 8, 6, {"a": 5, "b": 3}),
+            member("driver", 1, 1, 0, {"a": 1}),
         ],
     }
     del told["workloads"]

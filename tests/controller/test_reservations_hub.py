@@ -259,7 +259,7 @@ async def test_one_that_asks_for_very_much_gets_what_there_is(stage: Stage, spec
         await stage.until(lambda: stage.placed("stranger") == {"a": 1})
 
 
-@pytest.mark.parametrize("many", [100, pytest.param(300, marks=pytest.mark.long)])
+@pytest.mark.parametrize("many", [60, pytest.param(300, marks=pytest.mark.long)])
 async def test_very_many_of_them_hold_the_loop_for_no_step(stage: Stage, many: int) -> None:
     """They come while a controller leads, each for a Workload that waits, and a tenth goes again.
 

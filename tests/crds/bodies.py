@@ -27,15 +27,22 @@ SPECS: dict[str, dict[str, Any]] = {
         "owners": [{"object": {"kind": "Workload", "name": "demo"}}],
     },
 }
+SUBSETS = [{"name": f"subset-{n}", "maxReplicas": 1} for n in range(33)]
+OWNERS = [{"object": {"name": f"demo-{n}"}} for n in range(33)]
 LARGE: dict[str, Any] = {
     "REPEAT-254": "x" * 254,
-    "SUBSETS-33": [{"name": f"subset-{n}", "maxReplicas": 1} for n in range(33)],
-    "OWNERS-33": [{"object": {"name": f"demo-{n}"}} for n in range(33)],
+    "SUBSETS-32": SUBSETS[:32],
+    "SUBSETS-33": SUBSETS,
+    "REFUGE-32": [*SUBSETS[:31], {"name": "refuge"}],
+    "OWNERS-32": OWNERS[:32],
+    "OWNERS-33": OWNERS,
     "CONTAINERS-33": {"spec": {"containers": [{}] * 33}},
+    "RESOURCES-64": {f"example.com/gpu-{n}": "1" for n in range(64)},
     "RESOURCES-65": {f"example.com/gpu-{n}": "1" for n in range(65)},
+    "AMOUNTS-33": {f"requests.r{n}": "1" for n in range(33)},
     "DIGITS-65": "1" * 65,
 }
-"""What the files of refused objects name, as it would fill them."""
+"""What the files of objects name, as it would fill them."""
 
 
 def body(kind: str, *, namespace: str = "default", **spec: Any) -> dict[str, Any]:

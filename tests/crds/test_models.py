@@ -14,6 +14,8 @@ from crds.membercluster import MemberCluster, ReadyReason
 from crds.names import forbidden_namespace
 from crds.workload import Adoption, ScheduledReason, Workload, WorkloadState, WorkloadStatus
 
+from .bodies import body
+
 HERE = Path(__file__).parent
 FULL = yaml.safe_load((HERE / "full.yaml").read_text())
 EXAMPLES = [
@@ -23,145 +25,8 @@ EXAMPLES = [
     if document["kind"] == "Workload"
 ]
 
-STATUS = {
-    "observedGeneration": 3,
-    "state": "Running",
-    "desired": 6,
-    "assigned": 4,
-    "pending": 2,
-    "ready": 4,
-    "readySummary": "4/6",
-    "kept": [
-        {
-            "cluster": "m1",
-            "kind": "PersistentVolumeClaim",
-            "namespace": "shop",
-            "name": "data",
-        }
-    ],
-    "selector": "app=demo",
-    "placements": [{"cluster": "member-a", "replicas": 1}, {"cluster": "host", "replicas": 3}],
-    "reservations": [
-        {"namespace": "shop", "name": "peak", "uid": "u1", "cluster": "host", "replicas": 2}
-    ],
-    "overrides": [
-        {
-            "name": "normal",
-            "patch": {"metadata": {"labels": {"arch": "x86"}}},
-            "clusters": [{"name": "host", "deletionCosts": [{"cost": 200, "replicas": 3}]}],
-        },
-        {"clusters": [{"name": "member-a", "deletionCosts": [{"cost": -300, "replicas": 1}]}]},
-    ],
-    "reasons": [
-        {
-            "cluster": "host",
-            "steps": [
-                {
-                    "units": 3,
-                    "time": "2026-01-02T03:04:05Z",
-                    "cause": "Scaled",
-                    "name": "host",
-                    "because": [
-                        {"rule": "DomainQuota", "numbers": {"number": 3}, "name": "zone-1"}
-                    ],
-                }
-            ],
-        }
-    ],
-    "reasonCounts": [{"rule": "Weight", "clusters": 1, "units": 1}],
-    "history": [
-        {
-            "time": "2026-01-02T03:04:05Z",
-            "cause": "ClusterGone",
-            "name": "gone",
-            "desired": 6,
-            "assigned": 4,
-            "moves": [
-                {"cluster": "host", "from": 1, "to": 3, "because": [{"rule": "Weight"}]},
-                {"cluster": "gone", "from": 2},
-            ],
-            "more": {"clusters": 2, "came": 1, "went": 2},
-        }
-    ],
-    "clusterSummary": "member-a=1,host=3",
-    "clusterRef": {
-        "apiVersion": "stowage.dev/v1alpha1",
-        "kind": "MemberCluster",
-        "name": "member-a",
-    },
-    "clusters": [
-        {
-            "name": "member-a",
-            "replicas": 1,
-            "scheduled": 1,
-            "capacityVersion": 4711,
-            "current": 1,
-            "finished": 0,
-            "ready": 1,
-            "unschedulable": 0,
-            "updated": 1,
-            "state": "Running",
-            "message": "",
-            "loadBalancer": {"ingress": [{"ip": "192.0.2.7"}]},
-        }
-    ],
-    "serviceExternalIP": "192.0.2.7",
-    "policyRef": {"name": "demo"},
-    "plugins": {"Licences": {"pool": "blue", "seats": {"taken": 2, "of": [1, "two", 2.5, True]}}},
-    "decision": {"hash": "4f", "time": "2026-01-02T03:04:05Z"},
-    "footprint": {"clusters": "member-a,host", "kinds": "apps/v1/Deployment"},
-    "review": {"generation": 3, "refusal": "spec.manifests: not allowed"},
-    "limits": [
-        {
-            "cluster": "host",
-            "replicas": 3,
-            "until": "2026-01-02T03:04:05Z",
-            "holdSeconds": 300,
-            "doubted": True,
-        }
-    ],
-    "conditions": [
-        {"type": "Scheduled", "status": "False", "reason": "ReplicasReached", "message": "full"},
-        {"type": "Ready", "status": "True"},
-    ],
-}
-CLUSTER = {
-    "apiVersion": "stowage.dev/v1alpha1",
-    "kind": "MemberCluster",
-    "metadata": {"name": "member-a", "labels": {"tier": "gold"}},
-    "spec": {
-        "secretRef": {"namespace": "stowage-system", "name": "member-a"},
-        "taints": [{"key": "maintenance", "effect": "NoSchedule"}],
-        "unschedulable": False,
-        "virtual": False,
-        "namespaces": {"allow": ["*"]},
-        "maxAllocatable": {"cpu": "12", "memory": "48Gi", "example.com/gpu": 2},
-        "provider": "kind",
-        "version": "v1.36.3+k3s1",
-    },
-    "status": {
-        "observedGeneration": 1,
-        "conditions": [{"type": "Ready", "status": "True", "reason": "Connected"}],
-        "version": "v1.36.3",
-        "provider": "kind",
-        "nodeGroups": [
-            {
-                "count": 3,
-                "labels": {"disk": "ssd"},
-                "taints": [{"key": "gpu", "value": "yes", "effect": "NoExecute"}],
-                "free": {"cpu": "3500m", "memory": "12Gi", "pods": "80", "example.com/gpu": 2},
-            }
-        ],
-        "capacity": {
-            "nodes": 3,
-            "allocatable": {"cpu": "12", "memory": "48Gi", "pods": "330"},
-            "requested": {"cpu": "1500m"},
-        },
-        "namespaces": {"given": ["shop"], "refused": ["taken"]},
-        "latencyMilliseconds": 12,
-        "reliability": {"readyPercent": 99},
-    },
-}
+STATUS = yaml.safe_load((HERE / "full_status.yaml").read_text())
+CLUSTER = yaml.safe_load((HERE / "full_membercluster.yaml").read_text())
 
 
 @pytest.mark.proves("C2")
@@ -282,3 +147,25 @@ def test_foreign_namespaces_are_those_that_need_the_verb():
         "other": "spec.manifests",
     }
     assert validation.foreign_namespaces({"metadata": {"namespace": "shop"}, "spec": {}}) == {}
+
+
+@pytest.mark.proves("N4")
+def test_a_status_of_a_quota_as_the_controller_writes_it() -> None:
+    claim = {
+        "workload": "shop/reservations/room",
+        "uid": "u",
+        "holder": "one",
+        "time": "2026-01-02T03:04:05.000000Z",
+        "placements": [{"cluster": "a", "replicas": 2}],
+    }
+    status = {
+        "observedGeneration": 1,
+        "hard": {"units": "5"},
+        "used": {"units": "3"},
+        "claims": [claim],
+        "conditions": [{"type": "Ready", "status": "True", "reason": "Valid"}],
+    }
+    assert (
+        validation.object_violations("WorkloadQuota", body("WorkloadQuota") | {"status": status})
+        == []
+    )

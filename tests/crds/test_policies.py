@@ -10,47 +10,9 @@ import pytest
 from crds.admission import validation
 
 from .asking import refusal
-from .bodies import body, dry, taken
-
-A = {"name": "a", "replicas": 1}
-OUTSIDE = {"key": "a", "operator": "Outside"}
-REFUSED = [
-    ("K4", "topologyKey", None, "spec.topologyKey"),
-    ("K4", "topologyKey", "", "spec.topologyKey"),
-    ("K4", "topologyKey", "a b", "spec.topologyKey"),
-    ("K5", "labelSelector", None, "spec.labelSelector"),
-    ("K5", "labelSelector", {"matchExpressions": [OUTSIDE]}, "matchExpressions[0].operator"),
-    ("K6", "allocationPolicy", None, "spec.allocationPolicy"),
-    ("K6", "allocationPolicy", [], "spec.allocationPolicy"),
-    ("K6", "allocationPolicy", [A, A], "spec.allocationPolicy"),
-    ("K6", "allocationPolicy", [{"name": "a", "replicas": -1}], "allocationPolicy[0].replicas"),
-    ("K6", "allocationPolicy", [{"name": "a"}], "allocationPolicy[0].replicas"),
-    ("K6", "allocationPolicy", [{"name": "", "replicas": 1}], "allocationPolicy[0].name"),
-    ("K7", "allocationType", "require", "spec.allocationType"),
-    ("K10", "allocationMethod", "Fair", "spec.allocationMethod"),
-    ("K10", "scheduleStrategy", {"type": "Fixed"}, "spec.scheduleStrategy"),
-]
-each = pytest.mark.parametrize(
-    ("field", "value", "named"),
-    [
-        pytest.param(
-            f, v, n, marks=pytest.mark.proves(k), id=f"{f} {'gone' if v is None else v}"[:40]
-        )
-        for k, f, v, n in REFUSED
-    ],
-)
-
+from .bodies import body, dry
 
 policy = partial(body, "WorkloadPolicy")
-
-
-@each
-def test_it_is_refused_and_the_field_named(asking, field, value, named):
-    assert named in dry(asking, policy(**{field: value}))
-    assert any(
-        named in text
-        for text in validation.object_violations("WorkloadPolicy", policy(**{field: value}))
-    )
 
 
 @pytest.mark.proves("K7", "K10")
@@ -59,19 +21,6 @@ def test_the_allowed_values_are_named(asking):
     assert '"Required", "Preferred"' in answer
     answer = dry(asking, policy(allocationMethod="fill"))
     assert '"Fill", "Balance"' in answer
-
-
-@pytest.mark.proves("K5", "K6")
-def test_what_is_good_is_taken(asking):
-    expression = {"key": "app", "operator": "In", "values": ["x", "y"]}
-    for spec in (
-        {},
-        {"labelSelector": {}},
-        {"labelSelector": {"matchExpressions": [expression]}},
-        {"allocationPolicy": [{"name": "a", "replicas": 0}]},
-        {"allocationMethod": "Fill", "scheduleStrategy": "Fill"},
-    ):
-        assert taken(asking, policy(**spec)), spec
 
 
 @pytest.mark.proves("K1")

@@ -1,4 +1,4 @@
-"""Every object of the files *refused.yaml, and every example: a real API server and Python judge alike."""
+"""A real API server and Python judge the objects of *refused.yaml, taken.yaml and the examples alike."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ FILES = {
     "WorkloadSpread": "spreads_refused.yaml",
     "WorkloadGroup": "groups_refused.yaml",
     "Reservation": "reservations_refused.yaml",
+    "WorkloadPolicy": "policies_refused.yaml",
+    "WorkloadQuota": "quotas_refused.yaml",
 }
 CASES = [
     pytest.param(
@@ -29,6 +31,16 @@ CASES = [
     )
     for kind, file in FILES.items()
     for case in yaml.safe_load((HERE / file).read_text())
+]
+GOOD = [
+    pytest.param(
+        kind,
+        case["spec"],
+        id=f"{kind}: {case['name']}",
+        marks=pytest.mark.proves(*case["proves"]),
+    )
+    for kind, cases in yaml.safe_load((HERE / "taken.yaml").read_text()).items()
+    for case in cases
 ]
 EXAMPLES = [
     document
@@ -47,9 +59,14 @@ def test_the_api_server_and_python_refuse_name_the_field_and_say_what_to_do(
     assert case["field"] in answer
     assert says in answer
     found = validation.object_violations(kind, made)
-    # Pydantic has words of its own for the form of a group.
-    told = "" if kind == "WorkloadGroup" else says
+    # Pydantic has words of its own for the form of these.
+    told = "" if kind in ("WorkloadGroup", "WorkloadQuota") else says
     assert any(case["field"] in text and told in text for text in found), found
+
+
+@pytest.mark.parametrize(("kind", "spec"), GOOD)
+def test_what_is_good_is_taken(asking: Any, kind: str, spec: dict[str, Any]) -> None:
+    assert taken(asking, body(kind, **spec))
 
 
 @pytest.mark.proves("G1")

@@ -14,7 +14,7 @@ from crds.admission import validation
 from crds.reservation import Reservation
 
 from .asking import refusal
-from .bodies import LARGE, SPECS, body, dry, taken
+from .bodies import SPECS, body, dry, taken
 
 ROOT = Path(__file__).parents[2]
 reservation = partial(body, "Reservation")
@@ -24,10 +24,6 @@ def of(tenant: Any, **spec: Any) -> dict[str, Any]:
     return reservation(namespace=tenant.namespace, **spec)
 
 
-REQUIREMENTS = [
-    {"key": "a", "operator": "In", "values": ["b", "c"]},
-    {"key": "a", "operator": "DoesNotExist"},
-]
 TEMPLATE = {
     "metadata": {"labels": {"app": "demo", "stowage.dev/workload-policy": "demo"}},
     "spec": {
@@ -45,60 +41,6 @@ TEMPLATE = {
         "fieldOfATomorrow": {"deep": [1, {"er": "2"}]},
     },
 }
-GOOD = [
-    ("the base", {}),
-    ("32 owners", {"owners": LARGE["OWNERS-33"][:32]}),
-    ("all Workloads of the namespace", {"owners": [{"labelSelector": {}}]}),
-    (
-        "the own namespace by its name",
-        {"owners": [{"object": {"name": "a", "namespace": "default"}}]},
-    ),
-    (
-        "all that an owner may say",
-        {
-            "owners": [
-                {
-                    "object": {
-                        "apiVersion": "stowage.dev/v1alpha1",
-                        "kind": "Workload",
-                        "name": "demo",
-                        "uid": "f8a3",
-                    },
-                    "controller": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "demo"},
-                    "labelSelector": {
-                        "matchLabels": {"app": "demo"},
-                        "matchExpressions": REQUIREMENTS,
-                    },
-                }
-            ]
-        },
-    ),
-    *((f"ttl {ttl}", {"ttl": ttl}) for ttl in ("0", "0s", "24h", "30m", "1h30m", "1.5h", "500ms")),
-    ("999999h", {"ttl": "999999.999h999999h999999h"}),
-    ("a moment", {"expires": "2026-01-02T03:04:05Z", "ttl": "1h"}),
-    ("a moment elsewhere", {"expires": "2028-02-29T23:59:59.123456+05:30"}),
-    ("a large template", {"template": TEMPLATE, "hold": "Member", "replicas": 2**31 - 1}),
-    (
-        "the rules of a placement",
-        {
-            "schedulerName": "mine",
-            "priority": -5,
-            "distribution": "Single",
-            "packing": "Fewest",
-            "clusterSelector": {"tier": "gold"},
-            "targetCluster": {"name": "member-a"},
-            "tolerations": [{"operator": "Exists"}],
-            "distributionWeights": [{"clusterSelector": {}, "weight": 2}],
-            "spreadConstraints": [{"topologyKey": "zone", "maxDomains": 1}],
-        },
-    ),
-]
-
-
-@pytest.mark.proves("E29")
-@pytest.mark.parametrize("spec", [pytest.param(spec, id=name) for name, spec in GOOD])
-def test_what_is_good_is_taken(asking, spec):
-    assert taken(asking, reservation(**spec))
 
 
 @pytest.mark.proves("E29")

@@ -14,7 +14,7 @@ from crds.admission import validation
 from crds.workloadspread import WorkloadSpreadStatus
 
 from .asking import refusal
-from .bodies import LARGE, SPECS, body, dry, taken
+from .bodies import SPECS, body, dry
 
 ROOT = Path(__file__).parents[2]
 spread = partial(body, "WorkloadSpread")
@@ -22,100 +22,6 @@ spread = partial(body, "WorkloadSpread")
 
 def of(tenant: Any, **spec: Any) -> dict[str, Any]:
     return spread(namespace=tenant.namespace, **spec)
-
-
-TERM = {"matchExpressions": [{"key": "type", "operator": "In", "values": ["normal"]}]}
-OPERATORS = [
-    {"key": "a", "operator": "In", "values": ["b", "c"]},
-    {"key": "a", "operator": "NotIn", "values": ["b"]},
-    {"key": "a", "operator": "Exists"},
-    {"key": "a", "operator": "DoesNotExist"},
-    {"key": "a", "operator": "Gt", "values": ["3"]},
-    {"key": "a", "operator": "Lt", "values": ["-3"]},
-]
-
-
-def percents(*parts: str) -> list[dict[str, str]]:
-    return [{"name": f"zone-{n}", "maxReplicas": part} for n, part in enumerate(parts, 1)]
-
-
-def adaptive(subsets: int, seconds: int, **more: Any) -> dict[str, Any]:
-    how = {"rescheduleCriticalSeconds": seconds, **more}
-    capped = [{"name": f"subset-{n}", "maxReplicas": 1} for n in range(1, subsets)]
-    return {
-        "subsets": [*capped, {"name": "refuge"}],
-        "scheduleStrategy": {"type": "Adaptive", "adaptive": how},
-    }
-
-
-GOOD = [
-    ("the base", ("W6", "W7"), {}),
-    ("one subset", ("W4",), {"subsets": [{"name": "only"}]}),
-    ("32 subsets", ("W4",), {"subsets": LARGE["SUBSETS-33"][:32]}),
-    ("a cap of nothing", ("W6",), {"subsets": [{"name": "a", "maxReplicas": 0}]}),
-    ("the greatest cap", ("W6",), {"subsets": [{"name": "a", "maxReplicas": 2**31 - 1}]}),
-    ("percents of all", ("W8",), {"subsets": percents("20%", "20%", "60%")}),
-    ("nothing and all", ("W8",), {"subsets": percents("0%", "100%")}),
-    ("a nought before it", ("W8",), {"subsets": percents("020%", "08%", "72%")}),
-    ("percents and the rest", ("W8",), {"subsets": [*percents("20%", "30%"), {"name": "rest"}]}),
-    ("all and the rest", ("W8",), {"subsets": [*percents("40%", "60%"), {"name": "rest"}]}),
-    ("98 seconds for four", ("W31",), adaptive(4, 98)),
-    ("295 seconds for two", ("W31",), adaptive(2, 295)),
-    ("no second at all", ("W31",), adaptive(4, 0, disableSimulationSchedule=True)),
-    ("any seconds for one", ("W31",), adaptive(1, 100000)),
-    ("9 seconds for 32", ("W31",), adaptive(32, 9)),
-    ("an empty strategy", ("W27",), {"scheduleStrategy": {}}),
-    ("Adaptive by its name alone", ("W30",), {"scheduleStrategy": {"type": "Adaptive"}}),
-    *(
-        (
-            f"the operator {each['operator']}",
-            ("W5",),
-            {"subsets": [{"name": "a", field: {"matchExpressions": [each]}}]},
-        )
-        for each, field in zip(
-            OPERATORS,
-            ["requiredNodeSelectorTerm", "requiredClusterSelectorTerm"] * 3,
-            strict=True,
-        )
-    ),
-    (
-        "both names of the same term",
-        ("W5",),
-        {
-            "subsets": [
-                {
-                    "name": "a",
-                    "requiredNodeSelectorTerm": TERM,
-                    "requiredClusterSelectorTerm": TERM,
-                }
-            ]
-        },
-    ),
-    (
-        "preferences and tolerations",
-        ("W12",),
-        {
-            "subsets": [
-                {
-                    "name": "a",
-                    "preferredNodeSelectorTerms": [
-                        {"weight": 1, "preference": {"matchLabels": {"a": "b"}}},
-                        {"weight": 100, "preference": {"matchExpressions": OPERATORS}},
-                    ],
-                    "tolerations": [{"operator": "Exists"}, {"key": "a", "value": "b"}],
-                }
-            ]
-        },
-    ),
-]
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [pytest.param(spec, id=n, marks=pytest.mark.proves(*proves)) for n, proves, spec in GOOD],
-)
-def test_what_is_good_is_taken(asking, spec):
-    assert taken(asking, spread(**spec))
 
 
 def test_what_its_page_shows_would_be_taken():

@@ -18,7 +18,7 @@ from crds.groups.workloadgroup import WorkloadGroup
 from crds.names import GROUP_ALIASES, LABEL_GROUP, NORMALISED_PREFIX
 
 from .asking import refusal
-from .bodies import LARGE, body, dry, taken
+from .bodies import body, dry
 
 ROOT = Path(__file__).parents[2]
 FIRST, SECOND = GROUP_ALIASES
@@ -28,28 +28,6 @@ group = partial(body, "WorkloadGroup")
 
 def of(tenant: Any, **spec: Any) -> dict[str, Any]:
     return group(namespace=tenant.namespace, **spec)
-
-
-GOOD = [
-    ("the base", {}),
-    ("one unit", {"minMember": 1}),
-    ("as many as there can be", {"minMember": 2**31 - 1}),
-    ("all that it may say", {
-        "minResources": {"cpu": 12, "memory": "1.5Gi", "nvidia.com/gpu": "8", "pods": 0},
-        "scheduleTimeoutSeconds": 900,
-        "topology": {"topologyKey": "topology.kubernetes.io/zone", "mode": "Preferred"},
-    }),
-    ("the shortest wait", {"scheduleTimeoutSeconds": 1}),
-    ("no resources", {"minResources": {}}),
-    ("an amount that no cluster has", {"minResources": {"memory": "9e40"}}),
-    ("64 resources", {"minResources": dict(list(LARGE["RESOURCES-65"].items())[:64])}),
-]  # fmt: skip
-
-
-@pytest.mark.proves("G1")
-@pytest.mark.parametrize("spec", [pytest.param(spec, id=name) for name, spec in GOOD])
-def test_what_is_good_is_taken(asking, spec):
-    assert taken(asking, group(**spec))
 
 
 @pytest.mark.proves("G1", "G2")

@@ -201,22 +201,25 @@ def test_a_deployment_is_a_member_by_either_label(files: Files, label: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("version", "kind", "number"),
+    ("version", "kind", "spec"),
     [
-        ("apps/v1", "StatefulSet", "replicas"),
-        ("apps/v1", "ReplicaSet", "replicas"),
-        ("batch/v1", "Job", "parallelism"),
+        ("apps/v1", "StatefulSet", {"updateStrategy": {"rollingUpdate": {"partition": 1}}}),
+        ("apps/v1", "ReplicaSet", {}),
+        ("apps/v1", "Deployment", {"strategy": {"rollingUpdate": {"maxUnavailable": 1}}}),
+        ("batch/v1", "Job", {"parallelism": 6, "completions": 8, "backoffLimit": 2}),
     ],
 )
-def test_other_kinds_that_run_pods_are_members(
-    files: Files, version: str, kind: str, number: str
+def test_kinds_that_run_pods_are_members_and_their_numbers_hold_on_one_cluster(
+    files: Files, version: str, kind: str, spec: dict[str, Any]
 ) -> None:
-    given = runs(version, kind, template=pod(labels={POD_GROUP_LABEL: "batch"}), **{number: 6})
+    units = {} if kind == "Job" else {"replicas": 6}
+    given = runs(version, kind, template=pod(labels={POD_GROUP_LABEL: "batch"}), **units, **spec)
     found = files.imported(pod_group(), given)["Workload/web"]
     assert found["metadata"]["labels"] == {OURS: "batch"}
-    assert found["spec"]["template"]["kind"] == kind
-    left = found["spec"]["template"]["spec"].get(number, found["spec"].get("replicas"))
-    assert left == 6
+    inner = found["spec"].get("targetDeployment") or found["spec"]["template"]
+    assert (inner["kind"], found["spec"].get("replicas")) == (kind, units.get("replicas"))
+    assert {key: inner["spec"][key] for key in spec} == spec
+    assert not any(f" spec.{key}" in note for key in spec for note in files.notes(given))
 
 
 def test_a_clone_set_of_openkruise_is_a_member(files: Files) -> None:
@@ -387,24 +390,6 @@ def test_objects_of_stowage_with_a_label_of_a_group_pass_through(example: str) -
         return sorted(kinds)
 
     assert names(result.stdout) == names(path.read_text())
-
-
-@pytest.mark.parametrize(
-    ("version", "kind", "spec"),
-    [
-        ("batch/v1", "Job", {"parallelism": 4, "completions": 8, "backoffLimit": 2}),
-        ("apps/v1", "StatefulSet", {"updateStrategy": {"rollingUpdate": {"partition": 1}}}),
-        ("apps/v1", "Deployment", {"strategy": {"rollingUpdate": {"maxUnavailable": 1}}}),
-    ],
-)
-def test_numbers_of_all_pods_hold_where_all_are_on_one_cluster(
-    files: Files, version: str, kind: str, spec: dict[str, Any]
-) -> None:
-    given = runs(version, kind, template=pod(labels={POD_GROUP_LABEL: "batch"}), **spec)
-    found = files.imported(pod_group(), given)["Workload/web"]["spec"]
-    inner = (found.get("targetDeployment") or found["template"])["spec"]
-    assert {key: inner[key] for key in spec} == spec
-    assert not any(f" spec.{key}" in note for key in spec for note in files.notes(given))
 
 
 @pytest.mark.parametrize("by", ["policy", "label", "spread", "own spread"])
