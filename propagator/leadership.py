@@ -155,7 +155,7 @@ class Manager:
             address=self._hub.connection.server,
             instance=elector.identity,
             moment=elector.moment,
-            before=elector.before,
+            past=elector.past,
         )
 
     async def _catch_up(self, reading: Sequence[Informer[Any]], *, alone: bool) -> None:

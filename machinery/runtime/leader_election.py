@@ -28,8 +28,10 @@ import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
+
+import msgspec
 
 from machinery.api.client import ApiClient
 from machinery.api.resources import LEASES
@@ -43,6 +45,9 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 _KNOWN_RENEWALS = 16
 """Renewals of ours that are recognized when they arrived without an answer."""
+PAST_TERMS = "stowage.dev/past-terms"
+"""The annotation of the Lease with the last terms, as JSON: `{"7": ["holder", "renewTime"]}`."""
+MOST_PAST_TERMS = 32
 _RELEASES = 3
 """Attempts to release a lease that others write to."""
 
@@ -56,16 +61,19 @@ class _Record:
     transitions: int
     seconds: float
     renewed: str
+    past: Mapping[int, PastTerm]
 
     @staticmethod
     def of(lease: dict[str, Any]) -> _Record:
         spec = lease.get("spec") or {}
+        annotations = lease["metadata"].get("annotations") or {}
         return _Record(
             version=lease["metadata"]["resourceVersion"],
             holder=spec.get("holderIdentity") or "",
             transitions=spec.get("leaseTransitions") or 0,
             seconds=spec.get("leaseDurationSeconds") or 0,
             renewed=spec.get("renewTime") or "",
+            past=_past(annotations.get(PAST_TERMS, "")),
         )
 
     @property
@@ -85,6 +93,20 @@ class Moment(NamedTuple):
 
 
 NEVER = Moment(0, "")
+
+
+class PastTerm(NamedTuple):
+    """Who held the Lease in a term that is over, and its last renewal by that one's clock."""
+
+    holder: str
+    renewed: str
+
+
+def _past(text: str) -> dict[int, PastTerm]:
+    try:
+        return msgspec.json.decode(text, type=dict[int, PastTerm])
+    except msgspec.DecodeError:  # also where there is none
+        return {}
 
 
 class LeaderElector:
@@ -131,8 +153,8 @@ class LeaderElector:
         self._blind_seconds = renew_deadline - retry_seconds
         self._sent: deque[str] = deque(maxlen=_KNOWN_RENEWALS)
         self._alone = False
-        self.before = NEVER
-        """The moment of the lease when the present term began."""
+        self.past: Mapping[int, PastTerm] = {}
+        """The terms before the present one, at most MOST_PAST_TERMS of them."""
         self.moment = NEVER
         """The moment of our present term, or of the last one; as far as it was answered."""
         self._until = -math.inf  # we lead until then
@@ -249,16 +271,18 @@ class LeaderElector:
         spec |= {"acquireTime": now, "leaseTransitions": free.transitions + 1 if free else 1}
         # Not alone where a write of ours arrived without an answer: another term may lie between.
         alone = free is not None and self._mine(free) and free.transitions == self.moment.term
+        past = {} if free is None else _history(free, free.holder)
+        annotations = self._annotations | _noted(past)
         if free is not None:
-            await self._write(free, spec, self._annotations)
+            await self._write(free, spec, annotations)
         else:
             meta: dict[str, Any] = {"name": self._name, "namespace": self._namespace}
-            meta |= {"annotations": self._annotations} if self._annotations else {}
+            meta |= {"annotations": annotations}
             lease = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": meta}
             creating = self._client.create(LEASES, {**lease, "spec": spec})
             self._see(await self._within(creating))
         self._alone = alone
-        self.before = free.moment if free is not None else NEVER
+        self.past = past
         self.moment = self._held().moment
         self._until = started + self._renew_deadline
         log.info("%s leads now, term %d", self.identity, self._held().transitions)
@@ -353,7 +377,9 @@ class LeaderElector:
                 if record is None or not record.same_term(ours):
                     return
                 with suppress(Conflict):  # such a renewal may arrive only now
-                    await self._write(record, self._spec(""))
+                    spec = self._spec("")
+                    ended = replace(record, renewed=spec["renewTime"])
+                    await self._write(record, spec, _noted(_history(ended, self.identity)))
                     return
         except TransportError as e:
             self._report(e)
@@ -371,6 +397,17 @@ class LeaderElector:
         if str(fault) != self._trouble:
             log.warning("the lease %s: %s", self._name, fault)
         self._trouble = str(fault)
+
+
+def _history(record: _Record, holder: str) -> dict[int, PastTerm]:
+    """Return the past terms with the record's own, of which a release has noted the holder."""
+    known = record.past.get(record.transitions)
+    term = PastTerm(holder or (known.holder if known else ""), record.renewed)
+    return dict(sorted({**record.past, record.transitions: term}.items())[-MOST_PAST_TERMS:])
+
+
+def _noted(past: Mapping[int, PastTerm]) -> dict[str, str]:
+    return {PAST_TERMS: msgspec.json.encode(past).decode()}
 
 
 def _log_fault(task: asyncio.Future[None]) -> None:

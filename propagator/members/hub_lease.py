@@ -16,8 +16,8 @@ member that allows no Lease, as after a join by an older release, is served with
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import msgspec
@@ -30,7 +30,7 @@ from machinery.api.responses import shaped
 from machinery.api.verbs import OF_NO_OBJECT
 from machinery.clock import Clock
 from machinery.errors import Conflict, Forbidden, Invalid, LeaseLost, NotFound
-from machinery.runtime.leader_election import NEVER, Moment
+from machinery.runtime.leader_election import NEVER, Moment, PastTerm
 from machinery.types.bounds import NAME, clean
 from machinery.types.metadata import Object
 from propagator.members.health import MemberHealth
@@ -56,8 +56,8 @@ class HubHolder:
     instance: str = ""
     moment: Moment = NEVER
     """The present term, and its last renewal that was answered."""
-    before: Moment = NEVER
-    """The term before, and its last renewal."""
+    past: Mapping[int, PastTerm] = field(default_factory=dict)
+    """The terms before, as far as the hub's own Lease still tells of them."""
 
     def __str__(self) -> str:
         return clean(f"{self.uid} {self.address} {self.instance}", NAME)
@@ -85,6 +85,11 @@ class _Lease(Object, frozen=True):
         return clean(self.spec.holder_identity or "", NAME)
 
     @property
+    def instance(self) -> str:
+        """The process that held it; empty where another release has written the holder."""
+        return "".join(self.holder.split(" ", 2)[2:])
+
+    @property
     def version(self) -> str:
         return self.metadata.resource_version
 
@@ -95,9 +100,12 @@ def _later(found: _Lease, ours: HubHolder) -> bool:
     term, renewed = found.spec.lease_transitions or 0, found.spec.renew_time or ""
     if term == ours.moment.term:
         return found.holder != str(ours)
-    if term == ours.before.term:
-        return renewed > ours.before.renewed
-    return term > ours.moment.term
+    # Of two hubs with one history both have a term of the next number, with holders of their own.
+    # A hub whose history is too short for a member that was away waits until the Lease is free.
+    known = ours.past.get(term)
+    if known is None or (known.holder and not known.holder.startswith(found.instance)):
+        return True
+    return renewed > known.renewed
 
 
 class HubLease:

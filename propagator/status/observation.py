@@ -83,7 +83,9 @@ class Survey:
         """
         found = []
         before = [
-            each for each in workload.status.kept if not self._shown(workload, each["cluster"])
+            each | {"cluster": name}
+            for each in workload.status.kept
+            if not self._shown(workload, name := self._present_name(each["cluster"]))
         ]
         for name in sorted(self._inventory.holders(workload.uid)):
             session = self._registry.get(name)
@@ -101,6 +103,12 @@ class Survey:
                 ]
         kept = [*before, *found]
         return sorted(kept, key=lambda each: tuple(map(str, each.values())))[:MOST_KEPT]
+
+    def _present_name(self, name: str) -> str:
+        """Return what a cluster is called now, if it was renamed; of one that is gone its name."""
+        if self._registry.get(name) is not None:
+            return name
+        return next((c.name for c in self._clusters.values() if name in c.spec.former_names), name)
 
     def _shown(self, workload: Workload, name: str) -> bool:
         """Whether all that the member has of the Workload is seen, as far as it may be listed."""

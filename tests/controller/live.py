@@ -59,6 +59,11 @@ class World:
         self.namespace = namespace
         self.controllers: list[Controller] = []
         """Those at work in this process."""
+        self.processes: dict[str, Path] = {}
+        """The logs of those in processes of their own; a failure shows how they end."""
+
+    def logs(self) -> Iterator[tuple[str, Path]]:
+        yield from self.processes.items()
 
     async def cluster(
         self,
@@ -413,6 +418,7 @@ def process(world: World, log: Path, *options: str) -> Iterator[subprocess.Popen
     kubeconfig.write_text(world.hub.admin_kubeconfig)
     command = [sys.executable, "-m", "stowage", "controller", "--http-port=0", *options]
     command.append(f"--kubeconfig={kubeconfig}")
+    world.processes[log.stem] = log
     with (
         log.open("wb") as out,
         subprocess.Popen(command, stdout=out, stderr=out) as process,

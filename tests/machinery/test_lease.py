@@ -13,7 +13,7 @@ import pytest
 
 from machinery.clock import SystemClock
 from machinery.errors import AlreadyExists, Conflict, LeaseLost, NotFound, Unreachable
-from machinery.runtime.leader_election import LeaderElector
+from machinery.runtime.leader_election import PAST_TERMS, LeaderElector
 from tests.fakeclock import FakeClock
 
 
@@ -51,6 +51,8 @@ class Leases:
         if self.lease["metadata"]["resourceVersion"] != patch["metadata"]["resourceVersion"]:
             raise Conflict(code=409, reason="Conflict", message="changed meanwhile")
         self.lease["spec"] |= patch["spec"]
+        noted = patch["metadata"].get("annotations", {})
+        self.lease["metadata"].setdefault("annotations", {}).update(noted)
         return await self._answer()
 
     async def _travel(self) -> None:
@@ -618,6 +620,27 @@ async def test_it_knows_that_another_led_in_between(leases, clock, contend, answ
     await clock.advance(15)
     assert a.at_work
     assert not a.elector.alone
+
+
+@pytest.mark.proves("N12")
+async def test_the_lease_tells_of_past_terms_and_who_held_them(leases, clock, contend):
+    a = contend("a")
+    await clock.advance(10)
+    first = a.elector.moment
+    a.kill()
+    b = contend("b")
+    await clock.advance(30)
+    await b.stop()
+    second = leases.lease["spec"]["renewTime"]
+    c = contend("c")
+    await clock.advance(1)
+    assert c.elector.moment.term == 3
+    assert c.elector.past == {1: ("a", first.renewed), 2: ("b", second)}
+    leases.lease["metadata"]["annotations"][PAST_TERMS] = "[]"
+    c.kill()
+    d = contend("d")
+    await clock.advance(30)
+    assert list(d.elector.past) == [3], "nobody else's text is an error"
 
 
 @pytest.mark.proves("N12")

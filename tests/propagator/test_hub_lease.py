@@ -17,7 +17,7 @@ from crds.names import SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
 from machinery.api.resources import LEASES, MEMBER_CLUSTERS, WORKLOADS
 from machinery.errors import Conflict, Forbidden, LeaseLost, NotFound
-from machinery.runtime.leader_election import Moment
+from machinery.runtime.leader_election import Moment, PastTerm
 from propagator.app import Propagator
 from propagator.members.hub_lease import (
     HELD_SECONDS,
@@ -39,7 +39,19 @@ from .waits import until
 
 HUB = HubHolder("hub-uid", "https://hub", "p1", Moment(7, "2026-01-01T00:00:10.000000Z"))
 """A hub whose seventh term is in force; the sixth ended at the beginning of that day."""
-HUB = replace(HUB, before=Moment(6, "2026-01-01T00:00:00.000000Z"))
+PAST = {6: PastTerm("p0", "2026-01-01T00:00:00.000000Z")}
+HUB = replace(HUB, past=PAST)
+
+
+def followed(*terms: PastTerm, **held: Any) -> HubHolder:
+    """A hub after that many terms from the seventh on, whose holders and ends are told."""
+    past = PAST | dict(enumerate(terms, 7))
+    return replace(HUB, instance="p9", moment=Moment(7 + len(terms), "x"), past=past, **held)
+
+
+ENDED = PastTerm("p1", HUB.moment.renewed)
+BEFORE = PastTerm("p1", "2026-01-01T00:00:05.000000Z")
+NEXT = PastTerm("p2", "2026-01-02T00:00:00.000000Z")
 
 
 class Member:
@@ -119,13 +131,27 @@ async def test_it_is_renewed_now_and_then_and_in_a_term_alone(member: Member, cl
 @pytest.mark.parametrize(
     ("copy", "refused"),
     [
-        (replace(HUB, instance="p2", moment=Moment(8, "x"), before=HUB.moment), False),
-        (replace(HUB, instance="p2", moment=Moment(12, "x"), before=Moment(11, "x")), False),
-        (replace(HUB, instance="p2", moment=Moment(8, "x"), before=Moment(7, "2026-01-01")), True),
+        (followed(ENDED), False),
+        (followed(ENDED, NEXT, NEXT, NEXT), False),
+        (followed(PastTerm("", ENDED.renewed)), False),
+        (followed(BEFORE), True),
+        (followed(BEFORE, NEXT), True),
+        (followed(PastTerm("p3", NEXT.renewed)), True),
         (replace(HUB, instance="p2"), True),
-        (replace(HUB, instance="p2", moment=Moment(5, "x"), before=Moment(4, "x")), True),
+        (replace(HUB, instance="p2", moment=Moment(5, "x"), past={}), True),
+        (replace(HUB, instance="p2", moment=Moment(12, "x"), past={11: NEXT}), True),
     ],
-    ids=["the next term", "a later one", "a copy of before", "a copy in its term", "an old copy"],
+    ids=[
+        "the next term",
+        "a later one",
+        "the next term after another release",
+        "a copy of before",
+        "a copy whose leader changed twice",
+        "a copy that had a seventh term of its own",
+        "a copy in its term",
+        "an old copy",
+        "a history that is too short",
+    ],
 )
 async def test_who_has_not_seen_the_last_renewal_is_another(
     member: Member, clock: FakeClock, copy: HubHolder, refused: bool

@@ -14,6 +14,7 @@ import pytest
 from crds.fields.shares import ClusterShare, ShareState
 from crds.workload import PropagatedReason, WorkloadCondition
 from machinery.types.conditions import find
+from machinery.types.metadata import Meta
 from propagator.members.context import ControllerContext
 from propagator.members.health import Contact, PodCounts
 from propagator.members.inventory import OwnedObjects
@@ -22,6 +23,7 @@ from propagator.outcome import DesiredShare, Outcome
 from propagator.status.aggregation import status_of
 from propagator.status.cluster_share import ObservedShare, ReportedShare, Word, share_of
 from propagator.status.observation import STRANGERS, Survey
+from propagator.types.cluster import MemberCluster, MemberClusterSpec
 from propagator.types.workload import Workload, workload_of
 
 T0 = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -268,6 +270,23 @@ def test_what_was_kept_is_told_until_its_kind_is_listed(asked: bool):
     survey = Survey(ground_of(Contact.SERVING), inventory=cast("OwnedObjects", inventory))
     told = [{"cluster": "m1", "kind": "PersistentVolumeClaim", "namespace": "shop", "name": "d"}]
     assert survey.kept(workload(kept=told)) == ([] if asked else told)
+
+
+@pytest.mark.proves("N2", "N3")
+@pytest.mark.parametrize("listed", [False, True])
+def test_what_was_kept_on_a_cluster_that_was_renamed_is_told_by_its_new_name(listed: bool):
+    claim = {"kind": "PersistentVolumeClaim", "namespace": "shop", "name": "d"}
+    session = SimpleNamespace()
+    renamed = MemberCluster(Meta(name="new"), spec=MemberClusterSpec(former_names=("old",)))
+    context = SimpleNamespace(
+        registry=SimpleNamespace(get={"new": session}.get, names=lambda: ["new"]),
+        clusters=SimpleNamespace(values=lambda: [renamed]),
+    )
+    inventory = SimpleNamespace(holders=lambda uid: set(), asked=lambda session, w: listed)
+    survey = Survey(cast("ControllerContext", context), inventory=cast("OwnedObjects", inventory))
+    told = [{"cluster": "gone"} | claim, {"cluster": "old"} | claim]
+    there = [] if listed else [{"cluster": "new"} | claim]
+    assert survey.kept(workload(kept=told)) == [{"cluster": "gone"} | claim, *there]
 
 
 def nothing_held(*, known: bool = True) -> OwnedObjects:

@@ -75,7 +75,10 @@ async def two_workloads(stage: Stage) -> None:
 
 
 async def seen(stage: Stage) -> dict[str, Any]:
-    return {"read": await read(stage), "written": await all_changes(stage)}
+    written = await all_changes(stage)
+    # A busy machine's members answer slower, and their statuses say so; `told` compares the rest.
+    written["hub"].pop(("PATCH", "memberclusters"), None)
+    return {"read": await read(stage), "written": written}
 
 
 async def acts(process: Propagator) -> None:
