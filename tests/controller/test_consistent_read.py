@@ -18,9 +18,9 @@ from machinery.api.resources import (
     Resource,
 )
 from machinery.errors import Unreachable
+from tests.controller.features.workloadquota.quota import QUOTA, arranged, ask
 
 from .memory import Stage
-from .quota import QUOTA, arranged, ask
 
 pytestmark = pytest.mark.proves("L15")
 PREDECESSOR = "predecessor"

@@ -16,12 +16,12 @@ from controller.eventhandlers import known
 from controller.model.objects import MemberCluster, Workload
 from machinery.api.resources import MEMBER_CLUSTERS
 from machinery.tasks import SLICE, end
+from tests.controller.features.reservation.reserving import inside, owner, phase, reserve, within
+from tests.controller.features.workloadgroup.test_live import begin, member, says, told
+from tests.controller.features.workloadpolicy.test_live import ZONE
 
 from .live import World, deciding, placements, policy
 from .make import cluster, workload
-from .reserving import inside, owner, phase, reserve, within
-from .test_gangs_live import begin, member, says, told
-from .test_policies_live import ZONE
 
 LABEL = "stowage.dev/workload-policy"
 

@@ -13,10 +13,10 @@ import yaml
 from click.testing import CliRunner, Result
 
 from stowage.cli import cli
-from tests.controller.grouping import group
+from tests.controller.features.workloadgroup.grouping import group
+from tests.controller.features.workloadgroup.test_live import begin, member, says, told
+from tests.controller.framework.test_services import ask
 from tests.controller.live import World, deciding, world_on
-from tests.controller.test_gangs_live import begin, member, says, told
-from tests.controller.test_services import ask
 
 pytestmark = pytest.mark.proves("G5", "E9")
 

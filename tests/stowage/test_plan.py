@@ -547,7 +547,13 @@ def test_what_hooks_changed_is_told(tmp_path: Path) -> None:
     config.write_text(HOOKED)
     files = ("-f", "examples/04-cluster-selector-labels.yaml")
     about = (*files, "--fleet", "examples/fleet/three-zones.yaml")
-    hooked = (*about, "--plugin", "tests.controller.outsider:Anywhere", "--config", config)
+    hooked = (
+        *about,
+        "--plugin",
+        "tests.controller.framework.outsider:Anywhere",
+        "--config",
+        config,
+    )
     told = "hook Anywhere took clusterSelector away"
     assert told in run("plan", *hooked).stdout
     assert told in run("explain", "wl/by-labels", "-n", "demo", *hooked).stdout

@@ -6,7 +6,7 @@ import pytest
 
 from controller import catalogue
 from tests.controller.berths import Berths, berth
-from tests.controller.test_holds import Moorings
+from tests.controller.cache.test_held_room import Moorings
 
 from .test_plan import Write, cluster, placed, plan, refusal, run, shares, workload, write
 

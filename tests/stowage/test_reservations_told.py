@@ -15,8 +15,8 @@ from click.testing import CliRunner, Result
 
 from machinery.clock import timestamp
 from stowage.cli import cli
+from tests.controller.features.reservation.reserving import owner, phase, reserve, stored
 from tests.controller.live import World, deciding, world_on
-from tests.controller.reserving import owner, phase, reserve, stored
 
 pytestmark = pytest.mark.proves("E26")
 

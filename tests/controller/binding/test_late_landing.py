@@ -1,0 +1,141 @@
+"""A decision whose write nobody answers may land when everybody has gone on: then it must not count.
+
+Until it is known what became of it, its units count and its claim on the quota stands. It is known
+as soon as another write on the same version is answered: of two the hub takes one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
+from machinery.errors import Conflict, Unreachable
+from tests.controller.features.workloadquota.quota import (
+    QUOTA,
+    TAINTS,
+    arranged,
+    ask,
+    both,
+    most_in,
+    units,
+)
+from tests.controller.memory import Stage
+
+
+@pytest.mark.proves("K24", "L5")
+@pytest.mark.parametrize("wait", [1, 3, 6, 10])
+async def test_shares_that_land_late_exceed_no_quota_though_the_verdict_is_what_it_was(
+    wait: float,
+) -> None:
+    stage = arranged(host=5)
+    stage.hub.edit(MEMBER_CLUSTERS, "h1", {"spec": {"taints": TAINTS}})
+    landing: list[asyncio.Task[None]] = []
+    fate: list[str] = []
+
+    async def lands(body: Any) -> None:
+        await stage.clock.sleep(8)
+        try:
+            stage.hub.edit(WORKLOADS, "first", body, status=True)
+            fate.append("landed")
+        except Conflict:
+            fate.append("refused")
+
+    async def unanswered(method: str, path: str, body: Any) -> None:
+        """The placing write of `first` gets no answer, and its cluster is closed meanwhile."""
+        if landing or method != "PATCH" or not path.endswith("/workloads/first/status"):
+            return
+        if body["status"].get("placements"):
+            landing.append(asyncio.create_task(lands(body)))
+            stage.hub.edit(MEMBER_CLUSTERS, "h1", {"spec": {"taints": TAINTS}})
+            await stage.clock.sleep(5)
+            raise Unreachable("no answer in time")
+
+    stage.hub.faults.append(unanswered)
+    async with both(stage):
+        ask(stage, "first", "stowage")
+        await stage.calm(3)
+        stage.hub.edit(MEMBER_CLUSTERS, "h1", {"spec": {"taints": []}})
+        await stage.until(lambda: bool(landing))
+        await stage.calm(wait)
+        ask(stage, "other", "second", tolerations=[{"operator": "Exists"}])
+        assert await most_in(stage, 40) <= 5
+        assert fate == ["refused"]
+
+
+@pytest.mark.proves("K24", "L5")
+@pytest.mark.parametrize("lands_at", [8.0, None], ids=["landed", "lost"])
+async def test_quota_stays_taken_until_it_is_known_what_became_of_the_write(
+    lands_at: float | None,
+) -> None:
+    """Nor does anybody answer the writes that follow, for as long as 20 s."""
+    stage = arranged()
+    landing: list[asyncio.Task[None]] = []
+    silent_until = 20.0
+
+    async def lands(body: Any, after: float) -> None:
+        await stage.clock.sleep(after)
+        stage.hub.edit(WORKLOADS, "first", body, status=True)
+
+    async def unanswered(method: str, path: str, body: Any) -> None:
+        if method != "PATCH" or not path.endswith("/workloads/first/status"):
+            return
+        if stage.clock.monotonic() >= silent_until:
+            return
+        if not landing and body["status"].get("placements"):
+            after = (lands_at or 1000.0) - stage.clock.monotonic()
+            landing.append(asyncio.create_task(lands(body, after)))
+        raise Unreachable("no answer in time")
+
+    stage.hub.faults.append(unanswered)
+    async with both(stage):
+        ask(stage, "first", "stowage")
+        await stage.until(lambda: bool(landing))
+        await stage.calm(1)
+        ask(stage, "other", "second")
+        assert await most_in(stage, 15) == (QUOTA if lands_at else 0)
+        await stage.until(lambda: units(stage) == QUOTA and stage.says("other")[0])
+        assert await most_in(stage, 30) == QUOTA
+        assert stage.placed("first") == {"h1": QUOTA}
+        assert not stage.placed("other")
+    landing[0].cancel()
+
+
+@asynccontextmanager
+async def room_for_one_and_no_answer() -> AsyncIterator[tuple[Stage, list[bool]]]:
+    """Two Workloads where there is room for the first, whose writes fail until the list is empty."""
+    stage = Stage()
+    stage.cluster("a", cpu="3")
+    failing = [True]
+
+    async def unanswered(method: str, path: str, _body: Any) -> None:
+        if failing and method == "PATCH" and path.endswith("/workloads/first/status"):
+            raise Unreachable("no answer in time")
+
+    stage.hub.faults.append(unanswered)
+    async with stage.leading():
+        stage.workload("first", replicas=2)
+        await stage.calm(2)
+        stage.workload("other", replicas=2)
+        await stage.until(lambda: stage.says("other")[0])
+        yield stage, failing
+
+
+@pytest.mark.proves("K24")
+async def test_room_stays_taken_for_others_of_the_same_scheduler_too() -> None:
+    async with room_for_one_and_no_answer() as (stage, failing):
+        assert not stage.placed("other")
+        failing.clear()
+        await stage.until(lambda: stage.placed("first") == {"a": 2}, seconds=90)
+        assert not stage.placed("other")
+
+
+@pytest.mark.proves("K24")
+async def test_what_was_not_written_is_free_again_as_soon_as_that_is_known() -> None:
+    async with room_for_one_and_no_answer() as (stage, _):
+        stage.hub.remove(WORKLOADS, "first")
+        await stage.until(lambda: stage.placed("other") == {"a": 2})

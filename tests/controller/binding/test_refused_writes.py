@@ -1,0 +1,487 @@
+"""What a status cannot hold: bounded, or said on the object once; nothing is tried over and over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from controller.binding.statuspatch import patch_of, short_patch
+from controller.cache.placements import PlacementIndex
+from controller.claims import claims
+from controller.config import default_profile
+from controller.eventhandlers import known
+from controller.framework.runtime import framework as runtime
+from controller.framework.statuswriter import for_good
+from controller.model.objects import Footprint, Workload
+from controller.model.unit import workload_info
+from controller.scheduling.decision import Decision
+from crds.names import ANNOTATION_CLUSTERS
+from crds.workload import ScheduledReason, WorkloadState, WorkloadStatus
+from machinery.api.client import ApiClient
+from machinery.api.resources import CRDS, WORKLOAD_POLICIES, WORKLOADS, Resource
+from machinery.api.verbs import MERGE_PATCH
+from machinery.errors import AlreadyExists, ApiError, Conflict, Unreachable
+from tests.controller import make
+from tests.controller.live import (
+    SINCE,
+    World,
+    at_rest,
+    condition,
+    counted,
+    deciding,
+    deployment,
+    placements,
+)
+from tests.patience import until
+
+KIND = "workloads.stowage.dev"
+POLICIES = "workloadpolicies.stowage.dev"
+ZONE = "topology.kubernetes.io/zone"
+BOUND = {"stowage.dev/workload-policy": "demo"}
+MOST = 2**31 - 1
+MANY = {f"{'k' * 60}{n}": "v" * 63 for n in range(40)}
+"""Labels whose text is longer than a status may tell."""
+
+
+def decision(workload: Workload, **shares: int) -> Decision:
+    """One that places these shares of the Workload, and nothing else."""
+    unit = workload_info(workload)
+    return Decision(
+        unit=unit,
+        fields=runtime.status_fields(
+            default_profile(), unit, shares, make.fleet(), PlacementIndex()
+        ),
+        fleet=make.fleet(),
+        time=make.NOW,
+        placements=shares,
+        desired=sum(shares.values()),
+        reason=ScheduledReason.SCHEDULED,
+        state=WorkloadState.SCHEDULED,
+        message="all of it",
+    )
+
+
+def status_of(made: Decision, workload: Workload) -> dict[str, Any]:
+    """The status that would be written; the kind allows it."""
+    patch = patch_of(made, workload)
+    assert patch is not None
+    given = {name: value for name, value in patch["status"].items() if value is not None}
+    WorkloadStatus.model_validate(given)
+    return dict(patch["status"])
+
+
+@pytest.mark.proves("R1", "C30")
+def test_the_write_of_the_placements_notes_for_good_who_may_be_sent_something() -> None:
+    first = make.workload(replicas=2)
+    assert status_of(decision(first, b=1, a=1), first)["footprint"] == {"clusters": "a,b"}
+    noted = Footprint(clusters="a,b")
+    moved = msgspec.structs.replace(
+        first, status=msgspec.structs.replace(first.status, footprint=noted)
+    )
+    assert status_of(decision(moved, c=2), moved)["footprint"] == {"clusters": "a,b,c"}
+    assert "footprint" not in status_of(decision(moved, a=2), moved)
+    marks = {ANNOTATION_CLUSTERS: "c"}
+    older = msgspec.structs.replace(
+        moved, metadata=msgspec.structs.replace(moved.metadata, annotations=marks)
+    )
+    assert "footprint" not in status_of(decision(older, c=2), older)
+
+
+class TestBounds:
+    """Every field of the patch, at its worst."""
+
+    def test_more_units_in_sum_than_a_field_can_say(self) -> None:
+        workload = make.workload(replicas=MOST)
+        status = status_of(decision(workload, a=MOST, b=MOST), workload)
+        assert (status["desired"], status["assigned"], status["pending"]) == (MOST, MOST, 0)
+
+    def test_that_units_are_missing_is_said_even_then(self) -> None:
+        workload = make.workload(replicas=MOST)
+        short = replace(decision(workload, a=MOST, b=MOST), desired=2 * MOST + 5)
+        status = status_of(short, workload)
+        assert (status["desired"], status["assigned"], status["pending"]) == (MOST, MOST - 5, 5)
+
+    def test_a_selector_is_whole_or_none(self) -> None:
+        workload = make.workload(labels={"app": "web"})
+        assert status_of(decision(workload, a=1), workload)["selector"] == "app=web"
+        workload = make.workload(labels=MANY)
+        status = status_of(replace(decision(workload, a=1), message="x" * 9000), workload)
+        said = condition(status, "Scheduled")["message"]
+        assert status["selector"] == ""
+        assert said.startswith("xxx")
+        assert "status.selector is left out" in said
+        assert len(said) == 4096
+
+    def test_a_label_that_is_no_name_is_no_reference(self) -> None:
+        workload = make.workload(labels={"stowage.dev/workload-policy": "Demo_1"})
+        assert "policyRef" not in status_of(decision(workload, a=1), workload)
+
+    def test_conditions_of_others_and_a_hash_of_anybody(self) -> None:
+        theirs = [{"type": f"their/{n}", "status": "True"} for n in range(31)]
+        ours = [{"type": "Ready", "status": "True"}]
+        stored = make.workload(present={"a": 1}, decided="x" * 100 + "-y-z")
+        with_more = msgspec.structs.replace(stored.status, conditions=[*theirs, *ours])
+        workload = msgspec.structs.replace(stored, status=with_more)
+        kept = replace(decision(workload, a=1), reason=ScheduledReason.INVALID_WORKLOAD)
+        told = [each["type"] for each in status_of(kept, workload)["conditions"]]
+        assert {"Scheduled", "Ready"} <= set(told)
+        assert len(told) == 30
+
+    @pytest.mark.parametrize("kind", ["Job", "Custom"])
+    def test_a_template_that_asks_for_more_than_can_be_counted(self, kind: str) -> None:
+        field = "parallelism" if kind == "Job" else "size"
+        template = {"apiVersion": "x.dev/v1", "kind": kind, "spec": {field: MOST + 1}}
+        path = {} if kind == "Job" else {"replicasPath": "spec.size"}
+        found = known(make.workload(replicas=None, template=template, **path))
+        assert found.fault == f"spec.template.spec.{field}: {MOST + 1} is more than {MOST} replicas"
+
+    def test_a_custom_kinds_selector_may_be_of_any_form(self) -> None:
+        for selector in ("app=x", ["app"], {"matchLabels": ["app"]}):
+            template = {"apiVersion": "x.dev/v1", "kind": "Odd", "spec": {"selector": selector}}
+            assert workload_info(make.workload(template=template)).pod_selector == ""
+
+    @pytest.mark.parametrize(
+        ("kind", "body", "field"),
+        [
+            ("Deployment", {"template": "x"}, "template"),
+            ("Deployment", {"template": {"metadata": "x"}}, "template.metadata"),
+            ("Job", {"template": {"metadata": {"labels": ["x"]}}}, "template.metadata.labels"),
+            ("DaemonSet", {"template": {"spec": ["x"]}}, "template.spec"),
+            (
+                "StatefulSet",
+                {"template": {"spec": {"containers": ["x"]}}},
+                "template.spec.containers[0]",
+            ),
+            (
+                "Deployment",
+                {"template": {"spec": {"containers": [{"resources": {"requests": ["x"]}}]}}},
+                "template.spec.containers[0].resources.requests",
+            ),
+            ("Job", {"template": {"spec": {"overhead": "x"}}}, "template.spec.overhead"),
+            (
+                "Job",
+                {"template": {"spec": {"nodeSelector": ["x"]}}},
+                "template.spec.nodeSelector",
+            ),
+            (
+                "Deployment",
+                {"template": {"spec": {"tolerations": "x"}}},
+                "template.spec.tolerations",
+            ),
+            ("CronJob", {"jobTemplate": {"spec": "x"}}, "jobTemplate.spec"),
+        ],
+    )
+    def test_a_template_of_the_wrong_form(
+        self, kind: str, body: dict[str, Any], field: str
+    ) -> None:
+        template = {"apiVersion": "apps/v1", "kind": kind, "spec": body}
+        found = known(make.workload(template=template))
+        assert found.fault.startswith(f"spec.template.spec.{field}: Expected `")
+
+    @pytest.mark.parametrize(
+        ("part", "field"),
+        [
+            ({"spec": ["x"]}, "spec"),
+            ({"spec": None}, "spec"),
+            ({"metadata": {"labels": {"version": 1}}}, "metadata.labels"),
+            ({"metadata": {"labels": ["x"]}}, "metadata.labels"),
+        ],
+    )
+    def test_a_template_that_is_hardly_one(self, part: dict[str, Any], field: str) -> None:
+        template = {"apiVersion": "x.dev/v1", "kind": "Odd", **part}
+        found = known(make.workload(template=template))
+        assert found.fault.startswith(f"spec.template.{field}")
+        assert "Expected `" in found.fault
+
+
+class TestForGood:
+    """Which refusals of the hub are its last word."""
+
+    @pytest.mark.parametrize(
+        ("code", "message", "last"),
+        [
+            (422, "status.selector: Too long: may not be more than 4096 bytes", True),
+            (413, "Request entity too large: limit is 3145728", True),
+            (500, "etcdserver: request is too large", True),
+            (500, "etcdserver: leader changed", False),
+            (409, "the object has been modified", False),
+        ],
+    )
+    def test_an_answer(self, code: int, message: str, *, last: bool) -> None:
+        assert for_good(ApiError.of(code=code, reason="", message=message)) == last
+
+    def test_no_answer(self) -> None:
+        assert not for_good(Unreachable("too large a distance"))
+        assert not for_good(Conflict(code=409, reason="", message=""))
+
+    def test_what_was_said_is_not_said_again(self) -> None:
+        workload = make.workload()
+        refused = replace(decision(workload), state=WorkloadState.FAILED, message="no")
+        patch = short_patch(refused, workload)
+        assert patch is not None
+        assert set(patch["status"]) == {"observedGeneration", "conditions", "state"}
+        told = {**msgspec.to_builtins(workload.status), **patch["status"]}
+        after = msgspec.structs.replace(
+            workload, status=msgspec.convert(told, type(workload.status))
+        )
+        assert short_patch(refused, after) is None
+
+
+class TestLive:
+    """On a real hub, with what it would refuse."""
+
+    async def test_more_labels_than_the_status_can_tell(self, world: World) -> None:
+        await world.cluster("one")
+        template = deployment("wide", "100m")
+        template["spec"]["selector"]["matchLabels"] = MANY
+        template["spec"]["template"]["metadata"]["labels"] = MANY
+        async with deciding(world):
+            await world.workload("wide", replicas=2, targetDeployment=template)
+            assert await world.placed("wide") == {"one": 2}
+            status = (await world.get("wide"))["status"]
+            assert status["selector"] == ""
+            assert "status.selector is left out" in condition(status, "Scheduled")["message"]
+
+    async def test_more_units_than_can_be_counted(self, world: World) -> None:
+        await world.cluster("one")
+        job = {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": "huge"},
+            "spec": {
+                "parallelism": 3_000_000_000,
+                "template": deployment("huge", "100m")["spec"]["template"],
+            },
+        }
+        async with deciding(world):
+            manifest = world.manifest("huge", template=job)
+            del manifest["spec"]["replicas"]
+            await world.client.create(WORKLOADS, manifest)
+            said = await world.refused("huge", "InvalidWorkload")
+            assert "spec.template.spec.parallelism: 3000000000 is more than" in said["message"]
+
+    async def test_a_template_of_the_wrong_form(self, world: World) -> None:
+        await world.cluster("one")
+        wrong = {**deployment("odd", "1"), "spec": {"template": {"spec": {"containers": ["x"]}}}}
+        async with deciding(world):
+            await world.workload("odd", template=wrong)
+            said = await world.refused("odd", "InvalidWorkload")
+            assert said["message"].startswith("spec.template.spec.template.spec.containers[0]: ")
+            numbered = deployment("two", "1")
+            numbered["metadata"]["labels"] = {"version": 1}
+            await world.workload("two", template=numbered)
+            said = await world.refused("two", "InvalidWorkload")
+            assert said["message"].startswith("spec.template.metadata.labels")
+
+    async def test_a_policy_whose_name_no_object_can_have(self, world: World) -> None:
+        await world.cluster("one")
+        async with deciding(world):
+            await world.workload("odd", labels={"stowage.dev/workload-policy": "Demo_1"})
+            await world.refused("odd", "PolicyNotFound")
+
+    async def test_what_nobody_foresaw_is_said_and_rests(
+        self, bare_world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A kind that allows less than we know of: of a later release, or somebody's own."""
+        asked = counted(monkeypatch)
+        await bare_world.cluster("one")
+        async with deciding(bare_world):
+            async with altered(bare_world, KIND, _short_hashes):
+                await bare_world.workload("mute", replicas=2)
+                said = await bare_world.refused("mute", "InvalidWorkload")
+                assert "the hub refuses its status" in said["message"]
+                assert "status.decision.hash" in said["message"]
+                found = await bare_world.get("mute")
+                assert (placements(found), found["status"]["state"]) == ({}, "Failed")
+                await at_rest(asked, "/mute/")
+                asked.clear()
+                await bare_world.cluster("two")
+                await bare_world.workload("other", replicas=1)
+                await bare_world.refused("other", "InvalidWorkload")
+                await at_rest(asked, "/other/")
+                assert not [path for path in asked if "/mute/" in path], "nothing helps it"
+            await bare_world.edit("mute", {"spec": {"replicas": 3}})
+            assert sum((await bare_world.placed("mute")).values()) == 3
+
+
+@pytest.mark.proves("K24")
+class TestWideClaims:
+    """More quota taken at one moment than the status of a policy has room for."""
+
+    @pytest.mark.parametrize(
+        ("clusters", "count", "room"),
+        [
+            pytest.param(40, 40, 2**16, id="of a small room"),
+            pytest.param(250, 90, claims.CLAIM_BYTES, id="of all room", marks=pytest.mark.long),
+        ],
+    )
+    async def test_wide_ones_made_at_once_all_get_their_clusters(
+        self,
+        world: World,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+        clusters: int,
+        count: int,
+        room: int,
+    ) -> None:
+        """Long names instead of many clusters: it is the bytes that count."""
+        monkeypatch.setattr(claims, "LANDED_SECONDS", 1.0)
+        monkeypatch.setattr(claims, "CLAIM_BYTES", room)
+        sizes = claimed(monkeypatch)
+        await wide_clusters(world, clusters)
+        await required(world, replicas=clusters * count)
+        async with deciding(world):
+            made = [f"wide{n:02}" for n in range(count)]
+            await asyncio.gather(
+                *(world.workload(name, replicas=clusters, cpu="10m", labels=BOUND) for name in made)
+            )
+            for name in made:
+                assert len(await world.placed(name, seconds=120)) == clusters
+        assert room / 2 < max(sizes) <= room
+        told = [record.getMessage() for record in caplog.records]
+        assert not [line for line in told if "too large" in line or "limit is" in line]
+
+    async def test_one_that_no_room_is_large_enough_for_goes_alone(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(claims, "LANDED_SECONDS", 1.0)
+        monkeypatch.setattr(claims, "CLAIM_BYTES", 1000)
+        await wide_clusters(world, 10)
+        await required(world, replicas=100)
+        async with deciding(world):
+            for n in range(3):
+                await world.workload(f"wide{n}", replicas=10, cpu="10m", labels=BOUND)
+            for n in range(3):
+                assert len(await world.placed(f"wide{n}", seconds=40)) == 10
+
+    async def test_one_that_the_hub_never_takes_is_told_so_and_the_others_go_on(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A claim may not have that many shares."""
+        asked = counted(monkeypatch)
+        await wide_clusters(world, 12)  # of eight units each
+        await required(world, replicas=100)
+        async with deciding(world):
+            async with altered(world, POLICIES, _few_shares):
+                made = {f"{kind}{n}": kind for n in range(4) for kind in ("wide", "narrow")}
+                await asyncio.gather(
+                    *(
+                        world.workload(
+                            name, replicas=9 if kind == "wide" else 1, cpu="1", labels=BOUND
+                        )
+                        for name, kind in made.items()
+                    )
+                )
+                for n in range(4):
+                    said = await world.refused(f"wide{n}", "InvalidWorkload")
+                    assert "].placements: Too many" in said["message"]
+                    assert sum((await world.placed(f"narrow{n}")).values()) == 1
+                await at_rest(asked, "/wide")
+            await world.edit("wide0", {"spec": {"replicas": 10}})
+            assert sum((await world.placed("wide0")).values()) == 10
+
+
+def claimed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The bytes of the claims of each status of a policy that is written from now on."""
+    sizes, request = list[int](), ApiClient.request
+
+    async def weighing(self: ApiClient, method: str, path: str, **how: Any) -> bytes:
+        told = how.get("body")
+        if method == "PATCH" and "/workloadpolicies/" in path and isinstance(told, Mapping):
+            written = told.get("status", {}).get("claims") or ()
+            sizes.append(sum(len(msgspec.json.encode(each)) for each in written))
+        return await request(self, method, path, **how)
+
+    monkeypatch.setattr(ApiClient, "request", weighing)
+    return sizes
+
+
+async def wide_clusters(world: World, count: int) -> None:
+    """Clusters of one domain whose names are as long as names may be."""
+    names = [f"c{n:05}-{'x' * 56}" for n in range(count)]
+    await asyncio.gather(
+        *(
+            world.cluster(name, labels={"stowage.dev/cluster": "", ZONE: "host"}, pods="10000")
+            for name in names
+        )
+    )
+
+
+async def required(world: World, *, replicas: int) -> None:
+    """The policy: that many units in the one domain."""
+    body = {
+        "apiVersion": WORKLOAD_POLICIES.api_version,
+        "kind": "WorkloadPolicy",
+        "metadata": {"name": "demo", "namespace": world.namespace},
+        "spec": {
+            "topologyKey": ZONE,
+            "labelSelector": {},
+            "allocationPolicy": [{"name": "host", "replicas": replicas}],
+            "allocationType": "Required",
+        },
+    }
+    await world.client.create(WORKLOAD_POLICIES, body, namespace=world.namespace)
+
+
+def _short_hashes(status: dict[str, Any]) -> None:
+    status["decision"]["properties"]["hash"]["maxLength"] = 10
+
+
+def _few_shares(status: dict[str, Any]) -> None:
+    status["claims"]["items"]["properties"]["placements"]["maxItems"] = 1
+
+
+@asynccontextmanager
+async def altered(
+    world: World, kind: str, alter: Callable[[dict[str, Any]], None]
+) -> AsyncIterator[None]:
+    """The kind with other bounds on the properties of its status."""
+    whole = (await world.client.get(CRDS, kind))["spec"]["versions"]
+    less = deepcopy(whole)
+    alter(less[0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"])
+    await world.client.merge_patch(CRDS, kind, {"spec": {"versions": less}})
+    try:
+        await _until_bound(world, holds=True)
+        yield
+    finally:
+        await world.client.merge_patch(CRDS, kind, {"spec": {"versions": whole}})
+        await _until_bound(world, holds=False)
+
+
+async def _until_bound(world: World, *, holds: bool) -> None:
+    """A server serves a changed schema a moment later."""
+    share = {"cluster": "a", "replicas": 1}
+    claim = {"workload": "shop/x", "uid": "x", "holder": "x", "time": SINCE}
+    bounds = [
+        (WORKLOADS, {"decision": {"hash": "x" * 11, "time": SINCE}}),
+        (WORKLOAD_POLICIES, {"claims": [{**claim, "placements": [share, share]}]}),
+    ]
+    with suppress(AlreadyExists):
+        await world.workload("probe", schedulerName="nobody")
+
+    async def as_wanted() -> bool:
+        return any([await _refuses(world, *bound) for bound in bounds]) == holds
+
+    await until(as_wanted, every=0.1)
+
+
+async def _refuses(world: World, kind: Resource, status: Mapping[str, Any]) -> bool:
+    name = "probe" if kind is WORKLOADS else "demo"
+    try:
+        await world.client.request(
+            "PATCH",
+            kind.path("shop", name, "status"),
+            params={"dryRun": "All"},
+            body={"status": status},
+            content_type=MERGE_PATCH,
+        )
+    except ApiError as e:
+        return for_good(e)
+    return False

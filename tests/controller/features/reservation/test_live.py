@@ -1,0 +1,263 @@
+"""Reservations on a real hub: room is held, used by its owners, and given back."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from controller.features.reservation import controller as books
+from controller.features.reservation.findings import FINDINGS
+from controller.framework.findings import Report
+from crds.names import SYSTEM_NAMESPACE
+from machinery import metrics
+from machinery.api.resources import LEASES, MEMBER_CLUSTERS, RESERVATIONS
+from machinery.clock import SystemClock, parse_timestamp, timestamp
+from tests.controller.features.reservation.reserving import (
+    inside,
+    owner,
+    phase,
+    pods,
+    ready,
+    reserve,
+    stored,
+    told,
+    within,
+)
+from tests.controller.live import (
+    World,
+    at_rest,
+    condition,
+    counted,
+    deciding,
+    placements,
+    policy,
+    process,
+)
+from tests.controller.make import REQUIRED
+from tests.controller.pairs import free_lease
+from tests.patience import until
+
+
+@pytest.fixture
+async def one(world: World) -> World:
+    """One cluster of 4 cpu."""
+    await world.cluster("a", cpu="4")
+    return world
+
+
+@pytest.mark.proves("E29")
+async def test_it_expires_and_its_room_comes_back(one: World) -> None:
+    async with deciding(one):
+        await reserve(one, ttl="1h")
+        await phase(one, "Available")
+        await one.workload("stranger", cpu="1")
+        await one.refused("stranger", "InsufficientCapacity")
+        born = parse_timestamp((await stored(one))["metadata"]["creationTimestamp"])
+        ttl = math.ceil((datetime.now(UTC) - born).total_seconds()) + 2
+        await one.client.merge_patch(
+            RESERVATIONS, "room", {"spec": {"ttl": f"{ttl}s"}}, namespace=one.namespace
+        )
+        assert await one.placed("stranger") == {"a": 1}
+        placed = (await one.get("stranger"))["status"]["decision"]["time"]
+        assert parse_timestamp(placed) - born >= timedelta(seconds=ttl)
+        said = await phase(one, "Failed")
+        assert ready(said) == ("False", "Expired")
+        (note,) = await told(one, "Expired")
+        assert "it held until" in note
+        assert said["observedGeneration"] == 2
+
+
+class _Wrong(SystemClock):
+    """A clock that was set."""
+
+    ahead = timedelta(hours=1)
+
+    def now(self) -> datetime:
+        return super().now() + self.ahead
+
+
+async def _says(world: World, reason: str) -> None:
+    """Return once Ready has that reason."""
+
+    async def so() -> bool:
+        status = (await stored(world)).get("status", {})
+        return bool(status.get("conditions")) and ready(status)[1] == reason
+
+    await until(so)
+
+
+@pytest.mark.proves("N13")
+async def test_nothing_ends_for_good_while_the_clocks_differ(
+    one: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(books, "CLOCKS_SECONDS", 0.2)
+    clock = _Wrong()
+    async with deciding(one, clock=clock):
+        await reserve(one, ttl="30m")
+        await _says(one, "ClocksDiffer")
+        said = (await stored(one))["status"]
+        assert said["phase"] == "Available"
+        assert placements({"status": said}) == {"a": 1}
+        (note,) = await told(one, "ClocksDiffer")
+        assert "the controller's clock is more than 30 s ahead of the hub's" in note
+        ahead = metrics.REGISTRY.get_sample_value("stowage_hub_clock_ahead_seconds")
+        assert ahead == pytest.approx(3600, abs=30)
+        report = Report()
+        told_of = msgspec.convert(await stored(one), FINDINGS.type_)
+        FINDINGS.take(report, [told_of], datetime.now(UTC))
+        assert [m.state for m in report.findings[FINDINGS.name] if m.urgent] == ["ClocksDiffer"]
+
+        clock.ahead = timedelta()
+        await _says(one, "Available")
+
+        soon = timestamp(datetime.now(UTC) + timedelta(seconds=2))
+        spec = {"spec": {"expires": soon}}
+        await one.client.merge_patch(RESERVATIONS, "room", spec, namespace=one.namespace)
+        assert ready(await phase(one, "Failed")) == ("False", "Expired")
+
+
+@pytest.mark.proves("E26", "E28", "E29")
+async def test_several_owners_use_it_up_and_give_it_back(one: World) -> None:
+    async with deciding(one):
+        await reserve(
+            one,
+            replicas=4,
+            requests={"cpu": "1"},
+            allocateOnce=False,
+            owners=[{"labelSelector": {"matchLabels": {"team": "x"}}}],
+        )
+        await phase(one, "Available")
+        for name in ("one", "two"):
+            await one.workload(name, replicas=2, cpu="1", labels={"team": "x"})
+            await within(one, name, a=2)
+        said = await phase(one, "Available", allocated={"cpu": "4"}, owners=2)
+        names = [(each["name"], each["replicas"]) for each in said["currentOwners"]]
+        assert names == [("one", 2), ("two", 2)]
+        await one.workload("three", replicas=2, cpu="1", labels={"team": "x"})
+        await one.refused("three", "InsufficientCapacity")
+        await one.delete("one")
+        await within(one, "three", a=2)
+        await one.delete("two")
+        await phase(one, "Available", allocated={"cpu": "2"}, owners=1)
+        await one.workload("stranger", cpu="1")
+        await one.refused("stranger", "InsufficientCapacity")
+
+
+async def test_who_waits_is_looked_at_when_a_reservation_comes(world: World) -> None:
+    await world.cluster("a", cpu="4")
+    apart = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "stowage.dev/cluster"}
+    async with deciding(world):
+        await world.workload("db")
+        await world.placed("db")
+        await world.workload("demo", cpu="1", workloadAntiAffinity={REQUIRED: [apart]})
+        await world.refused("demo", "FailedToSchedule")
+        await reserve(world, requests={"cpu": "1"}, owners=[owner("other")])
+        await phase(world, "Available")
+        await world.client.merge_patch(
+            RESERVATIONS, "room", {"spec": {"owners": [owner()]}}, namespace=world.namespace
+        )
+        await within(world, "demo", a=1)
+
+
+@pytest.mark.proves("E26")
+async def test_a_cluster_that_goes_takes_it_elsewhere_or_ends_it(world: World) -> None:
+    for name in "ab":
+        await world.cluster(name, cpu="4")
+    async with deciding(world):
+        await reserve(world)
+        said = await phase(world, "Available")
+        first = said["clusterName"]
+        (other,) = {"a", "b"} - {first}
+        await world._delete(MEMBER_CLUSTERS, {"name": first})
+        await phase(world, "Available", clusterName=other)
+        await world._delete(MEMBER_CLUSTERS, {"name": other})
+        said = await phase(world, "Failed")
+        assert ready(said) == ("False", "ClusterLost")
+        assert len(await told(world, "ClusterLost")) == 1
+
+
+@pytest.mark.proves("E26")
+async def test_a_cluster_that_is_used_up_by_others_is_told(one: World) -> None:
+    async with deciding(one):
+        await reserve(one)
+        await phase(one, "Available")
+        await one.report("a", cpu="1")
+        (note,) = await told(one, "Short")
+        assert note == "a has 1 cpu free where 4 is held"
+        assert ready((await stored(one))["status"]) == ("False", "Short")
+        await one.report("a", cpu="4")
+        await until(lambda: _ready(one))
+
+
+async def _ready(world: World) -> bool:
+    return ready((await stored(world))["status"]) == ("True", "Available")
+
+
+@pytest.mark.proves("E26")
+async def test_a_restart_in_which_nothing_changed_writes_nothing(
+    one: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with deciding(one):
+        await reserve(one, replicas=4, requests={"cpu": "1"}, allocateOnce=False)
+        await phase(one, "Available")
+        await one.workload("demo", replicas=2, cpu="1")
+        await within(one, "demo", a=2)
+        await phase(one, "Available", owners=1)
+    asked = counted(monkeypatch)
+    async with deciding(one):
+        await at_rest(asked, "/status")
+        assert not [path for path in asked if path.endswith("/status")]
+        await one.workload("stranger", cpu="3")
+        await one.refused("stranger", "InsufficientCapacity")
+        await one.edit("demo", {"spec": {"replicas": 4}})
+        await within(one, "demo", a=4)
+
+
+async def test_a_policy_counts_what_is_reserved(world: World) -> None:
+    zone = {"topology.kubernetes.io/zone": "host"}
+    await world.cluster("a", cpu="8", labels=zone)
+    await policy(world, {"matchLabels": {"team": "x"}}, host=3)
+    bound = {"stowage.dev/workload-policy": "demo", "team": "x"}
+    template = {**pods(cpu="1"), "metadata": {"labels": bound}}
+    async with deciding(world):
+        await reserve(world, replicas=5, template=template)
+        said = await phase(world, "Available", assigned=3, pending=2)
+        assert condition(said, "Scheduled")["reason"] == "ReplicasReached"
+
+
+@pytest.mark.proves("E26", "E28")
+async def test_a_leader_that_is_killed_leaves_nothing_used_twice(
+    world: World, tmp_path: Path
+) -> None:
+    """Owners come while one of two controllers is killed; the other goes on with what is stored."""
+    await world.cluster("a", cpu="8")
+    team = {"team": "x"}
+    owners = [{"labelSelector": {"matchLabels": team}}]
+    with process(world, tmp_path / "1.log") as one, process(world, tmp_path / "2.log") as two:
+        await reserve(world, replicas=6, requests={"cpu": "1"}, allocateOnce=False, owners=owners)
+        await phase(world, "Available")
+        leader = one if f"_{one.pid}_" in await _leader(world) else two
+        for n in range(12):
+            await world.workload(f"w{n}", cpu="500m", labels=team)
+            if n == 5:
+                await world.until("w3", lambda status: status["placements"])
+                os.kill(leader.pid, signal.SIGKILL)
+                leader.wait()
+                await free_lease(world)
+        await phase(world, "Available", allocated={"cpu": "6"}, owners=12)
+        found = [await world.get(f"w{n}") for n in range(12)]
+        assert [inside(each) for each in found] == [{("room", "a"): 1}] * 12
+        await world.workload("stranger", cpu="500m", replicas=6, distribution="Divided")
+        await world.until("stranger", lambda status: status["assigned"] == 4)
+
+
+async def _leader(world: World) -> str:
+    about = {"namespace": SYSTEM_NAMESPACE}
+    lease = await world.client.get(LEASES, "stowage-controller", **about)
+    return str(lease["spec"]["holderIdentity"])

@@ -1,0 +1,189 @@
+"""WorkloadPolicies on a real hub: what flips without a touch, what is written, and who may take what."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from machinery.api.resources import WORKLOAD_POLICIES, WORKLOADS
+from machinery.runtime.informer import Informer
+from machinery.types.metadata import Object
+from tests.controller.live import (
+    World,
+    condition,
+    configured,
+    deciding,
+    placements,
+    policy,
+    process,
+    shown,
+)
+from tests.patience import until
+
+ZONE = "topology.kubernetes.io/zone"
+LABEL = "stowage.dev/workload-policy"
+BOUND = {LABEL: "demo"}
+QUOTA = 60
+
+
+class Shown(Object, frozen=True):
+    """A Workload as far as its placements are concerned."""
+
+    status: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+@pytest.fixture
+async def zones(world: World) -> World:
+    """Two clusters, each a zone of its own."""
+    await world.cluster("m1", labels={ZONE: "member"}, cpu="1000", pods="5000")
+    await world.cluster("h1", labels={ZONE: "host"}, cpu="1000", pods="5000")
+    return world
+
+
+@pytest.mark.proves("K16", "K25", "K26", "K32", "K14")
+async def test_the_worked_example_with_the_policy_after_the_workload(zones: World) -> None:
+    async with deciding(zones):
+        await zones.workload("demo", replicas=6, labels=BOUND)
+        said = await zones.refused("demo", "PolicyNotFound")
+        assert "workload-policy demo does not exist in namespace shop" in said["message"]
+        await policy(zones, member=1, host=3)
+        said = await zones.refused("demo", "ReplicasReached")
+        found = await zones.get("demo")
+        status = found["status"]
+        assert (status["desired"], status["assigned"], status["pending"]) == (6, 4, 2)
+        assert status["clusterSummary"] == "m1=1,h1=3", "in the order of the list"
+        assert status["policyRef"] == {"name": "demo"}
+        assert "reached member (1/1), host (3/3)" in said["message"]
+        told = await shown(zones, "member=1/1,host=3/3")
+        assert told["workloads"] == 1
+        assert told["allocated"] == [
+            {"name": "member", "replicas": 1, "desired": 1},
+            {"name": "host", "replicas": 3, "desired": 3},
+        ]
+        assert condition(told, "Ready")["status"] == "True"
+
+
+@pytest.mark.proves("K12", "K22", "K26")
+async def test_one_event_names_the_domains_that_are_full(
+    zones: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    await policy(zones, member=1, host=3)
+    caplog.set_level(logging.DEBUG, logger="controller.scheduler")
+    async with deciding(zones):
+        await zones.workload("told", replicas=6, labels=BOUND)
+        await zones.refused("told", "ReplicasReached")
+        (event,) = await zones.events("told")
+    assert (event["type"], event["reason"]) == ("Warning", "FailedScheduling")
+    assert "reached member (1/1), host (3/3)" in event["note"]
+    assert "units go to member host host host" in caplog.messages
+
+
+@pytest.mark.proves("K5", "K33")
+async def test_a_quota_is_shared_and_free_at_once(zones: World) -> None:
+    await policy(zones, host=3)
+    async with deciding(zones):
+        await zones.workload("first", replicas=3, labels=BOUND)
+        assert await zones.placed("first") == {"h1": 3}
+        await zones.workload("second", replicas=2, labels=BOUND)
+        await zones.refused("second", "ReplicasReached")
+        await zones.delete("first")
+        assert await zones.placed("second") == {"h1": 2}
+        await shown(zones, "host=2/3")
+
+
+@pytest.mark.proves("K29")
+async def test_an_edited_policy_moves_nothing_and_shrinking_begins_there(zones: World) -> None:
+    await policy(zones, member=1, host=3)
+    async with deciding(zones):
+        await zones.workload("demo", replicas=4, labels=BOUND)
+        assert await zones.placed("demo") == {"h1": 3, "m1": 1}
+        await policy(zones, member=1, host=1)
+        await shown(zones, "member=1/1,host=3/1")
+        assert placements(await zones.get("demo")) == {"h1": 3, "m1": 1}
+        await zones.edit("demo", {"spec": {"replicas": 2}})
+        found = await zones.until("demo", lambda s: s["assigned"] == 2)
+        assert placements(found) == {"h1": 1, "m1": 1}
+
+
+@pytest.mark.proves("K14")
+async def test_without_its_label_it_is_bound_no_longer_and_stays(zones: World) -> None:
+    await policy(zones, member=1, host=3)
+    async with deciding(zones):
+        await zones.workload("demo", replicas=4, labels=BOUND)
+        assert await zones.placed("demo") == {"h1": 3, "m1": 1}
+        await zones.edit("demo", {"metadata": {"labels": {LABEL: None}}})
+        found = await zones.until("demo", lambda s: "policyRef" not in s)
+        assert placements(found) == {"h1": 3, "m1": 1}
+        await zones.edit("demo", {"spec": {"replicas": 9}})
+        found = await zones.until("demo", lambda s: s["assigned"] == 9)
+        after = placements(found)
+        assert (after["h1"], after["m1"]) in ((8, 1), (3, 6))
+
+
+@pytest.mark.proves("K17")
+async def test_the_method_is_filled_in_without_admission(bare_world: World) -> None:
+    await bare_world.cluster("h1", labels={ZONE: "host"})
+    async with deciding(bare_world):
+        await policy(bare_world, host=3)
+        await bare_world.workload("demo", replicas=2, labels=BOUND)
+        assert await bare_world.placed("demo") == {"h1": 2}
+
+        async def filled_in() -> bool:
+            found = await bare_world.client.get(WORKLOAD_POLICIES, "demo", namespace="shop")
+            return bool(found["spec"].get("allocationMethod") == "Balance")
+
+        await until(filled_in)
+
+
+@pytest.mark.proves("K24")
+async def test_schedulers_of_two_names_never_exceed_a_quota(
+    zones: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two processes share one quota; one is killed in the middle; what it left is taken over."""
+    monkeypatch.setattr("controller.claims.claims.CLAIM_SECONDS", 8.0)
+    await policy(zones, host=QUOTA)
+    units: dict[str, int] = {}
+    most = 0
+
+    def note(_old: Shown | None, new: Shown | None) -> None:
+        nonlocal most
+        if new is not None:
+            units[new.metadata.name] = sum(placements({"status": new.status}).values())
+            most = max(most, sum(units.values()))
+
+    async def create(number: int) -> None:
+        theirs = {"schedulerName": "second"} if number % 2 else {}
+        await zones.workload(f"w{number}", replicas=2, labels=BOUND, **theirs)
+
+    workloads = Informer(zones.client, WORKLOADS, Shown)
+    workloads.add_handler(note)
+    watching = asyncio.create_task(workloads.run())
+    try:
+        file = configured(tmp_path, {}, names=("second",))
+        with process(zones, tmp_path / "second.log", f"--config={file}") as other:
+            async with deciding(zones):
+                await zones.workload("warm", replicas=1, labels=BOUND, schedulerName="second")
+                await zones.placed("warm", seconds=90)
+                half = [asyncio.create_task(create(number)) for number in range(50)]
+                await asyncio.sleep(0.4)
+                os.kill(other.pid, signal.SIGKILL)
+                await asyncio.gather(*half)
+                await zones.settle()
+                await asyncio.gather(
+                    *(zones.workload(f"x{n}", replicas=2, labels=BOUND) for n in range(20))
+                )
+                await shown(zones, f"host={QUOTA}/{QUOTA}")
+                await until(lambda: sum(units.values()) == QUOTA, what=units.items)
+    finally:
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching
+    assert most <= QUOTA

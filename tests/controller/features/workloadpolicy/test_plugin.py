@@ -1,0 +1,429 @@
+"""A WorkloadPolicy in a decision: what binds, what counts, what is refused, and with which words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+import numpy as np
+import pytest
+
+from controller import catalogue
+from controller.cache.placements import PlacementIndex
+from controller.config import default_profile, parse
+from controller.explain.record import record
+from controller.features.workloadpolicy.compiled import compile_policy
+from controller.features.workloadpolicy.counts import Tally
+from controller.features.workloadpolicy.objects import WorkloadPolicy
+from controller.features.workloadpolicy.plugin import NAME, PolicyState
+from controller.features.workloadpolicy.plugin import WorkloadPolicyPlugin as Plugin
+from controller.framework.interface import CycleState
+from controller.model.unit import WorkloadInfo, workload_info
+from controller.planner.reasons import RuleKind
+from controller.scheduling.cycle import decide
+from controller.scheduling.decision import Decision
+from crds.workload import ScheduledReason, WorkloadState
+from tests.controller.make import NOW, ZONE, builder, cluster, counting, workload
+
+LABEL = "stowage.dev/workload-policy"
+BOUND = {LABEL: "demo"}
+Placed: TypeAlias = Sequence[tuple[WorkloadInfo, Mapping[str, int]]]
+
+
+def stored(
+    name: str = "demo", *, namespace: str = "shop", selector: Any = None, **domains: int
+) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "namespace": namespace, "uid": name, "generation": 1},
+        "spec": {
+            "topologyKey": ZONE,
+            "labelSelector": {"matchLabels": {"app": "demo"}} if selector is None else selector,
+            "allocationPolicy": [{"name": n, "replicas": r} for n, r in domains.items()],
+            "allocationType": "Required",
+            "allocationMethod": "Balance",
+        },
+    }
+
+
+def policy(body: Mapping[str, Any], **spec: Any) -> WorkloadPolicy:
+    return msgspec.convert({**body, "spec": {**body["spec"], **spec}}, WorkloadPolicy)
+
+
+def world(*bodies: WorkloadPolicy, placed: Placed = ()) -> PlacementIndex:
+    index = counting(*bodies)
+    for each, shares in placed:
+        index.put(each, shares)
+    return index
+
+
+MEMBERS = (cluster("m1", {ZONE: "member"}), cluster("h1", {ZONE: "host"}), cluster("other"))
+
+
+def asked(name: str = "demo", replicas: int = 6, **fields: Any) -> WorkloadInfo:
+    """A unit whose Workload carries `labels`, and its pods `pods`."""
+    labels, pods = fields.pop("labels", BOUND), fields.pop("pods", {"app": "demo"})
+    cpu = fields.pop("cpu", "100m")
+    pod = {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]}
+
+    def made(decided: str) -> WorkloadInfo:
+        body = workload(name, replicas=replicas, labels=pods, pod=pod, decided=decided, **fields)
+        meta = msgspec.structs.replace(body.metadata, labels=labels)
+        return workload_info(msgspec.structs.replace(body, metadata=meta))
+
+    return made(made("").hash)
+
+
+def decided(
+    who: WorkloadInfo, index: PlacementIndex, *members: Any, profile: Any = None
+) -> Decision:
+    if who.present:
+        index.put(who, who.present)
+    fleet = builder(members or MEMBERS).snapshot()
+    return decide(fleet, who, index, profile or default_profile(), NOW)
+
+
+@pytest.mark.proves("K8", "K22", "K26")
+@pytest.mark.parametrize("method", ["Fill", "Balance"])
+def test_the_worked_example(method):
+    rules = policy(stored(member=1, host=3), allocationMethod=method)
+    decision = decided(asked(), world(rules))
+    assert list(decision.placements.items()) == [("m1", 1), ("h1", 3)], "in the list's order"
+    assert (decision.desired, decision.assigned, decision.pending) == (6, 4, 2)
+    assert decision.reason is ScheduledReason.REPLICAS_REACHED
+    assert "workload-policy demo reached member (1/1), host (3/3)" in decision.message
+
+
+@pytest.mark.proves("K9")
+def test_preferred_goes_on_where_there_is_no_number():
+    rules = policy(stored(A=1, B=1), allocationType="Preferred")
+    members = (cluster("a", {ZONE: "A"}), cluster("b", {ZONE: "B"}), cluster("c"))
+    decision = decided(asked(replicas=5), world(rules), *members)
+    assert decision.pending == 0
+    assert decision.placements["a"] >= 1
+    assert decision.placements["b"] >= 1
+
+
+@pytest.mark.proves("K3")
+def test_a_domain_of_two_clusters_holds_its_number_in_sum():
+    members = (cluster("a1", {ZONE: "A"}), cluster("a2", {ZONE: "A"}), cluster("b", {ZONE: "B"}))
+    decision = decided(asked(replicas=9), world(policy(stored(A=4, B=2))), *members)
+    assert decision.placements == {"a1": 2, "a2": 2, "b": 2}
+
+
+@pytest.mark.proves("K5")
+@pytest.mark.parametrize(
+    "selector",
+    [
+        {"matchLabels": {"app": "demo"}},
+        {"matchExpressions": [{"key": "app", "operator": "In", "values": ["demo", "x"]}]},
+    ],
+)
+def test_what_counts_are_the_units_of_the_same_namespace_that_are_selected(selector):
+    rules = policy(stored(host=3, selector=selector))
+    others = [
+        (asked("sibling", labels={}), {"h1": 2}),
+        (asked("stranger", labels={}, pods={"app": "else"}), {"h1": 9}),
+        (asked("abroad", labels={}, namespace="elsewhere"), {"h1": 9}),
+    ]
+    decision = decided(asked(replicas=5), world(rules, placed=others))
+    assert decision.placements == {"h1": 1}
+
+
+@pytest.mark.proves("K33")
+def test_a_workload_on_its_way_out_fills_no_quota():
+    index = world(policy(stored(host=3)))
+    sibling = asked("sibling", labels={})
+    index.put(sibling, {"h1": 2})
+    assert decided(asked(replicas=3), index).placements == {"h1": 1}
+    index.put(sibling, {"h1": 2}, deleting=True)
+    assert decided(asked(replicas=3), index).placements == {"h1": 3}
+
+
+@pytest.mark.proves("K14")
+@pytest.mark.parametrize("label", [LABEL, "workload-policy.kosmos.io", "workload-policy/kosmos.io"])
+@pytest.mark.parametrize("where", ["labels", "pods"])
+def test_any_of_the_labels_binds(label, where):
+    labels = {label: "demo"} if where == "labels" else {}
+    pods = {"app": "demo"} | ({label: "demo"} if where == "pods" else {})
+    decision = decided(asked(labels=labels, pods=pods), world(policy(stored(member=1, host=3))))
+    assert decision.assigned == 4
+
+
+@pytest.mark.proves("K14")
+def test_two_that_differ_are_ambiguous_and_move_nothing():
+    labels = {LABEL: "demo", "workload-policy.kosmos.io": "else"}
+    decision = decided(asked(labels=labels, present={"h1": 6}), world(policy(stored(host=3))))
+    assert decision.reason is ScheduledReason.AMBIGUOUS_POLICY
+    assert "demo, else" in decision.message
+    assert decision.placements == {"h1": 6}
+
+
+@pytest.mark.proves("K15")
+def test_without_a_label_and_for_kinds_without_replicas_it_is_inert():
+    index = world(policy(stored(host=1)))
+    free = decided(asked(labels={}), index)
+    assert (free.scheduled, NAME in free.scores) == (True, False)
+    everywhere = decided(asked(kind="DaemonSet"), index)
+    assert sorted(everywhere.placements) == ["h1", "m1", "other"]
+
+
+@pytest.mark.proves("K16", "K17")
+def test_a_policy_that_is_not_there_or_makes_no_sense_keeps_things_as_they_are():
+    nothing = decided(asked(), world())
+    assert nothing.reason is ScheduledReason.POLICY_NOT_FOUND
+    assert nothing.state is WorkloadState.PENDING
+    assert "workload-policy demo does not exist in namespace shop" in nothing.message
+    held = decided(asked(present={"h1": 2}), world(policy(stored(host=3), topologyKey="")))
+    assert held.reason is ScheduledReason.INVALID_POLICY
+    assert "spec.topologyKey" in held.message
+    assert held.placements == {"h1": 2}
+
+
+@pytest.mark.proves("K17")
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"labelSelector": None}, "spec.labelSelector"),
+        ({"allocationPolicy": []}, "spec.allocationPolicy"),
+        ({"allocationPolicy": [{"name": "a", "replicas": 1}] * 2}, "a stands there twice"),
+        ({"allocationPolicy": [{"name": "a", "replicas": -1}]}, "must not be negative"),
+        ({"allocationType": "require"}, "spec.allocationType"),
+        ({"allocationMethod": "Fair"}, "spec.allocationMethod"),
+        ({"scheduleStrategy": "Fill"}, "spec.scheduleStrategy"),
+        (
+            {"labelSelector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}},
+            "spec.labelSelector.matchExpressions[0].operator",
+        ),
+    ],
+)
+def test_what_is_stored_and_wrong_is_named(spec, field):
+    decision = decided(asked(), world(policy(stored(host=3), **spec)))
+    assert decision.reason is ScheduledReason.INVALID_POLICY
+    assert field in decision.message
+
+
+@pytest.mark.proves("K17")
+def test_clusters_that_the_workload_excludes_are_neither_counted_nor_chosen():
+    members = (
+        cluster("h1", {ZONE: "host", "tier": "gold"}),
+        cluster("h2", {ZONE: "host", "tier": "tin"}),
+    )
+    taken = [(asked("sibling", labels={}), {"h2": 3})]
+    index = world(policy(stored(host=3)), placed=taken)
+    decision = decided(asked(clusterSelector={"tier": "gold"}), index, *members)
+    assert decision.placements == {"h1": 3}
+
+
+@pytest.mark.proves("K19")
+def test_an_edit_between_two_points_does_not_change_the_pass():
+    index, who = world(policy(stored(host=3))), asked()
+    fleet, plugin = builder(MEMBERS).snapshot(), Plugin()
+    state = CycleState(enabled=default_profile().names)
+    assert plugin.pre_filter(state, who, fleet, index).ok
+    index.ledger(Tally).put_policy(compile_policy(policy(stored(host=0))))
+    index.put(asked("sibling", labels={}), {"h1": 3})
+    ((full, _),) = plugin.filter(state, who, fleet, index).reached
+    assert not full[fleet.row["h1"]]
+    assert plugin.score(state, who, fleet, index)[fleet.row["h1"]] == 100
+
+
+@pytest.mark.proves("K20")
+def test_what_if_a_share_came_or_went():
+    index, who = world(policy(stored(host=3))), asked()
+    fleet, plugin = builder(MEMBERS).snapshot(), Plugin()
+    state = CycleState(enabled=default_profile().names)
+    plugin.add_share(state, who, "h1", 1)
+    assert NAME not in state.data, "without a policy there is nothing to count"
+    plugin.pre_filter(state, who, fleet, index)
+    plugin.add_share(state, who, "h1", 2)
+    plugin.add_share(state, who, "nowhere", 5)
+    plugin.add_share(state, who, "other", 5)
+    assert plugin.score(state, who, fleet, index)[fleet.row["h1"]] == 33
+    plugin.remove_share(state, who, "h1", 1)
+    plugin.remove_share(state, who, "nowhere", 9)
+    assert plugin.score(state, who, fleet, index)[fleet.row["h1"]] == 66
+    known = state.data[NAME]
+    assert isinstance(known, PolicyState)
+    assert known.units["nowhere"] == 0
+
+
+@pytest.mark.proves("K21")
+def test_units_that_the_policy_does_not_mean_go_nowhere():
+    decision = decided(asked(pods={"app": "else"}), world(policy(stored(host=3))))
+    assert decision.placements == {}
+    assert decision.reason is ScheduledReason.FAILED_TO_SCHEDULE
+    assert decision.message == "0/3 clusters: 3 didn't match the workload-policy constraints"
+
+
+@pytest.mark.proves("K13", "K22")
+def test_a_quota_that_lets_nothing_in_is_reached_and_not_a_failure():
+    taken = [(asked("sibling", labels={}), {"h1": 3})]
+    decision = decided(asked(), world(policy(stored(host=3)), placed=taken))
+    assert decision.reason is ScheduledReason.REPLICAS_REACHED
+    assert decision.state is WorkloadState.PENDING
+    assert "1 reached the replicas of workload-policy demo" in decision.message
+    assert "2 not in a domain of workload-policy demo" in decision.message
+
+
+def test_where_only_room_is_lacking_the_reason_is_capacity():
+    members = (cluster("h1", {ZONE: "host"}),)
+    who = asked(replicas=20, cpu="1")
+    decision = decided(who, world(policy(stored(host=20))), *members)
+    assert decision.placements == {"h1": 8}
+    assert decision.reason is ScheduledReason.INSUFFICIENT_CAPACITY
+
+
+@pytest.mark.proves("K11", "K13")
+def test_the_policy_column_is_that_of_the_next_unit():
+    members = (cluster("a", {ZONE: "A"}), cluster("b", {ZONE: "B"}), cluster("c", {ZONE: "C"}))
+    taken = [(asked("sibling", labels={}), {"a": 4, "c": 1})]
+    rules = policy(stored(A=5, B=3, C=1), allocationType="Preferred")
+    decision = decided(asked(replicas=1), world(rules, placed=taken), *members)
+    row = decision.fleet.row
+    column = decision.scores[NAME]
+    assert [int(column[row[name]]) for name in "abc"] == [20, 100, 0]
+
+
+@pytest.mark.proves("K11", "K12")
+def test_the_record_tells_the_order_in_which_units_were_given():
+    balance = world(policy(stored(member=5, host=3)))
+    decision = decided(asked(replicas=8), balance)
+    order = "member host member host member member host member"
+    assert decision.assignment_order() == order.split()
+    fill = world(policy(stored(member=2, host=3), allocationMethod="Fill"))
+    decision = decided(asked(replicas=6), fill)
+    assert record(decision)["order"] == ["member"] * 2 + ["host"] * 3
+    beyond = world(policy(stored(member=1), allocationType="Preferred"))
+    assert decided(asked(replicas=2, cpu="8"), beyond).assignment_order() == ["member", "-"]
+    assert decided(asked(labels={}), balance).assignment_order() == []
+
+
+@pytest.mark.proves("K23")
+def test_each_point_can_be_switched_off_by_itself():
+    def profile(*points: str) -> Any:
+        off = "".join(f"\n    {p}: {{disabled: [{{name: WorkloadPolicy}}]}}" for p in points)
+        text = (
+            "apiVersion: stowage.dev/v1alpha1\nkind: SchedulerConfiguration\n"
+            f"profiles:\n- schedulerName: stowage\n  plugins:{off}\n"
+        )
+        return parse(text, catalogue.registry()).profiles["stowage"]
+
+    index = world(policy(stored(member=2, host=3)))
+    members = (
+        cluster("m1", {ZONE: "member"}),
+        cluster("h1", {ZONE: "host"}, groups=[{"count": 9, "free": {"cpu": "8", "pods": "110"}}]),
+    )
+    three = asked(replicas=3, cpu="1")
+    balanced = decided(three, index, *members)
+    assert balanced.placements == {"m1": 1, "h1": 2}
+    ranked = decided(three, index, *members, profile=profile("score"))
+    assert sum(ranked.placements.values()) == 3
+    assert ranked.placements.get("m1", 0) <= 2
+    assert ranked.placements.get("h1", 0) <= 3
+    assert ranked.placements != balanced.placements
+    unfiltered = decided(asked(replicas=9), index, *members, profile=profile("filter"))
+    assert unfiltered.pending == 0, "without Filter the numbers bind nobody"
+    inert = decided(asked(replicas=9), index, *members, profile=profile("preFilter"))
+    assert inert.scheduled
+    assert len(inert.placements) == 1, "without PreFilter its distribution decides"
+
+
+@pytest.mark.proves("K28", "K29")
+def test_editing_moves_nothing_and_shrinking_starts_where_it_is_over():
+    before = {"m1": 1, "h1": 3}
+    lowered = world(policy(stored(member=1, host=1)))
+    same = decided(asked(replicas=4, present=before), lowered)
+    assert same.placements == before
+    lowered = world(policy(stored(member=1, host=1)))
+    assert decided(asked(replicas=2, present=before), lowered).placements == {"h1": 1, "m1": 1}
+    raised = world(policy(stored(member=3, host=3)))
+    assert decided(asked(replicas=6, present=before), raised).placements == {"h1": 3, "m1": 3}
+
+
+def test_a_cluster_that_moved_to_another_domain_keeps_its_shares():
+    members = (cluster("m1", {ZONE: "member"}), cluster("h1", {ZONE: "elsewhere"}))
+    who = asked(replicas=6, present={"m1": 1, "h1": 3})
+    decision = decided(who, world(policy(stored(member=1, host=3))), *members)
+    assert decision.placements == {"m1": 1, "h1": 3}
+    assert decision.pending == 2
+
+
+@pytest.mark.parametrize("method", ["Fill", "Balance"])
+def test_numbers_of_zero_let_nothing_in(method):
+    rules = policy(stored(member=0, host=0), allocationMethod=method)
+    decision = decided(asked(), world(rules))
+    assert (decision.assigned, decision.pending) == (0, 6)
+    assert decision.reason is ScheduledReason.REPLICAS_REACHED
+
+
+def test_a_topology_key_that_no_cluster_has():
+    decision = decided(asked(), world(policy(stored(host=3), topologyKey="no.such/key")))
+    assert decision.reason is ScheduledReason.FAILED_TO_SCHEDULE
+    assert "3 not in a domain of workload-policy demo" in decision.message
+
+
+def test_no_units_are_wanted():
+    decision = decided(asked(replicas=0), world(policy(stored(host=3))))
+    assert (decision.desired, decision.assigned) == (0, 0)
+    assert decision.scheduled
+
+
+def test_each_number_has_its_reasons():
+    who = asked(replicas=5, present={"h1": 2})
+    decision = decided(who, world(policy(stored(member=1, host=3))))
+    reasons = {(r.kind, r.number, r.name) for r in decision.why(decision.fleet.row["h1"])}
+    assert reasons == {(RuleKind.KEPT, 2, ""), (RuleKind.DOMAIN_QUOTA, 3, "host")}
+    assert decision.why(decision.fleet.row["other"]) == ()
+
+
+@pytest.mark.proves("K18")
+def test_counting_costs_a_table_whatever_lies_behind_it(monkeypatch):
+    """200 clusters and 2000 shares: no Workload is looked at in a decision."""
+    names = [f"c{n:03}" for n in range(200)]
+    members = [cluster(name, {ZONE: f"z{n % 10}"}) for n, name in enumerate(names)]
+    rules = policy(stored(**{f"z{n}": 1000 for n in range(10)}))
+    placed = [
+        (asked(f"w{n}", labels={}), {names[(n * 7 + k) % 200]: 1 for k in range(10)})
+        for n in range(200)
+    ]
+    index = world(rules, placed=placed)
+    looked: list[Any] = []
+    matches = type(compile_policy(rules).selector).matches
+
+    def counted(self: Any, labels: Any) -> bool:
+        looked.append(labels)
+        return bool(matches(self, labels))
+
+    monkeypatch.setattr("machinery.types.selectors.LabelSelector.matches", counted)
+    decision = decided(asked(replicas=100), index, *members)
+    assert decision.scheduled
+    assert len(looked) <= 2
+    assert sum(index.ledger(Tally).units_of(("shop", "demo")).values()) == 2000
+
+
+def test_the_table_follows_every_change():
+    rng = np.random.default_rng(7)
+    index = world(policy(stored(host=3)))
+    shares: dict[str, dict[str, int]] = {}
+    for _ in range(400):
+        name = f"w{rng.integers(6)}"
+        match rng.integers(4):
+            case 0:
+                index.drop(("shop", name))
+                shares.pop(name, None)
+            case 1:
+                placed = {f"c{c}": int(rng.integers(1, 5)) for c in range(rng.integers(3))}
+                index.put(asked(name, labels={}), placed)
+                shares[name] = placed
+            case 2:
+                index.put(asked(name, labels={}, pods={"app": "else"}), {"c0": 3})
+                shares.pop(name, None)
+            case 3:
+                index.ledger(Tally).put_policy(compile_policy(policy(stored(host=3))))
+        expected: dict[str, int] = {}
+        for placed in shares.values():
+            for where, units in placed.items():
+                expected[where] = expected.get(where, 0) + units
+        assert dict(index.ledger(Tally).units_of(("shop", "demo"))) == expected
+        assert index.ledger(Tally).members(("shop", "demo")) == len(shares)

@@ -1,0 +1,151 @@
+"""A quota that two schedulers share, while writes are slow or their outcome is not known."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from controller.claims.claims import CLAIM_SECONDS
+from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_POLICIES, WORKLOADS
+from machinery.errors import Conflict, Unreachable
+from tests.controller.features.workloadquota.quota import (
+    QUOTA,
+    TAINTS,
+    arranged,
+    ask,
+    both,
+    most_in,
+    rules,
+)
+from tests.controller.make import ZONE
+from tests.controller.memory import Stage
+
+
+@pytest.mark.proves("K24", "L5", "L17")
+@pytest.mark.parametrize("answered", [True, False], ids=["slow", "lost answer"])
+async def test_a_write_of_25_s_exceeds_no_quota(answered: bool) -> None:
+    """Slow: it lands after 25 s. Lost answer: it has landed, and the answer never comes back."""
+    stage = arranged()
+
+    async def late(method: str, path: str, _body: Any) -> None:
+        if method == "PATCH" and path.endswith("/workloads/first/status"):
+            await stage.clock.sleep(25)
+
+    async def lost(method: str, path: str, _body: Any) -> None:
+        if method == "PATCH" and path.endswith("/workloads/first/status"):
+            stage.hub.after.clear()
+            release = stage.hub.hold(WORKLOADS)
+            await stage.clock.sleep(10)
+            release()
+            raise Unreachable("timed out")
+
+    if answered:
+        stage.hub.faults.append(late)
+    else:
+        stage.hub.after.append(lost)
+    async with both(stage):
+        ask(stage, "first", "stowage")
+        await stage.calm(2)
+        ask(stage, "other", "second")
+        assert await most_in(stage, 70) == QUOTA
+        assert (sum(stage.placed("first").values()), stage.placed("other")) in (
+            (QUOTA, {}),
+            (0, {"h1": QUOTA}),
+        )
+        assert len([each for each in ("first", "other") if stage.says(each)[0] == "False"]) == 1
+
+
+@pytest.mark.proves("K24", "L5", "L17")
+async def test_a_write_that_lands_after_its_client_gave_up_exceeds_no_quota() -> None:
+    """What it says next makes a new version of the object, so that the late one is refused."""
+    stage = arranged()
+    landing: list[asyncio.Task[None]] = []
+
+    async def lands(body: Any) -> None:
+        await stage.clock.sleep(15)
+        with suppress(Conflict):
+            stage.hub.edit(WORKLOADS, "first", body, status=True)
+
+    async def given_up(method: str, path: str, body: Any) -> None:
+        if method == "PATCH" and path.endswith("/workloads/first/status") and not landing:
+            landing.append(asyncio.create_task(lands(body)))
+            stage.hub.edit(MEMBER_CLUSTERS, "h1", {"spec": {"taints": TAINTS}})  # not again
+            await stage.clock.sleep(5)
+            raise Unreachable("timed out")
+
+    stage.hub.faults.append(given_up)
+    async with both(stage):
+        ask(stage, "first", "stowage")
+        await stage.until(lambda: landing)
+        await stage.calm(6)
+        ask(stage, "other", "second", tolerations=[{"operator": "Exists"}])
+        assert await most_in(stage, 70) == QUOTA
+
+
+REACHED = (
+    "0/2 clusters: 1 not in a domain of workload-policy demo, "
+    "1 reached the replicas of workload-policy demo; "
+    "workload-policy demo reached host (3/3)"
+)
+
+
+@pytest.mark.proves("K24")
+async def test_what_is_only_claimed_is_reached_until_the_claim_is_void() -> None:
+    """Quota that another process has taken for a Workload that nobody here has seen."""
+    stage = arranged()
+    stage.cluster("m1", **{ZONE: "member"})
+    claimed(stage, h1=3)
+    async with stage.leading():
+        ask(stage, "late", "stowage")
+        await stage.until(lambda: stage.says("late")[2] == REACHED)
+        assert stage.says("late")[:2] == ("False", "ReplicasReached")
+        await stage.calm(CLAIM_SECONDS - 15)
+        assert stage.placed("late") == {}
+        await stage.until(lambda: stage.placed("late") == {"h1": 3}, seconds=40)
+
+
+@pytest.mark.proves("K20", "K24")
+async def test_claims_in_a_domain_that_has_no_cluster_here() -> None:
+    stage = arranged(mars=2, host=QUOTA)
+    stage.cluster("m1", **{ZONE: "member"})
+    claimed(stage, rover=2, h1=3)
+    async with stage.leading():
+        ask(stage, "late", "stowage")
+        await stage.until(lambda: stage.says("late")[2] == REACHED)
+        await stage.until(
+            lambda: (
+                stage.hub.read(WORKLOAD_POLICIES, "demo")["status"].get("summary")
+                == "mars=0/2,host=3/3"
+            )
+        )
+
+
+@pytest.mark.proves("K16")
+async def test_the_affairs_of_other_policies_cost_no_patience() -> None:
+    stage = Stage()
+    stage.cluster("h1", **{ZONE: "host"})
+    async with stage.leading():
+        ask(stage, "demo", "stowage")
+        await stage.until(lambda: stage.says("demo")[1] == "PolicyNotFound")
+        for number in range(20):
+            meta = {"name": "demo", "namespace": f"other-{number}"}
+            stage.hub.put(WORKLOAD_POLICIES, {"metadata": meta, "spec": rules(host=QUOTA)})
+            await stage.calm(0.2)
+        meta = {"name": "demo", "namespace": "shop"}
+        stage.hub.put(WORKLOAD_POLICIES, {"metadata": meta, "spec": rules(host=QUOTA)})
+        await stage.until(lambda: stage.placed("demo") == {"h1": QUOTA}, seconds=1)
+
+
+def claimed(stage: Stage, **units: int) -> None:
+    """What a scheduler of another name writes before its placements."""
+    taken = {
+        "workload": "shop/theirs",
+        "uid": "uid-theirs",
+        "holder": "another",
+        "time": "2026-01-01T00:00:00.000000Z",
+        "placements": [{"cluster": cluster, "replicas": n} for cluster, n in units.items()],
+    }
+    stage.hub.edit(WORKLOAD_POLICIES, "demo", {"status": {"claims": [taken]}}, status=True)

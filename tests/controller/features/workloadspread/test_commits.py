@@ -1,0 +1,376 @@
+"""A decision takes its quota of a WorkloadSpread first, then writes the placements."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_SPREADS, WORKLOADS
+from machinery.errors import Invalid, Unreachable
+from tests.controller.features.workloadspread.spreading import (
+    adaptive,
+    arranged,
+    numbers,
+    quiet,
+    ready,
+    report,
+    scale,
+    spread,
+    status,
+    stuck,
+    subset,
+    subsets,
+    told,
+    writes,
+)
+
+SPREAD = "/workloadspreads/ws/status"
+WORKLOAD = "/workloads/demo/status"
+
+
+def order(stage: Any) -> list[str]:
+    """Whose statuses were written, one after the other, from the first decision on."""
+    found = [path for method, path, _ in stage.hub.requests if method == "PATCH"]
+    return ["spread" if SPREAD in path else "workload" for path in found if path[-6:] == "status"]
+
+
+@pytest.mark.proves("W16", "W17", "W6")
+async def test_quota_is_taken_before_the_placements_are_written() -> None:
+    stage = arranged()
+    async with stage.leading():
+        await stage.until(lambda: ready(stage)[0] == "TargetNotFound")
+        stage.hub.requests.clear()
+        stage.workload("demo", replicas=130, cpu="1m")
+        await stage.until(lambda: stage.placed("demo"))
+        assert order(stage)[-2:] == ["spread", "workload"]
+        assert stage.placed("demo") == {"n": 100, "e": 30}
+        report(stage, n=100, e=30)
+        await stage.calm(5)
+        assert numbers(stage) == {"normal": (100, 0), "elastic": (30, -1)}
+        assert status(stage)["summary"] == "normal=100/100,elastic=30"
+        assert status(stage)["observedGeneration"] == 1
+        assert ready(stage) == ("Valid", "")
+        for each in subsets(stage).values():
+            assert each["creatingPods"] == each["deletingPods"] == each["stuckPods"] == {}
+        before = writes(stage)
+        await quiet(stage, 700)
+        assert writes(stage) == before, "nothing new is written"
+        assert not stage.hub.events("CreateFailed")
+
+
+@pytest.mark.proves("W17", "W21")
+async def test_a_first_write_that_meets_another_counts_once() -> None:
+    stage = arranged()
+
+    async def faster(method: str, path: str, body: Any) -> None:
+        if method == "PATCH" and path.endswith(SPREAD) and "n/1-80" in str(body):
+            stage.hub.faults.remove(faster)
+            meta = {"metadata": {"annotations": {"x": "y"}}}
+            stage.hub.edit(WORKLOAD_SPREADS, "ws", meta)
+
+    stage.hub.faults.append(faster)
+    async with stage.leading():
+        await stage.until(lambda: ready(stage)[0])
+        stage.hub.requests.clear()
+        stage.workload("demo", replicas=80, cpu="1m")
+        await stage.until(lambda: stage.placed("demo"))
+        assert faster not in stage.hub.faults
+        gets = [path for how, path, _ in stage.hub.requests if how == "GET"]
+        assert sum(path.endswith("/workloadspreads/ws") for path in gets) == 1, "read directly"
+        assert numbers(stage)["normal"] == (80, 20)
+        assert list(subsets(stage)["normal"]["creatingPods"]) == ["n/1-80"]
+        assert sum("n/1-80" in str(b) for _, p, b in stage.hub.writes(SPREAD)) == 2
+
+
+@pytest.mark.proves("W17")
+async def test_a_cap_that_changed_before_the_quota_was_taken_makes_the_decision_anew() -> None:
+    stage = arranged()
+    release: list[Callable[[], None]] = []
+
+    async def edits(method: str, path: str, body: Any) -> None:
+        if method == "PATCH" and path.endswith(SPREAD) and "n/1-80" in str(body):
+            stage.hub.faults.remove(edits)
+            release.append(stage.hub.hold(WORKLOAD_SPREADS))
+            caps = [subset("normal", 50), subset("elastic")]
+            stage.hub.edit(WORKLOAD_SPREADS, "ws", {"spec": {"subsets": caps}})
+
+    stage.hub.faults.append(edits)
+    async with stage.leading():
+        await stage.until(lambda: ready(stage)[0])
+        stage.workload("demo", replicas=80, cpu="1m")
+        await stage.until(lambda: stage.placed("demo"))
+        assert stage.placed("demo") == {"n": 50, "e": 30}
+        assert numbers(stage)["normal"] == (50, 0)
+        release[0]()
+
+
+@pytest.mark.proves("W17")
+async def test_a_decision_that_is_not_written_gives_its_quota_back() -> None:
+    stage = arranged()
+    away = True
+
+    async def refuses(method: str, path: str, _body: Any) -> None:
+        if away and method == "PATCH" and path.endswith(WORKLOAD):
+            raise Unreachable("not now")
+
+    stage.hub.faults.append(refuses)
+    async with stage.leading():
+        stage.workload("demo", replicas=80, cpu="1m")
+        await stage.until(lambda: numbers(stage).get("normal") == (80, 20))
+        stage.hub.edit(WORKLOADS, "demo", {"spec": {"replicas": 0}})
+        await stage.calm(45)
+        away = False
+        await stage.until(lambda: numbers(stage)["normal"] == (0, 100), seconds=120)
+        assert stage.placed("demo") == {}
+        assert not stage.hub.events("CreateFailed")
+
+
+@pytest.mark.proves("W17")
+@pytest.mark.parametrize("before", [True, False])
+async def test_a_process_that_dies_around_the_commit_leaves_nothing_wrong(before: bool) -> None:
+    """Before its quota is written, or between that and the placements."""
+    stage = arranged()
+    died, buried = asyncio.Event(), asyncio.Event()
+
+    async def dies(method: str, path: str, body: Any) -> None:
+        at = SPREAD if before else WORKLOAD
+        takes = "n/1-80" in str(body) or not before
+        if method == "PATCH" and path.endswith(at) and takes:
+            died.set()
+        if died.is_set():
+            await buried.wait()
+            raise Unreachable("dead")
+
+    stage.hub.faults.append(dies)
+    async with stage.leading(identity="one"):
+        await stage.until(lambda: ready(stage)[0])
+        stage.workload("demo", replicas=80, cpu="1m")
+        await stage.until(died.is_set)
+        buried.set()
+    stage.hub.faults.clear()
+    expected = (0, 100) if before else (80, 20)
+    assert numbers(stage)["normal"] == expected
+    scale(stage, 70)
+    async with stage.leading(identity="two"):
+        await stage.until(lambda: stage.placed("demo") == {"n": 70})
+        report(stage, n=70)
+        await stage.calm(5)
+        assert numbers(stage)["normal"] == (70, 30)
+        await stage.calm(60)
+        assert numbers(stage)["normal"] == (70, 30)
+        assert not stage.hub.events("CreateFailed")
+
+
+@pytest.mark.proves("W21")
+async def test_a_stale_informer_loses_no_decrement() -> None:
+    """The watch of spreads is silent: own writes count all the same, one upon the other."""
+    stage = arranged()
+    stage.workload("demo", replicas=80, cpu="1m")
+    async with stage.leading():
+        await stage.until(lambda: stage.placed("demo"))
+        report(stage, n=80)
+        await stage.calm(3)
+        release = stage.hub.hold(WORKLOAD_SPREADS)
+        before = writes(stage)
+        for units in (79, 78, 77):
+            scale(stage, units)
+            await stage.until(lambda units=units: stage.placed("demo") == {"n": units})
+            assert numbers(stage)["normal"] == (units, 100 - units)
+        assert list(subsets(stage)["normal"]["deletingPods"])
+        assert writes(stage) - before == 3, "no conflict with ourselves"
+        release()
+        await stage.calm(3)
+        assert writes(stage) - before == 3
+        assert numbers(stage)["normal"] == (77, 23)
+
+
+@pytest.mark.proves("W28", "W29")
+async def test_units_without_a_node_move_on_and_their_subset_is_left_alone_for_a_while() -> None:
+    stage = arranged(scheduleStrategy=adaptive(30, blind=True))
+    stage.workload("demo", replicas=80, cpu="1m")
+    async with stage.leading():
+        await stage.until(lambda: stage.placed("demo") == {"n": 80})
+        stuck(stage, "n", 20)
+        await stage.calm(25)
+        assert stage.placed("demo") == {"n": 80}
+        await stage.calm(10)
+        assert stage.placed("demo") == {"n": 60, "e": 20}
+        (note,) = told(stage, "Rescheduled")
+        assert note == "units without a node went from subset normal to elastic: 20"
+        assert schedulable(stage) == "PodUnschedulable"
+        report(stage, n=60, e=20)
+        await quiet(stage, 200)
+        scale(stage, 85)
+        await stage.until(lambda: stage.placed("demo") == {"n": 60, "e": 25})
+        report(stage, n=60, e=25)
+    async with stage.leading(identity="two"):  # a restart forgets no mark, and makes none longer
+        await stage.calm(50)
+        scale(stage, 90)
+        await stage.until(lambda: sum(stage.placed("demo").values()) == 90)
+        assert stage.placed("demo") == {"n": 60, "e": 30}
+        report(stage, n=60, e=30)
+        await quiet(stage, 60)
+        assert schedulable(stage) == "Sufficient"
+        (note,) = told(stage, "RecoverSchedulable")
+        assert note == "subset normal takes new units again"
+        assert stage.placed("demo") == {"n": 60, "e": 30}, "nothing moves back"
+        scale(stage, 100)
+        await stage.until(lambda: stage.placed("demo") == {"n": 70, "e": 30})
+        assert len(told(stage, "Rescheduled")) == 1
+
+
+@pytest.mark.proves("W28")
+async def test_units_that_find_no_place_elsewhere_stay_where_they_wait() -> None:
+    stage = arranged(scheduleStrategy=adaptive(5, blind=True))
+    stage.workload("demo", replicas=80, cpu="1m")
+    async with stage.leading():
+        await stage.until(lambda: stage.placed("demo") == {"n": 80})
+        stage.hub.edit(MEMBER_CLUSTERS, "e", {"spec": {"unschedulable": True}})
+        stuck(stage, "n", 20)
+        await stage.calm(20)
+        assert schedulable(stage) == "PodUnschedulable"
+        assert stage.placed("demo") == {"n": 80}
+        assert not stage.hub.events("Rescheduled")
+        stage.hub.edit(MEMBER_CLUSTERS, "e", {"spec": {"unschedulable": False}})
+        await stage.until(lambda: stage.placed("demo") == {"n": 60, "e": 20})
+        assert len(told(stage, "Rescheduled")) == 1
+
+
+@pytest.mark.proves("W17")
+async def test_a_spread_that_goes_while_its_quota_is_taken_holds_nobody_up() -> None:
+    stage = arranged()
+
+    async def removes(method: str, path: str, body: Any) -> None:
+        if method == "PATCH" and path.endswith(SPREAD) and "n/1-80" in str(body):
+            stage.hub.faults.remove(removes)
+            stage.hub.remove(WORKLOAD_SPREADS, "ws")
+
+    stage.hub.faults.append(removes)
+    async with stage.leading():
+        await stage.until(lambda: ready(stage)[0])
+        stage.workload("demo", replicas=80, cpu="1m")
+        await stage.until(lambda: sum(stage.placed("demo").values()) == 80)
+
+
+async def test_a_status_that_the_hub_takes_in_no_form_is_told_on_the_workload() -> None:
+    stage = arranged()
+
+    async def refuses(method: str, path: str, body: Any) -> None:
+        if method == "PATCH" and path.endswith(SPREAD) and "n/1-80" in str(body):
+            raise Invalid(code=422, reason="Invalid", message="status is not as it should be")
+
+    stage.hub.faults.append(refuses)
+    async with stage.leading():
+        stage.workload("demo", replicas=80, cpu="1m")
+        await stage.until(lambda: stage.says("demo")[0] == "False")
+        assert "status is not as it should be" in stage.says("demo")[2]
+        assert stage.placed("demo") == {}
+        asked = writes(stage)
+        await stage.calm(20)
+        assert writes(stage) - asked < 20, "not again and again"
+        stage.hub.faults.clear()
+        scale(stage, 79)
+        await stage.until(lambda: stage.placed("demo") == {"n": 79})
+
+
+async def test_units_count_to_another_subset_when_labels_of_clusters_change() -> None:
+    stage = arranged()
+    stage.workload("demo", replicas=130, cpu="1m")
+    async with stage.leading():
+        await stage.until(lambda: stage.placed("demo"))
+        report(stage, n=100, e=30)
+        await stage.calm(3)
+        stage.hub.edit(MEMBER_CLUSTERS, "e", {"metadata": {"labels": {"pool": "normal"}}})
+        await stage.calm(5)
+        assert numbers(stage) == {"normal": (130, 0), "elastic": (0, -1)}
+        assert stage.placed("demo") == {"n": 100, "e": 30}, "nothing moves for that"
+
+
+def schedulable(stage: Any, name: str = "normal") -> str:
+    (condition,) = subsets(stage)[name]["conditions"]
+    reason: str = condition["reason"]
+    return reason
+
+
+DAEMONS = {
+    "targetDeployment": None,
+    "template": {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "spec": {
+            "selector": {},
+            "template": {"spec": {"containers": [{"name": "main", "image": "x"}]}},
+        },
+    },
+}
+PATCH = {"spec": {"containers": [{"name": "unknown"}]}}
+
+
+class TestReady:
+    """What is wrong with a spread, in its condition Ready."""
+
+    @pytest.mark.parametrize(
+        ("pools", "workload", "expected", "text"),
+        [
+            ([subset("a", "20%"), subset("b", 3)], {}, "InvalidSpread", "maxReplicas"),
+            (
+                [subset("normal", 2, patch=PATCH), subset("elastic")],
+                {},
+                "InvalidPatch",
+                "spec.subsets[0].patch",
+            ),
+            ([], DAEMONS, "InvalidSpread", "DaemonSet"),
+        ],
+        ids=["no sense", "no fitting patch", "no units of its own"],
+    )
+    async def test_what_is_wrong_is_told_once(
+        self, pools: list[Any], workload: dict[str, Any], expected: str, text: str
+    ) -> None:
+        stage = arranged(*pools)
+        stage.workload("demo", replicas=3, **workload)
+        async with stage.leading():
+            await stage.until(lambda: ready(stage)[0] == expected)
+            await stage.calm(3)
+            reason, message = ready(stage)
+            assert (reason, text in message) == (expected, True)
+            before = writes(stage)
+            await stage.calm(30)
+            assert writes(stage) == before
+        assert len(told(stage, expected)) == 1
+        assert stage.placed("demo") == {}
+
+    async def test_a_target_that_is_missing_and_comes(self) -> None:
+        stage = arranged()
+        async with stage.leading():
+            await stage.until(lambda: ready(stage)[0] == "TargetNotFound")
+            assert "demo" in ready(stage)[1]
+            assert numbers(stage) == {"normal": (0, 100), "elastic": (0, -1)}
+            assert not stage.hub.events("TargetNotFound")
+            stage.workload("demo", replicas=1)
+            await stage.until(lambda: ready(stage)[0] == "Valid")
+            stage.hub.remove(WORKLOADS, "demo")
+            await stage.until(lambda: ready(stage)[0] == "TargetNotFound")
+            assert numbers(stage)["normal"] == (0, 100)
+
+    @pytest.mark.proves("W35")
+    async def test_a_target_that_an_older_spread_has(self) -> None:
+        stage = arranged()
+        stage.workload("demo", replicas=3)
+        await stage.clock.advance(5)
+        spread(stage, subset("elastic"), name="younger")
+        async with stage.leading():
+            await stage.until(lambda: ready(stage, "younger")[0])
+            reason, message = ready(stage, "younger")
+            assert reason == "TargetTaken"
+            assert "workload-spread ws" in message
+            assert status(stage, "younger")["subsetStatuses"] == []
+            await stage.until(lambda: stage.placed("demo") == {"n": 3})
+            assert ready(stage)[0] == "Valid"
+            await stage.calm(15)
+            assert len(told(stage, "TargetTaken", "younger")) == 1
+            stage.hub.remove(WORKLOAD_SPREADS, "ws")
+            await stage.until(lambda: ready(stage, "younger")[0] == "Valid")
+            assert stage.placed("demo") == {"n": 3}, "nothing moves for that"

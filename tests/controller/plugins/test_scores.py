@@ -1,0 +1,248 @@
+"""Each score: what makes a cluster better than another, and how weights and ties decide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller import catalogue
+from controller.config import parse
+from controller.framework.profile import Profile
+from controller.scheduling.decision import Decision
+from tests.controller.make import (
+    PREFERRED,
+    ZONE,
+    beside,
+    cluster,
+    decided,
+    expression,
+    index,
+    unit,
+    weighted,
+)
+
+HEAD = "apiVersion: stowage.dev/v1alpha1\nkind: SchedulerConfiguration\n"
+
+
+def only(name: str, weight: int = 1) -> Profile:
+    """The default profile, scoring by one plugin."""
+    text = f"""{HEAD}profiles:
+- plugins:
+    score:
+      disabled: [{{name: "*"}}]
+      enabled: [{{name: {name}, weight: {weight}}}]
+"""
+    return parse(text, catalogue.registry()).profiles["stowage"]
+
+
+def score(decision: Decision, plugin: str) -> dict[str, int]:
+    """A plugin's score of each cluster."""
+    values = decision.scores[plugin].tolist()
+    return dict(zip(decision.fleet.names, values, strict=True))
+
+
+def preferring(*weights: tuple[int, dict[str, Any]]) -> dict[str, Any]:
+    terms = [{"weight": w, "preference": {"matchExpressions": [e]}} for w, e in weights]
+    return {PREFERRED: terms}
+
+
+@pytest.mark.proves("C14")
+class TestClusterAffinity:
+    """spec.clusterAffinity, preferred."""
+
+    ASKED = preferring((10, expression("tier", "In", "gold")), (90, expression("ssd", "Exists")))
+
+    def test_weights_add_up_and_are_normalised_to_the_best(self) -> None:
+        decision = decided(
+            unit(clusterAffinity=self.ASKED),
+            cluster("a"),
+            cluster("b", {"tier": "gold"}),
+            cluster("c", {"ssd": ""}),
+            cluster("d", {"tier": "gold", "ssd": ""}),
+        )
+        assert score(decision, "ClusterAffinity") == {"a": 0, "b": 10, "c": 90, "d": 100}
+        assert list(decision.placements) == ["d"]
+
+    def test_the_best_is_the_best_of_those_that_will_do(self) -> None:
+        decision = decided(
+            unit(clusterAffinity=self.ASKED),
+            cluster("b", {"tier": "gold"}),
+            cluster("d", {"ssd": ""}, ready=False),
+        )
+        assert score(decision, "ClusterAffinity")["b"] == 100
+
+    def test_an_empty_preference_prefers_nobody(self) -> None:
+        asked = {PREFERRED: [{"weight": 100, "preference": {}}]}
+        decision = decided(unit(clusterAffinity=asked), cluster("a"))
+        assert score(decision, "ClusterAffinity") == {"a": 0}
+
+
+@pytest.mark.proves("C17", "C18")
+class TestWorkloadAffinity:
+    """Preferred rules between Workloads."""
+
+    CLUSTERS = (cluster("a", {ZONE: "x"}), cluster("b", {ZONE: "x"}), cluster("c", {ZONE: "y"}))
+
+    def test_preferred_affinity_draws_to_the_domain(self) -> None:
+        rule = {PREFERRED: [weighted(100, beside("back", ZONE))]}
+        asked = unit("front", workloadAffinity=rule)
+        decision = decided(asked, *self.CLUSTERS, bound=index((unit("back"), {"c": 1})))
+        assert score(decision, "WorkloadAffinity") == {"a": 0, "b": 0, "c": 100}
+        assert list(decision.placements) == ["c"]
+
+    def test_preferred_anti_affinity_spreads(self) -> None:
+        rule = {PREFERRED: [weighted(100, beside("front"))]}
+        labels = {"app": "front"}
+        asked = unit("two", labels=labels, workloadAntiAffinity=rule)
+        there = index((unit("one", labels=labels, workloadAntiAffinity=rule), {"a": 1}))
+        decision = decided(asked, cluster("a"), cluster("b"), bound=there)
+        assert list(decision.placements) == ["b"]
+        assert decided(asked, cluster("a"), bound=there).placements == {"a": 2}
+
+    def test_both_weigh_against_each_other(self) -> None:
+        asked = unit(
+            "front",
+            workloadAffinity={PREFERRED: [weighted(30, beside("back", ZONE))]},
+            workloadAntiAffinity={PREFERRED: [weighted(60, beside("noisy"))]},
+        )
+        there = index((unit("back"), {"a": 1}), (unit("noisy"), {"b": 1}))
+        decision = decided(asked, *self.CLUSTERS, bound=there)
+        assert score(decision, "WorkloadAffinity") == {"a": 100, "b": 0, "c": 50}
+
+
+def test_soft_taints_that_are_not_tolerated_lower_the_score() -> None:
+    soft = {"key": "old", "effect": "PreferNoSchedule"}
+    worse = {"key": "slow", "effect": "PreferNoSchedule"}
+    clusters = (cluster("a", taints=[soft, worse]), cluster("b", taints=[soft]), cluster("c"))
+    assert score(decided(unit(), *clusters), "TaintToleration") == {"a": 0, "b": 50, "c": 100}
+    borne = unit(tolerations=[{"key": "old", "operator": "Exists"}])
+    assert score(decided(borne, *clusters), "TaintToleration") == {"a": 0, "b": 100, "c": 100}
+
+
+@pytest.mark.proves("C33")
+class TestCriteria:
+    """Room, cost, latency, reliability."""
+
+    def test_what_stays_free_after_placing_is_scored(self) -> None:
+        used = {
+            "requested": {"cpu": "4", "memory": "16Gi"},
+            "allocatable": {"cpu": "8", "memory": "32Gi"},
+        }
+        decision = decided(unit(replicas=4), cluster("a", status={"capacity": used}), cluster("b"))
+        # 2 of 8 cpu and 4 of 32Gi are placed: 75 and 87 percent stay on the empty one.
+        assert score(decision, "ClusterResources") == {"a": 31, "b": 81}
+        assert list(decision.placements) == ["b"]
+
+    def test_the_cheaper_wins_with_the_plugin_enabled(self) -> None:
+        clusters = (
+            cluster("dear", annotations={"stowage.dev/cost": "5"}),
+            cluster("cheap", annotations={"stowage.dev/cost": "1"}),
+            cluster("unknown"),
+            cluster("middle", annotations={"stowage.dev/cost": "2.5"}),
+        )
+        decision = decided(unit(), *clusters, profile=only("ClusterCost"))
+        assert score(decision, "ClusterCost") == {
+            "dear": 0, "cheap": 100, "unknown": 0, "middle": 62,
+        }  # fmt: skip
+        assert list(decision.placements) == ["cheap"]
+
+    def test_one_price_only_is_the_best_price(self) -> None:
+        decision = decided(
+            unit(),
+            cluster("a"),
+            cluster("b", annotations={"stowage.dev/cost": "5"}),
+            profile=only("ClusterCost"),
+        )
+        assert score(decision, "ClusterCost") == {"a": 0, "b": 100}
+
+    def test_a_price_that_cannot_be_had_does_not_blur_the_others(self) -> None:
+        """Between those that will do, not between all of the fleet."""
+        decision = decided(
+            unit(),
+            cluster("gold", annotations={"stowage.dev/cost": "10000"}, ready=False),
+            cluster("dear", annotations={"stowage.dev/cost": "5"}),
+            cluster("cheap", annotations={"stowage.dev/cost": "4"}),
+            profile=only("ClusterCost"),
+        )
+        found = score(decision, "ClusterCost")
+        assert (found["dear"], found["cheap"]) == (0, 100)
+
+    @pytest.mark.parametrize("prices", [("0", "0"), ("3", "3"), ("-1", "-1"), ("1e-9", "1e-9")])
+    def test_equal_prices_are_equally_good(self, prices: tuple[str, str]) -> None:
+        clusters = [
+            cluster(f"c{i}", annotations={"stowage.dev/cost": p}) for i, p in enumerate(prices)
+        ]
+        decision = decided(unit(), *clusters, profile=only("ClusterCost"))
+        assert set(score(decision, "ClusterCost").values()) == {100}
+
+    def test_money_back_is_the_best_price(self) -> None:
+        prices = {"a": "-2", "b": "0", "c": "2"}
+        clusters = [cluster(n, annotations={"stowage.dev/cost": p}) for n, p in prices.items()]
+        decision = decided(unit(), *clusters, profile=only("ClusterCost"))
+        assert score(decision, "ClusterCost") == {"a": 100, "b": 50, "c": 0}
+
+    def test_the_faster_wins(self) -> None:
+        decision = decided(
+            unit(),
+            cluster("far", status={"latencyMilliseconds": 200}),
+            cluster("near", status={"latencyMilliseconds": 10}),
+            cluster("unknown"),
+            profile=only("ClusterLatency"),
+        )
+        assert score(decision, "ClusterLatency") == {"far": 0, "near": 100, "unknown": 0}
+
+    def test_the_more_reliable_wins(self) -> None:
+        decision = decided(
+            unit(),
+            cluster("shaky", status={"reliability": {"readyPercent": 40}}),
+            cluster("solid", status={"reliability": {"readyPercent": 99}}),
+            cluster("unknown"),
+            profile=only("ClusterReliability"),
+        )
+        assert score(decision, "ClusterReliability") == {"shaky": 40, "solid": 99, "unknown": 0}
+
+
+class TestRanking:
+    """Weights, rank scores and ties."""
+
+    @pytest.mark.proves("E19")
+    def test_a_weight_flips_the_choice(self) -> None:
+        asked = unit(clusterAffinity=preferring((100, expression("tier", "Exists"))))
+        clusters = (
+            cluster("a", {"tier": ""}, status={"reliability": {"readyPercent": 10}}),
+            cluster("b", status={"reliability": {"readyPercent": 90}}),
+        )
+
+        def chosen(weight: int) -> str:
+            text = f"""{HEAD}profiles:
+- plugins:
+    score:
+      disabled: [{{name: "*"}}]
+      enabled: [{{name: ClusterAffinity, weight: 1}}, {{name: ClusterReliability, weight: {weight}}}]
+"""
+            profile = parse(text, catalogue.registry()).profiles["stowage"]
+            decision = decided(asked, *clusters, profile=profile)
+            for row in range(2):
+                parts = [profile.weights[p] * int(decision.scores[p][row]) for p in decision.scores]
+                assert int(decision.totals[row]) == sum(parts)
+            return next(iter(decision.placements))
+
+        assert (chosen(1), chosen(10)) == ("a", "b")
+
+    @pytest.mark.proves("C19")
+    @pytest.mark.parametrize(
+        ("percent", "rank"), [(0, 1), (10, 1), (11, 1), (12, 2), (50, 5), (99, 9), (100, 10)]
+    )
+    def test_the_published_score_is_1_to_10(self, percent: int, rank: int) -> None:
+        found = cluster("a", status={"reliability": {"readyPercent": percent}})
+        for weight in (1, 7):
+            decision = decided(unit(), found, profile=only("ClusterReliability", weight))
+            assert decision.rank_score(0) == rank
+
+    @pytest.mark.proves("C20")
+    def test_equals_go_by_name(self) -> None:
+        clusters = [cluster(name) for name in ("c", "a", "d", "b")]
+        decision = decided(unit(), *clusters)
+        assert [decision.fleet.names[row] for row in decision.ranking] == ["a", "b", "c", "d"]
+        assert list(decision.placements) == ["a"]

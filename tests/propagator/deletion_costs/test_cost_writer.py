@@ -1,0 +1,472 @@
+"""Members that run pods: what a WorkloadSpread asks of them, patches and deletion costs, and whose
+pods count as whose.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from crds.names import ANNOTATION_DELETION_COST, LABEL_WORKLOAD_UID, POD_DELETION_COST
+from machinery.api.resources import PODS
+from propagator.deletion_costs import cost_writer
+from propagator.members.connection import Link
+from propagator.members.pods import Main
+from stowage.playground.controlplanes import Cluster
+from tests.propagator.conftest import kubeconfig, token_for
+from tests.propagator.groups.test_gangs import QUORUM, found, gate, held, join
+from tests.propagator.stage import KINDS, Stage, counted, deployment, settled, staged, swept
+from tests.propagator.waits import until
+
+Costs = dict[int, int]
+READER = "spread-reader"
+PATCH_OF_PODS = {"verb": "PATCH", "resource": "pods", "subresource": ""}
+
+
+@pytest.fixture(scope="session")
+def running(make_cluster: Callable[..., Cluster]) -> Cluster:
+    """A member whose pods run."""
+    return make_cluster("spread", controller_manager=True, scheduler=True, kwok=True, nodes=1)
+
+
+@asynccontextmanager
+async def stage_with(hub: Cluster, **members: Cluster) -> AsyncIterator[Stage]:
+    with swept(hub):
+        async with staged(hub, members) as stage:
+            yield stage
+
+
+def override(name: str, patch: Any = None, **costs: Costs) -> dict[str, Any]:
+    """An entry of status.overrides: the costs by cluster."""
+    clusters = [
+        {"name": each, "deletionCosts": [{"cost": c, "replicas": n} for c, n in of.items()]}
+        for each, of in costs.items()
+    ]
+    return {"name": name, "clusters": clusters, **({"patch": patch} if patch is not None else {})}
+
+
+async def say(stage: Stage, name: str, shares: dict[str, int], *overrides: Any) -> None:
+    placements = [{"cluster": each, "replicas": units} for each, units in shares.items()]
+    status = {"placements": placements, "overrides": list(overrides)}
+    await stage.patch(name, {"status": status}, subresource="status")
+
+
+async def pods_of(stage: Stage, member: str, name: str = "web") -> list[dict[str, Any]]:
+    """Those that have not been told to end."""
+    listed = await stage.members[member].list(PODS, namespace=stage.namespace)
+    return [
+        each
+        for each in listed["items"]
+        if each["metadata"]["labels"].get("app") == name
+        and "deletionTimestamp" not in each["metadata"]
+    ]
+
+
+def cost_of(pod: dict[str, Any]) -> int | None:
+    """What the member reads."""
+    text = annotation(pod, POD_DELETION_COST)
+    return None if text is None else int(text)
+
+
+def annotation(pod: dict[str, Any], key: str) -> str | None:
+    value: str | None = pod["metadata"].get("annotations", {}).get(key)
+    return value
+
+
+async def cost(stage: Stage, member: str, wanted: Costs) -> set[str]:
+    """Wait until that many pods have each cost, and are ready; the names of those."""
+    found: list[dict[str, Any]] = []
+
+    async def there() -> bool:
+        found[:] = await pods_of(stage, member)
+        have = Counter(map(cost_of, found))
+        return have == Counter(wanted) and all(map(is_ready, found))
+
+    await until(there, seconds=180, what=lambda: Counter(map(cost_of, found)))
+    for each in found:
+        assert annotation(each, POD_DELETION_COST) == annotation(each, ANNOTATION_DELETION_COST)
+    return {each["metadata"]["name"] for each in found}
+
+
+def is_ready(pod: dict[str, Any]) -> bool:
+    conditions = pod.get("status", {}).get("conditions", [])
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+async def costs_settled(stage: Stage) -> None:
+    """Wait until nothing is left to do, the pods' costs included."""
+    term = stage.process.term
+    assert term is not None
+    queues = term.workloads._costs._queues
+
+    def idle() -> bool:
+        return not any(each or each._in_work or each._later for each in queues.values())
+
+    await settled(stage, also=idle)
+
+
+async def patched_pods(stage: Stage, member: str) -> int:
+    """How many times somebody patched a pod itself, and not its status, as the server counted."""
+    text = (await stage.members[member].request("GET", "/metrics", timeout=60)).decode()
+    lines = [line for line in text.splitlines() if line.startswith("apiserver_request_total{")]
+    found = [
+        line
+        for line in lines
+        if all(f'{key}="{value}"' in line for key, value in PATCH_OF_PODS.items())
+    ]
+    return sum(int(line.rpartition(" ")[2]) for line in found)
+
+
+def limits(**amounts: str) -> dict[str, Any]:
+    return {"spec": {"containers": [{"name": "main", "resources": {"limits": amounts}}]}}
+
+
+TWO = [{"name": "main", "image": "pause"}, {"name": "side", "image": "pause:2"}]
+
+
+@pytest.mark.proves("W11")
+async def test_each_subset_has_its_patch(hub: Cluster, m1: Cluster, m2: Cluster) -> None:
+    template = deployment()
+    template["spec"]["template"]["spec"]["containers"] = TWO
+    x86 = {"metadata": {"labels": {"arch": "x86"}}, **limits(cpu="500m", memory="800Mi")}
+    arm = {"metadata": {"labels": {"arch": "arm"}}, **limits(cpu="300m", memory="600Mi")}
+    async with stage_with(hub, m1=m1, m2=m2) as stage:
+        await stage.create("demo", targetDeployment=template)
+        shares = {"m1": 2, "m2": 1}
+        await say(stage, "demo", shares, override("x86", x86, m1={}), override("arm", arm, m2={}))
+        await stage.propagated("demo")
+        for member, arch, cpu, memory in (
+            ("m1", "x86", "500m", "800Mi"),
+            ("m2", "arm", "300m", "600Mi"),
+        ):
+            found = (await stage.appears(member))["spec"]["template"]
+            assert found["metadata"]["labels"]["arch"] == arch
+            main, side = found["spec"]["containers"]
+            assert main["resources"] == {"limits": {"cpu": cpu, "memory": memory}}
+            assert (side["name"], side["image"], side["resources"]) == ("side", "pause:2", {})
+
+        await settled(stage)
+        writes = await counted(stage.members["m1"])
+        await say(stage, "demo", shares, override("x86", x86, m1={}), override("arm", x86, m2={}))
+
+        async def anew() -> bool:
+            found = (await stage.appears("m2"))["spec"]["template"]
+            return bool(found["metadata"]["labels"]["arch"] == "x86")
+
+        await until(anew)
+        await settled(stage)
+        assert not (await counted(stage.members["m1"]) - writes)["APPLY", "deployments"]
+
+        both = [await counted(stage.members[each]) for each in ("m1", "m2")]
+        await stage.restart()
+        await stage.ready()
+        await settled(stage)
+        for member, before in zip(("m1", "m2"), both, strict=True):
+            wrote = await counted(stage.members[member]) - before
+            assert not wrote["APPLY", "deployments"], "a new process writes nothing"
+
+        await say(stage, "demo", shares)
+
+        async def plain() -> bool:
+            found = (await stage.appears("m2"))["spec"]["template"]
+            return "arch" not in found["metadata"]["labels"]
+
+        await until(plain)
+
+
+@pytest.mark.proves("W11")
+async def test_a_patch_that_does_not_fit_stops_its_clusters_alone(
+    hub: Cluster, m1: Cluster, m2: Cluster
+) -> None:
+    good = {"metadata": {"labels": {"arch": "x86"}}}
+    async with stage_with(hub, m1=m1, m2=m2) as stage:
+        await stage.create("demo")
+        bad = {"spec": {"containers": [{"name": "main", "ports": {"containerPort": 80}}]}}
+        shares = {"m1": 1, "m2": 1}
+        await say(
+            stage, "demo", shares, override("good", good, m1={}), override("zone-b", bad, m2={})
+        )
+        message = await stage.refused("demo", "Rejected")
+        assert "m2: the patch of subset zone-b does not fit, nothing is changed there" in message
+        assert "spec.containers[0].ports: must be a list, not a mapping" in message
+        await stage.appears("m1")
+        assert await stage.on("m2") is None
+
+        refused = {"spec": {"containers": [{"name": "main", "imagePullPolicy": "Sometimes"}]}}
+        await say(
+            stage, "demo", shares, override("good", good, m1={}), override("zone-b", refused, m2={})
+        )
+
+        async def told() -> bool:
+            message = (await stage.condition("demo", "Propagated")).get("message", "")
+            return "with the patch of subset zone-b" in message and "imagePullPolicy" in message
+
+        await until(told)
+        await say(
+            stage, "demo", shares, override("good", good, m1={}), override("zone-b", good, m2={})
+        )
+        await stage.propagated("demo")
+        found = await stage.appears("m2")
+        assert found["spec"]["template"]["metadata"]["labels"]["arch"] == "x86"
+
+
+@pytest.mark.proves("W13", "W14")
+async def test_the_pods_of_the_lowest_cost_go_first(hub: Cluster, running: Cluster) -> None:
+    async with stage_with(hub, m=running) as stage:
+        await stage.create("demo")
+        await say(stage, "demo", {"m": 5}, override("normal", m={200: 3, -100: 2}))
+        await cost(stage, "m", {200: 3, -100: 2})
+        dear = {p["metadata"]["name"] for p in await pods_of(stage, "m") if cost_of(p) == 200}
+        await costs_settled(stage)
+        patches = await patched_pods(stage, "m")
+
+        await say(stage, "demo", {"m": 3}, override("normal", m={200: 3}))
+        assert await cost(stage, "m", {200: 3}) == dear
+        await costs_settled(stage)
+        assert await patched_pods(stage, "m") == patches, "none of these costs had to change"
+
+        await stage.restart()
+        await stage.ready()
+        await costs_settled(stage)
+        assert await patched_pods(stage, "m") == patches, "a new process writes nothing"
+
+        await say(stage, "demo", {"m": 4}, override("normal", m={200: 3, 100: 1}))
+        assert await cost(stage, "m", {200: 3, 100: 1}) > dear
+        await costs_settled(stage)
+        assert await patched_pods(stage, "m") == patches + 1
+
+        await say(stage, "demo", {"m": 4})
+        await cost(stage, "m", {None: 4})  # type: ignore[dict-item] # none
+        await stage.fares("demo", "m", "Running")
+
+
+@pytest.mark.proves("W14")
+async def test_costs_that_went_while_nobody_looked_are_taken_away(
+    hub: Cluster, running: Cluster
+) -> None:
+    async with stage_with(hub, m=running) as stage:
+        await stage.create("demo")
+        await say(stage, "demo", {"m": 2}, override("normal", m={200: 2}))
+        await cost(stage, "m", {200: 2})
+        await stage.stop()
+        await say(stage, "demo", {"m": 2})
+        stage.start()
+        await cost(stage, "m", {None: 2})  # type: ignore[dict-item] # none
+
+
+@pytest.mark.proves("W34")
+async def test_a_rollout_keeps_the_numbers_and_every_new_pod_gets_its_cost(
+    hub: Cluster, running: Cluster, m1: Cluster
+) -> None:
+    patch = {"metadata": {"labels": {"arch": "x86"}}}
+    async with stage_with(hub, m=running, m1=m1) as stage:
+        await stage.create("demo")
+        overrides = [override("a", patch, m={200: 3, -100: 1}), override("b", m1={100: 2})]
+        await say(stage, "demo", {"m": 4, "m1": 2}, *overrides)
+        before = await cost(stage, "m", {200: 3, -100: 1})
+        template = deployment()
+        template["spec"]["template"]["spec"]["containers"][0]["image"] = "pause:new"
+        await stage.patch("demo", {"spec": {"targetDeployment": template}})
+
+        async def rolled() -> bool:
+            there = await pods_of(stage, "m")
+            images = {each["spec"]["containers"][0]["image"] for each in there}
+            return images == {"pause:new"} and len(there) == 4
+
+        await until(rolled, seconds=180)
+        assert not await cost(stage, "m", {200: 3, -100: 1}) & before
+        assert (await stage.becomes("m1", "web", 2, "replicas"))["spec"]["replicas"] == 2
+        for each in await pods_of(stage, "m"):
+            assert each["metadata"]["labels"]["arch"] == "x86"
+
+
+@pytest.mark.proves("W1")
+@pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet", "Job"])
+async def test_every_kind_has_patch_and_costs(hub: Cluster, running: Cluster, kind: str) -> None:
+    template = deployment()
+    template["kind"], pods = kind, template["spec"]["template"]
+    if kind == "Job":
+        template["apiVersion"] = "batch/v1"
+        pods["spec"]["restartPolicy"] = "Never"
+        del template["spec"]["selector"]
+    if kind == "StatefulSet":
+        template["spec"]["podManagementPolicy"] = "Parallel"
+    patch = {"metadata": {"labels": {"arch": "x86"}}}
+    async with stage_with(hub, m=running) as stage:
+        await stage.create("demo", template=template)
+        await say(stage, "demo", {"m": 3}, override("a", patch, m={200: 2, -100: 1}))
+        await stage.appears("m", kind=KINDS[kind])
+        if kind == "Job":  # its pods are over at once here
+            found = (await stage.appears("m", kind=KINDS[kind]))["spec"]
+            assert found["template"]["metadata"]["labels"]["arch"] == "x86"
+            assert found["parallelism"] == 3
+            return
+        await cost(stage, "m", {200: 2, -100: 1})
+        for each in await pods_of(stage, "m"):
+            assert each["metadata"]["labels"]["arch"] == "x86"
+
+
+@pytest.mark.proves("W14")
+async def test_somebody_elses_cost_is_left_alone_without_an_override(
+    hub: Cluster, running: Cluster
+) -> None:
+    template = deployment()
+    template["spec"]["template"]["metadata"]["annotations"] = {POD_DELETION_COST: "7"}
+    async with stage_with(hub, m=running) as stage:
+        await stage.create("demo", targetDeployment=template)
+        await say(stage, "demo", {"m": 1})
+        await until(lambda: _ready(stage), seconds=120)
+        await costs_settled(stage)
+        (pod,) = await pods_of(stage, "m")
+        assert pod["metadata"]["annotations"] == {POD_DELETION_COST: "7"}
+        await say(stage, "demo", {"m": 1}, override("a", m={200: 1}))
+        await cost(stage, "m", {200: 1})
+
+
+@pytest.mark.proves("W14")
+async def test_who_fights_over_a_cost_is_let_win_for_a_while(
+    hub: Cluster, running: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def spoil() -> None:
+        (pod,) = await pods_of(stage, "m")
+        theirs = {"metadata": {"annotations": {POD_DELETION_COST: "7"}}}
+        name = pod["metadata"]["name"]
+        await stage.members["m"].merge_patch(PODS, name, theirs, namespace=stage.namespace)
+
+    monkeypatch.setattr(cost_writer, "FIRST_POD_PAUSE", 3600.0)
+    monkeypatch.setattr(cost_writer, "LONGEST_POD_PAUSE", 7200.0)
+    async with stage_with(hub, m=running) as stage:
+        await stage.create("demo")
+        await say(stage, "demo", {"m": 1}, override("a", m={200: 1}))
+        await cost(stage, "m", {200: 1})
+        await costs_settled(stage)
+        await spoil()
+        await cost(stage, "m", {200: 1})
+        await costs_settled(stage)
+        patches = await patched_pods(stage, "m")
+        await spoil()
+        await say(stage, "demo", {"m": 1}, override("a", m={200: 1}), override("b"))
+        await settled(stage)
+        await asyncio.sleep(2 * cost_writer.GATHER_SECONDS)
+        assert await patched_pods(stage, "m") == patches + 1, "theirs alone"
+        await say(stage, "demo", {"m": 1}, override("a", m={100: 1}))
+        await cost(stage, "m", {100: 1})
+
+
+async def _ready(stage: Stage) -> bool:
+    there = await pods_of(stage, "m")
+    return bool(there) and all(map(is_ready, there))
+
+
+READS = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: all-but-pods}
+rules:
+- {apiGroups: [""], resources: [pods], verbs: [get, list, watch]}
+- {apiGroups: [""], resources: [nodes, services, secrets, configmaps, namespaces], verbs: ["*"]}
+- {apiGroups: [apps, batch], resources: ["*"], verbs: ["*"]}
+- {nonResourceURLs: ["*"], verbs: [get]}
+"""
+
+
+@pytest.mark.proves("W14")
+async def test_a_member_that_lets_nobody_patch_its_pods_is_asked_once_and_runs_all_the_same(
+    hub: Cluster, running: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    running.kubectl("apply", "-f", "-", input=READS)
+    token = token_for(running, READER, role="all-but-pods")
+    narrow = kubeconfig(running, token=token, client_certificate_data=None, client_key_data=None)
+    with swept(hub):
+        async with staged(hub, {"m": running}, kubeconfigs={"m": narrow}) as stage:
+            await stage.create("demo")
+            await say(stage, "demo", {"m": 12}, override("normal", m={200: 12}))
+            await stage.propagated("demo")
+            await until(lambda: "deletion costs are not written" in caplog.text, seconds=120)
+            await until(lambda: _all_run(stage, 12), seconds=120)
+            await settled(stage)
+            assert caplog.text.count("deletion costs are not written") == 1
+            asked = await patched_pods(stage, "m")
+            await say(stage, "demo", {"m": 10}, override("normal", m={200: 10}))
+            await until(lambda: _all_run(stage, 10), seconds=120)
+            await settled(stage)
+            assert await patched_pods(stage, "m") == asked, "it is not asked for each pod again"
+            assert (await stage.condition("demo", "Propagated"))["status"] == "True"
+
+
+async def _all_run(stage: Stage, units: int) -> bool:
+    share = await stage.share("demo", "m")
+    return bool(share.get("state") == "Running" and share.get("ready") == units)
+
+
+@pytest.mark.proves("G24", "W14")
+async def test_costs_of_a_decision_that_its_group_holds_are_not_written(
+    hub: Cluster, running: Cluster
+) -> None:
+    async with stage_with(hub, m1=running) as stage:
+        await found(stage)
+        await join(stage, "web")
+        await say(stage, "web", {"m1": 2})
+        await gate(stage, "web", quorumTime=QUORUM)
+        await cost(stage, "m1", {None: 2})
+        writes = await patched_pods(stage, "m1")
+        await say(stage, "web", {"m1": 3}, override("all", m1={200: 2, -100: 1}))
+        await held(stage, "web", words="other placements")
+        await costs_settled(stage)
+        await cost(stage, "m1", {None: 2})
+        assert await patched_pods(stage, "m1") == writes
+        await gate(stage, "web", quorumTime=QUORUM)
+        await cost(stage, "m1", {200: 2, -100: 1})
+
+
+def impostor(uid: str, namespace: str) -> dict[str, Any]:
+    """A pod that says it is the victim's, as far as anybody may say so.
+
+    On a node that there is: the collector of orphans takes away what lies on any other.
+    """
+    meta = {"name": "impostor", "namespace": namespace, "labels": {LABEL_WORKLOAD_UID: uid}}
+    container = {"name": "main", "image": "pause"}
+    spec = {"containers": [container], "nodeName": "node-0", "automountServiceAccountToken": False}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+def link_of(stage: Stage) -> Link | None:
+    """The member's present link; another one after each new term or credential."""
+    session = stage.process.term.registry.get("m1") if stage.process.term else None
+    return session.link if session else None
+
+
+@pytest.mark.proves("S4")
+async def test_pods_of_others_are_not_a_victims(hub: Cluster, running: Cluster) -> None:
+    with swept(hub):
+        async with staged(hub, {"m1": running}) as stage:
+            member = stage.members["m1"]
+            await stage.create("victim")
+            await stage.place("victim", m1=2)
+
+            async def told(*counts: int) -> bool:
+                share = await stage.share("victim", "m1")
+                return (share.get("ready"), share.get("scheduled")) == counts
+
+            def placed() -> int:
+                link = link_of(stage)
+                claims = link.pod_ledger.placed() if link is not None else {}
+                return sum(pods for claim, pods in claims.items() if claim.uid == uid)
+
+            uid = (await stage.workload("victim"))["metadata"]["uid"]
+            await until(lambda: told(2, 2), seconds=60)
+            for namespace in (stage.namespace, "default"):
+                await member.create(PODS, impostor(uid, namespace))
+            await until(lambda: placed() == 4, seconds=60, what=placed)
+            await stage.place("victim", m1=3)
+            await until(lambda: told(3, 3), seconds=60)
+            assert placed() == 5
+            main = Main(uid, stage.namespace, "apps", "Deployment", "web")
+            assert link_of(stage).pod_ledger.counts(main).scheduled == 3
+            for namespace in (stage.namespace, "default"):
+                await member.delete(PODS, "impostor", namespace=namespace)

@@ -1,0 +1,219 @@
+"""Gangs on real members of which one is away, and a process that is killed: all of it, or nothing.
+
+As in `test_gangs`, a test plays the schedulers, the group's controller, and the kubelets.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from machinery.types.metadata import Key
+from propagator.groups import starting
+from propagator.groups.rule import APPLY
+from stowage.playground.controlplanes import Cluster
+from tests.propagator.conftest import QUICK
+from tests.propagator.groups.test_gangs import NAMES, QUORUM, gang, gate, held, stand, standing
+from tests.propagator.stage import MakeStage, settled
+from tests.propagator.test_kills import outside
+from tests.propagator.waits import until
+
+
+@pytest.mark.proves("G24")
+async def test_a_gate_that_is_closed_for_a_moment_takes_all_of_it_away(
+    stage_on: MakeStage, m2: Cluster
+):
+    """Also from a member that was away in that moment, and though everything is placed still."""
+    async with stage_on(sessions=QUICK) as stage:
+        await gang(stage)
+        await gate(stage, *NAMES)
+        await stand(stage, m1=2, m2=1)
+        m2.freeze()
+        try:
+            await until(lambda: not stage.process.term.registry.get("m2").ready)
+            await gate(stage, state="Closed")
+            await gate(stage, state=None)
+            await stage.goes("m1", "driver")
+            await stage.goes("m1", "worker")
+        finally:
+            m2.thaw()
+        await stand(stage)
+        await held(stage, words="waits for its quorum")
+        await gate(stage, *NAMES)
+        await stand(stage, m1=2, m2=1)
+
+
+@pytest.mark.proves("G24")
+async def test_nothing_starts_while_one_of_its_clusters_is_away(stage_on: MakeStage, m2: Cluster):
+    """The cluster that is away is told of on each of its Workloads, and soon."""
+    async with stage_on(sessions=QUICK) as stage:
+        m2.freeze()
+        try:
+            await until(lambda: not stage.process.term.registry.get("m2").ready)
+            await gang(stage)
+            await gate(stage, *NAMES)
+            for name in NAMES:
+                message = await stage.refused(name, "ClusterUnreachable", within=10)
+                assert "m2" in message
+            await settled(stage)
+            assert await stage.on("m1", "driver") is None
+            assert await stage.on("m1", "worker") is None
+            assert (await stage.share("worker", "m2"))["state"] == "Unreachable"
+        finally:
+            m2.thaw()
+        await stand(stage, m1=2, m2=1)
+
+
+@pytest.mark.proves("G24")
+async def test_a_gang_that_has_run_goes_on_without_a_cluster(stage_on: MakeStage, m2: Cluster):
+    async with stage_on(sessions=QUICK) as stage:
+        await gang(stage)
+        await gate(stage, *NAMES, quorumTime=QUORUM)
+        await stand(stage, m1=2, m2=1)
+        m2.freeze()
+        try:
+            await until(lambda: not stage.process.term.registry.get("m2").ready)
+            await stage.place("driver", m1=4)
+            await gate(stage, *NAMES, quorumTime=QUORUM)
+            await stage.becomes("m1", "driver", 4, "replicas")
+        finally:
+            m2.thaw()
+
+
+@pytest.mark.proves("G24")
+async def test_a_member_that_was_away_when_the_gate_closed_gives_it_back_later(
+    stage_on: MakeStage, m2: Cluster
+):
+    """Nothing is left on the others meanwhile, and a killed process knows it as well."""
+    async with stage_on(sessions=QUICK) as stage:
+        await gang(stage)
+        await gate(stage, *NAMES)
+        await stand(stage, m1=2, m2=1)
+        m2.freeze()
+        try:
+            await until(lambda: not stage.process.term.registry.get("m2").ready)
+            await stage.refused("worker", "ClusterUnreachable", within=10)
+            await gate(stage, state="Closed")
+            await stage.goes("m1", "driver")
+            await stage.goes("m1", "worker")
+            await stage.restart()
+        finally:
+            m2.thaw()
+        await stand(stage)
+
+
+@pytest.mark.proves("G24")
+async def test_what_a_failed_try_left_on_a_member_goes_though_the_next_one_does_not_run_yet(
+    stage_on: MakeStage, m2: Cluster
+):
+    """The member was away meanwhile, and the next try is placed elsewhere."""
+    async with stage_on(sessions=QUICK) as stage:
+        await gang(stage)
+        await gate(stage, *NAMES)
+        await stand(stage, m1=2, m2=1)
+        m2.freeze()
+        try:
+            await until(lambda: not stage.process.term.registry.get("m2").ready)
+            await gate(stage, state="Closed")
+            await stage.goes("m1", "driver")
+            await stage.goes("m1", "worker")
+            await gate(stage, state=None)
+            await stage.place("worker", m1=3)
+            await gate(stage, *NAMES)
+            await stage.becomes("m1", "worker", 3, "replicas")
+        finally:
+            m2.thaw()
+        await stand(stage, m1=2)
+        await stage.fares("worker", "m1", "Creating")
+
+
+@pytest.mark.proves("G24")
+async def test_one_that_stands_still_unnoticed_keeps_the_others_from_starting(
+    stage_on: MakeStage, m2: Cluster
+):
+    """It was asked a while ago, and would be a while later."""
+    async with stage_on(sessions=replace(QUICK, probe_period=60.0)) as stage:
+        await gang(stage)
+        await held(stage)
+        m2.freeze()
+        try:
+            await gate(stage, *NAMES)
+            await stage.refused("worker", "ClusterUnreachable", within=20)
+            assert not +(await standing(stage, only="m1"))
+        finally:
+            m2.thaw()
+        await stand(stage, m1=2, m2=1)
+
+
+@pytest.mark.proves("G24")
+async def test_a_gate_that_closes_in_the_midst_of_a_start_leaves_nothing(
+    stage_on: MakeStage, m2: Cluster, monkeypatch: pytest.MonkeyPatch
+):
+    """One member stands still right after it answered; what was begun must not be found there."""
+    verdict, stopped = starting.Contacts.verdict, []
+
+    def stops(contacts: starting.Contacts, of: starting.Starting, group: Key) -> Any:
+        found = verdict(contacts, of, group)
+        if found is APPLY and not stopped:
+            m2.freeze()
+            stopped.append(group)
+        return found
+
+    # A busy machine pushes to the one before it is known that the other stands still.
+    async with stage_on(sessions=replace(QUICK, probe_timeout=4.0)) as stage:
+        await gang(stage)
+        monkeypatch.setattr(starting.Contacts, "verdict", stops)
+        try:
+            await gate(stage, *NAMES)
+            await stage.appears("m1", "driver")
+            await stage.refused("worker", "ClusterUnreachable", within=20)
+            await gate(stage, state="Closed")
+            await stage.goes("m1", "driver")
+            await stage.goes("m1", "worker")
+        finally:
+            m2.thaw()
+        await stage.ready()
+        await held(stage, words="took all of its units back")
+        await settled(stage)
+        assert not +(await standing(stage))
+
+
+@pytest.mark.proves("G24")
+@pytest.mark.long
+async def test_a_process_killed_at_any_moment_goes_on_by_what_the_gate_says(
+    stage_on: MakeStage, hub: Cluster, m2: Cluster, tmp_path: Path
+):
+    """Killed while it is held, in the midst of a start, and then while everything leaves."""
+    async with stage_on() as stage, outside(stage, hub, tmp_path) as process:
+        await gang(stage)
+        await held(stage)
+        process.kill()
+        await gate(stage, *NAMES)
+        await stand(stage, m1=1)  # the Workload that showed the process at work
+        m2.freeze()
+        try:
+            await process.start()
+            await stage.refused("driver", "ClusterUnreachable", within=60)
+            process.kill()
+            assert +(await standing(stage, only="m1")) == Counter(m1=1), "m2 was never connected"
+        finally:
+            m2.thaw()
+        await process.start()
+        await stage.appears("m2", "worker")
+        process.kill()
+        await gate(stage, state="Closed")
+        m2.freeze()
+        try:
+            await process.start()
+            await stage.goes("m1", "driver")
+            await stage.goes("m1", "worker")
+            process.kill()
+            await gate(stage, state="Closed", failures=1)
+        finally:
+            m2.thaw()
+        await process.start()
+        await stand(stage, m1=1)

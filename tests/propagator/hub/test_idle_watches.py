@@ -1,0 +1,185 @@
+"""Watches over kinds that nobody needs end, whoever wrote down that they are needed."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from crds.names import ANNOTATION_CLUSTERS, ANNOTATION_KINDS
+from machinery.api.resources import Resource
+from machinery.tasks import SLICE
+from machinery.types.metadata import Meta
+from machinery.types.written_clusters import digest
+from propagator.hub.idle_watches import FEW, IdleKinds
+from propagator.hub.workloads import clusters_of, touches
+from propagator.members.noted_kinds import without_kinds
+from propagator.types.workload import MOST_KINDS, Placement, Workload, WorkloadStatus
+from tests.propagator.stage import MakeStage, Stage, configmap, settled
+from tests.propagator.waits import until
+
+BUDGET = {
+    "apiVersion": "policy/v1",
+    "kind": "PodDisruptionBudget",
+    "metadata": {"name": "keep"},
+    "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}},
+}
+BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+INVENTED = [
+    "autoscaling/v2/HorizontalPodAutoscaler",
+    "coordination.k8s.io/v1/Lease",
+    "discovery.k8s.io/v1/EndpointSlice",
+    "networking.k8s.io/v1/NetworkPolicy",
+    "v1/LimitRange",
+    "v1/PodTemplate",
+    "v1/ResourceQuota",
+    "v1/ServiceAccount",
+]
+
+
+def watched(stage: Stage) -> set[str]:
+    """The kinds over which m1 is watched for objects of ours, by its own connections."""
+    link = stage.process.term.registry.get("m1").link
+    streams = set(link._streams)
+    assert streams >= set(link.watches)
+    return {informer.resource.kind for informer in streams} - {"Node", "Pod"}
+
+
+async def sweep(stage: Stage) -> None:
+    await stage.process.term.workloads._idle.sweep()
+
+
+@pytest.mark.proves("S14")
+async def test_a_kind_is_watched_while_somebody_uses_it(stage_on: MakeStage):
+    async with stage_on() as stage:
+        await stage.create("demo", manifests=[BUDGET])
+        await stage.place("demo", m1=1)
+        await stage.propagated("demo")
+        await sweep(stage)
+        await sweep(stage)
+        assert "PodDisruptionBudget" in watched(stage)
+        await stage.patch("demo", {"spec": {"manifests": [configmap("conf")]}})
+        await stage.goes("m1", "keep", kind=BUDGETS)
+        await stage.propagated("demo")
+        await until(lambda: not stage.process.term.registry.get("m1").tracked(BUDGETS).values())
+        await settled(stage)  # what is written at the same time as the notes is looked at later
+        await sweep(stage)
+        assert "PodDisruptionBudget" in watched(stage), "once is not enough"
+        await sweep(stage)
+        assert "PodDisruptionBudget" not in watched(stage)
+        noted = (await stage.workload("demo"))["metadata"]["annotations"][ANNOTATION_KINDS]
+        assert "PodDisruptionBudget" not in noted
+        assert "ConfigMap" in noted
+        await stage.patch("demo", {"spec": {"manifests": [BUDGET]}})
+        await stage.appears("m1", "keep", kind=BUDGETS)
+
+
+@pytest.mark.proves("S14")
+async def test_kinds_that_somebody_invented_are_forgotten(stage_on: MakeStage):
+    """On a hub without our policies anybody may write the annotation."""
+    async with stage_on() as stage:
+        await stage.create("demo")
+        await stage.place("demo", m1=1)
+        await stage.propagated("demo")
+        before = watched(stage)
+        noted = (await stage.workload("demo"))["metadata"]["annotations"][ANNOTATION_KINDS]
+        invented = {"annotations": {ANNOTATION_KINDS: ",".join([noted, *INVENTED])}}
+        await stage.patch("demo", {"metadata": invented, "spec": {"replicas": 2}})
+        await until(lambda: len(watched(stage)) == len(before) + len(INVENTED))
+        await until(
+            lambda: all(i.synced for i in stage.process.term.registry.get("m1").link.watches)
+        )
+        await settled(stage)
+        await sweep(stage)
+        await sweep(stage)
+        assert watched(stage) == before
+        found = await stage.workload("demo")
+        assert found["metadata"]["annotations"][ANNOTATION_KINDS] == noted
+
+
+@pytest.mark.proves("S14")
+async def test_the_watches_of_a_deleted_workload_end(stage_on: MakeStage):
+    async with stage_on() as stage:
+        await stage.push("other")
+        before = watched(stage)
+        await stage.create("demo", manifests=[BUDGET])
+        await stage.place("demo", m1=1)
+        await stage.propagated("demo")
+        await stage.delete("demo")
+        await stage.gone("demo")
+        hub = stage.process.term.workloads._workloads.informer
+        await until(lambda: hub.get((stage.namespace, "demo")) is None)
+        await sweep(stage)
+        assert watched(stage) == before
+
+
+def noting(*kinds: str) -> Workload:
+    return Workload(metadata=Meta(annotations={ANNOTATION_KINDS: ",".join(kinds)}))
+
+
+@pytest.mark.proves("S14", "S3")
+def test_what_is_remembered_is_bounded_and_well_formed():
+    good = ("apps/v1", "Deployment")
+    assert noting("apps/v1/Deployment", "../x?/v1/A", "v1/", "/", "").remembered() == {good}
+    assert noting(*(f"v1/K{n}" for n in range(MOST_KINDS + 1))).remembered() == set()
+    assert len(noting(*(f"v1/K{n}" for n in range(MOST_KINDS))).remembered()) == MOST_KINDS
+
+
+def test_taking_off_a_kind_that_is_not_there_writes_nothing():
+    assert without_kinds(noting("v1/A"), {("v1", "B")}) == {}
+    assert without_kinds(noting("v1/A"), {("v1", "A")}) == {"annotations": {ANNOTATION_KINDS: ""}}
+
+
+@pytest.mark.proves("L7")
+async def test_others_run_while_many_members_are_looked_at(monkeypatch: pytest.MonkeyPatch):
+    names = [f"m{number}" for number in range(10 * FEW)]
+    looked: list[str] = []
+    monkeypatch.setattr(IdleKinds, "_end_idle", lambda self, session: looked.append(session))
+    registry = SimpleNamespace(names=lambda: names, get=lambda name: name)
+    context: Any = SimpleNamespace(clock=None, fresh=lambda: True, registry=registry)
+    hub: Any = SimpleNamespace(informer={})
+    sweeping = asyncio.create_task(IdleKinds(context, workloads=hub, inventory=hub).sweep())
+    seen = []
+    while not sweeping.done():
+        await asyncio.sleep(0)
+        seen.append(len(looked))
+    assert looked == names
+    assert max(after - before for before, after in pairwise([0, *seen])) <= FEW
+
+
+@pytest.mark.proves("L7")
+async def test_others_run_while_one_workload_is_looked_for_on_many_members():
+    names = [f"m{number}" for number in range(10 * SLICE)]
+    asked: list[str] = []
+    session: Any = SimpleNamespace(link=None)
+    registry = SimpleNamespace(names=lambda: names, get=lambda name: asked.append(name) or session)
+    context: Any = SimpleNamespace(clock=None, fresh=lambda: True, registry=registry)
+    wide = msgspec.structs.replace(noting("v1/A"), status=placed(*names))
+    inventory: Any = SimpleNamespace(holders=lambda uid: set(), knows=lambda session, of: True)
+    hub: Any = SimpleNamespace(informer={wide.metadata.key: wide})
+    idle = IdleKinds(context, workloads=hub, inventory=inventory)
+    looking = asyncio.create_task(idle._idle(wide))
+    seen = []
+    while not looking.done():
+        await asyncio.sleep(0)
+        seen.append(len(asked))
+    assert await looking == {("v1", "A")}
+    assert sorted(asked) == sorted(names)
+    assert max(after - before for before, after in pairwise([0, *seen])) <= SLICE
+
+
+@pytest.mark.parametrize("noted", ["m1", digest("m1"), "*"])
+def test_whom_a_workload_touches_is_found_without_a_list_of_all(noted: str):
+    marks = Meta(annotations={ANNOTATION_CLUSTERS: noted})
+    workload = Workload(metadata=marks, status=placed("m2"))
+    for name in ("m1", "m2", "m3"):
+        listed = clusters_of(workload, lambda: ["m1", "m2", "m3"])
+        assert touches(workload, name) == (name in listed)
+
+
+def placed(*names: str) -> WorkloadStatus:
+    return WorkloadStatus(placements=[Placement(name, 1) for name in names])

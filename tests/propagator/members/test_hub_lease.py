@@ -1,0 +1,312 @@
+"""A copy of the hub beside the original: it finds each member held, and does nothing there."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import urllib.request
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from crds.membercluster import ReadyReason
+from crds.names import SYSTEM_NAMESPACE
+from machinery.api.client import ApiClient
+from machinery.api.resources import LEASES, MEMBER_CLUSTERS, WORKLOADS
+from machinery.errors import Conflict, Forbidden, LeaseLost, NotFound
+from machinery.runtime.leader_election import Moment, PastTerm
+from propagator.app import Propagator
+from propagator.members.hub_lease import (
+    HELD_SECONDS,
+    HUB_LEASE,
+    RENEW_SECONDS,
+    VALID_SECONDS,
+    HubHolder,
+    HubLease,
+)
+from propagator.settings import PropagatorSettings
+from stowage.playground.controlplanes import Cluster, ControlPlanes, Parts
+from tests.fakeclock import FakeClock
+from tests.propagator.conftest import CALM
+from tests.propagator.stage import LONG_TERMS, staged, swept
+from tests.propagator.waits import until
+
+# --- the rule -------------------------------------------------------------------------------------
+
+HUB = HubHolder("hub-uid", "https://hub", "p1", Moment(7, "2026-01-01T00:00:10.000000Z"))
+"""A hub whose seventh term is in force; the sixth ended at the beginning of that day."""
+PAST = {6: PastTerm("p0", "2026-01-01T00:00:00.000000Z")}
+HUB = replace(HUB, past=PAST)
+
+
+def followed(*terms: PastTerm, **held: Any) -> HubHolder:
+    """A hub after that many terms from the seventh on, whose holders and ends are told."""
+    past = PAST | dict(enumerate(terms, 7))
+    return replace(HUB, instance="p9", moment=Moment(7 + len(terms), "x"), past=past, **held)
+
+
+ENDED = PastTerm("p1", HUB.moment.renewed)
+BEFORE = PastTerm("p1", "2026-01-01T00:00:05.000000Z")
+NEXT = PastTerm("p2", "2026-01-02T00:00:00.000000Z")
+
+
+class Member:
+    """A member's only Lease, behind compare-and-swap."""
+
+    name = "m1"
+
+    def __init__(self) -> None:
+        self.lease: dict[str, Any] | None = None
+        self.fault: Exception | None = None
+        self.writes = 0
+
+    async def get(self, *_: Any, **__: Any) -> dict[str, Any]:
+        if self.fault is not None:
+            raise self.fault
+        if self.lease is None:
+            raise NotFound(code=404, reason="NotFound", message="no such lease")
+        return self.lease
+
+    async def apply(self, _: Any, body: dict[str, Any], **__: Any) -> dict[str, Any]:
+        there = self.lease["metadata"]["resourceVersion"] if self.lease else "1"
+        if body["metadata"]["resourceVersion"] != there:
+            raise Conflict(code=409, reason="Conflict", message="changed meanwhile")
+        self.writes += 1
+        version = {"resourceVersion": str(int(there) + 1)}
+        self.lease = body | {"metadata": body["metadata"] | version}
+        return self.lease
+
+
+class Leader:
+    """Who may hold it; `leads` is whether a term of it lasts."""
+
+    def __init__(self, member: Member, clock: FakeClock, who: HubHolder = HUB) -> None:
+        self.who, self.leads = who, True
+        self.lease = HubLease(
+            member,  # type: ignore[arg-type] # it is asked for one Lease
+            home="stowage-system",
+            holder=self._holder,
+            before_write=self._check,
+            clock=clock,
+        )
+
+    async def _holder(self) -> HubHolder:
+        return self.who
+
+    def _check(self) -> None:
+        if not self.leads:
+            raise LeaseLost("the term is over")
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def member() -> Member:
+    return Member()
+
+
+@pytest.mark.proves("N12")
+async def test_it_is_renewed_now_and_then_and_in_a_term_alone(member: Member, clock: FakeClock):
+    leader = Leader(member, clock)
+    for _ in range(60):
+        assert await leader.lease.check() is None
+        await clock.advance(5)
+    assert member.writes == 300 / RENEW_SECONDS
+    assert await leader.lease.unheld() == ""
+    leader.leads = False
+    await clock.advance(VALID_SECONDS)
+    assert await leader.lease.check() is None
+    assert member.writes == 300 / RENEW_SECONDS
+    assert "is renewed before anything is removed" in await leader.lease.unheld()
+
+
+@pytest.mark.proves("N12")
+@pytest.mark.parametrize(
+    ("copy", "refused"),
+    [
+        (followed(ENDED), False),
+        (followed(ENDED, NEXT, NEXT, NEXT), False),
+        (followed(PastTerm("", ENDED.renewed)), False),
+        (followed(BEFORE), True),
+        (followed(BEFORE, NEXT), True),
+        (followed(PastTerm("p3", NEXT.renewed)), True),
+        (replace(HUB, instance="p2"), True),
+        (replace(HUB, instance="p2", moment=Moment(5, "x"), past={}), True),
+        (replace(HUB, instance="p2", moment=Moment(12, "x"), past={11: NEXT}), True),
+    ],
+    ids=[
+        "the next term",
+        "a later one",
+        "the next term after another release",
+        "a copy of before",
+        "a copy whose leader changed twice",
+        "a copy that had a seventh term of its own",
+        "a copy in its term",
+        "an old copy",
+        "a history that is too short",
+    ],
+)
+async def test_who_has_not_seen_the_last_renewal_is_another(
+    member: Member, clock: FakeClock, copy: HubHolder, refused: bool
+):
+    original, another = Leader(member, clock), Leader(member, clock, copy)
+    await original.lease.check()
+    verdict = await another.lease.check()
+    assert (verdict is not None) is refused
+    if verdict is not None:
+        assert verdict.reason is ReadyReason.HELD_BY_ANOTHER_HUB
+        assert "https://hub" in verdict.message
+        assert await another.lease.unheld()
+        for _ in range(20):  # for as long as the original is there
+            await clock.advance(RENEW_SECONDS)
+            assert await original.lease.check() is None
+            assert await another.lease.check() is not None
+        await clock.advance(HELD_SECONDS)
+        assert await another.lease.check() is None
+        assert await another.lease.unheld() == ""
+    assert await original.lease.unheld(), "it was followed by another"
+
+
+@pytest.mark.proves("N12")
+async def test_another_hub_has_the_member_beside_us(member: Member, clock: FakeClock):
+    await Leader(member, clock).lease.check()
+    second = Leader(member, clock, replace(HUB, uid="second", moment=Moment(1, "x")))
+    assert await second.lease.check() is None
+    assert await second.lease.unheld() == ""
+    assert member.writes == 1
+
+
+@pytest.mark.proves("N12")
+async def test_a_member_without_the_right_is_served_without(member: Member, clock: FakeClock):
+    member.fault = Forbidden(code=403, reason="Forbidden", message="not for you")
+    leader = Leader(member, clock)
+    assert await leader.lease.check() is None
+    assert await leader.lease.unheld() == ""
+    member.fault = None
+    await clock.advance(600)
+    assert await leader.lease.check() is None
+    assert member.writes == 1
+
+
+# --- a real copy ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def held(make_cluster: Callable[..., Cluster]) -> Cluster:
+    """A member with our namespace."""
+    cluster = make_cluster("held")
+    cluster.kubectl("create", "namespace", SYSTEM_NAMESPACE)
+    return cluster
+
+
+@pytest.fixture
+def copied(hub: Cluster, control_planes: ControlPlanes) -> Iterator[Callable[[], Cluster]]:
+    """copied(): the hub as it is now, once more, with all UIDs."""
+    made: list[Cluster] = []
+
+    def copy() -> Cluster:
+        of_keys(control_planes, hub.name, "copy")
+        made.append(control_planes.create("copy", Parts()))
+        return made[0]
+
+    with swept(hub):
+        yield copy
+    for cluster in made:
+        cluster.stop()
+        del control_planes.clusters[cluster.name]
+
+
+def of_keys(planes: ControlPlanes, source: str, target: str) -> None:
+    """Copy all that one API server stores to where another one will look."""
+
+    def ask(what: str, **body: Any) -> dict[str, Any]:
+        request = urllib.request.Request(
+            f"{planes.endpoint}/v3/kv/{what}", json.dumps(body).encode()
+        )
+        context = planes.etcd_client()
+        with urllib.request.urlopen(request, context=context, timeout=60) as answer:
+            found: dict[str, Any] = json.load(answer)
+            return found
+
+    def text(key: str) -> str:
+        return base64.b64encode(key.encode()).decode()
+
+    for each in ask("range", key=text(f"/{source}/"), range_end=text(f"/{source}0"))["kvs"]:
+        key = base64.b64decode(each["key"]).decode().removeprefix(f"/{source}/")
+        ask("put", key=text(f"/{target}/{key}"), value=each["value"])
+
+
+@pytest.fixture
+async def beside() -> AsyncIterator[Callable[[ApiClient], Propagator]]:
+    """Another propagator on some hub."""
+    running: list[asyncio.Task[None]] = []
+
+    def start(hub: ApiClient) -> Propagator:
+        settings = PropagatorSettings(http_port=0, sessions=CALM, **LONG_TERMS)
+        process = Propagator(hub, settings=settings)
+        running.append(asyncio.create_task(process.run()))
+        return process
+
+    yield start
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+
+
+@pytest.mark.proves("N12")
+async def test_a_copy_of_the_hub_removes_nothing_and_says_why(
+    hub: Cluster,
+    held: Cluster,
+    copied: Callable[[], Cluster],
+    beside: Callable[[ApiClient], Propagator],
+):
+    async with staged(hub, {"held": held}) as stage:
+        await stage.create("demo")
+        await stage.place("demo", held=2)
+        await stage.becomes("held", "web", 2, "replicas")
+        await stage.create("later")
+        copy = copied()
+        async with ApiClient(copy.connection()) as client:
+            lease = await stage.members["held"].get(LEASES, HUB_LEASE, namespace=SYSTEM_NAMESPACE)
+            await renewed(stage.members["held"], lease)
+            where = {"namespace": stage.namespace}
+            await client.merge_patch(LEASES, "stowage-propagator", FREE, namespace=SYSTEM_NAMESPACE)
+            await client.delete(WORKLOADS, "demo", **where)
+            beside(client)
+
+            said: dict[str, Any] = {}
+
+            async def refused() -> bool:
+                cluster = await client.get(MEMBER_CLUSTERS, "held")
+                said.update(cluster["status"]["conditions"][0])
+                return said["reason"] == "HeldByAnotherHub"
+
+            await until(refused, seconds=60, what=lambda: said)
+            assert hub.connection().server in said["message"]
+            await asyncio.sleep(3)
+            assert await stage.on("held", "web") is not None
+            assert (await client.get(WORKLOADS, "demo", **where))["metadata"]["finalizers"]
+            ready = (await stage.hub.get(MEMBER_CLUSTERS, "held"))["status"]["conditions"][0]
+            assert ready["reason"] == "Connected"
+            await stage.delete("demo")
+            await stage.gone("demo")
+            assert await stage.on("held", "web") is None, "the original goes on"
+
+
+FREE = {"spec": {"holderIdentity": ""}}
+
+
+async def renewed(member: ApiClient, before: dict[str, Any]) -> None:
+    """Wait until the Lease there was renewed."""
+
+    async def later() -> bool:
+        lease = await member.get(LEASES, HUB_LEASE, namespace=SYSTEM_NAMESPACE)
+        return bool(lease["spec"]["renewTime"] > before["spec"]["renewTime"])
+
+    await until(later, seconds=60)

@@ -1,0 +1,166 @@
+"""The brake on the sweep, on a real hub and a real member."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from crds.names import (
+    ANNOTATION_HUB,
+    ANNOTATION_HUB_VERSION,
+    ANNOTATION_SWEEP,
+    LABEL_MANAGED,
+    OWNER_PREFIX,
+)
+from machinery.api.resources import MEMBER_CLUSTERS, NAMESPACES
+from machinery.types.metadata import Meta
+from propagator.members.objects import ManagedObject
+from propagator.removal.brake import left_behind
+from stowage.cli import cli
+from stowage.playground.controlplanes import Cluster
+from tests.propagator.stage import CONFIGMAPS, MakeStage, Stage, configmap, settled
+from tests.propagator.waits import until
+
+
+async def leave(stage: Stage, *numbers: int, version: str = "1") -> None:
+    """What Workloads left on m1 that the hub does not know."""
+    hub = (await stage.hub.get(NAMESPACES, "kube-system"))["metadata"]["uid"]
+    for number in numbers:
+        meta = {"name": f"gone-{number}", "namespace": stage.namespace}
+        annotations = {
+            f"{OWNER_PREFIX}{stage.namespace}-{number}": f"{stage.namespace}/gone-{number}",
+            ANNOTATION_HUB: hub,
+            ANNOTATION_HUB_VERSION: version,
+        }
+        labels = {LABEL_MANAGED: "true"}
+        body = {**configmap("x"), "metadata": meta | {"annotations": annotations, "labels": labels}}
+        await stage.members["m1"].create(CONFIGMAPS, body)
+
+
+async def lying(stage: Stage) -> set[int]:
+    """Which of these are there still."""
+    listed = await stage.members["m1"].list(CONFIGMAPS, namespace=stage.namespace)
+    names = {each["metadata"]["name"] for each in listed["items"]}
+    return {int(name.removeprefix("gone-")) for name in names if name.startswith("gone-")}
+
+
+async def held(stage: Stage, count: int, reason: str) -> str:
+    """Wait until so many are held for that reason; the message."""
+    told: dict[str, Any] = {}
+
+    async def said() -> bool:
+        status = (await stage.hub.get(MEMBER_CLUSTERS, "m1"))["status"]
+        found = [each for each in status["conditions"] if each["type"] == "SweepHeld"]
+        told.clear()
+        told.update(found[0] if found else {}, count=status.get("sweepHeld", {}).get("count", 0))
+        return told["count"] == count and (count == 0 or told.get("reason") == reason)
+
+    await until(said, what=lambda: told)
+    return str(told.get("message", ""))
+
+
+async def command(hub: Cluster, folder: Path, *args: str) -> Result:
+    file = folder / "hub.kubeconfig"
+    file.write_text(hub.admin_kubeconfig)
+    asked = ["sweep", *args, "--kubeconfig", str(file)]
+    return await asyncio.to_thread(CliRunner().invoke, cli, asked)
+
+
+@pytest.mark.proves("N11")
+async def test_a_sweep_of_much_at_once_waits_for_a_person(
+    stage_on: MakeStage, hub: Cluster, tmp_path: Path
+):
+    async with stage_on() as stage:
+        await stage.push("lives")
+        await stage.stop()
+        await leave(stage, *range(12))
+        stage.start()
+        told = await held(stage, 12, "TooMany")
+        assert f"{stage.namespace}/gone-0" in told
+        assert "stowage sweep m1 --confirm" in told
+        await stage.restart()  # what is held is not forgotten with the process
+        await stage.ready()
+        await held(stage, 12, "TooMany")
+        await settled(stage)
+        assert await lying(stage) == {*range(12)}
+
+        shown = await command(hub, tmp_path, "m1", "-o", "json")
+        assert shown.exit_code == 0
+        listed = json.loads(shown.output)
+        assert {each["name"] for each in listed["workloads"]} == {f"gone-{n}" for n in range(12)}
+        assert "gone-7" in (await command(hub, tmp_path, "m1")).output
+        await leave(stage, 12)  # came since, and was not shown
+        await held(stage, 13, "TooMany")
+        late = await command(hub, tmp_path, "m1", "--confirm", listed["digest"])
+        assert late.exit_code == 1
+        assert await lying(stage) == {*range(13)}
+
+        uids = ",".join(each["uid"] for each in listed["workloads"])
+        metadata = {"metadata": {"annotations": {ANNOTATION_SWEEP: uids}}}
+        await stage.hub.merge_patch(MEMBER_CLUSTERS, "m1", metadata)
+
+        async def used_up() -> bool:
+            found = (await stage.hub.get(MEMBER_CLUSTERS, "m1"))["metadata"]
+            return ANNOTATION_SWEEP not in found["annotations"]
+
+        await until(used_up)
+        assert await lying(stage) == {12}
+        await held(stage, 1, "TooMany")
+        done = await command(hub, tmp_path, "m1", "--confirm")
+        assert done.exit_code == 0, done.output
+        await held(stage, 0, "")
+        await until(used_up)
+        assert await lying(stage) == set()
+        assert await stage.on("m1", "lives"), "what the hub knows is no part of it"
+        assert "nothing is held" in (await command(hub, tmp_path, "m1")).output
+        assert (await command(hub, tmp_path, "no-such")).exit_code == 1
+        assert (await command(hub, tmp_path)).exit_code == 2
+
+
+@pytest.mark.proves("N11")
+async def test_nothing_is_swept_where_the_hub_went_back_in_time(stage_on: MakeStage):
+    async with stage_on() as stage:
+        await stage.space_on("m1")
+        await leave(stage, 0)
+
+        async def swept() -> bool:
+            return await lying(stage) == set()
+
+        await until(swept)
+        await leave(stage, 1, version="9000000000")  # the hub will not be there for years
+        told = await held(stage, 1, "HubWentBack")
+        assert "set back" in told
+        await stage.restart()
+        await stage.ready()
+        await settled(stage)
+        assert await lying(stage) == {1}
+        await stage.members["m1"].delete(CONFIGMAPS, "gone-1", namespace=stage.namespace)
+        await stage.restart()
+        await held(stage, 0, "")
+
+
+@pytest.mark.proves("N11")
+@pytest.mark.parametrize(
+    ("uid", "owner", "ours"),
+    [
+        ("1-a", "shop/web", True),
+        ("1-a,2-b", "shop/web", False),
+        ("1" * 129, "shop/web", False),
+        ("1-a", f"shop/{'x' * 254}", False),
+        ("1-a", "shop/we\x1bb", False),
+        ("1-a", "shop/web/x", False),
+        ("1-a", "Shop/web", False),
+    ],
+)
+def test_what_can_be_the_name_of_no_workload_is_not_told_and_not_swept(
+    uid: str, owner: str, ours: bool
+) -> None:
+    annotations = {f"{OWNER_PREFIX}{uid}": owner, ANNOTATION_HUB: "hub"}
+    found = ManagedObject(metadata=Meta(name="a", annotations=annotations))
+    assert left_behind(found, uid, "hub") is ours
+    assert not left_behind(found, uid, "another")

@@ -1,0 +1,86 @@
+"""Every removal goes through the one rule: found in the code, so that none is forgotten."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import typing
+from collections.abc import Iterator
+
+import pytest
+
+from propagator.removal import prune, remover
+from propagator.removal.remover import Remover
+from propagator.removal.rule import Grant, Stays, granted
+from tests.test_rooms import modules, tree_of
+
+pytestmark = pytest.mark.proves("N1")
+
+REMOVER, RULE = "propagator.removal.remover", "propagator.removal.rule"
+DELETES = {"delete", "delete_collection", "deletecollection"}
+
+
+def removals(tree: ast.AST) -> Iterator[str]:
+    """What of a module takes something away from a server, or lets itself do so."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(attr=name) if name in DELETES:
+                yield "delete"
+            case ast.Constant(value=str(text)) if text.upper() in ("DELETE", "DELETECOLLECTION"):
+                yield "delete"
+            case ast.Call(func=ast.Name(id="Grant") | ast.Attribute(attr="Grant")):
+                yield "grant"
+            case ast.Call(func=ast.Name(id="parting") | ast.Attribute(attr="parting")):
+                yield "parting"
+            case ast.Call(func=ast.Attribute(attr="_make" | "_replace" | "replace")) if any(
+                isinstance(each, ast.Name) and each.id == "grant" for each in node.args
+            ):
+                yield "grant"
+
+
+def test_only_the_remover_removes_and_only_the_rule_grants() -> None:
+    found = {
+        (what, name)
+        for name in modules()
+        if name.split(".")[0] == "propagator"
+        for what in removals(tree_of(name))
+    }
+    assert found == {("delete", REMOVER), ("parting", REMOVER), ("grant", RULE)}
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "async def f(c):\n    await c.delete(x, 'y')",
+        "async def f(c):\n    await c.request('DELETE', path)",
+        "do = client.delete",
+        "def f():\n    return Grant('o', 'w', let_go=False)",
+        "def f():\n    return rule.Grant('o', 'w', let_go=False)",
+        "def f():\n    return dataclasses.replace(grant, let_go=False)",
+        "async def f(c):\n    await c.merge_patch(x, 'y', parting(uid, last=True))",
+    ],
+)
+def test_one_that_goes_past_the_rule_is_found(planted: str) -> None:
+    assert [*removals(ast.parse(planted))]
+
+
+def test_the_one_deletion_names_the_object_that_was_granted() -> None:
+    """By its UID: a name may be another object's by then."""
+    hints = typing.get_type_hints(Remover.remove)
+    assert hints["grant"] is Grant
+    assert set(typing.get_args(typing.get_type_hints(granted)["return"])) == {Grant, Stays}
+    deletes = [
+        node
+        for node in ast.walk(ast.parse(inspect.getsource(remover)))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "delete"
+    ]
+    assert len(deletes) == 1
+    named = {each.arg: ast.unparse(each.value) for each in deletes[0].keywords}
+    assert named["uid"] == "removal.grant.object_uid"
+
+
+def test_the_remover_is_asked_with_what_the_rule_said() -> None:
+    source = inspect.getsource(prune.Pruner.prune)
+    assert source.index("granted,") < source.index("self._remover.remove(")
