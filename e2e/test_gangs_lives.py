@@ -15,6 +15,7 @@ from e2e.gangs import Yard
 from e2e.harness import steady, wait
 from e2e.stage import MEMBERS
 
+pytestmark = pytest.mark.long
 ZONE = "topology.kubernetes.io/zone"
 
 

@@ -95,6 +95,7 @@ async def outside(stage: Stage, hub: Cluster, tmp_path: Path) -> AsyncIterator[O
         stage.start()
 
 
+@pytest.mark.long
 @pytest.mark.proves("R1", "C30")
 async def test_a_process_killed_before_its_first_apply_leaves_nothing(
     stage_on: MakeStage, hub: Cluster, m1: Cluster, tmp_path: Path
@@ -120,6 +121,7 @@ async def test_a_process_killed_before_its_first_apply_leaves_nothing(
         assert await stage.on("m1") is None
 
 
+@pytest.mark.long
 @pytest.mark.proves("R1", "C30")
 async def test_what_our_scheduler_placed_is_known_without_a_write_of_the_propagator(
     stage_on: MakeStage, hub: Cluster, m1: Cluster, tmp_path: Path

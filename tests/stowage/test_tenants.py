@@ -32,6 +32,7 @@ def hub(make_cluster, stowage):
     return cluster
 
 
+@pytest.mark.long
 @pytest.mark.proves("C27", "N15", "S12")
 async def test_secrets_are_read_and_workloads_made_in_tenants_alone(
     hub, full_cluster, stowage, tmp_path

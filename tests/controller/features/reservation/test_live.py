@@ -231,6 +231,7 @@ async def test_a_policy_counts_what_is_reserved(world: World) -> None:
         assert condition(said, "Scheduled")["reason"] == "ReplicasReached"
 
 
+@pytest.mark.long
 @pytest.mark.proves("E26", "E28")
 async def test_a_leader_that_is_killed_leaves_nothing_used_twice(
     world: World, tmp_path: Path
