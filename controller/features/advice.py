@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from controller.framework.findings import UNKNOWN, Condition, Finding
+from controller.framework.findings import UNKNOWN, Finding
+from controller.model.objects import Condition
 
 SCHEDULED: Mapping[str, str] = {
     "FailedToSchedule": "a cluster that its rules match, or rules that match one",

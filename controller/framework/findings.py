@@ -15,20 +15,13 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from controller.model.objects import Condition
 from machinery.types.metadata import Meta
 
 PATIENCE_SECONDS = 60.0
 """Seconds that an operation may take before a person should look at it."""
 UNKNOWN = "see the logs of both processes"
 """The advice for a reason that no table has."""
-
-
-class Condition(msgspec.Struct, rename="camel"):
-    type: str
-    status: str = "Unknown"
-    reason: str = ""
-    message: str = ""
-    last_transition_time: str = ""
 
 
 def condition(conditions: Iterable[Condition], kind: str) -> Condition | None:

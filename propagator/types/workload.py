@@ -102,7 +102,7 @@ class Footprint(msgspec.Struct, frozen=True, gc=False):
     kinds: str = ""
 
 
-class Condition(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+class StoredCondition(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A condition as it is stored: a field that is missing stays so. A fifth of a dict's size."""
 
     type: str | UnsetType = UNSET
@@ -127,7 +127,7 @@ class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
     ready_summary: str = ""
     cluster_summary: str = ""
     service_external_ip: str | None = msgspec.field(default=None, name="serviceExternalIP")
-    conditions: list[Condition] = []
+    conditions: list[StoredCondition] = []
     """Read as `Workload.conditions`."""
     review: Review = Review()
     footprint: Footprint = Footprint()

@@ -19,7 +19,6 @@ from controller.features.workloadgroup.findings import WITH_GROUP, incomplete
 from controller.framework.findings import (
     PATIENCE_SECONDS,
     UNKNOWN,
-    Condition,
     Finding,
     ProcessSummary,
     Report,
@@ -31,6 +30,7 @@ from controller.framework.findings import (
     undecided,
     unready,
 )
+from controller.model.objects import Condition
 from crds.names import ANNOTATION_RELEASE, DEFAULT_SCHEDULER
 from machinery.types import quantities
 from machinery.types.metadata import Meta

@@ -13,7 +13,6 @@ import msgspec
 
 from controller.features.advice import unplaced
 from controller.framework.findings import (
-    Condition,
     Finding,
     KindFindings,
     Report,
@@ -25,6 +24,7 @@ from controller.framework.findings import (
     undecided,
     unready,
 )
+from controller.model.objects import Condition
 from crds.names import DEFAULT_SCHEDULER
 from machinery.types import durations, hostports, quantities
 

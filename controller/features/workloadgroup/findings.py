@@ -14,7 +14,6 @@ import msgspec
 from controller.framework.findings import (
     PATIENCE_SECONDS,
     UNKNOWN,
-    Condition,
     Finding,
     KindFindings,
     Report,
@@ -26,6 +25,7 @@ from controller.framework.findings import (
     time,
     undecided,
 )
+from controller.model.objects import Condition
 
 ADVICE: Mapping[str, str] = {
     "WaitingForGroup": "room for the units that are missing, or a smaller minMember;"

@@ -13,13 +13,13 @@ from itertools import chain
 import msgspec
 
 from controller.framework.findings import (
-    Condition,
     Finding,
     KindFindings,
     Report,
     Summary,
     condition,
 )
+from controller.model.objects import Condition
 from crds.names import REQUESTS
 from machinery.types import quantities
 

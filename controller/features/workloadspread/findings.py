@@ -12,7 +12,6 @@ import msgspec
 
 from controller.framework.findings import (
     UNKNOWN,
-    Condition,
     Finding,
     KindFindings,
     Report,
@@ -20,6 +19,7 @@ from controller.framework.findings import (
     condition,
     unready,
 )
+from controller.model.objects import Condition
 
 ADVICE: Mapping[str, str] = {
     "InvalidSpread": "mend the field that is named",
