@@ -24,6 +24,7 @@ from machinery.api.resources import (
     WORKLOAD_POLICIES,
     WORKLOAD_SPREADS,
     WORKLOADS,
+    Resource,
 )
 from machinery.errors import AlreadyExists, NotFound, TransportError
 from machinery.types.metadata import Key
@@ -123,6 +124,10 @@ class Churn:
             if not found["spec"]["replicas"]:
                 self._idle(key)
             if key not in self.wanted:
+                await self._delete(key)
+        # The copy may be of the moment between what stands beside a Workload and the Workload.
+        for kind in (WORKLOAD_SPREADS, RESERVATIONS):
+            for key in (await _listed(self._stage, kind)).keys() - self.wanted.keys():
                 await self._delete(key)
         for key in list(self.wanted):
             await self.edited(key)
@@ -270,11 +275,11 @@ class Churn:
         await insist(once)
 
 
-async def _listed(stage: ChaosStage) -> dict[Key, dict[str, Any]]:
+async def _listed(stage: ChaosStage, kind: Resource = WORKLOADS) -> dict[Key, dict[str, Any]]:
     found: dict[Key, dict[str, Any]] = {}
 
     async def once() -> bool:
-        for each in (await stage.hub.list(WORKLOADS))["items"]:
+        for each in (await stage.hub.list(kind))["items"]:
             found[each["metadata"]["namespace"], each["metadata"]["name"]] = each
         return True
 
