@@ -25,7 +25,7 @@ HARD_NAME = (
 )
 MOST_DIGITS = 18
 """A number of units beyond that is no quota."""
-_WHOLE = r"^[0-9]{1,18}$"
+_WHOLE = rf"^[0-9]{{1,{MOST_DIGITS}}}$"
 
 
 class QuotaCondition(StrEnum):

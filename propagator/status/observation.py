@@ -82,10 +82,12 @@ class Survey:
         For a member that does not answer, or has not been listed yet, the last report stands.
         """
         found = []
+        told = workload.status.kept
+        now = self._present_names({each["cluster"] for each in told})
         before = [
             each | {"cluster": name}
-            for each in workload.status.kept
-            if not self._shown(workload, name := self._present_name(each["cluster"]))
+            for each in told
+            if not self._shown(workload, name := now.get(each["cluster"], each["cluster"]))
         ]
         for name in sorted(self._inventory.holders(workload.uid)):
             session = self._registry.get(name)
@@ -104,11 +106,17 @@ class Survey:
         kept = [*before, *found]
         return sorted(kept, key=lambda each: tuple(map(str, each.values())))[:MOST_KEPT]
 
-    def _present_name(self, name: str) -> str:
-        """Return what a cluster is called now, if it was renamed; of one that is gone its name."""
-        if self._registry.get(name) is not None:
-            return name
-        return next((c.name for c in self._clusters.values() if name in c.spec.former_names), name)
+    def _present_names(self, names: set[str]) -> dict[str, str]:
+        """Return the present names of those of these clusters that were renamed."""
+        unknown = {name for name in names if self._registry.get(name) is None}
+        if not unknown:
+            return {}
+        return {
+            former: cluster.name
+            for cluster in self._clusters.values()
+            for former in cluster.spec.former_names
+            if former in unknown
+        }
 
     def _shown(self, workload: Workload, name: str) -> bool:
         """Whether all that the member has of the Workload is seen, as far as it may be listed."""

@@ -42,10 +42,10 @@ PAST = {6: PastTerm("p0", "2026-01-01T00:00:00.000000Z")}
 HUB = replace(HUB, past=PAST)
 
 
-def followed(*terms: PastTerm, **held: Any) -> HubHolder:
+def followed(*terms: PastTerm) -> HubHolder:
     """A hub after that many terms from the seventh on, whose holders and ends are told."""
     past = PAST | dict(enumerate(terms, 7))
-    return replace(HUB, instance="p9", moment=Moment(7 + len(terms), "x"), past=past, **held)
+    return replace(HUB, instance="p9", moment=Moment(7 + len(terms), "x"), past=past)
 
 
 ENDED = PastTerm("p1", HUB.moment.renewed)
