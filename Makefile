@@ -41,9 +41,11 @@ test: lint
 	$(RUN) pytest $(BESIDE) -m "not long"
 endif
 
-# And those that wait for real time-outs, repeated kills and long chaos.
+# And those that wait for real time-outs, repeated kills and long chaos. Chaos has the machine to
+# itself: beside others a member is slow for seconds, which is one that is away.
 test-all: test
-	$(RUN) pytest $(BESIDE) -m long
+	$(RUN) pytest $(BESIDE) -m long --ignore=e2e/test_chaos.py
+	$(RUN) pytest -m long e2e/test_chaos.py
 
 # Every property with all its examples, five times those of `make test`.
 test-long: lint

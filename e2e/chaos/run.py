@@ -96,6 +96,7 @@ async def _run(
         while min(churn.edits, faults.made) < least and not any(loop.done() for loop in loops):
             await asyncio.wait(loops, timeout=1, return_when=asyncio.FIRST_COMPLETED)
         await _end(loops)
+        await asyncio.to_thread(stage.end_controller_managers)
         await churn.finished(seconds=_SETTLE_SECONDS)
         tell(f"all is whole again; {len(churn.wanted)} Workloads are wanted")
         await promises.settled(stage, churn, seconds=_SETTLE_SECONDS)

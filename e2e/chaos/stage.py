@@ -240,6 +240,16 @@ class ChaosStage:
                                 await client.merge_patch(PODS, meta["name"], patch, **where)
             await asyncio.sleep(5)
 
+    def end_controller_managers(self) -> None:
+        """End the kube-controller-manager of each member; `play_kubelets` starts it again.
+
+        Its garbage collector knows owners by what its watches told it. One that was deleted and
+        made again under its name while a watch was cut is only ever updated for it, and what the
+        first one owned stays until the collector reads everything anew.
+        """
+        for member in MEMBERS:
+            self.cluster(member).processes["kube-controller-manager"].end(signal.SIGTERM)
+
     # --- reading ----------------------------------------------------------------------------------
 
     async def lists(
