@@ -389,6 +389,20 @@ async def _empty(stage: ChaosStage) -> None:
         objects = await _managed(stage, member)
         if objects:
             raise Broken(f"{member}: left behind: {sorted(objects)}")
+        if uncollected := await _uncollected(stage, member):
+            raise Broken(f"{member}: their owners are gone: {uncollected}")
+
+
+async def _uncollected(stage: ChaosStage, member: str) -> list[str]:
+    """Return what garbage collection left behind: it takes room from whoever runs next."""
+    objects = await stage.lists(member, "deploy", "statefulsets", "replicasets", "pods")
+    uids = {each["metadata"]["uid"] for each in objects}
+    return [
+        f"{each['kind']} {'/'.join(_key(each))}"
+        for each in objects
+        for owner in each["metadata"].get("ownerReferences", ())
+        if owner["kind"] in ("Deployment", "StatefulSet", "ReplicaSet") and owner["uid"] not in uids
+    ]
 
 
 async def _managed(stage: ChaosStage, member: str) -> dict[tuple[str, str, str], dict[str, Any]]:
