@@ -25,6 +25,7 @@ from stowage.playground.controlplanes import ControlPlanes
 from stowage.playground.processes import Process
 from tests.examples import SHORT
 
+gc.disable()  # until the tests are collected, which makes no garbage
 settings.load_profile(SHORT)  # before --hypothesis-profile is looked at
 
 SHARED = {
@@ -46,6 +47,8 @@ Their groups are begun first, in this order, which is about that of their time: 
 servers while other modules compute. A test that asks for several of them goes with the first.
 """
 LOG_LINES = 40
+LONGEST_ID = 80
+"""Characters of a parameter's value in the id of its test."""
 
 
 _WORKERS: list[int] = []
@@ -105,10 +108,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: ranks[item.stash[_GROUP]])
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Cut the id of a long value: each worker would send megabytes of them with each report."""
+    if isinstance(val, str | bytes) and len(val) > LONGEST_ID:
+        return f"{val[:LONGEST_ID]!a}... of {len(val)}"
+    return None
+
+
 def pytest_collection_finish() -> None:
     """Set aside what collection has made: each complete collection of garbage would look at it."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def _shares(item: pytest.Item, fixture: str) -> bool:

@@ -24,6 +24,7 @@ from machinery.config.kubeconfig import parse_kubeconfig
 from tests.relay import cutting
 
 
+@pytest.mark.long
 @pytest.mark.proves("D2")
 def test_a_frozen_member_delays_nobody(running: Stage, space: str) -> None:
     template = deployment("web", replicas=2)
@@ -88,6 +89,7 @@ def test_the_standby_takes_over(running: Stage, space: str) -> None:
         running.processes["standby"].kill(signal.SIGTERM)
 
 
+@pytest.mark.long
 def test_the_hub_goes_away_and_comes_back(running: Stage, space: str) -> None:
     running.hub.apply(workload("kept", space, distribution="Duplicated"))
     running.until_running(space, "kept")

@@ -44,6 +44,7 @@ async def test_each_profile_places_its_own_by_its_own_plugins(world: World, tmp_
             assert paths == sorted(set(paths))
 
 
+@pytest.mark.long
 @pytest.mark.proves("C23")
 async def test_one_that_was_frozen_writes_no_second_decision(world: World, tmp_path: Path) -> None:
     """The leader stops in the middle of a burst, another one takes over, the first one wakes."""

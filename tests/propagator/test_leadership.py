@@ -159,6 +159,7 @@ async def test_a_hub_that_is_away_for_a_while_costs_no_list_and_no_write(
         await stage.becomes("m1", "one", 5, "replicas")
 
 
+@pytest.mark.long
 @pytest.mark.proves("N6")
 async def test_a_hub_that_forgot_meanwhile_is_listed_anew_and_members_are_not(
     stage_on: MakeStage,

@@ -186,6 +186,7 @@ async def replicas(env: Environment, carbon: Cluster, tmp_path: Path) -> Iterato
             process.end()
 
 
+@pytest.mark.long
 @pytest.mark.proves("E1", "E5", "E6", "E12")
 def test_it_lives_in_a_controller(
     env: Environment, carbon: Cluster, replicas: list[Process]

@@ -259,6 +259,7 @@ async def beside() -> AsyncIterator[Callable[[ApiClient], Propagator]]:
     await asyncio.gather(*running, return_exceptions=True)
 
 
+@pytest.mark.long
 @pytest.mark.proves("N12")
 async def test_a_copy_of_the_hub_removes_nothing_and_says_why(
     hub: Cluster,

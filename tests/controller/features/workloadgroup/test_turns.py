@@ -523,6 +523,7 @@ def late(arrivals: Sequence[Arrival], started: Mapping[str, int], patience: int)
 ARRIVALS = traffic(10_000, capacity=CAPACITY, every=11, large=0.01)
 
 
+@pytest.mark.long
 @pytest.mark.proves("G7", "G8")
 def test_in_ten_thousand_arrivals_nobody_starves_and_small_ones_pass():
     world = InModel(CAPACITY, PATIENCE)
