@@ -16,6 +16,7 @@ from propagator.hub.workloads import SECRET_INDEX, HubWorkloads, clusters_of
 from propagator.members.context import ControllerContext
 from propagator.members.inventory import OwnedObjects
 from propagator.reconciler import running
+from propagator.removal.guard import Guard
 from propagator.status.controller import Reporter
 from propagator.types.workload import Workload
 
@@ -35,6 +36,7 @@ class EventHandlers:
         secrets: HubSecrets,
         inventory: OwnedObjects,
         reporter: Reporter,
+        guard: Guard,
         workload_gone: Callable[[str], None],
         member_gone: Callable[[str], None],
     ) -> None:
@@ -43,6 +45,7 @@ class EventHandlers:
         self._secrets = secrets
         self._inventory = inventory
         self._reporter = reporter
+        self._guard = guard
         self._workload_gone = workload_gone
         self._member_gone = member_gone
         self.syncs: Gradually[tuple[str, Key]] = Gradually(lambda at: self._registry.wake(*at))
@@ -90,6 +93,7 @@ class EventHandlers:
         """Drop the state of a Workload that is gone, and Secrets that no Workload needs now."""
         if new is None or new.uid != old.uid:
             self._workload_gone(old.uid)
+            self._guard.forget(old.metadata.key)
         for secret in set(old.secrets) - set(new.secrets if new is not None else ()):
             key = (old.metadata.namespace, secret)
             if not self._workloads.informer.by_index(SECRET_INDEX, "/".join(key)):
@@ -103,6 +107,9 @@ class EventHandlers:
             concerned = self._clusters_of(before) | self._clusters_of(known)
             return concerned | self._inventory.holders(known.uid)
         patched = _with_new_patch(before, known)
+        waiting = self._guard.waiting(known.metadata.key)
+        if waiting and known.status.clusters != before.status.clusters:
+            patched |= waiting
         if running(known) and not running(before):
             return patched | (self._clusters_of(known) - set(known.placements))
         return patched

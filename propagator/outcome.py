@@ -45,6 +45,8 @@ class Outcome:
     desired: DesiredShare
     reason: PropagatedReason | None = None
     message: str = ""
+    keeps: int = 0
+    """The replicas beyond the desired ones that stay until others are ready elsewhere."""
 
 
 def outcome_of(member: str, fault: TransportError, desired: DesiredShare) -> Outcome:

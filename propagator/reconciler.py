@@ -5,7 +5,8 @@ applies and removes, `removal.orphans` removes objects whose Workload is gone, `
 reports to the hub, and `eventhandlers` queues the keys.
 
 A share that left the placements is removed once all present shares are ready, so that the last
-healthy copy stays until there is another, whatever a status says. Everything is removed when the
+healthy copy stays until there is another, whatever a status says; a share that shrinks is lowered
+only as far as others are ready (`removal.guard`). Everything is removed when the
 Workload is deleted or wants no replicas. Of a Workload that wants replicas and is placed nowhere,
 what runs stays, as where a MemberCluster was registered again, and is taken up at the next
 placement. A Workload in a group is applied and removed only as that group's gate says
@@ -26,6 +27,7 @@ from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
 from propagator.members.inventory import OwnedObjects, owned
 from propagator.members.target import Target
+from propagator.removal.guard import Guard
 from propagator.removal.orphans import Orphans
 from propagator.removal.rule import taken_up
 from propagator.share_writer import FIRST_PAUSE, LONGEST_PAUSE, ShareWriter
@@ -48,6 +50,7 @@ class WorkloadReconciler:
         gates: Gates,
         inventory: OwnedObjects,
         shares: ShareWriter,
+        guard: Guard,
         orphans: Orphans,
         reporter: Reporter,
     ) -> None:
@@ -59,6 +62,7 @@ class WorkloadReconciler:
         self._gates = gates
         self._inventory = inventory
         self._shares = shares
+        self._guard = guard
         self._orphans = orphans
         self._reporter = reporter
         self._stale = asyncio.Lock()
@@ -154,7 +158,9 @@ class WorkloadReconciler:
             self._reporter.queue.add(workload.metadata.key)
             return None
         if there and not (
-            all(map(self._answers, workload.placements)) and await self._reporter.runs(workload)
+            all(map(self._answers, workload.placements))
+            and await self._reporter.runs(workload)
+            and await self._guard.kept(workload, session.name) is None
         ):
             # The status says "ready" already, so that no event will come when it is true.
             self._reporter.queue.add(workload.metadata.key)

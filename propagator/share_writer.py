@@ -34,6 +34,7 @@ from propagator.members.target import Target
 from propagator.members.watches import Found
 from propagator.outcome import DesiredShare, Outcome, outcome_of
 from propagator.removal.finalizer import Finalizer
+from propagator.removal.guard import Guard
 from propagator.removal.prune import Pruner, PruneResult
 from propagator.types.workload import HubSecret, Workload
 
@@ -63,6 +64,7 @@ class ShareWriter:
         namespaces: Namespaces,
         unconfirmed: UnconfirmedWrites,
         pruner: Pruner,
+        guard: Guard,
         gate: CarriedObjectsReview,
         gates: Gates,
         record_outcome: RecordOutcome,
@@ -76,6 +78,7 @@ class ShareWriter:
         self._namespaces = namespaces
         self._unconfirmed = unconfirmed
         self._pruner = pruner
+        self._guard = guard
         self._record_outcome = record_outcome
         self._gate = gate
         self._gates = gates
@@ -96,9 +99,19 @@ class ShareWriter:
             workload = await self._prepared(session, workload)
             if DesiredShare.of(workload, session.name) != desired:
                 return None  # the Workload changed meanwhile, and that change woke its key
-            requeue_after, contested = await self._apply_all(session, workload)
+            kept = await self._guard.kept(workload, session.name)
+            replicas = kept.replicas if kept else workload.placements[session.name]
+            requeue_after, contested = await self._apply_all(session, workload, replicas)
             outcome = _contested(desired, contested) if contested else Outcome(desired)
-            if requeue_after is None:
+            if kept and not contested:
+                # The other members' readiness comes with the next report of the Workload; this is
+                # for what no report announces.
+                sentence = kept.sentence(session.name, desired.replicas)
+                more = replicas - desired.replicas
+                outcome = Outcome(desired, PropagatedReason.PROPAGATING, sentence, keeps=more)
+                pause = self._backoff.failed(share, sentence)
+                requeue_after = pause if requeue_after is None else min(pause, requeue_after)
+            elif requeue_after is None:
                 self._backoff.reset(share)
         except Overtaken:
             return 0.0
@@ -245,10 +258,10 @@ class ShareWriter:
             raise HubFault("the Workload could not be prepared", fault) from fault
 
     async def _apply_all(
-        self, session: Target, workload: Workload
+        self, session: Target, workload: Workload, replicas: int
     ) -> tuple[float | None, Sequence[str]]:
         """Return seconds until requeue, or None, and what to report of contested objects."""
-        pieces = await self._rendered(session, workload)
+        pieces = await self._rendered(session, workload, replicas)
         applied = await applier.apply(
             self._writer, session, workload, pieces, may_apply=self._gates.may_apply
         )
@@ -265,7 +278,7 @@ class ShareWriter:
         contested = sorted({backoff.sentence for backoff in applied.backoffs if backoff.sentence})
         return min(waits, default=None), contested
 
-    async def _rendered(self, session: Target, workload: Workload) -> list[Piece]:
+    async def _rendered(self, session: Target, workload: Workload, replicas: int) -> list[Piece]:
         """Return all objects of the share. Raises Refused, as for a patch that does not fit."""
         member = session.name
         if workload.overrides.fault:
@@ -274,7 +287,7 @@ class ShareWriter:
         try:
             return render(
                 workload,
-                replicas=workload.placements[member],
+                replicas=replicas,
                 first_ordinal=workload.ordinals().get(member, 0),
                 secrets=await self._needed_secrets(workload),
                 hub=await self._identity.uid(),

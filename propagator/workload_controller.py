@@ -30,6 +30,7 @@ from propagator.members.inventory import OwnedObjects
 from propagator.reconciler import WorkloadReconciler
 from propagator.removal.brake import SweepBrake
 from propagator.removal.finalizer import Finalizer
+from propagator.removal.guard import Guard
 from propagator.removal.orphans import Orphans
 from propagator.removal.prune import Pruner
 from propagator.removal.remover import Remover
@@ -69,6 +70,7 @@ class WorkloadController:
             survey=Survey(context, inventory=self._inventory),
             finalizer=self._finalizer,
         )
+        self._guard = Guard(context)
         unconfirmed = UnconfirmedWrites(clock=context.clock)
         namespaces = Namespaces(clock=context.clock)
         self._shares = ShareWriter(
@@ -88,6 +90,7 @@ class WorkloadController:
             namespaces=namespaces,
             unconfirmed=unconfirmed,
             pruner=pruner,
+            guard=self._guard,
             gate=CarriedObjectsReview(context, judged=self._judged),
             gates=self._gates,
             record_outcome=self._reporter.record_outcome,
@@ -100,6 +103,7 @@ class WorkloadController:
             gates=self._gates,
             inventory=self._inventory,
             shares=self._shares,
+            guard=self._guard,
             orphans=orphans,
             reporter=self._reporter,
         )
@@ -109,6 +113,7 @@ class WorkloadController:
             secrets=self._secrets,
             inventory=self._inventory,
             reporter=self._reporter,
+            guard=self._guard,
             workload_gone=self._workload_gone,
             member_gone=self._member_gone,
         )

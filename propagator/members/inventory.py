@@ -8,6 +8,7 @@ or of which nothing is known yet, may hold something.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 from machinery.api.resources import Resource
@@ -20,6 +21,7 @@ from propagator.members.context import ControllerContext
 from propagator.members.kinds import resource_of
 from propagator.members.noted_kinds import needed_kinds
 from propagator.members.objects import ManagedObject
+from propagator.members.pods import Main
 from propagator.members.target import Target
 from propagator.members.watches import EVERYWHERE
 from propagator.types.workload import Workload
@@ -29,9 +31,23 @@ LISTING_SECONDS = 10.0
 _POLL_SECONDS = 0.02
 
 
+Owned = Sequence[tuple[Resource, ManagedObject]]
+"""The objects that a Workload owns on one member."""
+
+
 def owned(session: Target, uid: str) -> list[tuple[Resource, ManagedObject]]:
     """Return all objects on a member that a Workload owns, as far as its informers show."""
     return session.link.watches.owned(uid) if session.link else []
+
+
+def main_object(where: Main, objects: Owned) -> ManagedObject | None:
+    """Return the object that runs the replicas, among those that the Workload owns on a member."""
+    for resource, found in objects:
+        if (resource.group, resource.kind) != (where.group, where.kind):
+            continue
+        if found.metadata.key == (where.namespace, where.name) and not found.metadata.deleting:
+            return found
+    return None
 
 
 async def listed(

@@ -20,6 +20,7 @@ from machinery.types.metadata import Key, Meta, Object
 from propagator.members.field_digest import FieldPrint, ManagedFieldsEntry, print_of, rivals_of
 from propagator.members.sanitize import check_metadata, object_status
 
+_REPLICATED = {("apps", "Deployment"), ("apps", "StatefulSet"), ("apps", "ReplicaSet")}
 _VERSION_DIGITS = 19
 """A resourceVersion is a number of 64 bits."""
 
@@ -32,6 +33,8 @@ class ManagedObject(Object, frozen=True):
     """What our last apply still owns of the object."""
     rivals: tuple[str, ...] = ()
     """The other managers that wrote to its spec or data."""
+    replicas: int | None = None
+    """`spec.replicas` of a Deployment, StatefulSet or ReplicaSet; None of any other kind."""
 
 
 class _WireMeta(Meta, frozen=True, rename="camel"):
@@ -46,9 +49,22 @@ class Wire(Object, frozen=True):
     """A mapping; any other value, as a custom kind may have, counts as empty."""
 
 
+class _WireSpec(msgspec.Struct, frozen=True):
+    replicas: Any = None
+
+
+class _ReplicatedWire(Wire, frozen=True):
+    spec: _WireSpec = _WireSpec()
+
+
+def wire_of(resource: Resource) -> type[Wire]:
+    """Return the form in which an object of that kind is decoded."""
+    return _ReplicatedWire if (resource.group, resource.kind) in _REPLICATED else Wire
+
+
 def managed(resource: Resource, answer: Mapping[str, Any]) -> ManagedObject:
     """Return the kept form of an API server's answer. Raises TransportError."""
-    return slim(resource, shaped(answer, Wire))
+    return slim(resource, shaped(answer, wire_of(resource)))
 
 
 def slim(resource: Resource, found: Wire | ManagedObject) -> ManagedObject:
@@ -60,6 +76,7 @@ def slim(resource: Resource, found: Wire | ManagedObject) -> ManagedObject:
         return found
     check_metadata(found.metadata)
     entries = found.metadata.managed_fields
+    replicas = found.spec.replicas if isinstance(found, _ReplicatedWire) else None
     return ManagedObject(
         metadata=_bare(found.metadata),
         kind=resource.kind,  # the items of a list come without theirs
@@ -67,6 +84,7 @@ def slim(resource: Resource, found: Wire | ManagedObject) -> ManagedObject:
         status=object_status(found.status if isinstance(found.status, dict) else {}),
         applied=print_of(entries, resource.kind),
         rivals=rivals_of(entries),
+        replicas=replicas if type(replicas) is int else None,
     )
 
 

@@ -18,7 +18,7 @@ from machinery.clock import Clock
 from machinery.errors import Forbidden, NotFound
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key
-from propagator.members.objects import ManagedObject, Wire, owners, slim
+from propagator.members.objects import ManagedObject, owners, slim, wire_of
 
 MANAGED_SELECTOR = f"{LABEL_MANAGED}=true"
 EVERYWHERE = ""
@@ -192,7 +192,9 @@ class Watches:
         informer = Informer(
             self._client_for(namespace),
             resource,
-            cast("type[ManagedObject]", Wire),  # `slim` makes it one before a handler sees it
+            cast(
+                "type[ManagedObject]", wire_of(resource)
+            ),  # `slim` makes it one before a handler sees it
             transform=functools.partial(slim, resource),
             namespace=namespace or None,
             label_selector=MANAGED_SELECTOR,

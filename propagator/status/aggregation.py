@@ -95,13 +95,15 @@ def _trouble(shares: Sequence[ReportedShare]) -> tuple[PropagatedReason, list[st
     """Return the worst reason that is known, and each message with it."""
     known = [_problem(o) for share in shares if (o := share.outcome) and o.reason is not None]
     held = [each for each in known if each[0] is PropagatedReason.WAITING_FOR_GROUP]
+    keeping = [_problem(o) for share in shares if (o := share.outcome) and o.keeps]
     away = [
         (PropagatedReason.CLUSTER_UNREACHABLE, share.seen.trouble)
         for share in shares
         if share.word is Word.AWAY
     ]
-    # A group may wait for the very cluster that is away, whose own message says more.
-    problems = [each for each in known if each not in held] or away or held
+    # A group, or a share that keeps replicas, may wait for the very cluster that is away or in
+    # trouble, whose own message says more.
+    problems = [each for each in known if each not in (*held, *keeping)] or away or held or keeping
     if not problems:
         return None
     order = list(PropagatedReason)

@@ -17,8 +17,8 @@ from crds.workload import PropagatedReason
 from machinery.clock import timestamp
 from propagator.members.health import Contact, PodCounts
 from propagator.members.objects import ManagedObject
+from propagator.members.readiness import Readiness, readiness_of
 from propagator.outcome import DesiredShare, Outcome
-from propagator.status.readiness import Readiness, readiness_of
 
 MESSAGE_LIMIT = 4096
 LEAVING = "kept until the other clusters are ready"
@@ -226,6 +226,8 @@ def _state(
         return begun, f"the propagator is connecting to {seen.name}"
     if seen.main is not None and _held(seen):
         return _standing(seen, readiness, before), ""
+    if seen.main is not None and seen.outcome is not None and seen.outcome.keeps:
+        return _standing(seen, readiness, before), seen.outcome.message
     if seen.outcome is not None and seen.outcome.reason is not None:
         lasting = seen.outcome.reason in LASTING
         return (ShareState.FAILED if lasting else ShareState.PENDING), seen.outcome.message

@@ -25,13 +25,13 @@ from machinery.types.metadata import Key
 from propagator.hub.workload_metadata import is_ours, record_of
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
+from propagator.members.readiness import completions_of
 from propagator.outcome import Outcome
 from propagator.removal.finalizer import Finalizer
 from propagator.status.aggregation import condition, status_of
 from propagator.status.burst import CHECK_SECONDS, LONGEST_SECONDS, BurstDetector
 from propagator.status.cluster_share import share_of
 from propagator.status.observation import Survey
-from propagator.status.readiness import completions_of
 from propagator.types.workload import Workload
 
 LOG = logs.get(__name__)

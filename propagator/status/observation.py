@@ -19,18 +19,16 @@ from machinery.types.metadata import Key
 from propagator.hub.workload_metadata import record_of
 from propagator.members.context import ControllerContext
 from propagator.members.health import Contact
-from propagator.members.inventory import OwnedObjects, owned
+from propagator.members.inventory import Owned, OwnedObjects, main_object, owned
 from propagator.members.objects import ManagedObject
-from propagator.members.pods import Main, main_of
+from propagator.members.pods import main_of
+from propagator.members.readiness import completions_of
 from propagator.members.session import MemberSession
 from propagator.outcome import DesiredShare, Outcome
 from propagator.removal.rule import NEVER, keep_of
 from propagator.status.cluster_share import ObservedShare, share_of
-from propagator.status.readiness import completions_of
 from propagator.types.workload import Workload
 
-Owned = Sequence[tuple[Resource, ManagedObject]]
-"""The objects that a Workload owns on one member."""
 STRANGERS = 8
 """The most clusters without a MemberCluster with an entry each; the last stands for the others."""
 
@@ -170,7 +168,7 @@ class Survey:
             elsewhere=bool(workload.placements),
             contact=Contact.SERVING,
             outcome=current,
-            main=_found(where, objects),
+            main=main_object(where, objects),
             pods=session.pod_counts(where),
             load_balancer=balancer(workload, objects) if services else None,
         )
@@ -204,16 +202,6 @@ def _listed(session: MemberSession, workload: Workload, api_version: str, kind: 
     namespaces = workload.namespaces()
     informers = session.link.watches.concerning(api_version, kind, namespaces=namespaces)
     return bool(informers) and all(informer.trusted for informer in informers)
-
-
-def _found(where: Main, objects: Owned) -> ManagedObject | None:
-    """Return the object that runs the replicas, among those that the Workload owns on a member."""
-    for resource, found in objects:
-        if (resource.group, resource.kind) != (where.group, where.kind):
-            continue
-        if found.metadata.key == (where.namespace, where.name) and not found.metadata.deleting:
-            return found
-    return None
 
 
 def balancer(workload: Workload, objects: Owned) -> Mapping[str, Any]:

@@ -123,6 +123,7 @@ class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
     """Decoded by `Workload.overrides`: a fault in them spoils no other field."""
     clusters: list[dict[str, Any]] = []
     kept: list[dict[str, Any]] = []
+    pending: int = 0
     ready: int | None = None
     ready_summary: str = ""
     cluster_summary: str = ""
@@ -193,14 +194,22 @@ class Workload(Object, frozen=True, dict=True):
     @property
     def wants_replicas(self) -> bool:
         """Whether the Workload is to run anywhere; true where the number cannot be read."""
-        wanted = self.spec.replicas
+        return bool(self.placements) or self._wanted != 0
+
+    @property
+    def wanted(self) -> int:
+        """The replicas that the spec asks for; 0 where it says no number."""
+        return wanted if type(wanted := self._wanted) is int else 0
+
+    @property
+    def _wanted(self) -> Any:
         path = self.spec.replicas_path or REPLICAS_PATHS.get(self.template_kind, "")
-        if wanted is None and not self.placements and path:
-            value: Any = self.template
-            for part in path.split("."):
-                value = value.get(part) if isinstance(value, dict) else None
-            wanted = value
-        return bool(self.placements) or wanted != 0
+        if self.spec.replicas is not None or not path:
+            return self.spec.replicas
+        value: Any = self.template
+        for part in path.split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        return value
 
     @cached_property
     def overrides(self) -> Overrides:

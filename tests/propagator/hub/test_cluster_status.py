@@ -21,7 +21,7 @@ from propagator.members.capacity.ledger import CapacityLedger
 from propagator.members.health import UNKNOWN_PROVIDER, provider_of
 from propagator.members.objects import managed
 from propagator.members.sanitize import object_status, resources
-from propagator.status.readiness import readiness_of
+from propagator.members.readiness import readiness_of
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 

@@ -1,0 +1,182 @@
+"""A share that its decision makes smaller keeps what nothing ready elsewhere stands in for."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from propagator.removal.guard import least
+from tests.propagator.stage import DEPLOYMENTS, MakeStage, Stage, deployment
+from tests.propagator.waits import until
+
+
+@dataclass
+class Share:
+    """One member of a random fleet."""
+
+    target: int
+    present: int
+    ready: int
+
+
+shares = st.builds(
+    lambda target, present, ready: Share(target, present, min(ready, present)),
+    st.integers(0, 9),
+    st.integers(0, 9),
+    st.integers(0, 9),
+)
+
+
+@pytest.mark.proves("M20")
+@given(st.lists(shares, min_size=1, max_size=6), st.data())
+def test_lowering_takes_no_ready_replica_below_the_goal(
+    fleet: list[Share], data: st.DataObject
+) -> None:
+    """In any order, each on what it sees then, and however pods become ready and unready."""
+    goal = data.draw(st.integers(0, 30), label="goal")
+    for _ in range(len(fleet)):
+        at = data.draw(st.integers(0, len(fleet) - 1), label="member")
+        share, others = fleet[at], [each for place, each in enumerate(fleet) if place != at]
+        elsewhere = sum(min(each.ready, each.target) for each in others)
+        before = elsewhere + share.ready
+        if share.present > share.target:
+            keeps = least(
+                target=share.target,
+                present=share.present,
+                ready=share.ready,
+                elsewhere=elsewhere,
+                goal=goal,
+                ordered=False,
+            )
+            assert share.target <= keeps <= share.present
+            share.present, share.ready = keeps, min(share.ready, keeps)
+        assert elsewhere + share.ready >= min(goal, before)
+        share.ready = data.draw(st.integers(0, share.present), label="ready")
+
+
+@pytest.mark.proves("M8")
+@pytest.mark.parametrize(
+    ("ready_elsewhere", "kept"),
+    [(2, 4), (3, 3), (4, 2), (9, 2)],
+)
+def test_it_falls_step_by_step_as_others_become_ready(ready_elsewhere: int, kept: int) -> None:
+    facts = {"target": 2, "present": 4, "ready": 4, "goal": 6}
+    assert least(**facts, elsewhere=min(ready_elsewhere, 4), ordered=False) == kept
+
+
+def test_replicas_that_are_not_ready_hold_nothing_up() -> None:
+    facts = {"target": 2, "present": 4, "elsewhere": 0, "goal": 6}
+    assert least(**facts, ready=0, ordered=False) == 2
+    assert least(**facts, ready=3, ordered=False) == 3
+
+
+def test_the_highest_ordinals_stay_while_one_below_is_not_ready() -> None:
+    """A StatefulSet would lose a ready pod, and keep the one that is not."""
+    facts = {"target": 2, "present": 4, "elsewhere": 0, "goal": 6}
+    assert least(**facts, ready=3, ordered=True) == 4
+
+
+async def replicas(stage: Stage, member: str) -> int:
+    found = await stage.on(member)
+    assert found is not None
+    return int(found["spec"]["replicas"])
+
+
+async def say_ready(stage: Stage, member: str, ready: int) -> None:
+    found = await stage.on(member)
+    assert found is not None
+    counts = {
+        "replicas": found["spec"]["replicas"],
+        "readyReplicas": ready,
+        "updatedReplicas": ready,
+        "observedGeneration": found["metadata"]["generation"],
+    }
+    await stage.members[member].merge_patch(
+        DEPLOYMENTS,
+        "web",
+        {"status": counts},
+        namespace=stage.namespace,
+        subresource="status",
+    )
+
+
+@pytest.mark.proves("M8")
+async def test_a_share_that_shrinks_waits_for_each_replica_elsewhere(stage_on: MakeStage) -> None:
+    async with stage_on() as stage:
+        await stage.create("demo", targetDeployment=deployment("web"))
+        await stage.place("demo", m1=4, m2=2)
+        for member in ("m1", "m2"):
+            await stage.make_ready(member)
+        await stage.propagated("demo")
+        await stage.place("demo", m1=2, m2=4)
+        await stage.becomes("m2", "web", 4, "replicas")
+
+        async def told() -> bool:
+            share = await stage.share("demo", "m1")
+            return "2 replicas beyond 2 stay until others are ready: 2 of 6" in share["message"]
+
+        await until(told)
+        await asyncio.sleep(1)
+        assert await replicas(stage, "m1") == 4
+        propagated = await stage.condition("demo", "Propagated")
+        assert (propagated["status"], propagated["reason"]) == ("False", "Propagating")
+        await say_ready(stage, "m2", 3)
+        await stage.becomes("m1", "web", 3, "replicas")
+        await say_ready(stage, "m1", 3)
+        await say_ready(stage, "m2", 4)
+        await stage.becomes("m1", "web", 2, "replicas")
+        await stage.propagated("demo")
+
+
+@pytest.mark.proves("M20")
+async def test_whoever_drops_the_only_healthy_cluster_takes_nothing_away(
+    stage_on: MakeStage,
+) -> None:
+    """As an external scheduler does, or a person who patches the status."""
+    async with stage_on() as stage:
+        await stage.create("demo", replicas=5)
+        await stage.place("demo", m1=3, m2=2)
+        await stage.make_ready("m1")
+        await stage.appears("m2")
+        await stage.place("demo", m2=2)
+        await stage.make_ready("m2")
+
+        async def kept() -> bool:
+            return (await stage.share("demo", "m1")).get("state") == "Leaving"
+
+        await until(kept)
+        await asyncio.sleep(2)
+        assert await replicas(stage, "m1") == 3, "of 5 that are wanted 2 would be left"
+        await stage.place("demo")
+        await asyncio.sleep(1)
+        assert await replicas(stage, "m1") == 3
+        assert await replicas(stage, "m2") == 2
+        await stage.place("demo", m2=5)
+        await stage.becomes("m2", "web", 5, "replicas")
+        await asyncio.sleep(1)
+        assert await replicas(stage, "m1") == 3
+        await stage.make_ready("m2")
+        await stage.goes("m1")
+
+
+@pytest.mark.proves("M20")
+async def test_a_scale_to_nothing_and_a_deletion_wait_for_nobody(stage_on: MakeStage) -> None:
+    async with stage_on() as stage:
+        await stage.create("demo", replicas=4)
+        await stage.place("demo", m1=2, m2=2)
+        for member in ("m1", "m2"):
+            await stage.make_ready(member)
+        await stage.patch("demo", {"spec": {"replicas": 0}})
+        await stage.place("demo")
+        for member in ("m1", "m2"):
+            await stage.goes(member)
+        await stage.patch("demo", {"spec": {"replicas": 2}})
+        await stage.place("demo", m1=2)
+        await stage.make_ready("m1")
+        await stage.delete("demo")
+        await stage.gone("demo")
+        assert await stage.on("m1") is None
