@@ -93,6 +93,7 @@ class EventHandlers:
         """Drop the state of a Workload that is gone, and Secrets that no Workload needs now."""
         if new is None or new.uid != old.uid:
             self._workload_gone(old.uid)
+            self._reporter.forget(old.metadata.key)
             self._guard.forget(old.metadata.key)
         for secret in set(old.secrets) - set(new.secrets if new is not None else ()):
             key = (old.metadata.namespace, secret)

@@ -2,7 +2,8 @@
 
 The synchronous half of an informer: no I/O, no clock. For each key its handlers see a gapless
 sequence: added, changed any number of times, deleted; never a step back to an older version, and
-never one object turned into another without a deletion in between (same name, other uid).
+never one object turned into another without a deletion in between: same name, other uid, or as a
+restored server has it.
 
 resourceVersions are opaque except between objects of one resource on one server, where they are
 integers and grow. A version that is no integer counts as new.
@@ -89,8 +90,13 @@ class Cache(Generic[T]):
     def replace(self, obj: T) -> None:
         """Take in an object of a restored server, whose versions do not compare with older ones."""
         held = self._objects.get(obj.metadata.key)
-        if held is None or not _same(held, obj):
-            self._set(held, obj)
+        if held is not None and _same(held, obj):
+            return
+        # Its generation may be that of another edit in the history that was lost: a handler that
+        # compares both would see no change.
+        if held is not None:
+            self._drop(held)
+        self._set(None, obj)
 
     def missing(
         self, keys: Container[Key], *, unless_after: str | None = None
