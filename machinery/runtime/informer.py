@@ -245,7 +245,7 @@ class Informer(Cache[T]):
             page = taken_apart(answer)
             version = page.metadata.resource_version
             restored = order(version, self.version) == -1
-            take = self.replace if restored else self.observe
+            take = self.restore if restored else self.observe
             for raw in page.items or ():
                 if stint.due():
                     await stint.pause()

@@ -88,7 +88,13 @@ class Cache(Generic[T]):
             self._drop(held)
 
     def replace(self, obj: T) -> None:
-        """Take in an object of a restored server, whose versions do not compare with older ones."""
+        """Take in an object whose version does not compare with that of the one before."""
+        held = self._objects.get(obj.metadata.key)
+        if held is None or not _same(held, obj):
+            self._set(held, obj)
+
+    def restore(self, obj: T) -> None:
+        """Take in an object of a restored server, as another one than the one before."""
         held = self._objects.get(obj.metadata.key)
         if held is not None and _same(held, obj):
             return
