@@ -256,6 +256,7 @@ class SchedulerCache:
             and all(name in self.snapshot().row for name in info.present)
             and not info.limits
             and not info.shown
+            and not status.leaving
             and status.says(self._fields(info, info.present, self.snapshot(), self.index))
             and self._reviewed(workload.metadata)
         )
@@ -319,6 +320,8 @@ class SchedulerCache:
         self._feed.landed(new.metadata.key, landed)
         edited = events.edited(old, new)
         reported = old is None or old.unit.shown != new.unit.shown
+        if new.status.leaving and old is not None:  # successors may be ready
+            reported |= old.status.clusters != new.status.clusters
         if (edited or not ours or reported) and self.needs_decision(new):
             self._feed.activate([new.unit], after_backoff=not (edited or reported))
 

@@ -28,6 +28,7 @@ from crds.fields.shares import (
     ClusterReference,
     ClusterShare,
     KeptObject,
+    LeavingShare,
     PolicyReference,
     ReservedShare,
 )
@@ -230,6 +231,11 @@ class WorkloadStatus(PlacementStatus):
     """
     reservations: list[ReservedShare] = atomic(MOST_RESERVED_SHARES)
     """Which units lie in the room of which Reservations. Writer: controller, with placements."""
+    leaving: list[LeavingShare] = listmap("cluster", most=10000)
+    """Units that still stand where they are placed no more, until their successors are ready.
+
+    They are no part of placements. Writer: controller, in the write of the placements.
+    """
     cluster_ref: ClusterReference | None = None
     """The cluster, where there is exactly one. Writer: controller."""
     clusters: list[ClusterShare] = atomic(10000)

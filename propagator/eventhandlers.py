@@ -125,6 +125,7 @@ def _same_decision(old: Workload, new: Workload) -> bool:
         and old.metadata.generation == new.metadata.generation
         and old.metadata.deleting == new.metadata.deleting
         and old.placements == new.placements
+        and old.leaving == new.leaving
         and old.groups == new.groups
         and old.status.review == new.status.review
     )

@@ -32,7 +32,7 @@ class DesiredShare:
     @classmethod
     def of(cls, workload: Workload, cluster: str) -> DesiredShare:
         """Return what the Workload asks of that cluster; no replicas where it is not placed."""
-        replicas = workload.placements.get(cluster, 0)
+        replicas = workload.shares.get(cluster, 0)
         placed = cluster in workload.placements
         patch = workload.overrides.of(cluster).digest if placed else ""
         return cls(workload.uid, workload.metadata.generation, replicas, placed, patch)

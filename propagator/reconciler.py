@@ -153,7 +153,9 @@ class WorkloadReconciler:
         there = [found for _, found in owned(session, workload.uid)]
         # What an earlier registration applied here may be all that runs, and not one share of it.
         earlier = not workload.groups and any(taken_up(found, session.mark) for found in there)
-        if there and not (running(workload) and (not earlier or _complete(workload))):
+        leaves = session.name in workload.leaving
+        ready = running(workload) and (not earlier or _complete(workload))
+        if there and (leaves or not ready):
             self._moves.reset(move)
             self._reporter.queue.add(workload.metadata.key)
             return None
@@ -185,5 +187,5 @@ def running(workload: Workload) -> bool:
         name in shares
         and shares[name].get("state") == ShareState.RUNNING.value
         and shares[name].get("replicas") == replicas
-        for name, replicas in workload.placements.items()
+        for name, replicas in workload.shares.items()
     )

@@ -100,7 +100,7 @@ class ShareWriter:
             if DesiredShare.of(workload, session.name) != desired:
                 return None  # the Workload changed meanwhile, and that change woke its key
             kept = await self._guard.kept(workload, session.name)
-            replicas = kept.replicas if kept else workload.placements[session.name]
+            replicas = kept.replicas if kept else workload.shares[session.name]
             requeue_after, contested = await self._apply_all(session, workload, replicas)
             outcome = _contested(desired, contested) if contested else Outcome(desired)
             if kept and not contested:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from controller.binding.leaving import leaving_of
 from controller.cache.renames import current_names
 from controller.explain import steps
 from controller.explain.history import lengthened
@@ -21,7 +22,7 @@ from controller.framework.calling import answers
 from controller.framework.calling.guard import PluginError, ask
 from controller.framework.explains import Explainer, method_of
 from controller.framework.pluginstatus import OWN, merging
-from controller.model.objects import Workload
+from controller.model.objects import LeavingShare, Workload
 from controller.model.observedlimits import ObservedLimit, from_status, to_status
 from controller.model.why import RuleNote, ShareSteps, kept
 from controller.planner.reasons import Reasons, RuleKind
@@ -126,6 +127,9 @@ def _fields(decision: Decision, workload: Workload) -> dict[str, Any]:
     }
     if dict(placements) != workload.placements:
         status |= _why(decision, workload)
+    leaving = _leaving(decision, workload)
+    if leaving or workload.status.leaving:
+        status["leaving"] = msgspec.to_builtins(leaving)
     status |= _footprint(placements, workload)
     if decision.unit.limits or workload.status.limits:
         status["limits"] = to_status(decision.unit.limits)
@@ -143,6 +147,16 @@ def _by_plugins(decision: Decision, workload: Workload) -> dict[str, Any]:
     if OWN in fields:
         fields[OWN] = merging(workload.status.plugins, fields[OWN])
     return {name: value for name, value in fields.items() if name != OWN or value}
+
+
+def _leaving(decision: Decision, workload: Workload) -> list[LeavingShare]:
+    return leaving_of(
+        workload,
+        decision.unit,
+        decision.placements,
+        clusters=decision.fleet.row,
+        occasion=partial(_occasion, decision, workload),
+    )
 
 
 def _footprint(placements: Mapping[str, int], workload: Workload) -> dict[str, Any]:
@@ -318,6 +332,7 @@ def _stored(
         "selector": status["selector"] == old.selector,
         "clusterSummary": status["clusterSummary"] == old.cluster_summary,
         "limits": status.get("limits", []) == to_status(from_status(old)),
+        "leaving": status.get("leaving", []) == msgspec.to_builtins(old.leaving),
         "state": status.get("state", old.state) == old.state,
     }
     return (

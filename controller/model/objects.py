@@ -316,6 +316,17 @@ class ClusterLimit(msgspec.Struct, frozen=True, rename="camel"):
     doubted: bool = False
 
 
+class LeavingShare(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Replicas that still stand where the Workload is placed no more, and why they leave."""
+
+    cluster: str
+    replicas: int
+    cause: str = ""
+    name: str = ""
+    """The object that the cause is about."""
+    since: str = ""
+
+
 class DecisionRef(msgspec.Struct, frozen=True):
     """The hash of what the placements were decided on, and the time."""
 
@@ -388,6 +399,7 @@ class WorkloadStatus(PluginFields, msgspec.Struct, frozen=True, rename="camel"):
     pending: int | None = None
     selector: str = ""
     placements: list[Placement] = []
+    leaving: list[LeavingShare] = []
     cluster_summary: str = ""
     clusters: list[ClusterShare] = []
     reasons: list[Any] = []

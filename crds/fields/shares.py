@@ -33,6 +33,21 @@ class Placement(Model):
     """Its units."""
 
 
+class LeavingShare(Model):
+    """Units that leave a cluster."""
+
+    cluster: DnsName
+    """The MemberCluster's name."""
+    replicas: Count
+    """The units that still stand there beside those of placements."""
+    cause: Annotated[str, Field(max_length=64)] = ""
+    """What set the move off, as in `history`."""
+    name: Annotated[str, Field(max_length=317)] = ""
+    """The object that the cause is about."""
+    since: Timestamp
+    """When it began."""
+
+
 MOST_RESERVED_SHARES = 1024
 """Reservations, times clusters, that one Workload may be inside of."""
 

@@ -67,16 +67,16 @@ class Guard:
         self._waiting.pop(key, None)
 
     async def _kept(self, workload: Workload, member: str) -> Kept | None:
-        target = workload.placements.get(member, 0)
+        target = workload.shares.get(member, 0)
         present, ready = self._seen(workload, member)
         if present <= target:
             return None
         goal = max(sum(workload.placements.values()), workload.wanted - workload.status.pending)
         elsewhere = 0
-        async for name in in_slices(sorted(workload.placements)):
+        async for name in in_slices(sorted(workload.shares)):
             if name != member:
                 _, there = self._seen(workload, name)
-                elsewhere += min(there, workload.placements[name])
+                elsewhere += min(there, workload.shares[name])
         keeps = least(
             target=target,
             present=present,

@@ -119,6 +119,7 @@ class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
     state: str = ""
     desired: int | None = None
     placements: list[Placement] = []
+    leaving: list[Placement] = []
     overrides: msgspec.Raw = msgspec.Raw()
     """Decoded by `Workload.overrides`: a fault in them spoils no other field."""
     clusters: list[dict[str, Any]] = []
@@ -190,6 +191,18 @@ class Workload(Object, frozen=True, dict=True):
     def placements(self) -> dict[str, int]:
         """Units by cluster. Cached: there may be ten thousand."""
         return {share.cluster: share.replicas for share in self.status.placements}
+
+    @cached_property
+    def shares(self) -> dict[str, int]:
+        """Replicas that are to stand on the clusters of the placements, with those that leave."""
+        if not self.status.leaving:
+            return self.placements
+        return {name: n + self.leaving.get(name, 0) for name, n in self.placements.items()}
+
+    @cached_property
+    def leaving(self) -> dict[str, int]:
+        """Replicas that stand until their successors are ready, by cluster."""
+        return {share.cluster: share.replicas for share in self.status.leaving}
 
     @property
     def wants_replicas(self) -> bool:
@@ -329,6 +342,7 @@ def kept(workload: Workload) -> Workload:
         status,
         state=sys.intern(status.state),
         placements=[Placement(sys.intern(p.cluster), p.replicas) for p in status.placements],
+        leaving=[Placement(sys.intern(p.cluster), p.replicas) for p in status.leaving],
         overrides=_own(status.overrides),
         clusters=[_sharing(each) for each in status.clusters],
         ready_summary=sys.intern(status.ready_summary),

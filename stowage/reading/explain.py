@@ -9,7 +9,7 @@ needs gets the first part and a note.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -143,6 +143,7 @@ def recorded(about: Reference, found: Mapping[str, Any], beside: Gang | Belongs)
             {**share, "steps": steps.get(share["cluster"], [])}
             for share in status.get("placements") or []
         ],
+        "leaving": status.get("leaving") or [],
         "reasonCounts": msgspec.to_builtins(why.reason_counts),
         "plugins": status.get("plugins") or {},
         **_room(about, found),
@@ -173,9 +174,22 @@ def text(
         parts[0] += f"\n{member}"
     if shares:
         parts.append(_table(of_status(status), shares, everything=everything))
+    if leaving := status.get("leaving"):
+        parts.append(_leaving(leaving, datetime.now(UTC), everything=everything))
     if told := status.get("plugins"):
         parts.append(_told(told, everything=everything))
     return "\n\n".join(parts)
+
+
+def _leaving(shares: Sequence[Mapping[str, Any]], now: datetime, *, everything: bool) -> str:
+    lines = ["Stays until as many are ready elsewhere:"]
+    for each in shares if everything else shares[:SHOWN]:
+        why = words.cause(each.get("cause", ""), each.get("name", ""))
+        since = words.moment(each.get("since", ""), now)
+        lines.append(f"  {each['cluster']}: {count(each['replicas'], 'unit')}, {why} at {since}")
+    if len(shares) > len(lines) - 1:
+        lines.append(f"  … {len(shares) - len(lines) + 1} more (--all shows them)")
+    return "\n".join(lines)
 
 
 def _told(plugins: Mapping[str, Any], *, everything: bool) -> str:

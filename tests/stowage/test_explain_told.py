@@ -19,6 +19,11 @@ TOLD: dict[str, Any] = {
     "Carbon": {"region": "x" * 200, "bell": "\x1b[31m"},
 }
 
+LEAVING = [
+    {"cluster": f"m{number:02}", "replicas": 1, "cause": "ClusterGone", "name": "old", "since": "?"}
+    for number in range(30)
+]
+
 
 def answer(path: str, query: dict[str, list[str]]) -> Answer:
     """One Workload, and the rest of the fleet shown to nobody."""
@@ -26,6 +31,7 @@ def answer(path: str, query: dict[str, list[str]]) -> Answer:
         meta = {"name": "demo", "namespace": "shop"}
         shares = [{"cluster": "a", "replicas": 2}]
         status = {"desired": 2, "assigned": 2, "placements": shares, "plugins": TOLD}
+        status["leaving"] = LEAVING
         return 200, {"metadata": meta, "spec": {}, "status": status}
     return 403, {"reason": "Forbidden", "message": "may not list"}
 
@@ -51,6 +57,15 @@ def test_a_line_for_each_plugin_long_ones_cut(hub: Path) -> None:
     whole = explained(hub, "--all")
     assert "x" * 200 in whole
     assert "\x1b" not in whole
+
+
+def test_what_leaves_is_told_with_its_cause(hub: Path) -> None:
+    lines = explained(hub).splitlines()
+    at = lines.index("Stays until as many are ready elsewhere:")
+    assert lines[at + 1] == "  m00: 1 unit, cluster old gone at ?"
+    assert "more (--all shows them)" in lines[at + 21]
+    assert "  m29: 1 unit, cluster old gone at ?" in explained(hub, "--all").splitlines()
+    assert json.loads(explained(hub, "-o", "json"))["recorded"]["leaving"] == LEAVING
 
 
 def test_for_programs_it_is_as_it_was_told(hub: Path) -> None:

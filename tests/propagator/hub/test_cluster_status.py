@@ -20,8 +20,8 @@ from propagator.members.capacity.kept import Node, Pod, WireNode, WirePod, slim_
 from propagator.members.capacity.ledger import CapacityLedger
 from propagator.members.health import UNKNOWN_PROVIDER, provider_of
 from propagator.members.objects import managed
-from propagator.members.sanitize import object_status, resources
 from propagator.members.readiness import readiness_of
+from propagator.members.sanitize import object_status, resources
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 
