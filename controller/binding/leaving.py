@@ -37,6 +37,8 @@ def leaving_of(
     """
     if not placements or not is_workload(workload.metadata.key) or not _moves_by_replicas(info):
         return []
+    if not workload.status.leaving and dict(placements) == workload.placements:
+        return []
     before = {each.cluster: each for each in workload.status.leaving if each.cluster in clusters}
     standing = {name: n for name, n in workload.placements.items() if name in clusters}
     for each in before.values():
