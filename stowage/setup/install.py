@@ -45,7 +45,7 @@ def manifests(
 
     `all_namespaces` makes every namespace of the hub a tenant (`stowage.setup.tenants`).
     """
-    kinds = crds.manifests()
+    kinds = [*crds.manifests(), *_load("users.yaml", namespace=namespace)]
     if crds_only:
         return kinds
     home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}

@@ -74,6 +74,60 @@ def test_crds_only_and_admission_is_in_force_when_it_returns(cluster, stowage):
     assert SYSTEM_NAMESPACE not in cluster.kubectl("get", "namespace", "-o", "name")
 
 
+@pytest.mark.proves("N4", "N15")
+@pytest.mark.parametrize(
+    ("role", "may", "may_not"),
+    [
+        (
+            "view",
+            ["get workloads", "list reservations", "watch workloadquotas"],
+            ["create workloads", "patch workloads/status", "patch workloads/scale"],
+        ),
+        (
+            "edit",
+            ["create workloads", "patch workloads/scale", "delete workloadspreads"],
+            ["create workloadquotas", "create reservations", "patch workloads/status"],
+        ),
+        (
+            "admin",
+            ["create reservations", "update workloadpolicies", "create workloads"],
+            ["create workloadquotas", "patch workloadquotas", "patch workloadgroups/status"],
+        ),
+    ],
+)
+def test_a_tenants_role_reaches_our_kinds_in_its_namespace(installed, role, may, may_not):
+    """As `kubectl create rolebinding --clusterrole=edit` gives them everything else."""
+    whose = f"system:serviceaccount:default:{role}"
+    kubectl = installed.kubectl
+    kubectl("create", "rolebinding", f"user-{role}", f"--clusterrole={role}",
+            f"--serviceaccount=default:{role}")  # fmt: skip
+
+    def can(verb: str, what: str, namespace: str = "default") -> bool:
+        resource, _, subresource = what.partition("/")
+        asked = [f"--subresource={subresource}"] if subresource else []
+        answer = kubectl("auth", "can-i", verb, f"{resource}.stowage.dev", *asked,
+                         f"--as={whose}", f"--namespace={namespace}", check=False)  # fmt: skip
+        return answer.split()[0] == "yes"
+
+    # The roles are put together by the hub's controller-manager, which this hub lacks.
+    rules = [
+        rule
+        for part in _get(installed, "clusterroles")["items"]
+        if part["metadata"].get("labels", {}).get(f"rbac.authorization.k8s.io/aggregate-to-{role}")
+        for rule in part["rules"] or ()
+        if rule["apiGroups"] == ["stowage.dev"]
+    ]
+    kubectl("apply", "-f", "-", input=yaml.safe_dump(
+        {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+         "metadata": {"name": f"put-together-{role}", "namespace": "default"}, "rules": rules}
+    ))  # fmt: skip
+    kubectl("create", "rolebinding", f"together-{role}", f"--role=put-together-{role}",
+            f"--serviceaccount=default:{role}")  # fmt: skip
+    assert [each for each in may if not can(*each.split())] == []
+    assert [each for each in may_not if can(*each.split())] == []
+    assert not can("get", "workloads", "kube-system")
+
+
 @pytest.mark.proves("C1", "Y7", "Y9", "S13")
 def test_both_processes_are_there(installed):
     for role in ("controller", "propagator"):
