@@ -125,6 +125,9 @@ class Churn:
                 self._idle(key)
             if key not in self.wanted:
                 await self._delete(key)
+            elif wishes.life_of(found) != self._lives.get(key):
+                # Of this name there was another one then: an edit would make one of the other.
+                await self._delete_on_hub(key)
         # The copy may be of the moment between what stands beside a Workload and the Workload.
         for kind in (WORKLOAD_SPREADS, RESERVATIONS):
             for key in (await _listed(self._stage, kind)).keys() - self.wanted.keys():
@@ -225,17 +228,19 @@ class Churn:
         )
 
     async def _delete(self, key: Key) -> None:
-        self.busy.add(key)
         self.wanted.pop(key, None)
         if key in self._lives:
             self.ended.add(self._lives.pop(key))
+        await self._delete_on_hub(key)
 
+    async def _delete_on_hub(self, key: Key) -> None:
         async def once() -> bool:
             for kind in (WORKLOAD_SPREADS, RESERVATIONS, WORKLOADS):
                 with suppress(NotFound):
                     await self._stage.hub.delete(kind, key[1], namespace=key[0])
             return True
 
+        self.busy.add(key)
         try:
             await insist(once, of="/".join(key))
         finally:
