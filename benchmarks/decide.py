@@ -81,7 +81,7 @@ def times(call: Callable[[], object], rounds: int) -> tuple[float, float]:
 
 def same(decision: Decision, answer: Answer) -> bool:
     """Return whether both give the same verdicts, totals, ranking and shares."""
-    names = decision.fleet.names
+    names = decision.snapshot.names
     refused = {
         names[row]: decision.refusals[verdict - 1].text
         for row, verdict in enumerate(decision.verdicts.tolist())

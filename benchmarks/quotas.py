@@ -108,7 +108,7 @@ class Ground:
         self.plugins = self.profile.plugins.values()
         self.feature.attach(cast("Any", self))
         self.hints = Hints(self.profile)
-        self.units = {each.unit.key: each.unit for each in _waiting()}
+        self.units = {each.info.key: each.info for each in _waiting()}
         self.placed, self.apart, self.longest = 0, 0, 0.0
         for namespace in WAITING:
             self.feature.usage.put_quota(compile_quota(quota("team", namespace, units=0)))
@@ -188,7 +188,7 @@ def _waiting() -> Iterator[Workload]:
         for number in range(waiting):
             made = workload(f"w-{number}", 1)
             meta = msgspec.structs.replace(made.metadata, namespace=namespace)
-            yield known(msgspec.structs.replace(made, metadata=meta, unit=None))
+            yield known(msgspec.structs.replace(made, metadata=meta, info=None))
 
 
 def main() -> None:

@@ -264,7 +264,7 @@ def test_pairs_wait_for_each_other(reference: dict[str, Any]) -> None:
     woken: list[Any] = []
     room = WaitingWorkloads(clock=SystemClock(), activate=woken.append)
     made = reference["InPairs"]()
-    made.use_waiting_room(room)
+    made.use_waiting_workloads(room)
     state = interface.CycleState()
     one, two = (unit(name, labels={"pair": "x"}) for name in ("one", "two"))
     status = made.permit(state, one, {})

@@ -73,18 +73,18 @@ PROPAGATED: Mapping[str, str] = {
 PROCESSES = ("stowage-controller", "stowage-propagator")
 
 
-class _ClusterSpec(msgspec.Struct):
+class ClusterSummarySpec(msgspec.Struct):
     unschedulable: bool = False
 
 
-class _ClusterStatus(msgspec.Struct):
+class ClusterSummaryStatus(msgspec.Struct):
     conditions: list[Condition] = []
     capacity: dict[str, Any] = {}
 
 
 class ClusterSummary(Summary):
-    spec: _ClusterSpec = msgspec.field(default_factory=_ClusterSpec)
-    status: _ClusterStatus = msgspec.field(default_factory=_ClusterStatus)
+    spec: ClusterSummarySpec = msgspec.field(default_factory=ClusterSummarySpec)
+    status: ClusterSummaryStatus = msgspec.field(default_factory=ClusterSummaryStatus)
 
 
 class Share(msgspec.Struct, rename="camel"):
@@ -101,13 +101,13 @@ class Share(msgspec.Struct, rename="camel"):
 _NONE = msgspec.Raw(b"null")
 
 
-class _WorkloadSpec(msgspec.Struct, rename="camel"):
+class WorkloadSummarySpec(msgspec.Struct, rename="camel"):
     scheduler_name: str = DEFAULT_SCHEDULER
     template: msgspec.Raw = _NONE
     target_deployment: msgspec.Raw = _NONE
 
 
-class _WorkloadStatus(msgspec.Struct):
+class WorkloadSummaryStatus(msgspec.Struct):
     state: str = ""
     desired: int = 0
     assigned: int = 0
@@ -118,8 +118,8 @@ class _WorkloadStatus(msgspec.Struct):
 
 
 class WorkloadSummary(Summary):
-    spec: _WorkloadSpec = msgspec.field(default_factory=_WorkloadSpec)
-    status: _WorkloadStatus = msgspec.field(default_factory=_WorkloadStatus)
+    spec: WorkloadSummarySpec = msgspec.field(default_factory=WorkloadSummarySpec)
+    status: WorkloadSummaryStatus = msgspec.field(default_factory=WorkloadSummaryStatus)
 
     def condition(self, kind: str) -> Condition | None:
         return condition(self.status.conditions, kind)

@@ -62,8 +62,8 @@ class Crew:
         if self.fails_at == point:
             raise RuntimeError(f"lost at {point}")
 
-    def use_waiting_room(self, room: WaitingWorkloads) -> None:
-        self.room = room
+    def use_waiting_workloads(self, waiting: WaitingWorkloads) -> None:
+        self.room = waiting
 
     def pre_filter(
         self, state: CycleState, unit: WorkloadInfo, _fleet: Snapshot, _bound: PlacementIndex
@@ -120,7 +120,7 @@ class Crew:
         now: datetime,
     ) -> GroupDecision:
         self._at("judge")
-        self.judged.append({each.unit.key: dict(each.placements) for each in tried})
+        self.judged.append({each.workload.key: dict(each.placements) for each in tried})
         units = sum(each.assigned for each in tried)
         if units >= self.least:
             return PLACE

@@ -45,7 +45,7 @@ class Bare:
     def lead(self, term: Any) -> None:
         """Nothing to do."""
 
-    def rest(self) -> None:
+    def stop_leading(self) -> None:
         """Nothing to end."""
 
 

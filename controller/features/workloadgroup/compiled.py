@@ -90,8 +90,8 @@ class CompiledGroup:
         # An earlier release kept no list while the gate was closed, and took back all.
         return not self.released or uid in self.released
 
-    def too_few(self, units: int) -> str:
-        return f"{self} has {units} units{TOO_FEW}{self.min_member}"
+    def too_few(self, replicas: int) -> str:
+        return f"{self} has {replicas} units{TOO_FEW}{self.min_member}"
 
     def __str__(self) -> str:
         return named(self.key)

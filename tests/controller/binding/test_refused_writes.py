@@ -54,11 +54,11 @@ def decision(workload: Workload, **shares: int) -> Decision:
     """One that places these shares of the Workload, and nothing else."""
     unit = workload_info(workload)
     return Decision(
-        unit=unit,
+        workload=unit,
         fields=runtime.status_fields(
             default_profile(), unit, shares, make.fleet(), PlacementIndex()
         ),
-        fleet=make.fleet(),
+        snapshot=make.fleet(),
         time=make.NOW,
         placements=shares,
         desired=sum(shares.values()),

@@ -201,7 +201,7 @@ def test_what_has_finished_is_on_its_way_no_more_and_leaves_its_room() -> None:
 
     world = SchedulerCache({"stowage"}, sort=PrioritySort(), reviewed=lambda _: True)
     world.cluster_changed(None, cluster("a"))
-    asks = job().unit.request
+    asks = job().info.request
     begun, ended = job(), job(finished=16)
     world.workload_changed(None, begun)
     assert fits(world.snapshot(), asks) == 0

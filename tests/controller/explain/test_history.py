@@ -52,7 +52,7 @@ class Hub:
         """Decide, write, and what was written."""
         read = self.read()
         decision = decide(
-            fleet(*self.clusters), read.unit, PlacementIndex(), default_profile(), NOW
+            fleet(*self.clusters), read.info, PlacementIndex(), default_profile(), NOW
         )
         patch = patch_of(decision, read)
         written = patch["status"] if patch else {}

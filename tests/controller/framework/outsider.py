@@ -65,7 +65,7 @@ class Anywhere:
     name = "Anywhere"
 
     def __init__(self, _args: Any, _handle: Handle) -> None:
-        """It has no arguments."""
+        """A plugin without arguments."""
 
     def before_pre_filter(
         self, _state: Any, unit: WorkloadInfo, _fleet: Any, _bound: Any
@@ -81,10 +81,10 @@ class Stuck:
     ignored_during_execution = True
 
     def __init__(self, _args: Any, _handle: Handle) -> None:
-        """It has no arguments."""
+        """A plugin without arguments."""
 
     def filter(self, _state: Any, unit: Any, _fleet: Any, _bound: Any) -> FilterMask:
-        """Nothing is refused, where it comes to an answer."""
+        """Refuse nothing."""
         while unit.name == "spins":
             pass
         if unit.name == "sleeps":

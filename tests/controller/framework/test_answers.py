@@ -147,11 +147,11 @@ def test_a_score_of_other_integers_counts_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (None, "gave None where (unit, changed) or a Status is wanted"),
-        ((1, 2, 3), "gave tuple where (unit, changed) or a Status is wanted"),
+        (None, "gave None where (info, changed) or a Status is wanted"),
+        ((1, 2, 3), "gave tuple where (info, changed) or a Status is wanted"),
         ((unit(), 1), "gave 1 where True or False is wanted"),
         (("a", True), "gave 'a' where a WorkloadInfo is wanted"),
-        ((unit("other"), True), "gave the unit of another Workload, shop/other"),
+        ((unit("other"), True), "gave the WorkloadInfo of another Workload, shop/other"),
         (SUCCESS, "gave the Status Success, which refuses nothing"),
         (SKIP, "gave the Status Skip, which refuses nothing"),
         (wait("Odd", seconds=3), "gave the Status Wait, which refuses nothing"),
@@ -222,7 +222,7 @@ def test_assign(answer: Any, words: str) -> None:
 
 def test_assign_gives_no_unit_to_a_refused_cluster() -> None:
     def to_c(_unit: Any, field: Any) -> Assignment:
-        return Assignment({field.fleet.row["c"]: 1}, 400, no_reasons)
+        return Assignment({field.snapshot.row["c"]: 1}, 400, no_reasons)
 
     decision = passed(assign=[Answers(to_c, serves=True)])
     assert said(decision) == "plugin Odd failed at Assign: gave 1 units to c, which is refused"

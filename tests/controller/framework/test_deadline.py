@@ -370,7 +370,7 @@ def test_where_it_is_asked_for_thousands_in_a_row_it_is_given_a_rest() -> None:
     assert plugin in made.telling
     assert plugin in made.telling_own
     ranking, hint = runtime.Ranking(made), runtime.hinting(plugin, plugin.hint, SECONDS)
-    seen = decided(unit()).fleet
+    seen = decided(unit()).snapshot
     began = time.monotonic()
     for n in range(1000):
         about = unit(f"w{n}")

@@ -142,7 +142,7 @@ def test_a_hook_changes_a_copy_of_the_unit() -> None:
     asked = unit(clusterSelector={"tier": "gold"}, targetCluster={"name": "nobody"})
     decision = decided(asked, cluster("a"), profile=profile(before_pre_filter=[Anywhere()]))
     assert decision.placements == {"a": 2}
-    assert decision.unit is asked
+    assert decision.workload is asked
     assert asked.cluster_selector == {"tier": "gold"}
 
 
@@ -469,7 +469,7 @@ class Wordy(NoAnti):
     said: Any = ("forgot whom it avoids",)
 
     def changes(self, before: PassView, after: PassView) -> Any:
-        assert before.unit.anti_affinity != after.unit.anti_affinity
+        assert before.workload.anti_affinity != after.workload.anti_affinity
         if isinstance(self.said, Exception):
             raise self.said
         return self.said
@@ -535,8 +535,8 @@ def test_a_plugin_may_be_written_for_one_cluster_at_a_time() -> None:
     clusters = [cluster(f"c{size}", {"size": str(size)}) for size in (2, 3, 90, 4)]
     decision = decided(unit(), *clusters, profile=made)
     assert verdicts(decision) == {"c2": "", "c3": "size is odd", "c4": "", "c90": ""}
-    assert [decision.fleet.names[row] for row in decision.ranking] == ["c90", "c4", "c2"]
-    assert decision.totals[decision.fleet.row["c90"]] == 270
+    assert [decision.snapshot.names[row] for row in decision.ranking] == ["c90", "c4", "c2"]
+    assert decision.totals[decision.snapshot.row["c90"]] == 270
 
 
 class Comforting:
@@ -558,7 +558,7 @@ def test_post_filter_sees_verdicts_and_shares() -> None:
     asked = unit(replicas=20, distribution="Divided")
     away = cluster("b", ready=False)
     decision = decided(asked, cluster("a", groups=SMALL), away, profile=made)
-    row = decision.fleet.row
+    row = decision.snapshot.row
     assert decision.placements == {"a": 2}
     assert plugin.seen.shares == {row["a"]: 2}
     assert plugin.seen.desired == 20
@@ -600,7 +600,7 @@ def test_the_points_are_called_in_order_and_scores_are_cut_to_100() -> None:
     weights: Mapping[str, int] = {"Prepared": 1}
     made = profile(pre_filter=[plugin], pre_score=[plugin], score=[plugin], weights=weights)
     decision = decided(unit(), cluster("a"), cluster("b", ready=False), profile=made)
-    assert decision.totals[decision.fleet.row["a"]] == 100
+    assert decision.totals[decision.snapshot.row["a"]] == 100
 
 
 def test_a_filter_without_its_pre_filter_still_refuses() -> None:

@@ -13,7 +13,7 @@ from controller.app import Controller
 from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.explain.record import record
-from controller.planner.webster import MAX_UNITS
+from controller.planner.webster import MAX_REPLICAS
 from controller.scheduling.cycle import decide
 from machinery.api.resources import CRDS, WORKLOADS
 from stowage.setup import install as installer
@@ -220,7 +220,7 @@ def test_only_more_seats_are_a_hint() -> None:
 
 def test_a_set_that_is_tried_elsewhere_sits_in_the_overlay_alone() -> None:
     seats = Seats()
-    seats.seats["shop", "cad"], seats.each["shop", "cad"] = 2, MAX_UNITS
+    seats.seats["shop", "cad"], seats.each["shop", "cad"] = 2, MAX_REPLICAS
     world = PlacementIndex([seats])
     first, late = unit("first", replicas=2, labels=POOL), unit("late", replicas=1, labels=POOL)
     over = world.overlay({first.key: (first, {"a": 2})})

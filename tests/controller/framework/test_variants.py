@@ -104,7 +104,7 @@ def test_a_divided_unit_is_neither_whole_nor_everywhere(distribution):
 def test_settle_divides_a_single_workload():
     found = divided(unit(replicas=3), small("a", "1"), small("b", "500m"))
     assert found.placements == {"a": 2, "b": 1}
-    assert found.unit.divided
+    assert found.workload.divided
 
 
 def test_a_variant_is_counted_and_tolerates_where_it_holds():
@@ -123,7 +123,7 @@ def test_crowded_is_what_only_a_lack_of_room_refuses():
     divided(unit(replicas=2), *members, plugin=plugin)
     assert plugin.field is not None
     crowded = plugin.field.crowded.tolist()
-    assert dict(zip(plugin.field.fleet.names, crowded, strict=True)) == {
+    assert dict(zip(plugin.field.snapshot.names, crowded, strict=True)) == {
         "a": False,
         "full": True,
         "gone": False,

@@ -31,7 +31,7 @@ from controller.framework.waiting import WaitingWorkloads
 from controller.model.unit import WorkloadInfo
 from controller.planner.plan import Apportionment
 from controller.planner.problem import Problem
-from controller.planner.webster import MAX_UNITS
+from controller.planner.webster import MAX_REPLICAS
 from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.snapshot import Snapshot
 from crds.workload import ScheduledReason
@@ -49,7 +49,7 @@ class PoolSpec(msgspec.Struct, frozen=True):
     """LicencePool.spec."""
 
     seats: int = 0
-    each: int = MAX_UNITS
+    each: int = MAX_REPLICAS
     """Of one cluster, at the most."""
 
 
@@ -158,11 +158,11 @@ class LicenceSeats:
     ignored_during_execution = True
 
     def __init__(self) -> None:
-        self._room: WaitingWorkloads | None = None
+        self._waiting: WaitingWorkloads | None = None
 
-    def use_waiting_room(self, room: WaitingWorkloads) -> None:
+    def use_waiting_workloads(self, waiting: WaitingWorkloads) -> None:
         """Where partners wait."""
-        self._room = room
+        self._waiting = waiting
 
     def events_to_register(self) -> Sequence[EventHint]:
         """A pool came or has more seats; somebody gave one back."""
@@ -201,14 +201,14 @@ class LicenceSeats:
 
     def cure(self, shortage: Shortage, _text: str, _rows: Mask) -> str:
         """The pool, or more of it."""
-        name = shortage.unit.labels.get(POOL_LABEL)
-        return f"a LicencePool {name} with {shortage.unit.replicas} free seats"
+        name = shortage.workload.labels.get(POOL_LABEL)
+        return f"a LicencePool {name} with {shortage.workload.replicas} free seats"
 
     def remedies(self, shortage: Shortage) -> Sequence[Note]:
         """More seats, in all or on each cluster."""
         pool, most = (
-            pool_of(shortage.unit),
-            self._most(shortage.unit, shortage.state, shortage.fleet),
+            pool_of(shortage.workload),
+            self._most(shortage.workload, shortage.state, shortage.snapshot),
         )
         if pool is not None and most is not None and (shortage.held >= most).any():
             text = f"{shortage.pending} more in spec.each of LicencePool {pool[1]}"
@@ -219,19 +219,19 @@ class LicenceSeats:
         return (Note(NoteKind.QUOTA, shortage.pending, pool[1], text),)
 
     def divides(self, _unit: WorkloadInfo, _state: CycleState) -> bool:
-        """It bounds what others divide."""
+        """The plugin bounds shares that others divide."""
         return False
 
     def bound(self, unit: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
         """On each cluster the seats that are left there."""
-        most = self._most(unit, field.state, field.fleet)
+        most = self._most(unit, field.state, field.snapshot)
         if most is None:
             return problem
         return replace(problem, upper=np.minimum(problem.upper, most))
 
     def _most(self, unit: WorkloadInfo, state: CycleState, fleet: Snapshot) -> Ints | None:
         pool, seats = pool_of(unit), state.data.get(NAME)
-        if pool is None or seats is None or seats.each[pool] == MAX_UNITS:
+        if pool is None or seats is None or seats.each[pool] == MAX_REPLICAS:
             return None
         others = seats.on(pool, but=unit.key)
         left = [max(seats.each[pool] - others[name], 0) for name in fleet.names]
@@ -241,7 +241,7 @@ class LicenceSeats:
         self, unit: WorkloadInfo, field: Candidates, plan: Apportionment
     ) -> Sequence[str]:
         """The clusters where its pool has no more seats, though there is room."""
-        most = self._most(unit, field.state, field.fleet)
+        most = self._most(unit, field.state, field.snapshot)
         if most is None:
             return ()
         full = field.feasible & (plan.shares >= most) & (plan.shares < plan.asked.room)
@@ -251,15 +251,19 @@ class LicenceSeats:
 
     def stops(self, shortage: Shortage) -> Sequence[Stop]:
         """The same, in the words of an explanation."""
-        most = self._most(shortage.unit, shortage.state, shortage.fleet)
+        most = self._most(shortage.workload, shortage.state, shortage.snapshot)
         if most is None:
             return ()
-        text = f"all seats of licence pool {_name(shortage.unit)} there are taken"
+        text = f"all seats of licence pool {_name(shortage.workload)} there are taken"
         return (Stop(NoteKind.QUOTA, shortage.held >= most, text),)
 
     def where(self, shortage: Shortage, rows: Mask) -> str:
         """Whose seats are meant."""
-        return f"of pool {_name(shortage.unit)}" if pool_of(shortage.unit) and rows.any() else ""
+        return (
+            f"of pool {_name(shortage.workload)}"
+            if pool_of(shortage.workload) and rows.any()
+            else ""
+        )
 
     def cause(
         self, before: Mapping[str, int], after: Mapping[str, int], state: CycleState
@@ -281,11 +285,11 @@ class LicenceSeats:
     def permit(
         self, state: CycleState, unit: WorkloadInfo, _placements: Mapping[str, int]
     ) -> Status:
-        """Wait for the partner; whoever comes second lets the first one go."""
+        """Wait for the partner; the second one lets the first one go."""
         partner, seats = partner_of(unit), state.data.get(NAME)
         if partner is None or seats is None or seats.holds(partner):
-            if partner is not None and self._room is not None:
-                self._room.allow(partner, NAME)
+            if partner is not None and self._waiting is not None:
+                self._waiting.allow(partner, NAME)
             return SUCCESS
         return wait(NAME, f"{partner[1]} has no seat yet", seconds=PATIENCE_SECONDS)
 
@@ -298,7 +302,7 @@ class PoolController(StatusWriter[LicencePool, Result]):
         self._seats = seats
 
     def draft(self, stored: LicencePool) -> Result:
-        """Who sits where."""
+        """The taken seats."""
         counts = +self._seats.on(stored.metadata.key)
         clusters = [Seated(name, n) for name, n in sorted(counts.items())]
         return Result(fields=msgspec.to_builtins(PoolStatus(counts.total(), clusters)))
@@ -326,7 +330,7 @@ class LicencePools:
         self._writer = PoolController(term, self.seats)
         return self._writer
 
-    def rest(self) -> None:
+    def stop_leading(self) -> None:
         """The term is over."""
         self._writer = None
 

@@ -79,7 +79,7 @@ def test_units_that_landed_are_counted_by_the_hub_itself() -> None:
         seen = workload(replicas=20, present={"a": 10})
         share = ClusterShare("a", replicas=10, scheduled=scheduled, finished=finished)
         status = replace(seen.status, clusters=[share])
-        return replace(seen, unit=demo.with_present({"a": 10}), status=status)
+        return replace(seen, info=demo.with_present({"a": 10}), status=status)
 
     known.workload_changed(None, landed(7))
     assert fits(known.snapshot(), UNIT) == {"a": 2}, "seven are counted by the member, three fly"

@@ -62,7 +62,7 @@ def limit(name: str, units: int, until: datetime, **other: Any) -> dict[str, Any
 
 def learnt(unit: WorkloadInfo, now: datetime = NOW) -> dict[str, int]:
     settled = runtime.settled(PROFILE, unit, now, PlacementIndex())
-    return {name: each.units for name, each in settled.limits.items()}
+    return {name: each.replicas for name, each in settled.limits.items()}
 
 
 @pytest.mark.proves("D3")
@@ -142,7 +142,7 @@ def test_the_patience_is_in_the_configuration(tmp_path: Any) -> None:
         return load(file, catalogue.registry()).profiles["stowage"]
 
     unit = told({"a": 5}, report("a", 5, 3, NOW - timedelta(seconds=5)))
-    assert runtime.settled(configured("5"), unit, NOW, PlacementIndex()).limits["a"].units == 3
+    assert runtime.settled(configured("5"), unit, NOW, PlacementIndex()).limits["a"].replicas == 3
     assert runtime.settled(configured("6"), unit, NOW, PlacementIndex()) is unit
     for wrong in ("-1", "soon", "1.5"):
         with pytest.raises(ConfigurationError, match=r"scheduler.yaml:7: .*unschedulableSeconds"):
@@ -196,7 +196,7 @@ class Loop:
         current = self.workload
         unit = runtime.settled(PROFILE, workload_info(current), self.now, PlacementIndex())
         decision = decide(self.fleet, unit, PlacementIndex(), PROFILE, self.now)
-        patch = patch_of(decision, msgspec.structs.replace(current, unit=unit))
+        patch = patch_of(decision, msgspec.structs.replace(current, info=unit))
         if patch is not None:
             self.writes += 1
             self.body["status"] |= patch["status"]

@@ -208,7 +208,7 @@ class TestLearning:
 
     def test_a_cluster_that_runs_more_than_believed_is_believed(self) -> None:
         limits = self.look({}, 5, 2)
-        assert self.look(limits, 5, 0)["a"] == replace(limits["a"], units=5)
+        assert self.look(limits, 5, 0)["a"] == replace(limits["a"], replicas=5)
 
     def test_an_expired_limit_is_doubled_and_doubted(self) -> None:
         limits = self.look({}, 5, 2)
@@ -219,7 +219,7 @@ class TestLearning:
 
     def test_a_limit_of_nothing_is_tried_with_one_unit(self) -> None:
         limits = self.look({}, 5, 5)
-        assert self.look(limits, 0, 0, NOW + FIRST_HOLD)["a"].units == 1
+        assert self.look(limits, 0, 0, NOW + FIRST_HOLD)["a"].replicas == 1
 
     def test_a_doubted_limit_that_proves_right_is_held_for_longer(self) -> None:
         limits = self.look(self.look({}, 5, 2), 3, 0, NOW + FIRST_HOLD)

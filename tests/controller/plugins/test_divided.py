@@ -37,7 +37,7 @@ def weights(**by_zone: Any) -> list[dict[str, Any]]:
 def test_by_free_room() -> None:
     found = decided(divided(6), roomy("a", 8), roomy("b", 4))
     assert found.placements == {"a": 4, "b": 2}
-    assert {r.kind for r in found.why(found.fleet.row["a"])} == {RuleKind.WEIGHT}
+    assert {r.kind for r in found.why(found.snapshot.row["a"])} == {RuleKind.WEIGHT}
 
 
 def test_by_static_weights_with_bounds_and_none_where_no_rule_matches() -> None:
@@ -86,7 +86,7 @@ class TestPacking:
             divided(9, packing="Fewest"), roomy("a", 4), roomy("b", 8), roomy("c", 6), roomy("d", 2)
         )
         assert found.placements == {"b": 8, "c": 1}
-        assert [r.kind for r in found.why(found.fleet.row["c"])] == [RuleKind.PACKED]
+        assert [r.kind for r in found.why(found.snapshot.row["c"])] == [RuleKind.PACKED]
 
     def test_growing_fills_those_in_use_first_and_moves_nothing(self) -> None:
         who = divided(9, packing="Fewest", present={"a": 3})

@@ -39,7 +39,7 @@ def only(name: str, weight: int = 1) -> Profile:
 def score(decision: Decision, plugin: str) -> dict[str, int]:
     """A plugin's score of each cluster."""
     values = decision.scores[plugin].tolist()
-    return dict(zip(decision.fleet.names, values, strict=True))
+    return dict(zip(decision.snapshot.names, values, strict=True))
 
 
 def preferring(*weights: tuple[int, dict[str, Any]]) -> dict[str, Any]:
@@ -244,5 +244,5 @@ class TestRanking:
     def test_equals_go_by_name(self) -> None:
         clusters = [cluster(name) for name in ("c", "a", "d", "b")]
         decision = decided(unit(), *clusters)
-        assert [decision.fleet.names[row] for row in decision.ranking] == ["a", "b", "c", "d"]
+        assert [decision.snapshot.names[row] for row in decision.ranking] == ["a", "b", "c", "d"]
         assert list(decision.placements) == ["a"]

@@ -23,7 +23,7 @@ class TestSingle:
     def test_all_go_to_the_best(self) -> None:
         decision = decided(unit(replicas=5), cluster("a", groups=SMALL), cluster("b"))
         assert decision.placements == {"b": 5}
-        assert decision.why(decision.fleet.row["b"]) == (Reason(RuleKind.WHOLE, 5),)
+        assert decision.why(decision.snapshot.row["b"]) == (Reason(RuleKind.WHOLE, 5),)
 
     def test_nothing_is_placed_where_not_all_fit(self) -> None:
         decision = decided(unit(replicas=3), cluster("a", groups=SMALL), cluster("b", groups=SMALL))
@@ -40,7 +40,7 @@ class TestSingle:
             unit(replicas=2, present={"a": 2}), cluster("a", groups=NONE), cluster("b")
         )
         assert decision.placements == {"a": 2}
-        assert decision.why(decision.fleet.row["a"]) == (Reason(RuleKind.KEPT, 2),)
+        assert decision.why(decision.snapshot.row["a"]) == (Reason(RuleKind.KEPT, 2),)
 
     def test_it_grows_where_it_is_if_there_is_room(self) -> None:
         decision = decided(
@@ -130,7 +130,7 @@ class TestDuplicated:
         )
         assert list(decision.placements.items()) == [("a", 3), ("b", 3)]
         assert (decision.desired, decision.pending) == (6, 0)
-        assert decision.why(decision.fleet.row["a"]) == (Reason(RuleKind.EVERYWHERE, 3),)
+        assert decision.why(decision.snapshot.row["a"]) == (Reason(RuleKind.EVERYWHERE, 3),)
 
     def test_no_cluster_at_all_leaves_one_time_the_number_pending(self) -> None:
         decision = decided(unit(replicas=3, distribution="Duplicated"), cluster("a", ready=False))

@@ -126,7 +126,7 @@ class TestTogether:
     def test_the_answer_is_in_the_order_of_the_question(self) -> None:
         pair = [wants("front", "back"), wants("back", "front", replicas=3)]
         decisions = decide_all(pair, cluster("a"))
-        assert [decision.unit.name for decision in decisions] == ["front", "back"]
+        assert [decision.workload.name for decision in decisions] == ["front", "back"]
         assert placements(decisions) == [{"a": 2}, {"a": 3}]
 
     def test_the_best_cluster_of_the_first_is_left_where_the_other_has_no_room(self) -> None:
@@ -242,9 +242,9 @@ class TestTogether:
                 continue
             decisions = decide_all(members, *clusters)
             assert len({d.scheduled for d in decisions}) == 1
-            there = {d.unit.name: d.placements for d in decisions}
+            there = {d.workload.name: d.placements for d in decisions}
             for decision in decisions:
-                for term in decision.unit.affinity.required:
+                for term in decision.workload.affinity.required:
                     app = term.label_selector.match_labels["app"]
                     near = {labels[c][term.topology_key] for c in there.get(app, {})}
                     here = {labels[c][term.topology_key] for c in decision.placements}

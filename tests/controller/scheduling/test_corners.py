@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from controller.cache.placements import PlacementIndex
-from controller.planner.webster import MAX_UNITS
+from controller.planner.webster import MAX_REPLICAS
 from crds.workload import ScheduledReason, WorkloadState
 from tests.controller.features.workloadpolicy.test_messages import (
     HOST,
@@ -36,11 +36,14 @@ class TestNumbers:
     ) -> None:
         rules = [{"clusterSelector": {}, "weight": 1}]
         who = unit(
-            replicas=MAX_UNITS, distribution="Divided", packing=packing, distributionWeights=rules
+            replicas=MAX_REPLICAS,
+            distribution="Divided",
+            packing=packing,
+            distributionWeights=rules,
         )
         free = [cluster(name, groups=[], virtual=True) for name in "abc"]
         found = told(who, PlacementIndex(), *free)
-        assert found.assigned == MAX_UNITS
+        assert found.assigned == MAX_REPLICAS
         assert found.scheduled
 
     def test_to_none_at_a_full_quota(self) -> None:

@@ -193,7 +193,7 @@ def arrays(fleet: Snapshot) -> list[bytes]:
     found += list(fleet.taints.values())
     for amounts in (fleet.allocatable, fleet.requested, fleet.groups.free):
         found += list(amounts.values())
-    found += [fleet.flights.cluster, fleet.flights.load, fleet.flights.units]
+    found += [fleet.flights.cluster, fleet.flights.load, fleet.flights.replicas]
     return [np.asarray(array).tobytes() for array in found]
 
 
@@ -213,7 +213,7 @@ def test_the_columns_say_what_a_loop_over_clusters_says(data: st.DataObject) -> 
         units = data.draw(st.integers(1, 3))
         made.assume(name, Load.of(request), units)
         flying[name] = [(request, units)]
-    bound = index(*((other.unit, other.placements) for other in others))
+    bound = index(*((other.workload, other.placements) for other in others))
     decision = decide(made.snapshot(), asked, bound, PROFILE, NOW)
     assert same(decision, plain(members, asked, others, flying))
 
@@ -245,7 +245,7 @@ def test_it_is_pure_and_counts_every_unit(data: st.DataObject) -> None:
     adds_up(first)
     assert set(first.placements) <= set(fleet.names)
     # Shares that nothing was found for are kept, but nobody assigned them: they have no reason.
-    explained = [bool(first.why(first.fleet.row[name])) for name in first.placements]
+    explained = [bool(first.why(first.snapshot.row[name])) for name in first.placements]
     held = any(name in fleet.row for name in asked.present)
     nothing_wanted = not first.desired and (held or len(first.ranking) > 0)
     assert first.scheduled == (first.pending == 0 and (any(explained) or nothing_wanted))

@@ -208,7 +208,7 @@ def test_ordinary_workloads_are_placed_as_if_the_absurd_were_not_there(
     without = world_of(CLUSTERS, ORDINARY)
     for each in ordinary:
         worlds = (with_it, without)
-        mine, theirs = (decide(w.snapshot(), each.unit, w.index, PROFILE, NOW) for w in worlds)
+        mine, theirs = (decide(w.snapshot(), each.info, w.index, PROFILE, NOW) for w in worlds)
         assert mine.placements == theirs.placements
         assert mine.reason == theirs.reason
         assert sum(mine.placements.values()) == mine.desired
@@ -222,7 +222,7 @@ def test_what_is_absurd_gets_a_condition_that_the_hub_takes(
 ) -> None:
     world = world_of([*CLUSTERS, cluster], [*ORDINARY, absurd], [policy])
     read = known(absurd)
-    unit = runtime.settled(PROFILE, read.unit, NOW, PlacementIndex())
+    unit = runtime.settled(PROFILE, read.info, NOW, PlacementIndex())
     runtime.next_look(PROFILE, unit, NOW)
     if not read.fault:
         decision = decide(world.snapshot(), unit, world.index, PROFILE, NOW)
@@ -234,7 +234,7 @@ def test_what_is_absurd_gets_a_condition_that_the_hub_takes(
         assert all(-(2**31) < number < 2**31 for number in _numbers(steps))
         world.assume(unit, decision.placements)
     for each in ORDINARY:  # on a cluster with absurd room, too, decisions go on
-        decide(world.snapshot(), known(each).unit, world.index, PROFILE, NOW)
+        decide(world.snapshot(), known(each).info, world.index, PROFILE, NOW)
     told = status_of(policy, [], world.index.ledger(Tally), world.snapshot(), NOW)
     assert all(0 <= number < 2**31 for number in _numbers(told))
     arrays = (*world.snapshot().allocatable.values(), *world.snapshot().groups.free.values())
@@ -255,7 +255,7 @@ def test_sums_over_ten_thousand_absurd_clusters_do_not_wrap(
     distribution: str, absurd: Snapshot
 ) -> None:
     most = workload("most", replicas=500_000, requests={"cpu": "1"}, distribution=distribution)
-    decision = decide(absurd, known(most).unit, PlacementIndex(), PROFILE, NOW)
+    decision = decide(absurd, known(most).info, PlacementIndex(), PROFILE, NOW)
     assert decision.pending == 0
     assert decision.assigned == 500_000 * (10_000 if distribution == "Duplicated" else 1)
 

@@ -33,7 +33,7 @@ class View:
     def __init__(self, cpus: list[str], units: list[WorkloadInfo]) -> None:
         self.builder, self.index = SnapshotBuilder(), PlacementIndex()
         self.pending_affinity, self.placed_affinity = PendingAffinity(units), PendingAffinity()
-        self.unit = {each.key: each for each in units}.get
+        self.info = {each.key: each for each in units}.get
         for number, cpu in enumerate(cpus):
             self.resize(f"m{number}", cpu)
         for each in units:
@@ -145,7 +145,7 @@ def test_one_that_was_edited_meanwhile_is_not_decided_on_its_old_words() -> None
     units = ring(2)
     view = View(["8"], units)
     batch, _, _ = view.decide(units[0], current=lambda unit: unit.name != "w1")
-    assert [each.unit.name for each in batch.decisions] == ["w0"]
+    assert [each.workload.name for each in batch.decisions] == ["w0"]
     assert not batch.decisions[0].scheduled
 
 

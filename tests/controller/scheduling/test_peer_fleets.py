@@ -123,7 +123,7 @@ def _of(*kinds: str) -> list[str]:
 
 
 def _region(each: Asked, name: str) -> str:
-    fleet = each.decision.fleet
+    fleet = each.decision.snapshot
     return fleet.clusters[fleet.row[name]].metadata.labels["region"]
 
 
@@ -138,8 +138,8 @@ def test_all_units_are_placed_where_there_is_room(key: str) -> None:
     each = asked()[key]
     assert each.decision.pending == 0
     assert sum(each.ours.values()) == sum(each.theirs.values())
-    fleet = each.decision.fleet
-    most = dict(zip(fleet.names, room(each.decision.unit, fleet).tolist(), strict=True))
+    fleet = each.decision.snapshot
+    most = dict(zip(fleet.names, room(each.decision.workload, fleet).tolist(), strict=True))
     tainted = {c.metadata.name for c in fleet.clusters if c.spec.taints}
     assert tainted
     assert not tainted & {*each.ours}
@@ -164,8 +164,8 @@ def test_as_many_clusters_are_used(key: str) -> None:
 def test_packing_takes_the_roomiest_which_are_the_same_and_fills_them_in_turn(key: str) -> None:
     """The last one opened holds as little as can be: it is emptied first, and has room to grow."""
     each = asked()[key]
-    free = room(each.decision.unit, each.decision.fleet)
-    full = [name for name, n in each.ours.items() if n == free[each.decision.fleet.row[name]]]
+    free = room(each.decision.workload, each.decision.snapshot)
+    full = [name for name, n in each.ours.items() if n == free[each.decision.snapshot.row[name]]]
     assert set(each.ours) == set(each.theirs)
     assert len(full) == len(each.ours) - 1
     assert min(each.ours.values()) < min(each.theirs.values())
@@ -181,7 +181,7 @@ def test_three_regions_and_twenty_clusters(key: str) -> None:
 
 def _weights(each: Asked, shares: Answer) -> dict[str, int]:
     """What the shares are to be in proportion to: the rules' weights, or the room of those chosen."""
-    fleet, unit = each.decision.fleet, each.decision.unit
+    fleet, unit = each.decision.snapshot, each.decision.workload
     if each.kind == "b_static_weight":
         open_ = [fleet.names[row] for row in each.decision.ranking]
         return {name: int(_region(each, name).removeprefix("region-")) for name in open_}

@@ -121,11 +121,11 @@ class Fleet(RuleBasedStateMachine):
         if self.last is not None:
             decision = self.last
             adds_up(decision)
-            assert set(decision.placements) <= set(decision.fleet.names)
+            assert set(decision.placements) <= set(decision.snapshot.names)
             as_a_whole = decision.refusals and not decision.masks
             settled = as_a_whole or not decision.placements
             assert settled or decision.scheduled == (decision.pending == 0)
-            for row, name in enumerate(decision.fleet.names):
+            for row, name in enumerate(decision.snapshot.names):
                 kept = [r.number for r in decision.why(row) if r.kind is RuleKind.KEPT]
                 assert sum(kept) <= decision.placements.get(name, 0), "no more stays than is there"
 

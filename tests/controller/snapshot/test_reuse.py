@@ -173,4 +173,4 @@ def test_the_room_of_all_clusters_is_computed_once_for_members_that_are_alike(
 def seen(decision: Decision) -> tuple[Any, ...]:
     arrays = (decision.verdicts, decision.totals, decision.ranking, *decision.scores.values())
     words = (decision.reason, decision.state, decision.message, decision.refusals)
-    return (decision.unit.key, decision.placements, words, [each.tolist() for each in arrays])
+    return (decision.workload.key, decision.placements, words, [each.tolist() for each in arrays])

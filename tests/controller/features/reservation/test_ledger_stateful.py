@@ -391,7 +391,7 @@ class Books(RuleBasedStateMachine):
         if workload is None:
             return
         before = self.hall.books.holds()
-        unit = self.hall.workloads[NS, name].unit
+        unit = self.hall.workloads[NS, name].info
         over = self.hall.books.overlay({unit.key: (unit, placed)})
         kept = (workload.decided, workload.entered)
         workload.entered = self.oracle.entering(workload, placed)

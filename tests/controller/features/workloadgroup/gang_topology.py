@@ -78,7 +78,7 @@ class View:
     def snapshot(self) -> Snapshot:
         return self._fleet
 
-    def unit(self, key: Key) -> WorkloadInfo | None:
+    def info(self, key: Key) -> WorkloadInfo | None:
         return self._units.get(key)
 
 
@@ -146,7 +146,7 @@ class Ganging:
         return GroupDecision(TrialResult.REFUSE, unschedulable(self.name, *texts))
 
     def concluded(self, *_: Any) -> None:
-        """Nothing is remembered."""
+        """Remembers nothing."""
 
 
 def profile(plugin: Any) -> Profile:

@@ -42,7 +42,7 @@ def unit_of(
     name: str, space: str, how: Mapping[str, str], replicas: int, kind: str
 ) -> WorkloadInfo:
     duplicated = "Duplicated" if kind == "everywhere" else "Divided"
-    made = member(name, replicas, namespace=space, labels=how, distribution=duplicated).unit
+    made = member(name, replicas, namespace=space, labels=how, distribution=duplicated).info
     return replace(made, booked=kind == "booked")
 
 
@@ -81,7 +81,7 @@ def recounted(known: Known, key: Key) -> dict[str, Any]:
 def told(books: Groups, key: Key) -> dict[str, Any]:
     members = books.members(key)
     return {
-        "members": {k: (m.unit.replicas, dict(m.placements)) for k, m in members.items()},
+        "members": {k: (m.workload.replicas, dict(m.placements)) for k, m in members.items()},
         "assigned": books.assigned(key),
         "desired": books.desired(key),
         "on 7": books.desired(key, 7),

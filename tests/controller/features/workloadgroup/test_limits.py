@@ -76,7 +76,7 @@ def test_few_decisions_of_a_large_set_are_kept_with_all_that_they_were_decided_o
     units = [unit(name, replicas=1, distribution="Divided") for name in crew.names]
     view, profile = View(["100"] * 10, units), with_crew(crew)
     batch, _ = in_steps(decide_set(view, units[99], {"stowage": profile}, NOW))
-    full = [d.unit.name for d in batch.decisions if d.cycle_state.plan is not None]
+    full = [d.workload.name for d in batch.decisions if d.cycle_state.plan is not None]
     assert len(full) < 70
     assert "w99" in full, "it is the one that somebody asks about"
 

@@ -119,7 +119,7 @@ class Gangs(RuleBasedStateMachine):
         self.judge(self.group_of(name), batch.conclusion)
         if not batch.held:
             for each in found.values():
-                self.written(each.unit, each.placements)
+                self.written(each.workload, each.placements)
 
     def judge(self, key: Key, conclusion: Any) -> None:
         """What is concluded keeps to the rules of the quorum."""
@@ -152,7 +152,7 @@ class Gangs(RuleBasedStateMachine):
             of=key[1],
             cpu="1",
             present={c: n for c, n in placements.items() if n},
-            decided=before.unit.hash,
+            decided=before.info.hash,
         )
         self.yard.store(after)
 
@@ -166,7 +166,7 @@ class Gangs(RuleBasedStateMachine):
     def write_held(self, name: str) -> None:
         waiting = self.yard.room.remove((NS, name))
         assert waiting is not None
-        self.written(waiting.unit, waiting.placements)
+        self.written(waiting.workload, waiting.placements)
 
     def give_back(self, name: str) -> None:
         for each in self.held_with(name):

@@ -155,7 +155,7 @@ def test_whoever_fits_without_the_others_fits_by_what_they_give_back(clusters, g
         for i, (*_, coming) in enumerate(clusters)
     }
     gone = group("batch", quorum, topology_key=ZONE if bound else "")
-    waiting = PendingGroup(group=gone, units=units, fleet=where, need=quorum)
+    waiting = PendingGroup(group=gone, infos=units, snapshot=where, need=quorum)
     if max(able) >= quorum:
         assert waiting.fitting(amounts(taken, where)).any()
 

@@ -376,7 +376,7 @@ class TestFiveThousandClusters:
         self._can_say_why(decision)
 
     def _can_say_why(self, decision: Decision) -> None:
-        for row, name in enumerate(decision.fleet.names):
+        for row, name in enumerate(decision.snapshot.names):
             assert bool(decision.why(row)) == (decision.placements.get(name, 0) > 0)
         assert bool(obstacles(decision)) == (decision.pending > 0)
 
@@ -397,7 +397,7 @@ class TestRelabelled:
             "workload-policy demo reached A (5/5), B (3/1)",
         )
         assert decision.placements == {"a1": 5, "h1": 3}
-        row = decision.fleet.row["h1"]
+        row = decision.snapshot.row["h1"]
         assert [str(reason) for reason in decision.why(row)] == [
             "3 stay where they are",
             "domain B holds 3 of its 1",

@@ -54,7 +54,7 @@ def place(unit: WorkloadInfo, bound: PlacementIndex) -> Decision:
 def written(decision: Decision) -> WorkloadInfo:
     """The unit as its status says it afterwards."""
     shares = ReservedShare.read(decision.fields.get("reservations") or [])
-    return replace(decision.unit, present=decision.placements, reservations=shares)
+    return replace(decision.workload, present=decision.placements, reservations=shares)
 
 
 def asking(name: str, units: int, cpu: str = "1", **spec: Any) -> WorkloadInfo:

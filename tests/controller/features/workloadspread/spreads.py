@@ -112,7 +112,7 @@ def decided(
     *clusters: MemberCluster,
     profile: Profile | None = None,
 ) -> Decision:
-    """What becomes of a unit, settled as the scheduler does it."""
+    """Decide on a Workload, settled as the scheduler does it."""
     index = known if isinstance(known, PlacementIndex) else world(known)
     made = profile or default_profile()
     if of.present:
@@ -123,6 +123,6 @@ def decided(
 
 def after(decision: Decision, **changed: Any) -> WorkloadInfo:
     """The unit once that decision is written."""
-    of = decision.unit
+    of = decision.workload
     hashes = (of.constraints, of.demand, of.shape)
     return replace(of, present=dict(decision.placements), decided=hashes, shown={}, **changed)

@@ -503,7 +503,7 @@ def test_a_daemon_set_is_refused_in_clear_words():
 def test_why_names_the_subset():
     found = decided(unit(replicas=130), BURST, big("normal1"), big("elastic1"))
     reasons = {
-        name: [str(each) for each in found.why(row)] for name, row in found.fleet.row.items()
+        name: [str(each) for each in found.why(row)] for name, row in found.snapshot.row.items()
     }
     assert any("subset normal" in text for text in reasons["normal1"])
     assert any("subset elastic" in text for text in reasons["elastic1"])
