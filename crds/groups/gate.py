@@ -1,7 +1,7 @@
 """The gate of a WorkloadGroup: what its status may say, and how it names a decision.
 
 The controller releases a Workload at one decision, the propagator pushes that decision alone. So
-both count the same digest of the same placements, by any writer.
+both count the same digest of the same placements, by any writer, and read the gate by one struct.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import json
 from collections.abc import Mapping
 from enum import StrEnum
 
+import msgspec
+
 
 class GateState(StrEnum):
     """status.gate. Without one nothing new is pushed, and nothing is removed."""
@@ -19,6 +21,33 @@ class GateState(StrEnum):
     """Released placements may stand on members."""
     CLOSED = "Closed"
     """Released placements leave all members; placements that ran before stay."""
+
+
+class Released(msgspec.Struct, frozen=True, gc=False):
+    """An entry of status.released, which an earlier release wrote for status.decisions."""
+
+    uid: str = ""
+    decision: str = ""
+
+
+class GateStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """The fields of a WorkloadGroup's status that are its gate."""
+
+    gate: str | None = None
+    decisions: dict[str, str] = {}
+    retained: dict[str, dict[str, int]] = {}
+    released: list[Released] = []
+    quorum_time: str | None = None
+
+    def released_decisions(self) -> dict[str, str]:
+        """Return the released decisions by the Workloads' UIDs; of two for one, the last."""
+        return self.decisions or {each.uid: each.decision for each in self.released}
+
+
+def takes_back(released: Mapping[str, str], uid: str) -> bool:
+    """Return whether a Workload leaves while the gate is closed: one that was released."""
+    # An earlier release kept no list while the gate was closed, and took back all.
+    return not released or uid in released
 
 
 def within(placements: Mapping[str, int], most: Mapping[str, int]) -> dict[str, int]:

@@ -224,8 +224,9 @@ class GroupController(StatusWriter[WorkloadGroup, _GroupDraft]):
         """
         if group.fault or facts.could < group.min_member:
             return False
-        less = facts.held < stored.status.waiting and (gate.state or "") == stored.status.gate
-        return less and self._memory.loose(group.key, now)
+        same = (gate.state or "") == (stored.status.gate or "")
+        less = facts.held < stored.status.waiting
+        return same and less and self._memory.loose(group.key, now)
 
     def _mind(
         self, watch: _GateWatch, gate: Gate, look: GroupResult, facts: GroupFacts, now: datetime
