@@ -114,10 +114,10 @@ class Ours:
 
     def decide(self, key: Key) -> tuple[Batch, Took]:
         """Return the decision on the Workload's gang, and its times; nothing is counted."""
-        unit = self.world.info(key)
-        assert unit is not None
+        info = self.world.info(key)
+        assert info is not None
         began = last = time.thread_time()
-        steps, longest = decide_set(self.world, unit, self._profiles, self._now()), 0.0
+        steps, longest = decide_set(self.world, info, self._profiles, self._now()), 0.0
         while True:
             try:
                 next(steps)

@@ -26,7 +26,7 @@ class Early(PerClusterFilter):
 
     name = "Early"
 
-    def fits(self, unit: Any, cluster: Any) -> str:
+    def fits(self, info: Any, cluster: Any) -> str:
         return ""
 
 

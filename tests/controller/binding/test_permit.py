@@ -38,7 +38,7 @@ class Gate:
         self.waiting_workloads = waiting
 
     def filter(
-        self, state: CycleState, _unit: WorkloadInfo, _fleet: Snapshot, _bound: Any
+        self, state: CycleState, _info: WorkloadInfo, _snapshot: Snapshot, _bound: Any
     ) -> FilterMask:
         state.data[self.name] = "seen"
         return FilterMask(())
@@ -46,28 +46,28 @@ class Gate:
     ignored_during_execution = True
 
     def reserve(
-        self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+        self, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
     ) -> Status:
         self.notes.append(state.data.get(self.name))
-        self.taken[unit.key] = placements
+        self.taken[info.key] = placements
         return SUCCESS
 
     def unreserve(
-        self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+        self, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
     ) -> None:
-        self.taken.pop(unit.key, None)
+        self.taken.pop(info.key, None)
 
     def permit(
-        self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+        self, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
     ) -> Status:
-        self.asked.append(unit.key)
+        self.asked.append(info.key)
         return wait(self.name, "the gate is shut", seconds=self.seconds)
 
     def post_bind(
-        self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+        self, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
     ) -> None:
         self.notes.append(state.data.get(self.name))
-        self.bound.append(unit.key)
+        self.bound.append(info.key)
 
     def points(self) -> dict[str, Any]:
         return {"reserve": [self], "permit": [self], "post_bind": [self]}
@@ -202,10 +202,10 @@ async def test_the_end_of_a_term_gives_back(stage: Stage) -> None:
 async def test_a_set_waits_as_one(stage: Stage) -> None:
     class OnlyFront(Gate):
         def permit(
-            self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+            self, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
         ) -> Status:
-            self.asked.append(unit.key)
-            return wait(self.name, seconds=60) if unit.name == "front" else SUCCESS
+            self.asked.append(info.key)
+            return wait(self.name, seconds=60) if info.name == "front" else SUCCESS
 
     gate = OnlyFront()
     async with stage.leading(**gate.points()):
@@ -231,11 +231,11 @@ async def test_reserve_is_called_before_the_next_decision(stage: Stage) -> None:
 
     class One(Gate):
         def reserve(
-            self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+            self, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
         ) -> Status:
             if self.taken:
                 return unschedulable(self.name, "the one place is taken")
-            return super().reserve(state, unit, placements)
+            return super().reserve(state, info, placements)
 
     async def slow(method: str, path: str, _body: Any) -> None:
         if method == "PATCH" and "/workloads/" in path:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from controller.planner.reasons import RuleKind
 from crds.workload import ScheduledReason, WorkloadState
-from tests.controller.make import CLUSTER, ZONE, cluster, decided, unit
+from tests.controller.make import CLUSTER, ZONE, cluster, decided, info
 from tests.examples import examples
 
 POD = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}
@@ -25,7 +25,7 @@ def roomy(name: str, room: int, zone: str = "z", **labels: str) -> Any:
 
 
 def divided(replicas: int, **fields: Any) -> Any:
-    return unit("demo", replicas=replicas, distribution="Divided", pod=POD, **fields)
+    return info("demo", replicas=replicas, distribution="Divided", pod=POD, **fields)
 
 
 def weights(**by_zone: Any) -> list[dict[str, Any]]:
@@ -163,7 +163,7 @@ class TestSpread:
 
     def test_duplicated_goes_to_as_many_clusters(self) -> None:
         limit = [{"topologyKey": CLUSTER, "maxDomains": 4}]
-        who = unit("demo", replicas=2, distribution="Duplicated", spreadConstraints=limit, pod=POD)
+        who = info("demo", replicas=2, distribution="Duplicated", spreadConstraints=limit, pod=POD)
         found = decided(who, *self.ZONES)
         assert len(found.placements) == 4
         assert set(found.placements.values()) == {2}
@@ -179,8 +179,8 @@ class TestSpread:
         self, members: list[tuple[int, str]], replicas: int, least: int, more: int
     ) -> None:
         limit = [{"topologyKey": ZONE, "minDomains": least, "maxDomains": least + more}]
-        fleet = [roomy(f"c{n}", room, zone) for n, (room, zone) in enumerate(members)]
-        found = decided(divided(replicas, spreadConstraints=limit), *fleet)
+        snapshot = [roomy(f"c{n}", room, zone) for n, (room, zone) in enumerate(members)]
+        found = decided(divided(replicas, spreadConstraints=limit), *snapshot)
         usable: dict[str, int] = {}
         for room, zone in members:
             if room:

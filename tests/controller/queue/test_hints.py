@@ -383,20 +383,20 @@ class Scene:
 
     def decide(self) -> list[Decision]:
         """What the scheduler decides of ours, alone or as one of a set."""
-        unit = self.world.info(OURS)
-        assert unit is not None
-        return at_once(decide_set(self.world, unit, {"stowage": PROFILE}, NOW)).decisions
+        info = self.world.info(OURS)
+        assert info is not None
+        return at_once(decide_set(self.world, info, {"stowage": PROFILE}, NOW)).decisions
 
     def carry_out(self, decisions: list[Decision]) -> None:
         """Count, park and write them, as the scheduler does."""
         for decision in decisions:
-            unit = decision.workload
-            self.world.assume(unit, decision.placements)
+            info = decision.workload
+            self.world.assume(info, decision.placements)
             awaits = awaited(decision, HINTS, alone=len(decisions) == 1)
             if awaits is None:
-                self.queue.remove_unschedulable(unit.key)
+                self.queue.remove_unschedulable(info.key)
             else:
-                self.queue.add_unschedulable(self.world.rank(unit), unit, awaits)
+                self.queue.add_unschedulable(self.world.rank(info), info, awaits)
         for decision in decisions:
             fields = {
                 **self.workloads[decision.workload.name],

@@ -22,7 +22,7 @@ from controller.model.observedlimits import FIRST_HOLD, ObservedLimit, Shown
 from controller.model.unit import WorkloadInfo
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
-from tests.controller.make import CLUSTER, NOW, PREFERRED, builder, cluster, unit
+from tests.controller.make import CLUSTER, NOW, PREFERRED, builder, cluster, info
 from tests.controller.planner.peers import Answer, load
 
 REGION = "topology.kubernetes.io/region"
@@ -90,9 +90,9 @@ def chosen(decision: Decision) -> frozenset[str]:
 
 def regions(decision: Decision) -> frozenset[str]:
     """The regions of these."""
-    fleet = decision.snapshot
-    rows = [fleet.row[name] for name in decision.placements]
-    return frozenset(fleet.clusters[row].metadata.labels[REGION] for row in rows)
+    snapshot = decision.snapshot
+    rows = [snapshot.row[name] for name in decision.placements]
+    return frozenset(snapshot.clusters[row].metadata.labels[REGION] for row in rows)
 
 
 def member(
@@ -122,7 +122,7 @@ def asking(replicas: int, distribution: str, *bounds: Bound, **fields: Any) -> W
         numbers = {name: number for name, number in known.items() if number}
         constraints.append({"topologyKey": key, **numbers})
     asked = {"replicas": replicas, "distribution": distribution, "pod": POD, **fields}
-    return unit(spreadConstraints=constraints, **asked)
+    return info(spreadConstraints=constraints, **asked)
 
 
 def _some(answer: Mapping[str, int]) -> Answer:

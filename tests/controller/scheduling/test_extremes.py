@@ -29,7 +29,7 @@ from controller.model.objects import MemberCluster, Workload
 from controller.plugins.prioritysort import PrioritySort
 from controller.scheduling.cycle import decide
 from controller.snapshot.snapshot import Snapshot
-from tests.controller.make import NOW, ROOMY, ZONE, fleet
+from tests.controller.make import NOW, ROOMY, ZONE, snapshot
 from tests.examples import examples
 
 PROFILE = default_profile()
@@ -222,17 +222,17 @@ def test_what_is_absurd_gets_a_condition_that_the_hub_takes(
 ) -> None:
     world = world_of([*CLUSTERS, cluster], [*ORDINARY, absurd], [policy])
     read = known(absurd)
-    unit = runtime.settled(PROFILE, read.info, NOW, PlacementIndex())
-    runtime.next_look(PROFILE, unit, NOW)
+    info = runtime.settled(PROFILE, read.info, NOW, PlacementIndex())
+    runtime.next_look(PROFILE, info, NOW)
     if not read.fault:
-        decision = decide(world.snapshot(), unit, world.index, PROFILE, NOW)
+        decision = decide(world.snapshot(), info, world.index, PROFILE, NOW)
         record(decision)
         patch = patch_of(decision, read)
         told = dict(patch["status"]) if patch else {}
         steps = told.pop("reasons", [])  # units that went are less than nothing
         assert all(0 <= number < 2**31 for number in _numbers(told))
         assert all(-(2**31) < number < 2**31 for number in _numbers(steps))
-        world.assume(unit, decision.placements)
+        world.assume(info, decision.placements)
     for each in ORDINARY:  # on a cluster with absurd room, too, decisions go on
         decide(world.snapshot(), known(each).info, world.index, PROFILE, NOW)
     told = status_of(policy, [], world.index.ledger(Tally), world.snapshot(), NOW)
@@ -246,7 +246,7 @@ def absurd() -> Snapshot:
     """Ten thousand clusters, each of which offers all that can be said."""
     groups = [{"count": 2**31 - 1, "free": dict.fromkeys(ROOMY, str(INT64))}]
     offers = {"allocatable": {"cpu": "9E"}}
-    return fleet(*(member(f"c-{n:05}", groups, capacity=offers) for n in range(10_000)))
+    return snapshot(*(member(f"c-{n:05}", groups, capacity=offers) for n in range(10_000)))
 
 
 @pytest.mark.proves("S2")

@@ -153,8 +153,8 @@ async def test_where_no_decision_comes_of_it_what_waits_is_reserved_and_held_as_
     stage.workload("two", replicas=3, cpu="1", distribution="Divided")
     reserved: list[str] = []
 
-    def reserve(_state: Any, unit: WorkloadInfo, _placements: Any) -> Status:
-        reserved.append(unit.name)
+    def reserve(_state: Any, info: WorkloadInfo, _placements: Any) -> Status:
+        reserved.append(info.name)
         return unschedulable("Crew", "no berth") if refuses and len(reserved) > 3 else SUCCESS
 
     monkeypatch.setattr(crew, "reserve", reserve)
@@ -179,14 +179,14 @@ async def test_another_set_takes_nothing_of_what_is_held_while_that_is_decided_a
     stage.workload("one", replicas=5, cpu="1", distribution="Divided")
     begun, ended = list[str](), list[str]()
 
-    def slowly(view: Any, unit: WorkloadInfo, *about: Any, **more: Any) -> Steps[Batch]:
-        begun.append(unit.name)
-        while unit.name == "two" and "one" not in begun:
+    def slowly(view: Any, info: WorkloadInfo, *about: Any, **more: Any) -> Steps[Batch]:
+        begun.append(info.name)
+        while info.name == "two" and "one" not in begun:
             yield
-        batch = yield from decide_set(view, unit, *about, **more)
-        while unit.name == "one" and "two" not in ended:
+        batch = yield from decide_set(view, info, *about, **more)
+        while info.name == "one" and "two" not in ended:
             yield
-        ended.append(unit.name)
+        ended.append(info.name)
         return batch
 
     async with stage.leading(with_crew(held, other)):

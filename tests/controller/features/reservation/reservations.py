@@ -151,8 +151,8 @@ class Hall:
         key = workload.metadata.key
         self.world.workload_changed(self.workloads.get(key), workload)
         self.workloads[key] = workload
-        unit: WorkloadInfo = workload.info
-        return unit
+        info: WorkloadInfo = workload.info
+        return info
 
     def delete(self, name: str, namespace: str = NS) -> None:
         """The hub has deleted a Workload."""
@@ -182,13 +182,13 @@ class Hall:
 
     def fits_with_its_own(self, workload: Workload, cluster: str) -> int:
         """The same, with what is held for it given back."""
-        fleet = self.world.snapshot().releasing(self.books.releasable(workload.info))
-        return self._fits(fleet, workload, cluster)
+        snapshot = self.world.snapshot().releasing(self.books.releasable(workload.info))
+        return self._fits(snapshot, workload, cluster)
 
     @staticmethod
-    def _fits(fleet: Any, workload: Workload, cluster: str) -> int:
-        unit = workload.info
-        found = fleet.fitting(
-            unit.request, node_selector=unit.node_selector, tolerations=unit.pod_tolerations
+    def _fits(snapshot: Any, workload: Workload, cluster: str) -> int:
+        info = workload.info
+        found = snapshot.fitting(
+            info.request, node_selector=info.node_selector, tolerations=info.pod_tolerations
         )
-        return int(found[fleet.row[cluster]])
+        return int(found[snapshot.row[cluster]])

@@ -467,20 +467,20 @@ def test_its_unit_is_one_of_its_template_and_placed_by_its_rules():
     )
     placed = as_placed(stored)
     assert placed is not None
-    unit = placed.info
-    assert unit.key == (NS, "reservations/peak")
-    assert unit.booked
-    assert unit.request == {"cpu": 2000, "memory": 2**30, "pods": 1}
-    assert (unit.kind, unit.distribution, unit.replicas, unit.priority) == (
+    info = placed.info
+    assert info.key == (NS, "reservations/peak")
+    assert info.booked
+    assert info.request == {"cpu": 2000, "memory": 2**30, "pods": 1}
+    assert (info.kind, info.distribution, info.replicas, info.priority) == (
         "Deployment",
         "Divided",
         3,
         7,
     )
-    assert unit.labels == unit.unit_labels == {"app": "peak"}
-    assert unit.cluster_selector == {"tier": "gold"}
-    assert unit.target_namespace == NS
-    assert compile_reservation(stored).load == unit.load
+    assert info.labels == info.unit_labels == {"app": "peak"}
+    assert info.cluster_selector == {"tier": "gold"}
+    assert info.target_namespace == NS
+    assert compile_reservation(stored).load == info.load
 
 
 @pytest.mark.proves("E25")
@@ -529,10 +529,10 @@ def test_an_overlay_that_grows_says_what_one_that_is_made_anew_says(
     hall = Hall("a", "b").reserving(reservation(replicas=3, placed={"a": 2, "b": 1}, **everybody()))
     units = [hall.store(owner(f"w{n}")) for n in range(3)]
     grown, late = hall.world.index.overlay({}), hall.world.index.overlay({})
-    for unit in units:
+    for info in units:
         grown.ledger(ReservationLedger)
         for each in (grown, late):
-            each.place(unit, placed)
+            each.place(info, placed)
     mine, others = grown.ledger(ReservationLedger), late.ledger(ReservationLedger)
     for cluster in ("a", "b"):
         assert mine.taken(PEAK, cluster) == others.taken(PEAK, cluster)
@@ -554,7 +554,7 @@ def test_an_overlay_takes_each_workload_once(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(ReservationLedger, "_put_inside", counted)
     overlay = hall.world.index.overlay({})
-    for unit in units:
-        overlay.place(unit, {"a": 1})
+    for info in units:
+        overlay.place(info, {"a": 1})
         overlay.ledger(ReservationLedger)
     assert count == len(units)

@@ -194,10 +194,10 @@ class InModel:
         self.fifo = fifo
         self.books = Books()
         self.turns = Turns()
-        self.snapshot: Snapshot = make.fleet(room("c", str(capacity)))
+        self.snapshot: Snapshot = make.snapshot(room("c", str(capacity)))
         self.failed: dict[str, datetime] = {}
         self.waits: dict[str, Arrival] = {}
-        self.load = make.unit().load
+        self.load = make.info().load
         self.passed: set[tuple[str, str]] = set()
 
     def comes(self, arrival: Arrival) -> None:

@@ -158,10 +158,10 @@ class Yard:
 
     def batch(self, name: str = "worker", *, others: Others | None = None) -> Batch:
         """The batch that is decided with it now; nothing changes."""
-        unit = self.world.info((NS, name))
-        assert unit is not None
+        info = self.world.info((NS, name))
+        assert info is not None
         ours = Others(partner=lambda key: not self.workloads[key].fault)
-        steps = decide_set(self.world, unit, self.profiles, self.time.at, others=others or ours)
+        steps = decide_set(self.world, info, self.profiles, self.time.at, others=others or ours)
         return at_once(steps)
 
     def decide(self, name: str = "worker", **how: Any) -> dict[str, Decision]:

@@ -131,8 +131,8 @@ def test_without_an_open_gate_it_is_asked_for(gate: str | None) -> None:
 def test_whoever_is_on_its_way_out_is_no_part_of_what_is_left() -> None:
     made = yard(status(worker={"a": 2}), "30").having(member(replicas=2, present={"a": 2}))
     assert made.groups.started(BATCH)
-    unit = made.world.info((NS, "worker"))
-    made.groups.put(unit, {})
+    info = made.world.info((NS, "worker"))
+    made.groups.put(info, {})
     assert not made.groups.started(BATCH)
 
 

@@ -56,8 +56,8 @@ def crowd(size: int, *, least: int, present: int = 0, **how: Any) -> tuple[Yard,
     first = made.world.info((NS, "w0"))
     for n in range(1, size):
         there = {"a": 1} if n < present else {}
-        unit = replace(first, name=f"w{n}", uid=f"uid-w{n}", present=there)
-        made.groups.put(unit, there)
+        info = replace(first, name=f"w{n}", uid=f"uid-w{n}", present=there)
+        made.groups.put(info, there)
     roll = made.groups._rolls[BATCH]
     counted = Counted(roll.members)
     roll.members = counted
@@ -67,10 +67,10 @@ def crowd(size: int, *, least: int, present: int = 0, **how: Any) -> tuple[Yard,
 
 def reads(size: int, **how: Any) -> int:
     made, counted = crowd(size, **how)
-    fleet, now = made.world.snapshot(), made.time.at
+    snapshot, now = made.world.snapshot(), made.time.at
     last = made.groups._rolls[BATCH].members[NS, f"w{size - 1}"].workload
     before = counted.read
-    found = made.plugin.gathering(last, fleet, made.world.index, now)
+    found = made.plugin.gathering(last, snapshot, made.world.index, now)
     assert found is None
     return counted.read - before
 

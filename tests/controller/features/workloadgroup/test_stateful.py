@@ -139,16 +139,16 @@ class Gangs(RuleBasedStateMachine):
             waiting = [self.yard.room.get(k) for k in self.yard.groups.members(key)]
             assert all(each is None or each.rejected for each in waiting)
 
-    def written(self, unit: Any, placements: Any) -> None:
+    def written(self, info: Any, placements: Any) -> None:
         """More of a member is written only beside its quorum."""
-        key = self.group_of(unit.name)
-        if sum(placements.values()) > sum(unit.present.values()):
+        key = self.group_of(info.name)
+        if sum(placements.values()) > sum(info.present.values()):
             assert self.yard.groups.assigned(key) >= MINIMUM[key]
             self.since.pop(key, None)
-        before = self.stored(unit.name)
+        before = self.stored(info.name)
         after = member(
-            unit.name,
-            unit.replicas,
+            info.name,
+            info.replicas,
             of=key[1],
             cpu="1",
             present={c: n for c, n in placements.items() if n},

@@ -79,8 +79,8 @@ def decided(
 ) -> Decision:
     if who.present:
         index.put(who, who.present)
-    fleet = builder(members or MEMBERS).snapshot()
-    return decide(fleet, who, index, profile or default_profile(), NOW)
+    snapshot = builder(members or MEMBERS).snapshot()
+    return decide(snapshot, who, index, profile or default_profile(), NOW)
 
 
 @pytest.mark.proves("K8", "K22", "K26")
@@ -218,31 +218,31 @@ def test_clusters_that_the_workload_excludes_are_neither_counted_nor_chosen():
 @pytest.mark.proves("K19")
 def test_an_edit_between_two_points_does_not_change_the_pass():
     index, who = world(policy(stored(host=3))), asked()
-    fleet, plugin = builder(MEMBERS).snapshot(), Plugin()
+    snapshot, plugin = builder(MEMBERS).snapshot(), Plugin()
     state = CycleState(enabled=default_profile().names)
-    assert plugin.pre_filter(state, who, fleet, index).ok
+    assert plugin.pre_filter(state, who, snapshot, index).ok
     index.ledger(Tally).put_policy(compile_policy(policy(stored(host=0))))
     index.put(asked("sibling", labels={}), {"h1": 3})
-    ((full, _),) = plugin.filter(state, who, fleet, index).reached
-    assert not full[fleet.row["h1"]]
-    assert plugin.score(state, who, fleet, index)[fleet.row["h1"]] == 100
+    ((full, _),) = plugin.filter(state, who, snapshot, index).reached
+    assert not full[snapshot.row["h1"]]
+    assert plugin.score(state, who, snapshot, index)[snapshot.row["h1"]] == 100
 
 
 @pytest.mark.proves("K20")
 def test_what_if_a_share_came_or_went():
     index, who = world(policy(stored(host=3))), asked()
-    fleet, plugin = builder(MEMBERS).snapshot(), Plugin()
+    snapshot, plugin = builder(MEMBERS).snapshot(), Plugin()
     state = CycleState(enabled=default_profile().names)
     plugin.add_share(state, who, "h1", 1)
     assert NAME not in state.data, "without a policy there is nothing to count"
-    plugin.pre_filter(state, who, fleet, index)
+    plugin.pre_filter(state, who, snapshot, index)
     plugin.add_share(state, who, "h1", 2)
     plugin.add_share(state, who, "nowhere", 5)
     plugin.add_share(state, who, "other", 5)
-    assert plugin.score(state, who, fleet, index)[fleet.row["h1"]] == 33
+    assert plugin.score(state, who, snapshot, index)[snapshot.row["h1"]] == 33
     plugin.remove_share(state, who, "h1", 1)
     plugin.remove_share(state, who, "nowhere", 9)
-    assert plugin.score(state, who, fleet, index)[fleet.row["h1"]] == 66
+    assert plugin.score(state, who, snapshot, index)[snapshot.row["h1"]] == 66
     known = state.data[NAME]
     assert isinstance(known, PolicyState)
     assert known.replicas["nowhere"] == 0

@@ -73,7 +73,7 @@ def roomy(name: str, cpu: str = "100", *, kind: str = "", **spec: Any) -> Member
     return cluster(name, labels, groups=[{"count": 1, "free": free}], **spec)
 
 
-def unit(
+def info(
     name: str = "demo",
     replicas: int | None = 10,
     *,
@@ -117,8 +117,8 @@ def decided(
     made = profile or default_profile()
     if of.present:
         index.put(of, of.present)
-    fleet = builder(clusters).snapshot()
-    return decide(fleet, runtime.settled(made, of, NOW, index), index, made, NOW)
+    snapshot = builder(clusters).snapshot()
+    return decide(snapshot, runtime.settled(made, of, NOW, index), index, made, NOW)
 
 
 def after(decision: Decision, **changed: Any) -> WorkloadInfo:
