@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.fleets import clusters, unit
+from benchmarks.fleets import clusters, info
 from benchmarks.plainloop import Answer, plain
 from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
@@ -81,7 +81,7 @@ def times(call: Callable[[], object], rounds: int) -> tuple[float, float]:
 
 def same(decision: Decision, answer: Answer) -> bool:
     """Return whether both give the same verdicts, totals, ranking and shares."""
-    names = decision.fleet.names
+    names = decision.snapshot.names
     refused = {
         names[row]: decision.refusals[verdict - 1].text
         for row, verdict in enumerate(decision.verdicts.tolist())
@@ -97,10 +97,10 @@ def same(decision: Decision, answer: Answer) -> bool:
 
 
 def _anew(
-    fleet: Snapshot, asked: WorkloadInfo, index: PlacementIndex, profile: Profile
+    snapshot: Snapshot, asked: WorkloadInfo, index: PlacementIndex, profile: Profile
 ) -> Decision:
     """Return a decision on a snapshot without any computed columns."""
-    return decide(replace(fleet), asked, index, profile, NOW)
+    return decide(replace(snapshot), asked, index, profile, NOW)
 
 
 def measure(size: int) -> None:
@@ -108,13 +108,13 @@ def measure(size: int) -> None:
     builder = SnapshotBuilder()
     for member in members:
         builder.upsert(member)
-    fleet, index, profile = builder.snapshot(), PlacementIndex(), default_profile()
+    snapshot, index, profile = builder.snapshot(), PlacementIndex(), default_profile()
     for title, spec in WORKLOADS.items():
-        asked = unit(**spec)
-        decision = decide(fleet, asked, index, profile, NOW)
+        asked = info(**spec)
+        decision = decide(snapshot, asked, index, profile, NOW)
         if not same(decision, plain(members, asked)):
             raise SystemExit(f"{size} {title}: decide and the plain loop differ")
-        p50, p99 = times(partial(_anew, fleet, asked, index, profile), ROUNDS)
+        p50, p99 = times(partial(_anew, snapshot, asked, index, profile), ROUNDS)
         slow, _ = times(partial(plain, members, asked), PLAIN_ROUNDS)
         aim = AIM_MILLISECONDS[size]
         print(

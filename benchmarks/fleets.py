@@ -72,7 +72,7 @@ def _quantities(amounts: dict[str, int]) -> dict[str, str]:
     return {resource: texts[resource].format(n) for resource, n in amounts.items()}
 
 
-def unit(name: str = "demo", **spec: Any) -> WorkloadInfo:
+def info(name: str = "demo", **spec: Any) -> WorkloadInfo:
     """Return a Deployment of ten units of 500m and 1Gi; `spec` are fields of Workload.spec."""
     pod = {"containers": [{"resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}}]}
     template = {"metadata": {"labels": {"app": name}}, "spec": pod}

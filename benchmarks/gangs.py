@@ -114,10 +114,10 @@ class Ours:
 
     def decide(self, key: Key) -> tuple[Batch, Took]:
         """Return the decision on the Workload's gang, and its times; nothing is counted."""
-        unit = self.world.unit(key)
-        assert unit is not None
+        info = self.world.info(key)
+        assert info is not None
         began = last = time.thread_time()
-        steps, longest = decide_set(self.world, unit, self._profiles, self._now()), 0.0
+        steps, longest = decide_set(self.world, info, self._profiles, self._now()), 0.0
         while True:
             try:
                 next(steps)
@@ -131,7 +131,7 @@ class Ours:
         if batch.conclusion is not None:
             batch.conclusion.note()
         for decision in batch.decisions:
-            self.world.assume(decision.unit, decision.placements)
+            self.world.assume(decision.workload, decision.placements)
         return sum(sum(decision.placements.values()) for decision in batch.decisions)
 
 
@@ -300,7 +300,7 @@ def _standing(number: int, *, ran: bool) -> Standing:
         f"worker-{number:04}",
         f"0f8fad5b-d9cb-469f-a165-70867728{number:04x}",
         placed=True,
-        units=CLUSTERS,
+        replicas=CLUSTERS,
         shares=shares,
         decision=decision_of({**shares, "cluster-0": number}),
         seen=shares if ran else {},

@@ -1,4 +1,4 @@
-"""What one Workload costs the hub's API server, beside what a plain Deployment costs it.
+"""The cost of one Workload to the hub's API server, beside that of a plain Deployment.
 
     uv run python -m benchmarks.hubcost [--count 300]
 

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from benchmarks.decide import times
-from benchmarks.fleets import clusters, unit
+from benchmarks.fleets import clusters, info
 from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.model.unit import WorkloadInfo
@@ -74,7 +74,7 @@ CASES: dict[str, tuple[dict[str, Any], float | None]] = {
 def one_by_one(builder: SnapshotBuilder) -> None:
     """Decide many Workloads, each counted before the next; print the first and last hundred."""
     index, profile = PlacementIndex(), default_profile()
-    units = [unit(f"w{n}", replicas=20, distribution="Divided") for n in range(MANY)]
+    units = [info(f"w{n}", replicas=20, distribution="Divided") for n in range(MANY)]
     taken = []
     for each in units:
         started = time.perf_counter()
@@ -92,11 +92,11 @@ def main() -> None:
     builder = SnapshotBuilder()
     for each in clusters(SIZE):
         builder.upsert(each)
-    fleet, index, profile = builder.snapshot(), PlacementIndex(), default_profile()
+    snapshot, index, profile = builder.snapshot(), PlacementIndex(), default_profile()
 
     def report(name: str, asked: WorkloadInfo, theirs: float | None) -> dict[str, int]:
-        decision = decide(fleet, asked, index, profile, NOW)
-        p50, p99 = times(lambda: decide(fleet, asked, index, profile, NOW), ROUNDS)
+        decision = decide(snapshot, asked, index, profile, NOW)
+        p50, p99 = times(lambda: decide(snapshot, asked, index, profile, NOW), ROUNDS)
         beside = f"{theirs:6.0f} {theirs / p50:6.0f}" if theirs else f"{'':13}"
         shown = f"{len(decision.placements):5} clusters {decision.assigned:6} units"
         print(f"{name:30}{p50:7.2f}{p99:7.2f} {beside}   {shown}")
@@ -104,10 +104,10 @@ def main() -> None:
 
     print(f"{SIZE} clusters, ms (aim {AIM_MILLISECONDS:g})    p50    p99 Karmada  ratio")
     for name, (spec, theirs) in CASES.items():
-        placed = report(name, unit(**spec), theirs)
+        placed = report(name, info(**spec), theirs)
         if name == "by free capacity":
-            same = replace(unit(**spec), present=placed)
-            more = replace(unit(**{**spec, "replicas": 11_000}), present=placed)
+            same = replace(info(**spec), present=placed)
+            more = replace(info(**{**spec, "replicas": 11_000}), present=placed)
             settled = [replace(u, decided=(u.constraints, u.demand, u.shape)) for u in (same, more)]
             report("  nothing changed", settled[0], None)
             report("  a tenth more", settled[1], None)

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from benchmarks.decide import times
-from benchmarks.fleets import clusters, unit
+from benchmarks.fleets import clusters, info
 from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.model.unit import WorkloadInfo
@@ -40,18 +40,18 @@ def _rules(app: str, key: str) -> dict[str, Any]:
     }
 
 
-def move(index: PlacementIndex, unit: WorkloadInfo, turn: Iterator[int]) -> None:
+def move(index: PlacementIndex, info: WorkloadInfo, turn: Iterator[int]) -> None:
     """Place the Workload on the next cluster."""
-    index.put(unit, {f"member-{next(turn) % 9:05}": 1})
+    index.put(info, {f"member-{next(turn) % 9:05}": 1})
 
 
 def main() -> None:
     builder = SnapshotBuilder()
     for member in clusters(CLUSTERS):
         builder.upsert(member)
-    fleet, profile, index = builder.snapshot(), default_profile(), PlacementIndex()
-    asked = unit("front", workloadAffinity=_rules("back", "region"))
-    other = unit("back", workloadAntiAffinity=_rules("noisy", "region"))
+    snapshot, profile, index = builder.snapshot(), default_profile(), PlacementIndex()
+    asked = info("front", workloadAffinity=_rules("back", "region"))
+    other = info("back", workloadAntiAffinity=_rules("noisy", "region"))
     moved = replace(other, name="moving")
     index.put(asked, {})
     made, first = 0, 0.0
@@ -60,7 +60,7 @@ def main() -> None:
             named = replace(other, name=f"back-{made}")
             index.put(named, {f"member-{made % CLUSTERS:05}": 1})
             made += 1
-        p50, p99 = times(lambda: decide(fleet, asked, index, profile, NOW), 300)
+        p50, p99 = times(lambda: decide(snapshot, asked, index, profile, NOW), 300)
         put, _ = times(partial(move, index, moved, itertools.count()), 300)
         first = first or p50
         print(

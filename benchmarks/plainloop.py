@@ -37,7 +37,7 @@ Flying: TypeAlias = Mapping[str, Sequence[tuple[Request, int]]]
 class Other:
     """Another Workload and its placements."""
 
-    unit: WorkloadInfo
+    workload: WorkloadInfo
     placements: Mapping[str, int]
 
 
@@ -53,13 +53,13 @@ class Answer:
 
 def plain(
     clusters: Sequence[MemberCluster],
-    unit: WorkloadInfo,
+    info: WorkloadInfo,
     others: Sequence[Other] = (),
     flying: Flying | None = None,
 ) -> Answer:
     """Return the decision of the default profile."""
     answer = Answer()
-    world = _World(clusters, unit, others, flying or {})
+    world = _World(clusters, info, others, flying or {})
     left = []
     for cluster in clusters:
         reason = world.refusal(cluster)
@@ -69,8 +69,8 @@ def plain(
             left.append(cluster)
     answer.totals = world.totals(left)
     answer.ranking = sorted(answer.totals, key=lambda name: (-answer.totals[name], name))
-    chosen = answer.ranking if unit.everywhere else answer.ranking[:1]
-    answer.placements = dict.fromkeys(sorted(chosen), unit.replicas)
+    chosen = answer.ranking if info.everywhere else answer.ranking[:1]
+    answer.placements = dict.fromkeys(sorted(chosen), info.replicas)
     return answer
 
 
@@ -78,35 +78,35 @@ class _World:
     def __init__(
         self,
         clusters: Sequence[MemberCluster],
-        unit: WorkloadInfo,
+        info: WorkloadInfo,
         others: Sequence[Other],
         flying: Flying,
     ) -> None:
         self._labels = {c.metadata.name: labels_of(c) for c in clusters}
-        self._unit = unit
-        self._others = [o for o in others if o.unit.namespace == unit.namespace]
+        self._info = info
+        self._others = [o for o in others if o.workload.namespace == info.namespace]
         self._flying = flying
 
     def refusal(self, cluster: MemberCluster) -> str:
         """Return the first reason in the order of the filters; empty when the cluster fits."""
-        unit, labels = self._unit, self._labels[cluster.metadata.name]
-        target = unit.target_cluster
+        info, labels = self._info, self._labels[cluster.metadata.name]
+        target = info.target_cluster
         if target is not None and not _is_target(cluster, target.name, target.namespace):
             return "didn't match targetCluster"
-        if not all(_selected(cluster, labels, k, v) for k, v in unit.cluster_selector.items()):
+        if not all(_selected(cluster, labels, k, v) for k, v in info.cluster_selector.items()):
             return "didn't match clusterSelector"
-        required = unit.cluster_affinity.required
+        required = info.cluster_affinity.required
         if required is not None and not any(
             term.matches(labels) for term in required.cluster_selector_terms
         ):
             return "didn't match clusterAffinity"
         globs = cluster.spec.namespaces.allow
-        if not any(fnmatchcase(unit.target_namespace, glob) for glob in globs):
-            return f"namespace {unit.target_namespace} is not allowed"
+        if not any(fnmatchcase(info.target_namespace, glob) for glob in globs):
+            return f"namespace {info.target_namespace} is not allowed"
         told = cluster.status.namespaces
-        among = told.given is None or unit.target_namespace in told.given
-        if not among or unit.target_namespace in told.refused:
-            return f"namespace {unit.target_namespace} was not given to Stowage"
+        among = told.given is None or info.target_namespace in told.given
+        if not among or info.target_namespace in told.refused:
+            return f"namespace {info.target_namespace} was not given to Stowage"
         return self._state(cluster) or self._relations(labels) or self._lack(cluster)
 
     def _state(self, cluster: MemberCluster) -> str:
@@ -116,20 +116,20 @@ class _World:
             return "not ready"
         if cluster.spec.unschedulable:
             return "unschedulable"
-        if _bears(cluster.spec.taints, self._unit.tolerations):
+        if _bears(cluster.spec.taints, self._info.tolerations):
             return ""
         return "had taints that were not tolerated"
 
     def _relations(self, labels: Mapping[str, str]) -> str:
-        unit = self._unit
-        for term in unit.affinity.required:
+        info = self._info
+        for term in info.affinity.required:
             if not self._beside(term, labels):
                 return "didn't match workloadAffinity"
-        if any(self._holds_match(term, labels) for term in unit.anti_affinity.required):
+        if any(self._holds_match(term, labels) for term in info.anti_affinity.required):
             return "didn't match workloadAntiAffinity"
         for other in self._others:
-            for term in other.unit.anti_affinity.required:
-                if term.label_selector.matches(unit.labels) and self._near(term, other, labels):
+            for term in other.workload.anti_affinity.required:
+                if term.label_selector.matches(info.labels) and self._near(term, other, labels):
                     return "kept away by another Workload's workloadAntiAffinity"
         return ""
 
@@ -140,12 +140,12 @@ class _World:
         return (
             term.topology_key in labels
             and not anywhere
-            and term.label_selector.matches(self._unit.labels)
+            and term.label_selector.matches(self._info.labels)
         )
 
     def _holds_match(self, term: WorkloadTerm, labels: Mapping[str, str]) -> bool:
         return any(
-            term.label_selector.matches(other.unit.labels) and self._near(term, other, labels)
+            term.label_selector.matches(other.workload.labels) and self._near(term, other, labels)
             for other in self._others
         )
 
@@ -157,11 +157,11 @@ class _World:
         )
 
     def _lack(self, cluster: MemberCluster) -> str:
-        unit = self._unit
-        if not unit.counted or self._fits(cluster, unit.request) >= unit.replicas:
+        info = self._info
+        if not info.counted or self._fits(cluster, info.request) >= info.replicas:
             return ""
-        for resource in sorted(unit.request):
-            if self._fits(cluster, {resource: unit.request[resource]}) < unit.replicas:
+        for resource in sorted(info.request):
+            if self._fits(cluster, {resource: info.request[resource]}) < info.replicas:
                 return f"insufficient {resource}"
         return "insufficient room"
 
@@ -193,10 +193,10 @@ class _World:
         return min(number * most, Fraction(reach))
 
     def _fits_group(self, group: NodeGroup, request: Mapping[str, int]) -> int:
-        unit = self._unit
-        if any(group.labels.get(k, v) != v for k, v in unit.node_selector.items()):
+        info = self._info
+        if any(group.labels.get(k, v) != v for k, v in info.node_selector.items()):
             return 0
-        if not _bears(group.taints, unit.pod_tolerations):
+        if not _bears(group.taints, info.pod_tolerations):
             return 0
         free = free_of(group)
         return min(free.get(r, 0) // n for r, n in request.items())
@@ -222,13 +222,13 @@ class _World:
 
     def _preferred(self, cluster: MemberCluster) -> int:
         labels = self._labels[cluster.metadata.name]
-        preferred = self._unit.cluster_affinity.preferred
+        preferred = self._info.cluster_affinity.preferred
         return sum(term.weight for term in preferred if term.preference.matches(labels))
 
     def _attraction(self, cluster: MemberCluster) -> int:
         labels = self._labels[cluster.metadata.name]
-        drawn = self._unit.affinity.preferred
-        driven = self._unit.anti_affinity.preferred
+        drawn = self._info.affinity.preferred
+        driven = self._info.anti_affinity.preferred
         return sum(
             sign * each.weight
             for sign, terms in ((1, drawn), (-1, driven))
@@ -238,13 +238,13 @@ class _World:
 
     def _soft_taints(self, cluster: MemberCluster) -> int:
         soft = [t for t in set(cluster.spec.taints) if t.effect == "PreferNoSchedule"]
-        return sum(not any(t.tolerates(s) for t in self._unit.tolerations) for s in soft)
+        return sum(not any(t.tolerates(s) for t in self._info.tolerations) for s in soft)
 
     def _left_free(self, cluster: MemberCluster) -> int:
-        capacity, unit = cluster.status.capacity, self._unit
+        capacity, info = cluster.status.capacity, self._info
         if capacity is None:
             return 0
-        units = unit.replicas if unit.counted else 0
+        units = info.replicas if info.counted else 0
         total = 0
         for resource in ("cpu", "memory"):
             offered = amount(resource, capacity.allocatable.get(resource, "0"))
@@ -254,7 +254,7 @@ class _World:
                 for asks, number in self._flying.get(cluster.metadata.name, ())
                 if not cluster.spec.virtual and _offered(cluster, asks)
             )
-            left = offered - taken - unit.request.get(resource, 0) * units
+            left = offered - taken - info.request.get(resource, 0) * units
             total += 100 * max(left, 0) // max(offered, 1)
         return min(total // 2, 100)
 

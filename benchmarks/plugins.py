@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from benchmarks.fleets import clusters, unit
+from benchmarks.fleets import clusters, info
 from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.framework.calling import answers
@@ -54,14 +54,14 @@ class Columns:
         self._zone = f"zone-{number % 3}"
 
     def filter(
-        self, _state: CycleState, _unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+        self, _state: CycleState, _info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
-        return FilterMask([(fleet.column("env").equals(self.name), "not that one")])
+        return FilterMask([(snapshot.column("env").equals(self.name), "not that one")])
 
     def score(
-        self, _state: CycleState, _unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+        self, _state: CycleState, _info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> Ints:
-        return np.where(fleet.column("zone").equals(self._zone), 100, 0)
+        return np.where(snapshot.column("zone").equals(self._zone), 100, 0)
 
 
 class OneFilter(PerClusterFilter):
@@ -69,7 +69,7 @@ class OneFilter(PerClusterFilter):
 
     name = "OneFilter"
 
-    def fits(self, _unit: WorkloadInfo, cluster: MemberCluster) -> str:
+    def fits(self, _info: WorkloadInfo, cluster: MemberCluster) -> str:
         return "a test" if cluster.metadata.labels["env"] == "none" else ""
 
 
@@ -78,7 +78,7 @@ class OneScore(PerClusterScore):
 
     name = "OneScore"
 
-    def score_one(self, _unit: WorkloadInfo, cluster: MemberCluster) -> int:
+    def score_one(self, _info: WorkloadInfo, cluster: MemberCluster) -> int:
         return 100 if cluster.metadata.labels["tier"] == "gold" else 0
 
 
@@ -87,7 +87,7 @@ class OneListed(PerClusterScoreHook):
 
     name = "OneListed"
 
-    def leaves_out(self, _unit: WorkloadInfo, cluster: MemberCluster) -> bool:
+    def leaves_out(self, _info: WorkloadInfo, cluster: MemberCluster) -> bool:
         return cluster.metadata.labels["tier"] == "none"
 
 
@@ -99,7 +99,7 @@ class Larger(PerClusterFilterHook):
         self._number, self._every = number, every
 
     def before_filter_one(
-        self, _unit: WorkloadInfo, cluster: MemberCluster
+        self, _info: WorkloadInfo, cluster: MemberCluster
     ) -> MemberCluster | None:
         """Return a copy with other node groups, or None."""
         if not self._every or hash(cluster.metadata.name) % self._every != self._number:
@@ -121,35 +121,35 @@ class Hook:
         self._larger = Larger(0, 1)
 
     def before_pre_filter(
-        self, _state: CycleState, unit: WorkloadInfo, _fleet: Snapshot, _bound: PlacementIndex
+        self, _state: CycleState, info: WorkloadInfo, _snapshot: Snapshot, _bound: PlacementIndex
     ) -> tuple[WorkloadInfo, bool]:
         """Add one replica."""
-        return (replace(unit, replicas=unit.replicas + 1) if self._changes else unit), self._changes
+        return (replace(info, replicas=info.replicas + 1) if self._changes else info), self._changes
 
     def before_filter(
-        self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+        self, _state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> tuple[WorkloadInfo, Snapshot, bool]:
         """Give one cluster more room."""
         if not self._changes:
-            return unit, fleet, False
-        larger = self._larger.before_filter_one(unit, fleet.clusters[self._number])
+            return info, snapshot, False
+        larger = self._larger.before_filter_one(info, snapshot.clusters[self._number])
         assert larger is not None
-        return unit, with_cluster(fleet, larger), True
+        return info, with_cluster(snapshot, larger), True
 
     def before_score(
         self,
         _state: CycleState,
-        unit: WorkloadInfo,
-        _fleet: Snapshot,
+        info: WorkloadInfo,
+        _snapshot: Snapshot,
         _bound: PlacementIndex,
         feasible: Any,
     ) -> tuple[WorkloadInfo, Any, bool]:
         """Leave one cluster out."""
         if not self._changes:
-            return unit, feasible, False
+            return info, feasible, False
         left = feasible.copy()
         left[self._number] = False
-        return unit, left, True
+        return info, left, True
 
 
 def cases(bare: Profile) -> dict[str, Profile]:
@@ -206,13 +206,13 @@ def main() -> None:
     builder = SnapshotBuilder()
     for member in clusters(SIZE):
         builder.upsert(member)
-    fleet, index, bare, asked = builder.snapshot(), PlacementIndex(), default_profile(), unit()
-    alone = partial(decide, fleet, asked, index, bare, NOW)
+    snapshot, index, bare, asked = builder.snapshot(), PlacementIndex(), default_profile(), info()
+    alone = partial(decide, snapshot, asked, index, bare, NOW)
     for title, profile in cases(bare).items():
-        decision = decide(fleet, asked, index, profile, NOW)
+        decision = decide(snapshot, asked, index, profile, NOW)
         if not decision.scheduled:
             raise SystemExit(f"{title}: {decision.message}")
-        first, second = beside(alone, partial(decide, fleet, asked, index, profile, NOW))
+        first, second = beside(alone, partial(decide, snapshot, asked, index, profile, NOW))
         print(
             f"{SIZE} clusters  {title:40}  bare p50 {first:6.2f} ms  with them {second:6.2f} ms"
             f"  ratio {second / first:5.2f}"

@@ -103,18 +103,18 @@ class Ground:
         builder = SnapshotBuilder()
         for each in FLEET:
             builder.upsert(each)
-        self._fleet = builder.snapshot()
+        self._snapshot = builder.snapshot()
         self.profile = default_profile(catalogue.registry([self.feature]), cast("Any", self))
         self.plugins = self.profile.plugins.values()
         self.feature.attach(cast("Any", self))
         self.hints = Hints(self.profile)
-        self.units = {each.unit.key: each.unit for each in _waiting()}
+        self.units = {each.info.key: each.info for each in _waiting()}
         self.placed, self.apart, self.longest = 0, 0, 0.0
         for namespace in WAITING:
             self.feature.usage.put_quota(compile_quota(quota("team", namespace, units=0)))
-        for unit in self.units.values():
-            self._index.put(unit, {})
-            self.decide(unit.key)
+        for info in self.units.values():
+            self._index.put(info, {})
+            self.decide(info.key)
 
     def index(self) -> PlacementIndex:
         """Implement `Handle`."""
@@ -130,18 +130,18 @@ class Ground:
 
     def decide(self, key: Key) -> None:
         """Decide one Workload as a worker does, without the write."""
-        unit = self.units[key]
+        info = self.units[key]
         self.apart += key[0] == "apart"
-        rank = Rank((unit.created, key), key, 0)
-        found = decide(self._fleet, unit, self._index, self.profile, NOW)
+        rank = Rank((info.created, key), key, 0)
+        found = decide(self._snapshot, info, self._index, self.profile, NOW)
         if found.placements:
-            self.units[key] = unit.with_present(found.placements)
-            self._index.put(unit, found.placements)
+            self.units[key] = info.with_present(found.placements)
+            self._index.put(info, found.placements)
             self.queue.forget(key)
             self.placed += 1
         else:
             awaits = self.hints.of(found.kept_out_by(), changed=False)
-            self.queue.add_unschedulable(rank, unit, awaits)
+            self.queue.add_unschedulable(rank, info, awaits)
 
     async def work(self) -> None:
         """Make one decision a step, as workers take turns."""
@@ -188,7 +188,7 @@ def _waiting() -> Iterator[Workload]:
         for number in range(waiting):
             made = workload(f"w-{number}", 1)
             meta = msgspec.structs.replace(made.metadata, namespace=namespace)
-            yield known(msgspec.structs.replace(made, metadata=meta, unit=None))
+            yield known(msgspec.structs.replace(made, metadata=meta, info=None))
 
 
 def main() -> None:

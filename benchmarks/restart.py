@@ -1,4 +1,4 @@
-"""What a restart of the propagator in which nothing changed costs: writes, and time.
+"""The cost of a restart of the propagator in which nothing changed: writes, and time.
 
     uv run python -m benchmarks.restart [--workloads 1000]
 

@@ -37,7 +37,7 @@ from controller.planner.plan import (
     Problem,
     apportion,
 )
-from controller.planner.unitcycle import OUTSIDE, DomainOrder, DomainQuota, Method
+from controller.planner.replicacycle import OUTSIDE, DomainOrder, DomainQuota, Method
 from controller.planner.webster import Ints
 
 AIM_MILLISECONDS = {1000: 0.3, 5000: 2.0}

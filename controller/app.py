@@ -32,9 +32,8 @@ from controller.framework.runtime.controllers import Controllers
 from controller.framework.runtime.feature import Feature, Term, placed_kinds, told_of_placed
 from controller.framework.runtime.handle import PluginHandle
 from controller.framework.runtime.services import services
-from controller.http import clusterview
 from controller.http.guard import Guard
-from controller.http.server import Flags, install
+from controller.http.server import Flags, cluster_view, install
 from controller.model.objects import MemberCluster, Workload
 from controller.model.placed import PlacedKind, PlacedObjects, SchedulableLister
 from controller.queue.refresher import MessageRefresher
@@ -233,7 +232,7 @@ class Controller:
 
     def cluster(self, name: str) -> dict[str, Any] | None:
         """Return what the next decision will read of a cluster, in numbers."""
-        return clusterview.of_cluster(self.cache, name)
+        return cluster_view(self.cache, name)
 
     async def diagnosis(self, key: Key) -> dict[str, Any] | None:
         """Return the full record of what would be decided now; None if nothing would be."""

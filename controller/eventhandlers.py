@@ -49,7 +49,7 @@ def known(workload: Workload) -> Workload:
         info, fault = workload_info(workload), ""
     except (ValueError, msgspec.ValidationError) as e:
         info, fault = workload_info(harmless(slim)), str(e)
-    return msgspec.structs.replace(slim, unit=info, fault=fault)
+    return msgspec.structs.replace(slim, info=info, fault=fault)
 
 
 class QueueFeed:
@@ -173,21 +173,21 @@ class SchedulerCache:
         """Return the Workload with the names that its clusters have now."""
         return self._renames.of(workload)
 
-    def unit(self, key: Key) -> WorkloadInfo | None:
+    def info(self, key: Key) -> WorkloadInfo | None:
         """Return a Workload as the last decision saw it; None if it does not exist."""
         assumed = self._assumed.get(key)
-        return assumed.unit if assumed else None
+        return assumed.workload if assumed else None
 
     def rank(self, info: WorkloadInfo) -> Rank:
         return self._feed.rank(info)
 
     def activate(self, keys: Iterable[Key]) -> None:
         """Queue these Workloads to be decided, as far as they exist."""
-        infos = [self.unit(key) for key in keys]
+        infos = [self.info(key) for key in keys]
         self._feed.activate(info for info in infos if info is not None)
 
     def activate_in_steps(self, keys: Iterable[Key]) -> None:
-        infos = (self.unit(key) for key in keys)
+        infos = (self.info(key) for key in keys)
         self._feed.activate_in_steps(info for info in infos if info is not None)
 
     @property
@@ -202,7 +202,7 @@ class SchedulerCache:
 
     def shares(self, cluster: str) -> dict[Key, int]:
         """Return each Workload's replicas on a cluster, assumed ones included, by name."""
-        return {held.unit.key: held.placements[cluster] for held in self._assumed.on(cluster)}
+        return {held.workload.key: held.placements[cluster] for held in self._assumed.on(cluster)}
 
     def lead(self, queue: SchedulingQueue) -> None:
         """Feed that queue from now on."""
@@ -227,7 +227,7 @@ class SchedulerCache:
         """Yield those that need a decision step by step, each step as they are by then."""
         left = iter(workloads)
         while some := list(islice(left, LOOK_STEP)):
-            infos = [self.unit(w.metadata.key) for w in some if self.needs_decision(w)]
+            infos = [self.info(w.metadata.key) for w in some if self.needs_decision(w)]
             yield [self.rank(info) for info in infos if info is not None]
 
     def stop(self) -> None:
@@ -247,7 +247,7 @@ class SchedulerCache:
         """
         if not self.ours(workload):
             return False
-        info, status = workload.unit, workload.status
+        info, status = workload.info, workload.status
         return not (
             status.observed_generation == workload.metadata.generation
             and info.hash == status.decision.hash
@@ -319,11 +319,11 @@ class SchedulerCache:
         self._feed.workload(old, new)
         self._feed.landed(new.metadata.key, landed)
         edited = events.edited(old, new)
-        reported = old is None or old.unit.shown != new.unit.shown
+        reported = old is None or old.info.shown != new.info.shown
         if new.status.leaving and old is not None:  # successors may be ready
             reported |= old.status.clusters != new.status.clusters
         if (edited or not ours or reported) and self.needs_decision(new):
-            self._feed.activate([new.unit], after_backoff=not (edited or reported))
+            self._feed.activate([new.info], after_backoff=not (edited or reported))
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
         """Handle an informer's change."""
@@ -362,7 +362,7 @@ class SchedulerCache:
 
     def _read_again(self, clusters: Collection[str]) -> None:
         """Queue a new read of every Workload with shares on clusters of these names."""
-        held = {each.unit.key for name in clusters for each in self._assumed.on(name)}
+        held = {each.workload.key for name in clusters for each in self._assumed.on(name)}
         self._renamed.add(self._renames, held)
 
     def _read_renamed(self, key: Key) -> None:
@@ -371,10 +371,10 @@ class SchedulerCache:
         self._activate_ours([key])
 
     def _cluster_lost(self, cluster: str) -> None:
-        self._activate_ours([held.unit.key for held in self._assumed.on(cluster)])
+        self._activate_ours([held.workload.key for held in self._assumed.on(cluster)])
 
     def _activate_ours(self, keys: Iterable[Key]) -> None:
-        infos = (self.unit(key) for key in keys)
+        infos = (self.info(key) for key in keys)
         self._feed.activate_in_steps(
             info for info in infos if info and info.scheduler_name in self._schedulers
         )
@@ -394,11 +394,11 @@ def _as_decided(
 ) -> Workload:
     meta = Meta(name=info.name, namespace=info.namespace, uid=info.uid)
     decided = info.with_present(placements)
-    return msgspec.structs.replace(now or Workload(metadata=meta), unit=decided)
+    return msgspec.structs.replace(now or Workload(metadata=meta), info=decided)
 
 
 def _is_assumed(held: AssumedPlacement, new: Workload) -> bool:
-    return held.placements == new.placements and held.unit.limits == new.unit.limits
+    return held.placements == new.placements and held.workload.limits == new.info.limits
 
 
 def _scheduled(workload: Workload) -> bool:

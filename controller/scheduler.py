@@ -133,7 +133,7 @@ class Scheduler:
             with self._waiting.released(waiting) as decided:
                 message = objection.message if objection else ""
                 batch = await self._decide(workload, message, cycle, reopened=waiting is not None)
-                decided.update(decision.unit.key for decision in batch.decisions)
+                decided.update(decision.workload.key for decision in batch.decisions)
                 # No await between the decision and `assume`: no other decision counts on its room.
                 decisions, waits = self._reserve_and_permit(batch)
                 self._assume(key, batch, decisions)
@@ -191,7 +191,7 @@ class Scheduler:
             # that only looks free.
             if self._waiting.reopening and not reopened:
                 return Batch([], moved=True)
-            answered = frozenset(decision.unit.key for decision in batch.decisions)
+            answered = frozenset(decision.workload.key for decision in batch.decisions)
             return batch
         finally:
             DECISION_SECONDS.observe(self._clock.monotonic() - started)
@@ -202,7 +202,7 @@ class Scheduler:
     def _steps(self, workload: Workload, objection: str, others: Others) -> Steps[Batch]:
         return decide_set(
             self._cache,
-            self._cache.named(workload).unit,
+            self._cache.named(workload).info,
             self._profiles,
             self._clock.now(),
             fault=objection or workload.fault,
@@ -226,7 +226,7 @@ class Scheduler:
         workload = self._workloads.get(info.key)
         return (
             workload is not None
-            and workload.unit.version == info.version
+            and workload.info.version == info.version
             and self._cache.ours(workload)
         )
 
@@ -247,11 +247,13 @@ class Scheduler:
             status = runtime.reserve(*call)
             if status.ok:
                 reserved.append(decision)
-                status, asked[decision.unit.key] = runtime.permit(*call)
+                status, asked[decision.workload.key] = runtime.permit(*call)
             if not status.ok:
                 for each in reversed(reserved):
                     self._unreserve(each)
-                return [untouched(d.unit, d.fleet, d.time, status) for d in batch.decisions], None
+                return [
+                    untouched(d.workload, d.snapshot, d.time, status) for d in batch.decisions
+                ], None
         waits = {key: found for key, each in asked.items() if (found := {**each, **batch.waits})}
         if not waits:
             return batch.decisions, None
@@ -264,13 +266,13 @@ class Scheduler:
         alone = len(decisions) == 1 or batch.conclusion is not None
         attempt = not self._queue.refreshing(key)
         for decision in decisions:
-            self._cache.assume(decision.unit, decision.placements)
+            self._cache.assume(decision.workload, decision.placements)
             self._log(decision)
             RENEWALS.inc(not attempt)
             # Before the first await: an event during the write must find the Workload waiting.
             waits = self._add_unschedulable(decision, alone=alone, attempt=attempt)
             if waits and batch.moved:  # events meanwhile found it not waiting
-                self._queue.requeue(self._cache.rank(decision.unit))
+                self._queue.requeue(self._cache.rank(decision.workload))
 
     def _requeue_after(self, key: Key, busy: Iterable[Key]) -> None:
         """Decide `key` again when the decisions of the busy Workloads are known."""
@@ -282,10 +284,10 @@ class Scheduler:
 
     def _log(self, decision: Decision) -> None:
         _COUNT[decision.reason].inc()
-        about = {"object": "/".join(decision.unit.key)}
+        about = {"object": "/".join(decision.workload.key)}
         LOG.debug("%s: %s", decision.reason.value, decision.message, extra=about)
         if LOG.isEnabledFor(logging.DEBUG):
-            filters = self._profiles[decision.unit.scheduler_name].names.get("filter", ())
+            filters = self._profiles[decision.workload.scheduler_name].names.get("filter", ())
             LOG.debug("filters in their order: %s", " ".join(filters), extra=about)
             if order := decision.assignment_order():
                 LOG.debug("units go to %s", " ".join(order), extra=about)
@@ -302,10 +304,10 @@ class Scheduler:
         """
         for decision in decisions:
             if not decision.scheduled:
-                self._queue.message_written(decision.unit.key)
+                self._queue.message_written(decision.workload.key)
         await self._write(decisions)
         looks: dict[Key, float | None] = {}
-        for info in (decision.unit for decision in decisions):
+        for info in (decision.workload for decision in decisions):
             profile = self._profiles[info.scheduler_name]
             looks[info.key] = seconds = runtime.next_look(profile, info, self._clock.now())
             if seconds is not None and info.key != key:
@@ -314,22 +316,22 @@ class Scheduler:
 
     async def _write(self, decisions: Sequence[Decision]) -> None:
         """Write the decisions one after the other; undo those that are not written."""
-        left = {decision.unit.key: decision for decision in decisions}
+        left = {decision.workload.key: decision for decision in decisions}
         self._in_flight.begin(left)
         failed = conflict = False
         given_back = set[Key]()  # before the object says why
         try:
             for decision in decisions:
                 if await self._written_or_refused(decision, given_back):
-                    del left[decision.unit.key]
-                    self._queue.active.forget(decision.unit.key)
+                    del left[decision.workload.key]
+                    self._queue.active.forget(decision.workload.key)
         except TransportError as e:
             # After a conflict the newest version is known: the Workload is decided again at once.
             failed, conflict = True, isinstance(e, Conflict)
             raise
         finally:
             for key, decision in left.items():
-                info, rank = decision.unit, self._cache.rank(decision.unit)
+                info, rank = decision.workload, self._cache.rank(decision.workload)
                 workload = self._workloads.get(key)
                 taken = decision.moves and key not in given_back
                 # The write may still land: the old and the new shares both go on counting.
@@ -345,7 +347,7 @@ class Scheduler:
                     self._queue.retry(rank)
                 else:
                     self._queue.requeue(rank)
-            self._cache.activate(self._in_flight.end(d.unit.key for d in decisions))
+            self._cache.activate(self._in_flight.end(d.workload.key for d in decisions))
 
     async def _written_or_refused(self, decision: Decision, given_back: set[Key]) -> bool:
         """Bind the decision; where the hub refuses it for good, say so. False: try again."""
@@ -354,18 +356,18 @@ class Scheduler:
         except TransportError as e:
             if not for_good(e):
                 raise
-            if decision.unit.key not in given_back:
+            if decision.workload.key not in given_back:
                 self._unreserve(decision)
-                given_back.add(decision.unit.key)
+                given_back.add(decision.workload.key)
             invalid = decision.reason is ScheduledReason.INVALID_WORKLOAD
             await self._refused_by_hub(decision, e, decision.message if invalid else "")
             return True
 
     async def _bind(self, decision: Decision, given_back: set[Key]) -> bool:
         """PreBind, one write, PostBind, an Event. False when it could not be written."""
-        info = decision.unit
+        info = decision.workload
         workload = self._workloads.get(info.key)
-        if workload is None or workload.unit.version != info.version:
+        if workload is None or workload.info.version != info.version:
             return False  # edited while others of its set were written
         patch = self._status_updater.patch(decision, workload)
         if patch is None:
@@ -379,7 +381,7 @@ class Scheduler:
                 self._unreserve(decision)
                 given_back.add(info.key)
                 self._undo(decision, status)
-                await self._report_untouched(decision.unit, status)
+                await self._report_untouched(decision.workload, status)
                 return True
         if not await self._status_updater.write(info.key, patch):
             self._unreserve(decision)  # the Workload is gone
@@ -430,15 +432,15 @@ class Scheduler:
 
     async def _reject(self, decisions: Sequence[Decision], status: Status) -> None:
         """Undo the set at once, then say why on each; those that cannot be told come again."""
-        keys = [decision.unit.key for decision in decisions]
+        keys = [decision.workload.key for decision in decisions]
         unreported = dict.fromkeys(keys)
         self._in_flight.begin(keys)
         try:
             for decision in decisions:
                 self._undo(decision, status)
             for decision in decisions:
-                await self._report_untouched(decision.unit, status)
-                del unreported[decision.unit.key]
+                await self._report_untouched(decision.workload, status)
+                del unreported[decision.workload.key]
         finally:
             self._cache.activate(self._in_flight.end(keys).union(unreported))
 
@@ -446,7 +448,7 @@ class Scheduler:
 
     def _add_unschedulable(self, decision: Decision, *, alone: bool, attempt: bool = True) -> bool:
         """Let the Workload wait for what could help it; return whether it waits for an event."""
-        info = decision.unit
+        info = decision.workload
         if decision.reason is ScheduledReason.PLUGIN_ERROR:
             self._add_refused(info, decision.reason)
             return True
@@ -466,7 +468,7 @@ class Scheduler:
 
     def _undo(self, decision: Decision, status: Status) -> None:
         """Undo a decision that a plugin withholds; an event that helps the plugin requeues it."""
-        info = decision.unit
+        info = decision.workload
         self._cache.restore(info, decision.placements, self._workloads.get(info.key))
         self._add_refused(info, status.reason, status.plugin)
 
@@ -489,7 +491,7 @@ class Scheduler:
 
         The shares stay as they are.
         """
-        info = decision.unit
+        info = decision.workload
         workload = self._workloads.get(info.key)
         # Before the write below, whose answer would else look like another writer's edit.
         self._cache.restore(info, decision.placements, workload)
@@ -503,7 +505,7 @@ class Scheduler:
         LOG.warning("the hub refuses its status: %s", error, extra=about)
         text = message or f"the hub refuses its status: {error}"
         status = Status(reasons=(text,), reason=ScheduledReason.INVALID_WORKLOAD)
-        refusal = untouched(workload.unit, self._cache.snapshot(), self._clock.now(), status)
+        refusal = untouched(workload.info, self._cache.snapshot(), self._clock.now(), status)
         await self._status_updater.update_verdict(refusal, workload)
 
     # Decisions of which it is not known whether they were written.
@@ -532,7 +534,7 @@ class Scheduler:
             runtime.post_bind(*decision.arguments(self._profiles))  # it was written
         else:
             self._unreserve(decision)
-        self._cache.restore(decision.unit, _most(decision), workload)
+        self._cache.restore(decision.workload, _most(decision), workload)
 
     # What others ask of the scheduler.
 
@@ -551,7 +553,7 @@ class Scheduler:
         objection = self._admission.objection(workload.metadata)
         steps = self._steps(workload, objection, Others(partner=self._may_join))
         decisions = (await in_slices(steps)).decisions
-        return next((each for each in decisions if each.unit.key == key), None)
+        return next((each for each in decisions if each.workload.key == key), None)
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
         """Handle an informer's change; the cache's own handler has run before."""
@@ -571,7 +573,8 @@ def awaited(decision: Decision, hints: Hints, *, alone: bool) -> Awaits | None:
     """
     if decision.reason is ScheduledReason.INVALID_WORKLOAD:
         return None
-    if decision.scheduled and not decision.unit.everywhere:  # a new cluster is a new place for it
+    # A new cluster is a new place for a Workload that runs everywhere.
+    if decision.scheduled and not decision.workload.everywhere:
         return None
     changed = bool(decision.changes)
     # What refused one member of a set may be what another one lacks.
@@ -582,5 +585,5 @@ def awaited(decision: Decision, hints: Hints, *, alone: bool) -> Awaits | None:
 
 def _most(decision: Decision) -> dict[str, int]:
     """Return the replicas to count on each cluster while the write may or may not have landed."""
-    before, after = decision.unit.present, decision.placements
+    before, after = decision.workload.present, decision.placements
     return {name: max(before.get(name, 0), after.get(name, 0)) for name in {**before, **after}}

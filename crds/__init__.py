@@ -1,6 +1,6 @@
 """The kinds of Stowage: one module each, and beside it the manifest that is generated from it.
 
-`kubectl apply -f crds/` installs them; so does whoever applies `manifests()`. This is the lowest
+`kubectl apply -f crds/` installs them; so does applying `manifests()`. This is the lowest
 layer: it imports nothing of ours, does no I/O beyond reading its own files, and everything above
 may rely on its names. The models need pydantic; `crds.names` and this module do without.
 """
@@ -30,7 +30,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def manifests() -> list[dict[str, Any]]:
-    """All objects to apply to a hub, in order: CRDs, then admission policies with their bindings.
+    """Return all objects to apply to a hub, in order: CRDs, admission policies with their bindings.
 
     Read from the package's own files, so that an installed wheel needs no generator.
     """
@@ -38,7 +38,7 @@ def manifests() -> list[dict[str, Any]]:
 
 
 def definition_of(kind: str) -> dict[str, Any]:
-    """The CRD of that kind of ours alone, such as `Workload`."""
+    """Return the CRD of that kind of ours alone, such as `Workload`."""
     (found,) = _documents(f"{kind.lower()}.yaml")
     return found
 

@@ -1,4 +1,4 @@
-"""What the models of all kinds share: the base class, its rules, and the small types of Kubernetes.
+"""The base class of the models of all kinds, its rules, and the small types of Kubernetes.
 
 A model is the one source of a kind: the CRD's schema is generated from it, and it validates the
 same object without a server. So a rule that JSON Schema cannot say stands here once, as a `Rule`
@@ -200,7 +200,7 @@ TargetNamespace = Annotated[
 """A namespace on members: any but the ones that hold a cluster's own parts."""
 
 QUANTITY = r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$"
-"""Not negative, and of no exponent that only costs time: nobody has less than nothing."""
+"""Not negative, and of no exponent that only costs time."""
 _LONGEST_QUANTITY = 64
 
 
@@ -254,7 +254,7 @@ class Condition(Model):
     """A condition as every Kubernetes kind has it."""
 
     type: Annotated[str, Field(min_length=1, max_length=316)]
-    """What is true or not."""
+    """The kind of statement that is true or not."""
     status: ConditionStatus
     """True, False or Unknown."""
     reason: Annotated[str, Field(max_length=1024)] | None = None

@@ -1,7 +1,7 @@
 """Writes the manifests beside the models: `python -m crds.generate`, or `--check` to compare only.
 
-Who changes a model runs it (`make crds`); the tests run `--check`, so that what is installed and
-what is in the code are never two things.
+After a change of a model run it (`make crds`); the tests run `--check`, so that the installed
+manifests and the code are never two things.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ import yaml
 from crds.admission import policies
 from crds.definition import KINDS, definition
 
-HEADER = "# Generated from the models beside it; `make crds` writes it anew.\n"
+HEADER = "# Generated from the models beside it; `make crds` writes it.\n"
 
 
 def documents() -> dict[str, list[dict[str, Any]]]:
-    """What each file holds, by file name."""
+    """Return the documents of each file, by file name."""
     kinds = {f"{each.__name__.lower()}.yaml": [definition(each)] for each in KINDS}
     return {**kinds, "admission.yaml": policies.manifests()}
 
 
 def rendered() -> dict[str, str]:
-    """The text of each file, by file name."""
+    """Return the text of each file, by file name."""
     return {name: HEADER + _dump(items) for name, items in documents().items()}
 
 
 def differences(folder: Path) -> str:
-    """A unified diff from the files in the folder to what they should be; empty when they are."""
+    """Return a unified diff from the files in the folder to the rendered ones; empty when equal."""
     return "".join(
         line
         for name, text in rendered().items()

@@ -1,4 +1,4 @@
-"""MemberCluster: a cluster that Workloads may be placed on, and what is known of it.
+"""MemberCluster: a cluster that Workloads may be placed on, and its state.
 
 The spec is the administrator's (the registrar writes spec.secretRef when a labelled Secret
 registers a cluster). The whole status has one writer, the propagator, which alone holds a
@@ -84,7 +84,7 @@ Glob = Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9*?!\[\]-]+$")]
 
 
 class NamespaceRule(Model):
-    """Which target namespaces this cluster takes."""
+    """The target namespaces that this cluster takes."""
 
     allow: Annotated[list[Glob], Field(max_length=256, json_schema_extra=ATOMIC)] = Field(
         default=["*"]
@@ -107,7 +107,7 @@ Pinned = Annotated[
 
 
 class MemberClusterSpec(Model):
-    """What the administrator says of the cluster."""
+    """The administrator's rules for the cluster."""
 
     rules = (amounts("maxAllocatable"),)
 
@@ -120,15 +120,15 @@ class MemberClusterSpec(Model):
     virtual: Flag = False
     """A virtual kubelet is behind it: no capacity check."""
     namespaces: NamespaceRule = NamespaceRule()
-    """Which target namespaces this cluster takes."""
+    """The target namespaces that this cluster takes."""
     allowed_kinds: list[GuardedKind] = atomic(64)
     """Cluster-scoped and RBAC kinds that it takes, as <group>/<kind>; the core group is core."""
     max_allocatable: Resources = Field(default_factory=dict)
     """The most that is believed of what its nodes offer together, by resource."""
     provider: Pinned | None = None
-    """What it counts as, whatever its nodes say; lower case."""
+    """The provider that it counts as, over that of its nodes; lower case."""
     version: Pinned | None = None
-    """What it counts as, whatever its API server says, such as v1.36.3."""
+    """The version that it counts as, over that of its API server, such as v1.36.3."""
     former_names: Annotated[list[DnsName], Field(max_length=16, json_schema_extra=ATOMIC)] = Field(
         default_factory=list
     )
@@ -153,7 +153,7 @@ class NodeGroup(Model):
 
 
 class CapacitySummary(Model):
-    """What kubectl's table shows: rounded down, as people write it. To reckon, take the rest."""
+    """The columns of kubectl's table, rounded down, as people write it; compute with the others."""
 
     cpu: Annotated[str, Field(max_length=63)] = ""
     """Cores, such as 7.9."""
@@ -167,11 +167,11 @@ class Capacity(Model):
     nodes: Count = 0
     """Ready nodes that take pods."""
     allocatable: Resources = Field(default_factory=dict)
-    """What they offer to pods."""
+    """The amounts that the nodes offer to pods."""
     requested: Resources = Field(default_factory=dict)
-    """What pods on them ask for."""
+    """The requests of the pods on them."""
     summary: CapacitySummary | None = None
-    """What they offer, for people."""
+    """The offered amounts as people write them."""
 
 
 class Reliability(Model):
@@ -184,7 +184,7 @@ class Reliability(Model):
 
 
 class MemberNamespaces(Model):
-    """Which target namespaces the member itself takes, where its credential knows that."""
+    """The target namespaces that the member itself takes, where its credential knows that."""
 
     given: Annotated[list[DnsLabel], Field(max_length=256, json_schema_extra=ATOMIC)] | None = None
     """The only ones, by name; unset where a namespace that is missing may be made."""
@@ -212,7 +212,7 @@ class HeldWorkload(Model):
 
 
 class HeldSweep(Model):
-    """What would be removed, and is held until a person confirms it (`stowage sweep`)."""
+    """A removal that is held until a person confirms it (`stowage sweep`)."""
 
     count: Count
     """How many Workloads."""
@@ -221,7 +221,7 @@ class HeldSweep(Model):
 
 
 class MemberClusterStatus(Model):
-    """What is known of the cluster. Writer of every field: propagator."""
+    """The propagator's view of the cluster. Writer of every field: propagator."""
 
     observed_generation: Int64 | None = None
     """The metadata.generation that the last probe read. Writer: propagator."""
@@ -244,7 +244,7 @@ class MemberClusterStatus(Model):
     namespaces: MemberNamespaces | None = None
     """Which target namespaces the member takes, with narrow rights. Writer: propagator."""
     sweep_held: HeldSweep | None = None
-    """What the condition SweepHeld speaks of. Writer: propagator."""
+    """The removal that the condition SweepHeld is about. Writer: propagator."""
     latency_milliseconds: Count | None = None
     """The round trip of a probe, the fastest of a minute. Writer: propagator."""
     reliability: Reliability | None = None
@@ -280,6 +280,6 @@ class MemberCluster(Kind):
     api_version: Literal["stowage.dev/v1alpha1"] = "stowage.dev/v1alpha1"
     kind: Literal["MemberCluster"] = "MemberCluster"
     spec: MemberClusterSpec = MemberClusterSpec()
-    """What the administrator says of the cluster."""
+    """The administrator's rules for the cluster."""
     status: MemberClusterStatus | None = None
-    """What is known of the cluster."""
+    """The propagator's view of the cluster."""

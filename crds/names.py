@@ -1,6 +1,6 @@
 """Every name that more than one part must spell alike: labels, annotations, finalizers, managers.
 
-A name is written down once, here, and imported by everybody. Nothing in this module decides
+A name is written down once, here, and imported everywhere. Nothing in this module decides
 anything, except which namespaces are never a target, because admission, the controller's filter and
 the propagator must give the same answer to that.
 """
@@ -20,7 +20,7 @@ FIELD_MANAGER = "stowage"
 """The field manager of every server-side apply on a member."""
 
 DEFAULT_SCHEDULER = "stowage"
-"""The spec.schedulerName that means our controller; any other name is somebody else's."""
+"""The spec.schedulerName that means our controller; any other name is another scheduler's."""
 
 FINALIZER = f"{GROUP}/propagation"
 """On a Workload from before the first write to a member until every member is clean."""
@@ -56,7 +56,7 @@ objects a person lets the propagator remove there, though the sweep is held. It 
 
 ANNOTATION_COUNTED = f"{GROUP}/counted"
 """On a MemberCluster: the UID of the member's kube-system, once all kinds of objects there have
-been searched for ours. It goes with the MemberCluster, and is looked for anew with the next one."""
+been searched for ours. It goes with the MemberCluster, and the next one is searched again."""
 
 ANNOTATION_MEMBER = f"{GROUP}/member"
 """On every object that the propagator writes to a member: by which registration, in which cluster.
@@ -150,7 +150,7 @@ FORBIDDEN_NAMESPACE_PREFIX = "kube-"
 
 
 def forbidden_namespace(name: str) -> bool:
-    """True for a namespace that is never a target, whoever asks: `kube-*` and our own."""
+    """Return whether a namespace is never a target, for any user: `kube-*` and our own."""
     return name == SYSTEM_NAMESPACE or name.startswith(FORBIDDEN_NAMESPACE_PREFIX)
 
 
@@ -158,12 +158,12 @@ PLACEHOLDER_CLASS = "stowage-placeholder"
 """The PriorityClass of pods on members that only keep room: every other pod may have their place.
 `stowage join` makes it."""
 PLACEHOLDER_PRIORITY = -1_000_000_000
-"""Its value: lower than that of any pod that anybody cares for."""
+"""Its value: lower than that of any other pod."""
 
 PLACEHOLDER_SUFFIX = "-hold"
 """After a Reservation's name: that of the Workload whose pods keep its room, and its Deployment."""
 PLACEHOLDER_PODS_LABEL = "reservation-hold"
-"""What that Deployment knows its pods by. Labels of our own group are for the propagator alone."""
+"""The label of that Deployment's pods. Labels of our own group are for the propagator alone."""
 
 LABEL_RESERVATION = f"{GROUP}/reservation"
 """On the Workload whose pods only keep the room of a Reservation: that one's name, cut if long."""

@@ -59,7 +59,7 @@ _MOMENT = (
 
 
 class Hold(StrEnum):
-    """Who keeps the room free."""
+    """The process that keeps the room free."""
 
     BOOKS = "Books"
     MEMBER = "Member"
@@ -92,12 +92,12 @@ class ReservationReadyReason(StrEnum):
     NOT_HELD = "NotHeld"
     """Pods should keep it on its clusters, and cannot."""
     CLOCKS_DIFFER = "ClocksDiffer"
-    """It should have ended by now, but the controller's clock and the hub's do not agree."""
+    """The reservation should have ended, but the controller's clock and the hub's do not agree."""
     EXPIRED = "Expired"
     CLUSTER_LOST = "ClusterLost"
     """Its clusters are gone, and no other one has room for it."""
     SUCCEEDED = "Succeeded"
-    """It serves only once, and did."""
+    """The reservation serves only once, and did."""
 
 
 class ReservationEventReason(StrEnum):
@@ -143,7 +143,7 @@ def _one_namespace(owner: Any) -> bool:
 
 
 class PodResources(Open):
-    """What a container asks for."""
+    """The requests of a container."""
 
     rules = (amounts("requests"), amounts("limits"))
 
@@ -157,14 +157,14 @@ class Container(Open):
     """One of a unit's containers; of it, what it asks for is read."""
 
     resources: PodResources | None = None
-    """What it asks for."""
+    """The requests."""
 
 
 Containers = Annotated[list[Container], Field(max_length=MOST_CONTAINERS, json_schema_extra=ATOMIC)]
 
 
 class PodSpec(Open):
-    """What a unit asks for, and on which nodes; a pod's spec, of which only this is read."""
+    """The requests of a unit, and its nodes; the fields of a pod's spec that are read."""
 
     rules = (amounts("overhead"),)
 
@@ -176,9 +176,9 @@ class PodSpec(Open):
     init_containers: Containers = Field(default_factory=list)
     """Containers before these, and sidecars."""
     resources: PodResources | None = None
-    """What the pod asks for as a whole."""
+    """The requests of the pod as a whole."""
     overhead: Annotated[dict[str, Quantity], Field(max_length=32)] = Field(default_factory=dict)
-    """What running it costs beside."""
+    """The overhead of running the pod."""
     node_selector: LabelMap = Field(default_factory=dict)
     """Labels that a node must have."""
 
@@ -206,7 +206,7 @@ class PodTemplate(Model):
     metadata: PodMeta | None = None
     """Its labels."""
     spec: PodSpec
-    """What it asks for."""
+    """The requests."""
 
 
 class OwnerObject(Model):
@@ -236,7 +236,7 @@ class OwnerObject(Model):
 
 
 class OwnerController(Model):
-    """What stands behind a Workload: its controlling owner, or the object of its template."""
+    """The controller of a Workload: its controlling owner, or the object of its template."""
 
     api_version: Annotated[str, Field(min_length=1, max_length=317)] | None = None
     """Group and version, such as apps/v1; any when unset."""
@@ -273,13 +273,13 @@ class Owner(Model):
     object: OwnerObject | None = None
     """A Workload by its name."""
     controller: OwnerController | None = None
-    """What a Workload belongs to, or carries."""
+    """The controller of a Workload, or the object that it carries."""
     label_selector: LabelSelector | None = None
     """Workloads by their labels or those of their units; an empty selector means all."""
 
 
 class ReservationSpec(PlacementRules):
-    """What is held, for whom, and for how long."""
+    """The room that is held, its owners, and its time."""
 
     rules = (
         Rule(
@@ -318,7 +318,7 @@ class ReservationSpec(PlacementRules):
     ttl: Annotated[str, Field(max_length=32, pattern=TTL)] = "24h"
     """For how long after its creation it is held, such as 24h; 0 means for ever."""
     expires: Moment | None = None
-    """Until when it is held, whatever ttl says."""
+    """Until when it is held; wins over ttl."""
     hold: Hold = Hold.BOOKS
     """Books: other Workloads are kept out. Member: placeholder pods keep everybody out."""
 
@@ -341,18 +341,18 @@ class CurrentOwner(Model):
 
 
 class ReservationStatus(PlacementStatus):
-    """What became of it. Writer of every field: controller."""
+    """The state of the reservation. Writer of every field: controller."""
 
     phase: ReservationPhase | None = None
     """How far it has come. Writer: controller."""
     cluster_name: Annotated[str, Field(max_length=4096)] | None = None
     """Its cluster, or the names of them joined by commas. Writer: controller."""
     allocatable: Resources = Field(default_factory=dict)
-    """What is reserved, over all clusters. Writer: controller."""
+    """The reserved amounts, over all clusters. Writer: controller."""
     allocated: Resources = Field(default_factory=dict)
-    """What of it is in use. Writer: controller."""
+    """The used amounts. Writer: controller."""
     current_owners: list[CurrentOwner] = atomic(MOST_NAMED_OWNERS)
-    """Who is inside; of more than it holds, the first by name. Writer: controller."""
+    """The Workloads inside; of more than the list holds, the first by name. Writer: controller."""
     owners: Count | None = None
     """How many Workloads are inside. Writer: controller."""
     conditions: list[Condition] = listmap("type", most=32)
@@ -376,6 +376,6 @@ class Reservation(Kind):
     api_version: Literal["stowage.dev/v1alpha1"] = "stowage.dev/v1alpha1"
     kind: Literal["Reservation"] = "Reservation"
     spec: ReservationSpec
-    """What is held, for whom, and for how long."""
+    """The room that is held, its owners, and its time."""
     status: ReservationStatus | None = None
-    """What became of it."""
+    """The state of the reservation."""

@@ -1,4 +1,4 @@
-"""Workload: what a user wants to run somewhere in the fleet, and what became of it.
+"""Workload: an application to run somewhere in the fleet, and its state.
 
 The spec is the user's. Each field of the status has one writer, named beside it; both writers send
 merge patches that carry the resourceVersion they read, and keep the other's conditions as they
@@ -49,7 +49,7 @@ from crds.fields.why import (
 
 
 class Adoption(StrEnum):
-    """What to do with an object that exists on the member already."""
+    """The handling of an object that exists on the member already."""
 
     NEVER = "Never"
     IF_UNOWNED = "IfUnowned"
@@ -94,13 +94,13 @@ class ScheduledReason(StrEnum):
     AMBIGUOUS_GROUP = "AmbiguousGroup"
     """Its labels name several groups."""
     INVALID_GROUP = "InvalidGroup"
-    """Its group says what nobody can follow; the message names the field."""
+    """The spec of its group is invalid; the message names the field."""
     WAITING_ON_PERMIT = "WaitingOnPermit"
     """Shares are found and reserved; a Permit plugin holds back the write."""
     PLUGIN_ERROR = "PluginError"
     """A plugin raised; the message names it and the extension point."""
     INVALID_WORKLOAD = "InvalidWorkload"
-    """What admission would have refused, on a hub without the admission policies."""
+    """Admission refuses the spec; said on a hub without the admission policies."""
 
 
 class PropagatedReason(StrEnum):
@@ -120,7 +120,7 @@ class PropagatedReason(StrEnum):
     CLUSTER_UNREACHABLE = "ClusterUnreachable"
     REJECTED = "Rejected"
     CONFLICT = "Conflict"
-    """Somebody else changes the same fields on the member, again and again; or the member has what
+    """Another client changes the same fields on the member, again and again; or the member has what
     a younger version of the Workload asked for than the hub has, as after a restored backup."""
     WAITING_FOR_GROUP = "WaitingForGroup"
     """Its WorkloadGroup has not released these placements; nothing of them is written yet."""
@@ -147,7 +147,7 @@ class EventReason(StrEnum):
 
 
 class WorkloadSpec(PlacementRules):
-    """What is wanted."""
+    """The application to run, and the rules of its placement."""
 
     rules = (
         Rule(
@@ -206,11 +206,11 @@ class WorkloadSpec(PlacementRules):
     resources: list[ConnectionResource] = listmap("name", most=64)
     """Secrets of this namespace, copied to each chosen cluster before the rest."""
     adoption: Adoption = Adoption.NEVER
-    """Never touches an object that exists there; IfUnowned takes it over if nobody owns it."""
+    """Never touches an object that exists there; IfUnowned takes it over if it has no owner."""
 
 
 class WorkloadStatus(PlacementStatus):
-    """What became of it. The writer of each field stands with it."""
+    """The state of the Workload. The writer of each field stands with it."""
 
     state: WorkloadState | None = None
     """How far it has come.
@@ -225,7 +225,7 @@ class WorkloadStatus(PlacementStatus):
     selector: Annotated[str, Field(max_length=4096)] | None = None
     """The pods' label selector, for the scale subresource. Writer: controller."""
     overrides: list[Override] = atomic(64)
-    """What differs between the shares. Writer: the controller, in the write of the placements.
+    """The differences between the shares. Writer: the controller, in the write of the placements.
 
     The propagator honours it with the placements of any writer.
     """
@@ -248,24 +248,24 @@ class WorkloadStatus(PlacementStatus):
     policy_ref: PolicyReference | None = None
     """The policy that bounds the shares. Writer: controller."""
     limits: list[ClusterLimit] = atomic(10000)
-    """What clusters were seen to run and no more. Writer: controller."""
+    """The most replicas that clusters were seen to run. Writer: controller."""
     footprint: Footprint | None = None
     """Which members may hold something. Writer: of more, who places; of less, the propagator."""
     kept: list[KeptObject] = atomic(MOST_KEPT)
-    """What stays on clusters where it is not wanted now, and goes with the Workload at the latest.
+    """The objects that stay on clusters where they are not wanted now; they go with the Workload.
 
     Writer: propagator."""
     review: ReviewVerdict | None = None
     """Whether the last edit may reach a member, where the hub did not judge it. Writer: controller.
 
-    The propagator honours it on every hub without the validating policy, whoever schedules.
+    The propagator honours it on every hub without the validating policy, for every scheduler.
     """
     conditions: list[Condition] = listmap("type", most=32)
     """Scheduled and Failed: controller. Propagated and Ready: propagator."""
 
 
 class Workload(Kind):
-    """Something to run in the fleet, where to run it, and what became of it."""
+    """An application to run in the fleet, the rules of its placement, and its state."""
 
     plural = "workloads"
     short = "wl"
@@ -295,6 +295,6 @@ class Workload(Kind):
     api_version: Literal["stowage.dev/v1alpha1"] = "stowage.dev/v1alpha1"
     kind: Literal["Workload"] = "Workload"
     spec: WorkloadSpec
-    """What is wanted."""
+    """The application to run, and the rules of its placement."""
     status: WorkloadStatus | None = None
-    """What became of it."""
+    """The state of the Workload."""

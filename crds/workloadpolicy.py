@@ -31,7 +31,7 @@ MOST_DOMAINS = 256
 
 
 class AllocationType(StrEnum):
-    """What a domain's number means."""
+    """The meaning of a domain's number."""
 
     REQUIRED = "Required"
     PREFERRED = "Preferred"
@@ -88,7 +88,7 @@ class WorkloadPolicySpec(Model):
     topology_key: LabelKey
     """A label of MemberClusters; those that share its value are one domain."""
     label_selector: LabelSelector
-    """Whose units count: the Workloads of this namespace with these labels on their units."""
+    """The units that count: of Workloads of this namespace, with these labels on their units."""
     allocation_policy: Annotated[
         list[Allocation],
         Field(
@@ -111,7 +111,7 @@ class WorkloadPolicySpec(Model):
 
 
 class Allocated(Model):
-    """What a domain holds."""
+    """The units that a domain holds."""
 
     name: LabelValue
     """The domain."""
@@ -122,7 +122,7 @@ class Allocated(Model):
 
 
 class WorkloadPolicyStatus(Model):
-    """What the domains hold. Writer of every field: controller."""
+    """The units that the domains hold. Writer of every field: controller."""
 
     observed_generation: Int64 | None = None
     """The metadata.generation that this was said about. Writer: controller."""
@@ -158,4 +158,4 @@ class WorkloadPolicy(Kind):
     spec: WorkloadPolicySpec
     """The domains and their numbers."""
     status: WorkloadPolicyStatus | None = None
-    """What the domains hold."""
+    """The units that the domains hold."""

@@ -1,6 +1,6 @@
-"""WorkloadQuota: what the Workloads and Reservations of a namespace may take over all clusters.
+"""WorkloadQuota: bounds on the Workloads and Reservations of a namespace over all clusters.
 
-The spec is written by whoever RBAC lets: as a rule not by the tenant. The whole status has one
+RBAC says who may write the spec: as a rule not the tenant. The whole status has one
 writer, the controller; schedulers of several names share a quota through `status.claims`, as they
 do a WorkloadPolicy. `crds/workloadquota.yaml` is generated from this module.
 """
@@ -80,7 +80,7 @@ class WorkloadQuotaSpec(Model):
 
 
 class WorkloadQuotaStatus(Model):
-    """What of it is used. Writer of every field: controller."""
+    """The used part of the quota. Writer of every field: controller."""
 
     observed_generation: Int64 | None = None
     """The metadata.generation that this was said about. Writer: controller."""
@@ -96,7 +96,7 @@ class WorkloadQuotaStatus(Model):
 
 
 class WorkloadQuota(Kind):
-    """What the Workloads and Reservations of its namespace may take over all clusters."""
+    """Bounds on what the Workloads and Reservations of its namespace take over all clusters."""
 
     plural = "workloadquotas"
     short = "wq"
@@ -112,4 +112,4 @@ class WorkloadQuota(Kind):
     spec: WorkloadQuotaSpec
     """The amounts."""
     status: WorkloadQuotaStatus | None = None
-    """What of it is used."""
+    """The used part of the quota."""

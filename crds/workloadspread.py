@@ -47,7 +47,7 @@ MOST_SUBSETS = 32
 MOST_CRITICAL_SECONDS = 295
 """For how long units may wait in all subsets but the last together.
 
-A subset that left units without a node takes none for 300 seconds; whoever moves on must have
+A subset that left units without a node takes none for 300 seconds; a unit that moves on must have
 reached the last subset before the first one is tried again.
 """
 
@@ -56,7 +56,7 @@ _MOST_UNITS = 2**31 - 1
 
 
 class StrategyType(StrEnum):
-    """Whether a subset is filled whatever room its clusters have."""
+    """Whether a subset is filled without regard to the room of its clusters."""
 
     FIXED = "Fixed"
     ADAPTIVE = "Adaptive"
@@ -73,7 +73,7 @@ class SpreadReadyReason(StrEnum):
 
     VALID = "Valid"
     INVALID_SPREAD = "InvalidSpread"
-    """What admission would have refused today."""
+    """The spec is one that admission refuses today."""
     INVALID_PATCH = "InvalidPatch"
     """A patch that does not fit the pods of the Workload."""
     TARGET_NOT_FOUND = "TargetNotFound"
@@ -219,7 +219,7 @@ class PatchMetadata(Model):
 
 
 class Patch(Model):
-    """What differs in the pods of a subset: a strategic merge patch of their template."""
+    """A strategic merge patch of the pod template of a subset."""
 
     metadata: PatchMetadata | None = None
     """Labels and annotations."""
@@ -263,7 +263,7 @@ class Subset(Model):
     max_replicas: MaxReplicas | None = None
     """How many units it takes: a number, or percents of the Workload's, rounded up; or no limit."""
     patch: Patch | None = None
-    """What differs in the pods of this subset."""
+    """A patch of the pods of this subset."""
 
 
 class Adaptive(Model):
@@ -276,7 +276,7 @@ class Adaptive(Model):
 
 
 class ScheduleStrategy(Model):
-    """Whether a subset is filled whatever room its clusters have."""
+    """Whether a subset is filled without regard to the room of its clusters."""
 
     type: StrategyType = StrategyType.FIXED
     """Fixed: up to its cap, though units wait there. Adaptive: as far as its clusters have room."""
@@ -354,7 +354,7 @@ Moments = Annotated[dict[str, Timestamp], Field(max_length=10000)]
 
 
 class SubsetStatus(Model):
-    """What a subset holds."""
+    """The state of a subset."""
 
     name: Annotated[LabelValue, Field(min_length=1)]
     """The subset."""
@@ -377,7 +377,7 @@ class SubsetStatus(Model):
 
 
 class WorkloadSpreadStatus(Model):
-    """What the subsets hold. Writer of every field: controller."""
+    """The state of the subsets. Writer of every field: controller."""
 
     observed_generation: Int64 | None = None
     """The metadata.generation that this was said about. Writer: controller."""
@@ -408,4 +408,4 @@ class WorkloadSpread(Kind):
     spec: WorkloadSpreadSpec
     """The Workload, and the subsets in their order."""
     status: WorkloadSpreadStatus | None = None
-    """What the subsets hold."""
+    """The state of the subsets."""

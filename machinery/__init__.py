@@ -1,4 +1,4 @@
-"""What both processes use: HTTP to API servers, informers, queues, leases, types of Kubernetes.
+"""The base of both processes: HTTP to API servers, informers, queues, leases, Kubernetes types.
 
 Nothing here knows what a Workload is. `crds` lies below, `controller` and `propagator` above.
 """

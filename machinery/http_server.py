@@ -4,7 +4,7 @@ Every error is `{"message": …}` with its status code, except for input that is
 never reaches a route. Paths are written `/apis/v1/nodes/:name`. HEAD is answered as GET is, without
 the body. A handler that fails answers 500 and is logged under its route; it never ends the process.
 A client that hangs up in the middle of a request is no fault of ours, and not logged. Connections,
-their time, and the names by which clients may call are bounded by `machinery.doorkeeper`.
+their time, and the names by which clients may call are bounded by `machinery.connection_limits`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,12 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from machinery import logs, metrics
 from machinery.config.address import loopback
-from machinery.doorkeeper import HEAD_SECONDS, Doorkeeper, Noise, names_nobody_else
+from machinery.connection_limits import (
+    HEAD_SECONDS,
+    ConnectionLimiter,
+    MalformedRequestFilter,
+    names_this_machine,
+)
 from machinery.http_messages import Handler, Request, Response
 
 LOG = logs.get(__name__)
@@ -30,8 +35,8 @@ STOP_SECONDS = 5.0
 
 
 _MISDIRECTED = "this address is for this machine alone: call it by its IP address or as localhost"
-_NOISE = logging.getLogger(f"{__name__}.noise")
-_NOISE.addFilter(Noise(lambda fault: isinstance(fault, HttpProcessingError)))
+_MALFORMED = logging.getLogger(f"{__name__}.noise")
+_MALFORMED.addFilter(MalformedRequestFilter(lambda fault: isinstance(fault, HttpProcessingError)))
 
 
 class HttpServer:
@@ -81,7 +86,7 @@ class HttpServer:
                 answer = _adapted(f"{method} {path}", handler)
                 app.router.add_route(method, _pattern(path), answer, expect_handler=None)
         self._runner = web.AppRunner(
-            app, access_log=None, logger=_NOISE, shutdown_timeout=STOP_SECONDS
+            app, access_log=None, logger=_MALFORMED, shutdown_timeout=STOP_SECONDS
         )
         await self._runner.setup()
         try:
@@ -92,9 +97,11 @@ class HttpServer:
 
     async def _listen(self, host: str, port: int) -> int:
         assert self._runner is not None  # noqa: S101 - `start` has just made it
-        self._door = Doorkeeper(cast("Callable[[], asyncio.Protocol]", self._runner.server))
+        self._limiter = ConnectionLimiter(
+            cast("Callable[[], asyncio.Protocol]", self._runner.server)
+        )
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(self._door, host, port)
+        self._listener = await loop.create_server(self._limiter, host, port)
         address = self._listener.sockets[0].getsockname()
         self._private = loopback(address[0])
         return int(address[1])
@@ -105,15 +112,15 @@ class HttpServer:
         request: web.Request,
         handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
     ) -> web.StreamResponse:
-        """Report the request to the doorkeeper, and refuse one that calls us by a foreign name."""
-        door, transport = self._door, request.transport
-        door.begins(transport)
+        """Report the request to the limiter, and refuse one whose Host names another machine."""
+        limiter, transport = self._limiter, request.transport
+        limiter.request_began(transport)
         try:
-            if self._private and not names_nobody_else(request.headers.get("Host", "")):
+            if self._private and not names_this_machine(request.headers.get("Host", "")):
                 raise web.HTTPMisdirectedRequest(reason=_MISDIRECTED)
             return await handler(request)
         finally:
-            door.ends(transport)
+            limiter.request_ended(transport)
 
     @web.middleware
     async def _unrouted(

@@ -1,4 +1,4 @@
-"""What a Workload asks of a cluster (DesiredShare), and how the last sync of it ended (Outcome).
+"""A Workload's share of a cluster (DesiredShare), and how its last sync ended (Outcome).
 
 An outcome belongs to exactly one desired share. A Workload that was edited, scaled, or deleted and
 created again under its name is another desired share, whose outcome is unknown until it has been
@@ -17,7 +17,7 @@ from propagator.types.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class DesiredShare:
-    """What a Workload asks of one cluster, as far as two desired shares differ in it.
+    """A Workload's share of one cluster, by the fields in which two shares differ.
 
     A share of no replicas is another desired share than no share: its objects exist.
     """

@@ -19,7 +19,7 @@ import asyncio
 
 from crds.fields.shares import ShareState
 from machinery.discovery.enforcement import InForce
-from machinery.runtime.keyed_backoff import KeyedBackoff
+from machinery.runtime.backoff import KeyedBackoff
 from machinery.types.metadata import Key
 from propagator.groups.gates import Gates
 from propagator.groups.rule import GateAnswer, GateVerdict

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from crds.workload import PropagatedReason
 from machinery import logs
 from machinery.errors import Conflict, TransportError
-from machinery.runtime.keyed_backoff import KeyedBackoff
+from machinery.runtime.backoff import KeyedBackoff
 from machinery.types.metadata import Key
 from propagator.access.carried_objects import CarriedObjectsReview
 from propagator.access.namespaces import Namespaces

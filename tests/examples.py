@@ -2,7 +2,7 @@
 
 The profile decides: `pytest --hypothesis-profile=long`, which `make test-long` asks for. A short
 run draws the same every time, so that it fails for what was changed and not by chance; a long one
-draws anew, and what once failed is tried first. Where a test looks for a while whether something
+draws again, and examples that once failed are tried first. Where a test looks for a while whether something
 happens, it looks longer in a long run (`window`).
 """
 

@@ -1,4 +1,4 @@
-"""What an API server takes in a moment after it has stored it: rights, admission policies, kinds.
+"""Waits for what an API server takes in after it has stored it: rights, policies, kinds.
 
 Its authorizer, its admission plugins and its discovery hear of objects by watches of their own. A
 test that asks in the same breath meets what was before; so whoever writes such a thing waits here

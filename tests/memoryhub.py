@@ -147,7 +147,7 @@ class MemoryHub(Verbs):
         yield self._events(collection, int(resource_version), how)
 
     def refuse(self, what: str) -> None:
-        """Nothing is counted here."""
+        """Refuse nothing, count nothing."""
 
     async def _events(
         self, collection: str, version: int, how: Mapping[str, Any]
@@ -181,7 +181,7 @@ class MemoryHub(Verbs):
         raise AssertionError(method)
 
     def _tried(self, body: Body) -> Body:
-        """What becomes of a Workload by our admission policies."""
+        """The Workload after our admission policies."""
         if self.enforces and body["spec"]["targetDeployment"]["spec"]["replicas"] < 0:
             raise _no(Invalid, 422, "Invalid", "ValidatingAdmissionPolicy denied request")
         if self.enforces:

@@ -49,7 +49,7 @@ class Relay:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """End everything; whoever connects is refused."""
+        """End everything; new connections are refused."""
         if self._server is not None:
             self._server.close()
             self._server = None

@@ -63,7 +63,7 @@ def complaints(
     short: Mapping[str, list[str]],
     long: Mapping[str, list[str]],
 ) -> Iterator[str]:
-    """What is wrong between page and tests, and what to do about it."""
+    """The differences between page and tests, and what to do about them."""
     for each in sorted(kept - short.keys()):
         slow = f"; only long ones do: {', '.join(long[each])}" if each in long else ""
         yield f"{each}: no test of `make test` proves it{slow}. Write one, and mark it with the id"

@@ -34,7 +34,7 @@ from controller.scheduling.decision import Decision
 from crds.workload import ScheduledReason
 from machinery.clock import SystemClock
 from machinery.http_messages import Request
-from tests.controller.make import cluster, fleet, unit, verdicts
+from tests.controller.make import cluster, info, snapshot, verdicts
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 START, REFERENCE = ((DOCS / name).read_text() for name in ("plugins.md", "plugin-reference.md"))
@@ -162,18 +162,18 @@ def reference() -> dict[str, Any]:
 def decided(asked: Any, *clusters: Any, **points: Any) -> Decision:
     profile = replace(default_profile(), **points)
     return decide(
-        fleet(*clusters), asked, PlacementIndex(), profile, datetime(2026, 1, 2, tzinfo=UTC)
+        snapshot(*clusters), asked, PlacementIndex(), profile, datetime(2026, 1, 2, tzinfo=UTC)
     )
 
 
 def test_the_factory_of_the_first_page_is_one(start: dict[str, Any]) -> None:
     assert model_of(start["Banned"]) is start["BannedArgs"]
-    found = verdicts(decided(unit(), cluster("a"), cluster("b"), filter=[start["plugin"]]))
+    found = verdicts(decided(info(), cluster("a"), cluster("b"), filter=[start["plugin"]]))
     assert found == {"a": "banned", "b": ""}
 
 
 def test_its_hooks_change_what_the_others_see(start: dict[str, Any]) -> None:
-    asked = unit(clusterSelector={"tier": "gold"})
+    asked = info(clusterSelector={"tier": "gold"})
     clusters = (cluster("member-1", unschedulable=True), cluster("member-2"))
     assert not decided(asked, *clusters).placements
     hooks = {
@@ -187,10 +187,10 @@ def test_its_hooks_change_what_the_others_see(start: dict[str, Any]) -> None:
 
 def test_its_events_are_what_the_framework_takes(start: dict[str, Any]) -> None:
     (event,) = start["events_to_register"](None)
-    assert event.about(unit(labels={"pool": "a"})) == ("shop", "a")
+    assert event.about(info(labels={"pool": "a"})) == ("shop", "a")
     few, many = (SimpleNamespace(spec=SimpleNamespace(seats=seats)) for seats in (1, 2))
-    assert event.hint(unit(), few, many) is True
-    assert event.hint(unit(), many, few) is False
+    assert event.hint(info(), few, many) is True
+    assert event.hint(info(), many, few) is False
 
 
 async def test_its_endpoint_answers_and_its_controller_is_one(start: dict[str, Any]) -> None:
@@ -216,7 +216,7 @@ def test_the_columns_of_the_reference_answer_for_all_clusters(reference: dict[st
         cluster("nowhere"),
     )
     weights = {"InTheUnion": 1}
-    decision = decided(unit(), *clusters, filter=[made], score=[made], weights=weights)
+    decision = decided(info(), *clusters, filter=[made], score=[made], weights=weights)
     assert decision.placements == {"berlin": 2}
     outside = "outside of the union"
     assert verdicts(decision) == {"paris": "", "berlin": "", "ohio": outside, "nowhere": outside}
@@ -226,17 +226,17 @@ def test_what_is_written_for_one_cluster_answers_too(reference: dict[str, Any]) 
     filters, scores = [reference["NotOnFridays"]()], [reference["Favourites"]()]
     clusters = (cluster("a"), cluster("b", {"favourite": ""}), cluster("c", {"friday": "yes"}))
     weights = {"Favourites": 1}
-    decision = decided(unit(), *clusters, filter=filters, score=scores, weights=weights)
+    decision = decided(info(), *clusters, filter=filters, score=scores, weights=weights)
     assert decision.placements == {"b": 2}
     assert verdicts(decision)["c"] == "is not touched on Fridays"
 
 
 def test_an_attempt_is_given_up_where_it_leaves_units_over(reference: dict[str, Any]) -> None:
     first = [reference["HomeFirst"]()]
-    spread = unit(replicas=6, distribution="Divided")
+    spread = info(replicas=6, distribution="Divided")
     found = decided(spread, cluster("a"), cluster("b"), pre_filter=first)
     assert found.placements == {"a": 3, "b": 3}
-    found = decided(unit(replicas=5), cluster("a"), cluster("b"), pre_filter=first)
+    found = decided(info(replicas=5), cluster("a"), cluster("b"), pre_filter=first)
     assert found.assigned == 5
 
 
@@ -254,8 +254,8 @@ def test_the_words_of_faults_are_those_that_the_page_shows() -> None:
             return self.answer
 
     five = [cluster(name) for name in "abcde"]
-    short = decided(unit(), *five, score=[Wrong(np.zeros(3, dtype=np.int64))])
-    other = decided(unit(), *five, pre_filter=[Wrong(None)])
+    short = decided(info(), *five, score=[Wrong(np.zeros(3, dtype=np.int64))])
+    other = decided(info(), *five, pre_filter=[Wrong(None)])
     for decision in (short, other):
         assert f"`{decision.message.removeprefix('0/5 clusters: ')}`" in REFERENCE
 
@@ -264,23 +264,23 @@ def test_pairs_wait_for_each_other(reference: dict[str, Any]) -> None:
     woken: list[Any] = []
     room = WaitingWorkloads(clock=SystemClock(), activate=woken.append)
     made = reference["InPairs"]()
-    made.use_waiting_room(room)
+    made.use_waiting_workloads(room)
     state = interface.CycleState()
-    one, two = (unit(name, labels={"pair": "x"}) for name in ("one", "two"))
+    one, two = (info(name, labels={"pair": "x"}) for name in ("one", "two"))
     status = made.permit(state, one, {})
     assert (status.code, status.seconds) == (Code.WAIT, 60)
     room.add(one, {}, state, {made.name: status})
     assert made.permit(state, two, {}).ok
     assert woken == [one.key]
-    assert made.permit(state, unit("alone"), {}).ok
+    assert made.permit(state, info("alone"), {}).ok
 
 
 def test_its_events_and_its_status_are_what_the_framework_takes(reference: dict[str, Any]) -> None:
     (event,) = reference["events_to_register"](None)
     inside, outside = cluster("a", {REGION: "eu-west"}), cluster("b", {REGION: "us"})
-    assert event.hint(unit(), None, inside)
-    assert not event.hint(unit(), inside, outside)
+    assert event.hint(info(), None, inside)
+    assert not event.hint(info(), inside, outside)
     told = reference["own_status"](
-        None, unit(), {"a": 1, "gone": 1}, fleet(inside), PlacementIndex()
+        None, info(), {"a": 1, "gone": 1}, snapshot(inside), PlacementIndex()
     )
     assert told == {"regions": ["eu-west"]}

@@ -131,8 +131,8 @@ def _fields(decision: Decision, workload: Workload) -> dict[str, Any]:
     if leaving or workload.status.leaving:
         status["leaving"] = msgspec.to_builtins(leaving)
     status |= _footprint(placements, workload)
-    if decision.unit.limits or workload.status.limits:
-        status["limits"] = to_status(decision.unit.limits)
+    if decision.workload.limits or workload.status.limits:
+        status["limits"] = to_status(decision.workload.limits)
     if not placements or not workload.placements:
         # From the first placement on the state belongs to the propagator.
         status["state"] = decision.state.value
@@ -152,9 +152,9 @@ def _by_plugins(decision: Decision, workload: Workload) -> dict[str, Any]:
 def _leaving(decision: Decision, workload: Workload) -> list[LeavingShare]:
     return leaving_of(
         workload,
-        decision.unit,
+        decision.workload,
         decision.placements,
-        clusters=decision.fleet.row,
+        clusters=decision.snapshot.row,
         occasion=partial(_occasion, decision, workload),
     )
 
@@ -172,11 +172,11 @@ def _footprint(placements: Mapping[str, int], workload: Workload) -> dict[str, A
 def _why(decision: Decision, workload: Workload) -> dict[str, Any]:
     """Return the reasons of the shares and the history, with what this decision adds."""
     before = kept(workload.status)
-    at, names = _occasion(decision, workload), decision.fleet.names
+    at, names = _occasion(decision, workload), decision.snapshot.names
     ranking = [names[row] for row in decision.ranking[: 2 * steps.MOST_SHARES].tolist()]
     shares = steps.ShareDifference(workload.placements, decision.placements, ranking)
-    rules = partial(_rules, decision.fleet.row, decision.why)
-    known, named = _named(before.reasons, shares, decision.fleet)
+    rules = partial(_rules, decision.snapshot.row, decision.why)
+    known, named = _named(before.reasons, shares, decision.snapshot)
     reasons, counts = steps.carried(known, before.reason_counts, named, at, rules)
     changes = lengthened(before.history, shares, at, rules, decision.desired)
     fields = {"reasons": msgspec.to_builtins(reasons), "history": msgspec.to_builtins(changes)}
@@ -215,7 +215,7 @@ def _occasion(decision: Decision, workload: Workload) -> Occasion:
 
 
 def _cause(decision: Decision, workload: Workload) -> tuple[str, str]:
-    info, snapshot = decision.unit, decision.fleet
+    info, snapshot = decision.workload, decision.snapshot
     present = workload.placements
     if not present:
         return ChangeCause.PLACED, ""
@@ -249,7 +249,7 @@ def _plugin_cause(decision: Decision, present: Mapping[str, int]) -> tuple[str, 
             if cause is not None:
                 return cause[0][:CAUSE_LIMIT], cause[1][:CAUSE_ABOUT_LIMIT]
         except PluginError as e:
-            about = {"object": "/".join(decision.unit.key)}
+            about = {"object": "/".join(decision.workload.key)}
             LOG.error("%s", e, extra=about)  # noqa: TRY400 - it says where
     return None
 
@@ -259,10 +259,10 @@ def _learnt_limit(
 ) -> tuple[ChangeCause, str] | None:
     """Return a limit that is lower than before, or one that is higher or gone."""
     for cluster, limit in sorted(after.items()):
-        if cluster not in before or limit.units < before[cluster].units:
+        if cluster not in before or limit.replicas < before[cluster].replicas:
             return ChangeCause.LIMIT_LEARNT, cluster
     for cluster, limit in sorted(before.items()):
-        if cluster not in after or after[cluster].units > limit.units:
+        if cluster not in after or after[cluster].replicas > limit.replicas:
             return ChangeCause.LIMIT_LIFTED, cluster
     return None
 
@@ -302,12 +302,12 @@ def _numbers(decision: Decision) -> dict[str, int]:
 
 def _selector(decision: Decision) -> str:
     """Return the pods' selector; none rather than a cut one, which would select others."""
-    text = decision.unit.pod_selector
+    text = decision.workload.pod_selector
     return text if len(text) <= SELECTOR_LIMIT else ""
 
 
 def _message(decision: Decision) -> str:
-    long = len(decision.unit.pod_selector)
+    long = len(decision.workload.pod_selector)
     note = (
         f"; status.selector is left out: the labels of the units make {long} characters, "
         f"{SELECTOR_LIMIT} at most, so a HorizontalPodAutoscaler cannot find its pods"
@@ -353,7 +353,7 @@ def _shares(status: Mapping[str, Any]) -> dict[str, int]:
 
 def _hash(decision: Decision, workload: Workload) -> str:
     kept = bool(decision.placements) and dict(decision.placements) == workload.placements
-    info = decision.unit
+    info = decision.workload
     # Shares that a refusal left in place are still the old decision's: the refused edit stays an
     # edit.
     if kept and not decision.scheduled and workload.status.decision.hash:

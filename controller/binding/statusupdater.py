@@ -64,12 +64,12 @@ class StatusUpdater:
 
         Raises LeaseLost and TransportError.
         """
-        workload = self._workloads.get(decision.unit.key)
-        if workload is None or workload.unit.version != decision.unit.version:
+        workload = self._workloads.get(decision.workload.key)
+        if workload is None or workload.info.version != decision.workload.version:
             return  # edited meanwhile: its edit queues it again
         patch = self.patch(decision, workload)
         if patch is not None:
-            await self.write(decision.unit.key, patch)
+            await self.write(decision.workload.key, patch)
             self.record(decision, patch, workload)
 
     async def update_verdict(self, decision: Decision, workload: Workload) -> None:
@@ -171,14 +171,14 @@ class StatusUpdater:
         """
         if not is_news(patch, before, message=message):
             return
-        good, (namespace, name) = decision.scheduled, decision.unit.key
+        good, (namespace, name) = decision.scheduled, decision.workload.key
         waits = decision.reason is ScheduledReason.WAITING_ON_PERMIT
         reason = EventReason.SCHEDULED if good else EventReason.FAILED_SCHEDULING
         reason = EventReason.WAITING_ON_PERMIT if waits else reason
         note = f"assigned {_shares(decision) or 'no units'}" if good else decision.message
         LOG.info("%s: %s", reason.value, note, extra={"object": f"{namespace}/{name}"})
         self._recorder.event(
-            self._workloads.reference(decision.unit.key, decision.unit.uid),
+            self._workloads.reference(decision.workload.key, decision.workload.uid),
             type="Normal" if good or waits else "Warning",
             reason=reason.value,
             note=note,
@@ -196,8 +196,8 @@ class StatusUpdater:
             self._workloads.reference(key, running.metadata.uid),
             type="Warning",
             reason=EventReason.INCOMPLETE_SET.value,
-            note=f"runs without {'/'.join(decision.unit.key)}, which it requires and which has no "
-            f"cluster: {decision.reason.value}",
+            note=f"runs without {'/'.join(decision.workload.key)}, which it requires and which has "
+            f"no cluster: {decision.reason.value}",
             action="Scheduling",
         )
 

@@ -111,7 +111,7 @@ class WaitingSet:
     def record(self, key: Key, now: datetime) -> Decision:
         """Return what is decided of a member while it waits: its shares stay as they are."""
         decision = self.decisions[key]
-        return untouched(decision.unit, decision.fleet, now, self.status(key))
+        return untouched(decision.workload, decision.snapshot, now, self.status(key))
 
 
 class WaitingSets(WaitingWorkloads):
@@ -138,9 +138,9 @@ class WaitingSets(WaitingWorkloads):
         """No set is decided again before that, by the clock."""
         for plugin in _users(profiles):
             try:
-                plugin.use_waiting_room(self)
+                plugin.use_waiting_workloads(self)
             except Exception:  # the decisions that wait for the plugin time out
-                LOG.exception("plugin %s did not take the waiting room", plugin.name)
+                LOG.exception("plugin %s did not take the waiting Workloads", plugin.name)
 
     def set_of(self, key: Key) -> WaitingSet | None:
         return self._sets.get(key)
@@ -154,9 +154,9 @@ class WaitingSets(WaitingWorkloads):
         late: str,
     ) -> WaitingSet:
         """Keep reserved decisions until each of the plugins that were `asked` has allowed them."""
-        by_key = {decision.unit.key: decision for decision in decisions}
+        by_key = {decision.workload.key: decision for decision in decisions}
         waits = {
-            key: self.add(d.unit, d.placements, d.cycle_state, asked[key])
+            key: self.add(d.workload, d.placements, d.cycle_state, asked[key])
             for key, d in by_key.items()
             if key in asked
         }
@@ -199,7 +199,7 @@ class WaitingSets(WaitingWorkloads):
             self.give_back(waiting)
         else:
             decision = self._follow(waiting, new)
-            self._cache.assume(decision.unit, decision.placements)
+            self._cache.assume(decision.workload, decision.placements)
 
     def lost_cluster(self, waiting: WaitingSet) -> bool:
         there = self._cache.snapshot().row
@@ -216,7 +216,7 @@ class WaitingSets(WaitingWorkloads):
         if (pause := max(waiting.since + PAUSE_SECONDS, self._next) - now) > 0:
             # Each time: the queue keeps one moment for a key, so a turn that comes earlier for
             # something else uses up this one.
-            info = self._cache.unit(next(iter(waiting.decisions)))
+            info = self._cache.info(next(iter(waiting.decisions)))
             if info is not None:
                 self._queue.add_after(self._cache.rank(info), pause)
             return False
@@ -273,7 +273,7 @@ class WaitingSets(WaitingWorkloads):
             if workload is not None:
                 self._follow(waiting, workload)
             decision = waiting.decisions[key]
-            self._cache.assume(decision.unit, decision.placements)
+            self._cache.assume(decision.workload, decision.placements)
         return True
 
     def _reserve_again(self, waiting: WaitingSet) -> bool:
@@ -293,8 +293,8 @@ class WaitingSets(WaitingWorkloads):
     def _follow(waiting: WaitingSet, workload: Workload) -> Decision:
         """Move a waiting decision to the version that its own status write made; return it."""
         before = waiting.decisions[workload.metadata.key]
-        info = replace(before.unit, version=workload.unit.version)
-        waiting.decisions[info.key] = after = replace(before, unit=info)
+        info = replace(before.workload, version=workload.info.version)
+        waiting.decisions[info.key] = after = replace(before, workload=info)
         return after
 
     def _unreserve(self, decisions: Sequence[Decision]) -> None:
@@ -306,11 +306,11 @@ class WaitingSets(WaitingWorkloads):
         keys: list[Key] = []
         for decision in decisions:
             self._restore(decision)
-            keys.append(decision.unit.key)
+            keys.append(decision.workload.key)
         self._cache.activate(keys)
 
     def _restore(self, decision: Decision, *, at_once: bool = False) -> None:
-        info = decision.unit
+        info = decision.workload
         workload = self._workloads.get(info.key)
         self._cache.restore(info, decision.placements, workload, at_once=at_once)
 

@@ -55,7 +55,7 @@ class _AssumedCount:
 class AssumedPlacement:
     """The shares of a Workload, and the replicas of them that their clusters do not count yet."""
 
-    unit: WorkloadInfo
+    workload: WorkloadInfo
     placements: Mapping[str, int]
     flying: dict[str, int]
     finished: dict[str, int]
@@ -64,7 +64,7 @@ class AssumedPlacement:
 
     def counted(self, cluster: str) -> int:
         """Return the replicas there that the cluster counts, as far as is known."""
-        if self.unit.booked:
+        if self.workload.booked:
             return 0
         landed = self.placements.get(cluster, 0) - self.flying.get(cluster, 0)
         return max(landed - self.finished.get(cluster, 0), 0)
@@ -158,8 +158,8 @@ class AssumedPlacements:
         placements, deleting = workload.placements, workload.metadata.deleting
         before = self._all.get(workload.metadata.key)
         counted = self._counted(workload, placements)
-        self._index.put(workload.unit, placements, deleting=deleting)
-        self._put(workload.unit, placements, counted)
+        self._index.put(workload.info, placements, deleting=deleting)
+        self._put(workload.info, placements, counted)
         after = self._all[workload.metadata.key].flying
         flew = before.flying.items() if before is not None else ()
         # Where the cluster's status came first, these were taken off its room twice until now.
@@ -206,10 +206,10 @@ class AssumedPlacements:
         flying = max(held.placements[cluster] - held.late.pop(cluster).counted, 0)
         if flying != held.flying[cluster]:
             before = held.counted(cluster)
-            self._builder.assume(cluster, held.unit.load, flying - held.flying[cluster])
+            self._builder.assume(cluster, held.workload.load, flying - held.flying[cluster])
             held.flying[cluster] = flying
-            self._builder.count(cluster, held.unit.load, held.counted(cluster) - before)
-        _discard(self._awaiting, cluster, held.unit.key)
+            self._builder.count(cluster, held.workload.load, held.counted(cluster) - before)
+        _discard(self._awaiting, cluster, held.workload.key)
 
     def _put(
         self, info: WorkloadInfo, placements: Mapping[str, int], counted: _AssumedCount
@@ -235,7 +235,7 @@ class AssumedPlacements:
     ) -> None:
         """Move a Workload's shares and replicas in flight from `before` to `after`."""
         was, now = (held.flying if held else _NOWHERE for held in (before, after))
-        load, other = (held.unit.load if held else None for held in (after, before))
+        load, other = (held.workload.load if held else None for held in (after, before))
         for cluster in before.late if before else ():
             if after is None or cluster not in after.late:
                 _discard(self._awaiting, cluster, key)
@@ -255,7 +255,7 @@ class AssumedPlacements:
 
     def _recount(self, before: AssumedPlacement | None, after: AssumedPlacement | None) -> None:
         """Move a Workload's counted replicas from `before` to `after`, where they changed."""
-        load, other = (held.unit.load if held else None for held in (after, before))
+        load, other = (held.workload.load if held else None for held in (after, before))
         was, now = (_landed(held) for held in (before, after))
         if load == other and was == now:
             return

@@ -243,7 +243,7 @@ class PlacementOverlay(PlacementIndex):
         super().__init__()
         self._base = base
         self._hidden: set[Key] = set()
-        self._units: dict[Key, tuple[WorkloadInfo, Mapping[str, int]]] = {}
+        self._placed: dict[Key, tuple[WorkloadInfo, Mapping[str, int]]] = {}
         self._over: dict[type[Any], Any] = {}
         self._growing: dict[type[Any], TakesMore] = {}
         self._standing: set[type[Any]] = set()
@@ -254,7 +254,7 @@ class PlacementOverlay(PlacementIndex):
     def place(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
         """Place one more Workload so."""
         self._hidden.add(info.key)
-        self._units[info.key] = (info, placements)
+        self._placed[info.key] = (info, placements)
         self._over = {**self._growing}
         for over in self._growing.values():
             over.place(info, placements)
@@ -270,7 +270,7 @@ class PlacementOverlay(PlacementIndex):
     def ledger(self, kind: type[L]) -> L:
         """Return the base's ledger with the overlay's Workloads placed over it."""
         if kind not in self._over:
-            over = self._over[kind] = self._base.ledger(kind).overlay(self._units)
+            over = self._over[kind] = self._base.ledger(kind).overlay(self._placed)
             if kind not in self._standing:
                 if isinstance(over, TakesMore):
                     self._growing[kind] = over

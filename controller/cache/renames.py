@@ -50,7 +50,7 @@ class Renames:
 
     def of(self, workload: Workload) -> Workload:
         """Return the Workload with the names that its clusters have now; itself if none changed."""
-        info: WorkloadInfo | None = workload.unit
+        info: WorkloadInfo | None = workload.info
         if not self._now or info is None:
             return workload
         shares = {each.cluster for each in info.reservations}
@@ -72,7 +72,7 @@ class Renames:
             for each in workload.status.clusters
         ]
         status = msgspec.structs.replace(workload.status, clusters=clusters)
-        return msgspec.structs.replace(workload, unit=info, status=status)
+        return msgspec.structs.replace(workload, info=info, status=status)
 
     def _named(self, by_cluster: Mapping[str, V]) -> dict[str, V]:
         renamed = {self._now[name]: each for name, each in by_cluster.items() if name in self._now}

@@ -82,7 +82,7 @@ class ClaimController(StatusWriter[T, _ClaimDraft]):
         self._requests: dict[Key, dict[Key, _ClaimRequest]] = {}
         self._singly: set[Key] = set()
 
-    def quota_of(self, unit: WorkloadInfo) -> Key | None:
+    def quota_of(self, info: WorkloadInfo) -> Key | None:
         """Return the object whose quota the Workload takes; None where it takes none."""
         raise NotImplementedError
 
@@ -107,19 +107,19 @@ class ClaimController(StatusWriter[T, _ClaimDraft]):
         for key in keys:
             self.add(key, after=CALM_SECONDS)
 
-    def epoch(self, unit: WorkloadInfo) -> int | None:
+    def epoch(self, info: WorkloadInfo) -> int | None:
         """Return the epoch of a decision made now; None where the Workload takes no quota."""
-        key = self.quota_of(unit)
+        key = self.quota_of(info)
         return None if key is None else self._claims.ledger(key).epoch
 
-    async def claim(self, unit: WorkloadInfo, placements: Shares, epoch: int | None) -> bool:
+    async def claim(self, info: WorkloadInfo, placements: Shares, epoch: int | None) -> bool:
         """Take the quota of a decision of that epoch; False means to decide again.
 
         Raises:
             TransportError: the hub refused or could not be reached.
         """
-        key = self.quota_of(unit)
-        if key is None or not _grows(unit.present, placements):
+        key = self.quota_of(info)
+        if key is None or not _grows(info.present, placements):
             return True
         if epoch is None or epoch != self._claims.ledger(key).epoch:
             CLAIMS.labels("stale").inc()
@@ -129,9 +129,9 @@ class ClaimController(StatusWriter[T, _ClaimDraft]):
             return False
         now = self._clock.monotonic()
         time = microtime(self._clock.now())
-        taken = HeldClaim(unit.key, unit.uid, dict(placements), self._claims.holder, time, now)
+        taken = HeldClaim(info.key, info.uid, dict(placements), self._claims.holder, time, now)
         done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._requests.setdefault(key, {})[unit.key] = _ClaimRequest(taken, epoch, done)
+        self._requests.setdefault(key, {})[info.key] = _ClaimRequest(taken, epoch, done)
         self.add(key)
         # The placements are written after this, and must land before other processes drop the
         # claim.
@@ -139,13 +139,13 @@ class ClaimController(StatusWriter[T, _ClaimDraft]):
         CLAIMS.labels("written" if granted else "stale").inc()
         return granted
 
-    def withdraw(self, unit: WorkloadInfo) -> None:
+    def withdraw(self, info: WorkloadInfo) -> None:
         """Release the quota of a decision that was not written."""
-        key = self.quota_of(unit)
+        key = self.quota_of(info)
         if key is None:
             return
-        request = self._requests.get(key, {}).pop(unit.key, None)
-        own = self._claims.ledger(key).own.pop(unit.uid, None)
+        request = self._requests.get(key, {}).pop(info.key, None)
+        own = self._claims.ledger(key).own.pop(info.uid, None)
         if request or own:
             self.add(key, after=CALM_SECONDS)
 
@@ -245,4 +245,4 @@ def _answer(requests: Mapping[Key, _ClaimRequest], granted: bool | TransportErro
 
 
 def _grows(before: Shares, after: Shares) -> bool:
-    return any(units > before.get(cluster, 0) for cluster, units in after.items())
+    return any(replicas > before.get(cluster, 0) for cluster, replicas in after.items())

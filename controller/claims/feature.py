@@ -39,7 +39,7 @@ class ClaimedKind:
             self._set_foreign, holder=handle.holder[:HOLDER_LIMIT], clock=handle.clock
         )
 
-    def rest(self) -> None:
+    def stop_leading(self) -> None:
         """Stop writing and claiming at the end of the term."""
         self.controller = None
 
@@ -48,21 +48,21 @@ class ClaimedKind:
         running = self._handle is None or self._handle.controls(self._plugin)
         return "" if running else switched_off(self._plugin)
 
-    def epoch(self, unit: WorkloadInfo) -> int | None:
+    def epoch(self, info: WorkloadInfo) -> int | None:
         """Return the epoch, see `ClaimController.epoch`; None where this process does not lead."""
-        return self.controller.epoch(unit) if self.controller is not None else None
+        return self.controller.epoch(info) if self.controller is not None else None
 
     async def claim(
-        self, unit: WorkloadInfo, placements: Mapping[str, int], epoch: int | None
+        self, info: WorkloadInfo, placements: Mapping[str, int], epoch: int | None
     ) -> bool:
         """Claim as `ClaimController.claim` does; grant nothing where this process does not lead."""
         if self.controller is None:
             return bool(self.closed())  # PreFilter has refused every Workload that takes quota
-        return await self.controller.claim(unit, placements, epoch)
+        return await self.controller.claim(info, placements, epoch)
 
-    def withdraw(self, unit: WorkloadInfo) -> None:
+    def withdraw(self, info: WorkloadInfo) -> None:
         if self.controller is not None:
-            self.controller.withdraw(unit)
+            self.controller.withdraw(info)
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
         """Handle an informer's event: the shares that a Workload shows end its claims."""

@@ -16,15 +16,15 @@ class Claims(Protocol):
     def closed(self) -> str:
         """Return why no quota can be claimed at all, in words; empty where it can."""
 
-    def epoch(self, unit: WorkloadInfo) -> int | None:
+    def epoch(self, info: WorkloadInfo) -> int | None:
         """Return the epoch of a decision made now; None where the Workload takes no quota."""
 
     async def claim(
-        self, unit: WorkloadInfo, placements: Mapping[str, int], epoch: int | None
+        self, info: WorkloadInfo, placements: Mapping[str, int], epoch: int | None
     ) -> bool:
         """Take the quota of a decision of that epoch; False means to decide again."""
 
-    def withdraw(self, unit: WorkloadInfo) -> None:
+    def withdraw(self, info: WorkloadInfo) -> None:
         """Release the quota of a decision that was not written."""
 
 
@@ -44,23 +44,23 @@ class ClaimsQuota:
         return f"{self.name}/epoch"
 
     def reserve(
-        self, state: CycleState, unit: WorkloadInfo, _placements: Mapping[str, int]
+        self, state: CycleState, info: WorkloadInfo, _placements: Mapping[str, int]
     ) -> Status:
         """Record the epoch of the decision: newer claims invalidate it."""
-        state.data[self._epoch] = self.claims.epoch(unit) if self.claims is not None else None
+        state.data[self._epoch] = self.claims.epoch(info) if self.claims is not None else None
         return SUCCESS
 
     async def pre_bind(
-        self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+        self, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
     ) -> Status:
         """Take the quota; where another scheduler was faster the Workload is decided again."""
         epoch = state.data.get(self._epoch)
-        if self.claims is None or await self.claims.claim(unit, placements, epoch):
+        if self.claims is None or await self.claims.claim(info, placements, epoch):
             return SUCCESS
         return unschedulable(self.name)
 
     def unreserve(
-        self, _state: CycleState, unit: WorkloadInfo, _placements: Mapping[str, int]
+        self, _state: CycleState, info: WorkloadInfo, _placements: Mapping[str, int]
     ) -> None:
         if self.claims is not None:
-            self.claims.withdraw(unit)
+            self.claims.withdraw(info)

@@ -69,17 +69,17 @@ def _texts(change: HookChange, hook: Any) -> Sequence[str]:
 
 def compared(before: PassView, after: PassView) -> Iterator[str]:
     """Yield sentences without a subject on the Workload, the clusters and the list of them."""
-    if after.unit is not before.unit:
-        yield from _unit(before.unit, after.unit)
-    if after.fleet is not before.fleet:
-        yield from _fleet(before.fleet, after.fleet)
+    if after.workload is not before.workload:
+        yield from _info(before.workload, after.workload)
+    if after.snapshot is not before.snapshot:
+        yield from _clusters(before.snapshot, after.snapshot)
     if before.feasible is not None and after.feasible is not None:
         gone = np.flatnonzero(before.feasible & ~after.feasible).tolist()
         if gone:
-            yield f"took {_named(after.fleet.names[row] for row in gone)} out of the list"
+            yield f"took {_named(after.snapshot.names[row] for row in gone)} out of the list"
 
 
-def _unit(before: WorkloadInfo, after: WorkloadInfo) -> Iterator[str]:
+def _info(before: WorkloadInfo, after: WorkloadInfo) -> Iterator[str]:
     for field in fields(before):
         old, new = getattr(before, field.name), getattr(after, field.name)
         if field.name in _UNTOLD or old == new:
@@ -115,7 +115,7 @@ def _nothing(value: Any) -> bool:
     return value is None or (not isinstance(value, int) and len(value) == 0)
 
 
-def _fleet(before: Snapshot, after: Snapshot) -> Iterator[str]:
+def _clusters(before: Snapshot, after: Snapshot) -> Iterator[str]:
     """Yield sentences on changed clusters; one for all clusters with the same changes."""
     gone = [name for name in before.names if name not in after.row]
     if gone:

@@ -51,7 +51,7 @@ def obstacles(decision: Decision, shortage: Shortage | None = None) -> list[Note
     """
     if decision.pending <= 0:
         return []
-    if not len(decision.fleet):
+    if not len(decision.snapshot):
         return [Note(NoteKind.NO_CLUSTER, 0, "", "no cluster is registered")]
     if decision.reason in WITHHELD:
         return [Note(NoteKind.BOUND, 0, "", decision.message)]
@@ -64,7 +64,7 @@ def obstacles(decision: Decision, shortage: Shortage | None = None) -> list[Note
     notes.sort(key=lambda note: (-note.number, note.name, note.text))
     shortage = shortage or shortage_of(decision)
     stops, tight = list(stops_of(decision, shortage)), shortage.tight
-    first = np.full(len(decision.fleet), len(stops))
+    first = np.full(len(decision.snapshot), len(stops))
     for at, (_, stop) in reversed(list(enumerate(stops))):
         first[stop.rows] = at
     said = [(stop.kind, plugin, stop.text) for plugin, stop in stops]
@@ -79,12 +79,12 @@ def obstacles(decision: Decision, shortage: Shortage | None = None) -> list[Note
 
 def shortage_of(decision: Decision) -> Shortage:
     """Return the decision in the form that plugins get."""
-    info, snapshot, state = decision.seen, decision.fleet, decision.cycle_state
+    info, snapshot, state = decision.seen, decision.snapshot, decision.cycle_state
     placed, judged = decision.placements, len(decision.verdicts) == len(snapshot)
     nowhere = np.zeros(len(snapshot), dtype=np.bool_)
     return Shortage(
-        unit=info,
-        fleet=snapshot,
+        workload=info,
+        snapshot=snapshot,
         pending=decision.pending,
         reason=decision.reason,
         state=state,
@@ -109,7 +109,7 @@ def stops_of(decision: Decision, shortage: Shortage) -> Iterator[tuple[str, Stop
 
 
 def _of(stops: Callable[[Shortage], Sequence[Stop]], shortage: Shortage) -> list[Stop]:
-    every = np.ones(len(shortage.fleet), dtype=np.bool_)
+    every = np.ones(len(shortage.snapshot), dtype=np.bool_)
     found = [Stop(each.kind, each.rows & every, each.text) for each in stops(shortage)]
     return [each for each in found if each.rows.any()]
 
@@ -127,7 +127,7 @@ def asked(
 
 def stopped(decision: Decision, shortage: Shortage) -> Mask:
     """Return the clusters that more room does not help."""
-    mask = np.zeros(len(decision.fleet), dtype=np.bool_)
+    mask = np.zeros(len(decision.snapshot), dtype=np.bool_)
     for _, stop in stops_of(decision, shortage):
         mask |= stop.rows
     return mask

@@ -26,7 +26,7 @@ def record(decision: Decision) -> dict[str, Any]:
 
 
 def _record(decision: Decision) -> dict[str, Any]:
-    info, shortage = decision.unit, shortage_of(decision)
+    info, shortage = decision.workload, shortage_of(decision)
     return {
         "namespace": info.namespace,
         "name": info.name,
@@ -53,13 +53,13 @@ def _record(decision: Decision) -> dict[str, Any]:
 
 
 def _rows(decision: Decision) -> list[int]:
-    verdicts, names = decision.verdicts, decision.fleet.names
+    verdicts, names = decision.verdicts, decision.snapshot.names
     refused = [row for row in range(len(verdicts)) if verdicts[row] != FITS]
     return [*map(int, decision.ranking), *sorted(refused, key=lambda row: names[row])]
 
 
 def _cluster(decision: Decision, row: int) -> dict[str, Any]:
-    name, verdict = decision.fleet.names[row], int(decision.verdicts[row])
+    name, verdict = decision.snapshot.names[row], int(decision.verdicts[row])
     fits = verdict == FITS
     refusal = None if fits else decision.refusals[verdict - 1]
     scores = decision.scores if fits else {}
@@ -77,5 +77,5 @@ def _cluster(decision: Decision, row: int) -> dict[str, Any]:
 
 
 def _why(decision: Decision, cluster: str) -> list[dict[str, Any]]:
-    row = decision.fleet.row.get(cluster)
+    row = decision.snapshot.row.get(cluster)
     return [] if row is None else [reason.to_dict() for reason in decision.why(row)]

@@ -36,13 +36,13 @@ def remedies(decision: Decision, shortage: Shortage | None = None) -> list[Note]
     """Return what would help the pending replicas, each by itself; empty when none is pending."""
     if decision.pending <= 0:
         return []
-    if not len(decision.fleet):
+    if not len(decision.snapshot):
         return [Note(NoteKind.NO_CLUSTER, 0, "", "a cluster that is registered: stowage join")]
     shortage = shortage or shortage_of(decision)
     if decision.reason in WITHHELD:
         return [*_of_set(decision, shortage)]
     if decision.refusals and not decision.masks:
-        every = np.ones(len(decision.fleet), dtype=np.bool_)
+        every = np.ones(len(decision.snapshot), dtype=np.bool_)
         return [
             Note(NoteKind.LIFT, len(every), r.plugin, _cure(shortage, decision.plugins, r, every))
             for r in decision.refusals
@@ -56,7 +56,7 @@ def remedies(decision: Decision, shortage: Shortage | None = None) -> list[Note]
 
 def _of_set(decision: Decision, shortage: Shortage) -> Iterator[Note]:
     """Yield what the plugin that gathers the set says of all its members."""
-    every = np.ones(len(decision.fleet), dtype=np.bool_)
+    every = np.ones(len(decision.snapshot), dtype=np.bool_)
     said = {*decision.shared_by, *(refusal.plugin for refusal in decision.refusals)}
     for plugin in decision.plugins.values():
         if isinstance(plugin, GroupScheduling) and plugin.name in said:
@@ -79,7 +79,7 @@ class _Blame:
         for refusal, mask in zip(decision.refusals, decision.masks, strict=True):
             known = self.by_plugin.get(refusal.plugin)
             self.by_plugin[refusal.plugin] = mask if known is None else known | mask
-        none = np.zeros(len(decision.fleet), dtype=np.int64)
+        none = np.zeros(len(decision.snapshot), dtype=np.int64)
         self.count = reduce(np.add, self.by_plugin.values(), none)
 
     def alone(self, plugin: str) -> Mask:
@@ -117,7 +117,7 @@ def _offered(decision: Decision, shortage: Shortage) -> Iterator[Note]:
 
 def _room(decision: Decision, blame: _Blame) -> Iterator[Note]:
     """Yield the need for more room, where nothing but the lack of it keeps replicas away."""
-    info, snapshot = decision.seen, decision.fleet
+    info, snapshot = decision.seen, decision.snapshot
     tight = np.zeros(len(snapshot), dtype=np.bool_)
     for plugin in blame.short:
         tight |= blame.alone(plugin)
@@ -158,7 +158,9 @@ def _lacking(decision: Decision, tight: Mask) -> list[str]:
     """Return the resources that a tight cluster lacks; `pods` only if there is no other."""
     info = decision.seen
     spare = max(needed(info), 1)
-    held = np.array([decision.placements.get(n, 0) for n in decision.fleet.names], dtype=np.int64)
+    held = np.array(
+        [decision.placements.get(n, 0) for n in decision.snapshot.names], dtype=np.int64
+    )
     wanted = held + spare if _divided(info) else np.full_like(held, spare)
     found = [
         resource
@@ -198,23 +200,23 @@ def _several(blame: _Blame) -> list[Note]:
     fewest = int(blame.count.min())
     if not fewest:
         return []
-    row = int(blame.decision.fleet.rows(blame.shortage.names(blame.count == fewest)[:1])[0])
+    row = int(blame.decision.snapshot.rows(blame.shortage.names(blame.count == fewest)[:1])[0])
     plugins = [plugin for plugin, mask in blame.by_plugin.items() if mask[row]]
     number = int((blame.count == fewest).sum())
     listed = ", ".join(f"{p} ({'; '.join(blame.texts(p, _only(row, blame)))})" for p in plugins)
-    name = blame.decision.fleet.names[row]
+    name = blame.decision.snapshot.names[row]
     text = f"nothing by itself; the least stands against {name}: {listed}"
     return [Note(NoteKind.SEVERAL, number, name, text)]
 
 
 def _only(row: int, blame: _Blame) -> Mask:
-    mask = np.zeros(len(blame.decision.fleet), dtype=np.bool_)
+    mask = np.zeros(len(blame.decision.snapshot), dtype=np.bool_)
     mask[row] = True
     return mask
 
 
 def _fits(decision: Decision, *, only: str | None = None) -> Ints:
-    state, info, snapshot = decision.cycle_state, decision.seen, decision.fleet
+    state, info, snapshot = decision.cycle_state, decision.seen, decision.snapshot
     if only is None:
         return room_of(state, info, snapshot)
     return room(info, snapshot, only=only, variants=variants_of(state))

@@ -70,8 +70,8 @@ class Shortage:
     returns what made a row's number.
     """
 
-    unit: WorkloadInfo
-    fleet: Snapshot
+    workload: WorkloadInfo
+    snapshot: Snapshot
     pending: int
     reason: ScheduledReason
     state: CycleState
@@ -93,17 +93,17 @@ class Shortage:
         if not self._kinds:
             rows = np.flatnonzero(self.held).tolist()
             self._kinds.update({row: {each.kind for each in self.why(row)} for row in rows})
-        mask = np.zeros(len(self.fleet), dtype=np.bool_)
+        mask = np.zeros(len(self.snapshot), dtype=np.bool_)
         mask[[row for row, kinds in self._kinds.items() if kind in kinds]] = True
         return mask
 
     def names(self, rows: Mask) -> list[str]:
-        return sorted(self.fleet.names[row] for row in np.flatnonzero(rows).tolist())
+        return sorted(self.snapshot.names[row] for row in np.flatnonzero(rows).tolist())
 
     def space(self, rows: Mask) -> str:
         """Return `, with room for 4`: the replicas that clusters could take, where counted."""
-        info = self.unit
-        fits = room(info, self.fleet, variants=variants_of(self.state))[rows]
+        info = self.workload
+        fits = room(info, self.snapshot, variants=variants_of(self.state))[rows]
         if not info.counted or not info.request or (fits >= UNLIMITED).any():
             return ""
         if not (info.whole or info.everywhere):
@@ -124,8 +124,8 @@ class Stop:
 class PassView:
     """The view of plugins at one moment; `feasible` is None until clusters are filtered."""
 
-    unit: WorkloadInfo
-    fleet: Snapshot
+    workload: WorkloadInfo
+    snapshot: Snapshot
     feasible: Mask | None = None
 
 

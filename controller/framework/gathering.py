@@ -87,7 +87,7 @@ class Trial:
         crowded: those that only a lack of room refuses, shape (n,).
     """
 
-    unit: WorkloadInfo
+    workload: WorkloadInfo
     placements: Mapping[str, int]
     desired: int
     reason: ScheduledReason

@@ -267,7 +267,7 @@ class Permit(Plugin, Protocol):
     def permit(
         self, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
     ) -> Status:
-        """Return SUCCESS, a refusal, or `status.wait`: the answer follows in the waiting room."""
+        """Return SUCCESS, a refusal, or `status.wait`: `WaitingWorkloads` takes the answer."""
         ...
 
 
@@ -300,7 +300,7 @@ class PreFilterHook(Plugin, Protocol):
     def before_pre_filter(
         self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex
     ) -> tuple[WorkloadInfo, bool] | Status:
-        """Return (unit, whether it was changed), or a refusal."""
+        """Return (info, whether it was changed), or a refusal."""
         ...
 
 
@@ -311,7 +311,7 @@ class FilterHook(Plugin, Protocol):
     def before_filter(
         self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex
     ) -> tuple[WorkloadInfo, Snapshot, bool] | Status:
-        """Return (unit, fleet, whether either was changed), or a refusal of the Workload.
+        """Return (info, snapshot, whether either was changed), or a refusal of the Workload.
 
         A cluster alone is refused by `state.refuse`.
         """
@@ -330,7 +330,7 @@ class ScoreHook(Plugin, Protocol):
         bound: PlacementIndex,
         feasible: Mask,
     ) -> tuple[WorkloadInfo, Mask, bool] | Status:
-        """Return (unit, feasible clusters, whether either was changed), or a refusal."""
+        """Return (info, feasible clusters, whether either was changed), or a refusal."""
         ...
 
 
@@ -347,13 +347,13 @@ class Candidates:
         scores: the total scores.
         room: replicas that the cluster can hold in all, its present ones included.
         present: replicas placed now.
-        held: has a share now, be it one of no units.
+        held: has a share now, be it one of no replicas.
         reached: only quotas that are used up keep new replicas away, and their plugins give bounds.
         crowded: only a lack of room keeps new replicas away.
         state: what the plugins of this pass left for each other.
     """
 
-    fleet: Snapshot
+    snapshot: Snapshot
     feasible: Mask
     keeps: Mask
     line: Ints

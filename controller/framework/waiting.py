@@ -41,7 +41,7 @@ class WaitingWorkload:
     `objection` the message of `objector`, which rejected it.
     """
 
-    unit: WorkloadInfo
+    workload: WorkloadInfo
     placements: Mapping[str, int]
     state: CycleState
     since: float
@@ -100,7 +100,7 @@ class WaitingWorkloads:
 
     def put(self, waiting: WaitingWorkload) -> None:
         """Put back a decision that was taken out, with its answers and deadlines."""
-        self._waiting[waiting.unit.key] = waiting
+        self._waiting[waiting.workload.key] = waiting
 
     def get(self, key: Key) -> WaitingWorkload | None:
         return self._waiting.get(key)
@@ -133,6 +133,6 @@ class WaitingWorkloads:
 class UsesWaitingWorkloads(Plugin, Protocol):
     """A plugin that answers waiting decisions."""
 
-    def use_waiting_room(self, room: WaitingWorkloads) -> None:
+    def use_waiting_workloads(self, waiting: WaitingWorkloads) -> None:
         """Called when a term of leadership begins, before its first decision."""
         ...

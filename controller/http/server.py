@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any, Protocol
 
+from controller.eventhandlers import SchedulerCache
 from controller.framework.runtime.services import PREFIX, Endpoint, as_json, failure
 from controller.http.guard import Guard
+from controller.snapshot.amounts import amounts_of, rendered
 from machinery import logs
 from machinery.errors import TransportError
 from machinery.http_messages import Handler, Request, Response
@@ -195,3 +197,26 @@ def _header(request: Request, name: str) -> str:
 
 def _text(text: str) -> Response:
     return Response(200, text.encode(), "text/plain; charset=utf-8")
+
+
+def cluster_view(cache: SchedulerCache, name: str) -> dict[str, Any] | None:
+    """Return labels, room and shares of a cluster as the next decision will read them.
+
+    None for a cluster that does not exist. `requested` counts the replicas in flight and what is
+    held (`reserved`), so remaining == allocatable - requested.
+    """
+    snapshot = cache.snapshot()
+    amounts = amounts_of(snapshot, name)
+    if amounts is None:
+        return None
+    meta = snapshot.clusters[snapshot.row[name]].metadata
+    return {
+        "name": name,
+        "labels": meta.labels,
+        "generation": meta.generation,
+        "allocatable": rendered(amounts.allocatable),
+        "requested": rendered(amounts.requested),
+        "reserved": rendered(amounts.reserved),
+        "remaining": rendered(amounts.remaining),
+        "shares": {"/".join(key): replicas for key, replicas in cache.shares(name).items()},
+    }

@@ -417,7 +417,7 @@ class WorkloadStatus(PluginFields, msgspec.Struct, frozen=True, rename="camel"):
 class Workload(Object, frozen=True):
     spec: WorkloadSpec = WorkloadSpec()
     status: WorkloadStatus = WorkloadStatus()
-    unit: Any = None
+    info: Any = None
     """The compiled `controller.model.unit.WorkloadInfo`; `controller.eventhandlers.known` sets
     it."""
     fault: str = ""
@@ -426,9 +426,9 @@ class Workload(Object, frozen=True):
     @property
     def placements(self) -> dict[str, int]:
         """The present shares by cluster, each within bounds, whatever was written."""
-        # There may be ten thousand: the compiled unit has them already.
-        if self.unit is not None:
-            present: dict[str, int] = self.unit.present
+        # There may be ten thousand: the compiled WorkloadInfo has them already.
+        if self.info is not None:
+            present: dict[str, int] = self.info.present
             return present
         return {
             share.cluster: between(0, share.replicas, MOST_UNITS)

@@ -64,7 +64,7 @@ class ObservedLimit:
         doubted: the limit expired and was doubled since replicas were last seen without a node.
     """
 
-    units: int
+    replicas: int
     expires: datetime
     hold: timedelta = FIRST_HOLD
     doubted: bool = False
@@ -92,7 +92,7 @@ def learn(
         runs = max(asked - unschedulable.get(cluster, 0), 0)
         limit = _failed if runs < asked else _ran
         found = limit(limits.get(cluster), runs, now)
-        if found is not None and found.units < FORGOTTEN:
+        if found is not None and found.replicas < FORGOTTEN:
             learnt[cluster] = found
     return learnt
 
@@ -102,7 +102,7 @@ def as_bounds(limits: Mapping[str, ObservedLimit], row: Mapping[str, int]) -> In
     learnt = np.full(len(row), UNBOUNDED, dtype=np.int64)
     for cluster, limit in limits.items():
         if cluster in row:
-            learnt[row[cluster]] = limit.units
+            learnt[row[cluster]] = limit.replicas
     return learnt
 
 
@@ -115,7 +115,7 @@ def _failed(old: ObservedLimit | None, runs: int, now: datetime) -> ObservedLimi
     """Replicas found no node: those that run are the limit, believed for longer when confirmed."""
     if old is None:
         return ObservedLimit(runs, now + FIRST_HOLD)
-    if old.units == runs and now < old.expires and not old.doubted:
+    if old.replicas == runs and now < old.expires and not old.doubted:
         return old
     confirmed = old.doubted or now >= old.expires
     hold = min(old.hold * 2, LONGEST_HOLD) if confirmed else old.hold
@@ -127,9 +127,9 @@ def _ran(old: ObservedLimit | None, runs: int, now: datetime) -> ObservedLimit |
     if old is None:
         return None
     if now >= old.expires:
-        units = max(2 * old.units, runs, 1)
-        return ObservedLimit(units, now + old.hold, old.hold, doubted=True)
-    return old if runs <= old.units else replace(old, units=runs)
+        replicas = max(2 * old.replicas, runs, 1)
+        return ObservedLimit(replicas, now + old.hold, old.hold, doubted=True)
+    return old if runs <= old.replicas else replace(old, replicas=runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ def to_status(limits: Mapping[str, ObservedLimit]) -> list[dict[str, Any]]:
     return [
         {
             "cluster": cluster,
-            "replicas": limit.units,
+            "replicas": limit.replicas,
             "until": timestamp(limit.expires),
             "holdSeconds": int(limit.hold.total_seconds()),
             "doubted": limit.doubted,

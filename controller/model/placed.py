@@ -50,7 +50,7 @@ class PlacedKind:
     booked: bool = False
 
     def read(self, stored: Object, known: Callable[[Workload], Workload]) -> Workload | None:
-        """Return the Workload with its unit, which `known` compiles; None where `workload` does.
+        """Return the Workload with its `info`, which `known` compiles; None where `workload` does.
 
         Raises whatever the feature raises, and ValidationError where its answer does not fit the
         types.
@@ -60,11 +60,11 @@ class PlacedKind:
             return None
         name = placed_key(self.resource, *stored.metadata.key)[1]
         meta = msgspec.structs.replace(stored.metadata, name=name)
-        bare = msgspec.structs.replace(found, metadata=meta, unit=None)
+        bare = msgspec.structs.replace(found, metadata=meta, info=None)
         checked = msgspec.convert(msgspec.to_builtins(bare), Workload)
         made = known(checked)
-        info = replace(made.unit, booked=self.booked)
-        return msgspec.structs.replace(made, unit=info, fault=checked.fault or made.fault)
+        info = replace(made.info, booked=self.booked)
+        return msgspec.structs.replace(made, info=info, fault=checked.fault or made.fault)
 
 
 def placed_key(resource: Resource, namespace: str, name: str) -> Key:
@@ -158,8 +158,8 @@ class PlacedObjects(Cache[Workload]):
         if held is None or held.metadata.uid != stored.metadata.uid:
             return None
         meta = msgspec.structs.replace(stored.metadata, name=key[1])
-        info = replace(held.unit, version=meta.resource_version)
-        return msgspec.structs.replace(held, metadata=meta, unit=info, fault=fault)
+        info = replace(held.info, version=meta.resource_version)
+        return msgspec.structs.replace(held, metadata=meta, info=info, fault=fault)
 
 
 class SchedulableLister:
@@ -170,7 +170,7 @@ class SchedulableLister:
         self._placed = {each.kind.resource.plural: each for each in placed}
 
     def get(self, key: Key) -> Workload | None:
-        """Return the object with its unit; None where it is unknown or takes no part."""
+        """Return the object with its `info`; None where it is unknown or takes no part."""
         if is_workload(key):
             return self._workloads.get(key)
         found = self._of(key)

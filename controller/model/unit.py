@@ -81,7 +81,7 @@ class WorkloadInfo:
     """The replicas wanted; on each cluster, where it is duplicated."""
     counted: bool
     request: Mapping[str, int]
-    """The request of one unit: thousandths of cpu, whole units of the rest."""
+    """The request of one replica: thousandths of cpu, whole numbers of the rest."""
     node_selector: Mapping[str, str]
     pod_tolerations: tuple[Toleration, ...]
     pod_selector: str

@@ -1,1 +1,1 @@
-"""How a number of units becomes shares: integers only, pure, standard library and numpy."""
+"""How a number of replicas becomes shares: integers only, pure, standard library and numpy."""

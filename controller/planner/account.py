@@ -5,10 +5,10 @@ they were found: a bound that a share stands at, a group that is full, a share t
 exact part. So the planner carries nothing for the reasons, and only a caller that reads them pays
 for them: a few passes over the columns once, then each row by itself.
 
-Clusters that draw on the same units form a block: those whose innermost full group is the same, or
-that are in no full group. Within a block, the units of the clusters that nothing else stopped are
-divided by weight alone; against that division a share is exact or rounded. Two clusters of one
-block stood level when the last unit of the one and the next unit of the other have the same
+Clusters that draw on the same replicas form a block: those whose innermost full group is the same,
+or that are in no full group. Within a block, the replicas of the clusters that nothing else stopped
+are divided by weight alone; against that division a share is exact or rounded. Two clusters of one
+block stood level when the last replica of the one and the next replica of the other have the same
 priority, `w / (2a - 1)` and `w' / (2a' + 1)`, compared as integers.
 """
 
@@ -22,8 +22,8 @@ import numpy as np
 from controller.planner.indomain import WithinDomain
 from controller.planner.problem import UNBOUNDED, BoundKind, GroupBound, LastStep, Problem
 from controller.planner.reasons import Obstacle, Reason, RuleKind
+from controller.planner.replicacycle import OUTSIDE
 from controller.planner.subsets import Subsets
-from controller.planner.unitcycle import OUTSIDE
 from controller.planner.webster import Ints, Mask, sums
 
 _WHY = {BoundKind.DOMAIN_QUOTA: RuleKind.DOMAIN_QUOTA, BoundKind.SUBSET_CAP: RuleKind.SUBSET_CAP}
@@ -35,17 +35,17 @@ class PlanColumns:
 
     Args:
         full: for each level of groups, each cluster's group and whether that is full; empty where
-            units over bounds were being cut, and groups no longer counted. The last entry are the
-            domains, where they have an order: none draws on another's units.
+            replicas over bounds were being cut, and groups no longer counted. The last entry are
+            the domains, where they have an order: none draws on another's replicas.
         block: the block of each cluster, 0 for those in no full group.
-        open: takes the next unit of its block when the weights say so.
+        open: takes the next replica of its block when the weights say so.
         free: open, and nothing but the weights made its share.
-        following: for each block with open clusters, the highest priority of a next unit. A cluster
-            that stood level with the last unit of another is the highest of its block, so most
-            clusters need no closer look.
-        units: for each block, the units of its free clusters.
+        following: for each block with open clusters, the highest priority of a next replica. A
+            cluster that stood level with the last replica of another is the highest of its block,
+            so most clusters need no closer look.
+        replicas: for each block, the replicas of its free clusters.
         weights: for each block, the weights of its free clusters.
-        sorted: the units by subset, see `Subsets.classified`.
+        sorted: the replicas by subset, see `Subsets.classified`.
     """
 
     problem: Problem
@@ -56,7 +56,7 @@ class PlanColumns:
     open: Mask
     free: Mask
     following: frozenset[float]
-    units: Ints
+    replicas: Ints
     weights: Ints
     sorted: tuple[Ints, Ints, Ints] | None = None
 
@@ -73,24 +73,26 @@ class PlanColumns:
             blocks += int(group.max(initial=0)) + 1
         open_ = (shares < last.top) & (last.weight > 0)
         if problem.subsets is not None and problem.subsets.overlaps:
-            open_ = ~every  # clusters of several subsets got their units in several turns
+            open_ = ~every  # clusters of several subsets got their replicas in several turns
         free = open_ & ((shares > last.base) | (last.base == 0))
-        units = sums(block, np.where(free, shares, 0), blocks)
+        replicas = sums(block, np.where(free, shares, 0), blocks)
         weights = sums(block, np.where(free, last.weight, 0), blocks)
         following = np.zeros(blocks)
         np.maximum.at(following, block[open_], (last.weight / (2 * shares + 1))[open_])
         ahead = frozenset(following.tolist())
         counted = None if problem.subsets is None else problem.subsets.classified(shares)
-        return cls(problem, shares, last, full, block, open_, free, ahead, units, weights, counted)
+        return cls(
+            problem, shares, last, full, block, open_, free, ahead, replicas, weights, counted
+        )
 
     def rounded(self) -> Mask:
         """Return the clusters whose share lies over the exact part, shape (n,)."""
         # The division comes first: a product of three does not fit into 63 bits.
         weights = np.maximum(self.weights, 1)[self.block]
-        return self.free & (self.shares > self.units[self.block] * self.last.weight // weights)
+        return self.free & (self.shares > self.replicas[self.block] * self.last.weight // weights)
 
     def reasons(self, row: int) -> tuple[Reason, ...]:
-        """Return the reasons of one cluster's share: present units, weights, then bounds."""
+        """Return the reasons of one cluster's share: present replicas, weights, then bounds."""
         by_rule = self._by_weight if self.problem.inside is WithinDomain.WEIGHT else self._by_order
         own = (*self._of_domain(row), *self._of_subsets(row))
         return (*self._before(row), *by_rule(row), *own, *self._stops(row))
@@ -98,8 +100,8 @@ class PlanColumns:
     def obstacles(self, placed: Callable[[Problem], int]) -> tuple[Obstacle, ...]:
         """Return the obstacles: bounds of clusters by kind, then full groups from the outermost.
 
-        Domains at their quota and subsets at their cap come last. `placed` returns how many units a
-        plan for a problem places.
+        Domains at their quota and subsets at their cap come last. `placed` returns how many
+        replicas a plan for a problem places.
         """
         of = self.problem
         alone = of.domains is None and of.inside is WithinDomain.WEIGHT and of.nests()
@@ -135,10 +137,10 @@ class PlanColumns:
         if not weight:
             yield Reason(RuleKind.NO_WEIGHT, 0)
         if self.free[row]:
-            units, weights = (int(of[self.block[row]]) for of in (self.units, self.weights))
-            part, rest = divmod(units * weight, weights)
-            yield Reason(RuleKind.WEIGHT, part, of=units)
-            if share * weights > units * weight:
+            replicas, weights = (int(of[self.block[row]]) for of in (self.replicas, self.weights))
+            part, rest = divmod(replicas * weight, weights)
+            yield Reason(RuleKind.WEIGHT, part, of=replicas)
+            if share * weights > replicas * weight:
                 yield Reason(RuleKind.REMAINDER, share - part, of=100 * rest // weights)
         level = self._level(row)
         if level:
@@ -151,7 +153,7 @@ class PlanColumns:
             yield Reason(RuleKind.PACKED, share - kept)
 
     def _of_domain(self, row: int) -> Iterator[Reason]:
-        """Yield the count of the cluster's domain, where domains take units in an order."""
+        """Yield the count of the cluster's domain, where domains take replicas in an order."""
         order = self.problem.domains
         if order is None or not self.shares[row] or order.domain[row] == OUTSIDE:
             return
@@ -162,14 +164,14 @@ class PlanColumns:
         yield Reason(kind, held, name=order.names[at], of=desired)
 
     def _of_subsets(self, row: int) -> Iterator[Reason]:
-        """Yield the subsets that the cluster's units count to, and the units that wait here."""
+        """Yield the subsets that the cluster's replicas count to, and the ones that wait here."""
         of, subsets, share = self.problem, self.problem.subsets, int(self.shares[row])
         if subsets is None or self.sorted is None:
             return
         counted, excess, outside = self.sorted
-        for units, kind in ((counted, RuleKind.SUBSET), (excess, RuleKind.EXCESS)):
-            for at in np.flatnonzero(units[:, row]).tolist():
-                yield Reason(kind, int(units[at, row]), subsets.names[at])
+        for replicas, kind in ((counted, RuleKind.SUBSET), (excess, RuleKind.EXCESS)):
+            for at in np.flatnonzero(replicas[:, row]).tolist():
+                yield Reason(kind, int(replicas[at, row]), subsets.names[at])
         if outside[row]:
             yield Reason(RuleKind.NO_SUBSET, int(outside[row]))
         waiting, beyond = share - int(of.learnt[row]), share - int(of.room[row])
@@ -180,7 +182,7 @@ class PlanColumns:
             yield Reason(RuleKind.OVERFLOW, beyond, subsets.names[int(over[-1])])
 
     def _level(self, row: int) -> int:
-        """Count the clusters that stood as high in line for this one's last unit."""
+        """Count the clusters that stood as high in line for this one's last replica."""
         share, weight = int(self.shares[row]), int(self.last.weight[row])
         if not weight or share <= self.last.base[row]:
             return 0
@@ -279,7 +281,7 @@ def shut(subsets: Subsets, at: int) -> Reason:
 
 
 def _drawing(problem: Problem) -> Ints | None:
-    """Number the clusters that draw on the same units: of one subset and of one domain."""
+    """Number the clusters that draw on the same replicas: of one subset and of one domain."""
     order, subsets = problem.domains, problem.subsets
     if subsets is None:
         return None if order is None else order.place
@@ -327,7 +329,7 @@ def _reach(problem: Problem) -> Ints:
 
 
 def _most(problem: Problem) -> int:
-    """Return the most units that the bounds let in, present ones included, whatever the total."""
+    """Return the most replicas that the bounds let in, present ones included, for any total."""
     held = problem.settled()
     reach, start = np.maximum(_reach(problem), held), held
     place = np.arange(len(held))

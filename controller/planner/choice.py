@@ -3,20 +3,20 @@
 The counts narrow the clusters in the order in which they stand: first the regions, then the
 clusters in them. The best domains go first, by their best cluster's score, and each domain of an
 earlier count keeps a cluster through the later ones. Where the best ones have too little room for
-all units, or cannot keep to a later count, all counts are looked at together: as few of the best
-ones give way to roomier ones as must (`controller.planner.domains`). So units are pending only
+all replicas, or cannot keep to a later count, all counts are looked at together: as few of the best
+ones give way to roomier ones as must (`controller.planner.domains`). So replicas are pending only
 where no choice of domains could hold them, or where counts cross in more ways than one decision may
 take the time to try: then the best choice that was found counts, and `Choice.untried` says so.
 
-- Room is the number of units that a cluster can take within all other bounds; 0 where its weight is
-  0. Of clusters that share a quota, or the cap of a subset, the roomiest are assumed to take it;
-  those of an earlier subset are the better ones. A cluster that can take no unit, and holds none,
-  does not count as one of its domain.
-- A cluster that holds units keeps them, and may take more, also where that is more domains than
+- Room is the number of replicas that a cluster can take within all other bounds; 0 where its
+  weight is 0. Of clusters that share a quota, or the cap of a subset, the roomiest are assumed to
+  take it; those of an earlier subset are the better ones. A cluster that can take no replica, and
+  holds none, does not count as one of its domain.
+- A cluster that holds replicas keeps them, and may take more, also where that is more domains than
   `most`: a rule that was tightened moves nothing that runs, but no further domain is used.
 - Where there are fewer domains than `least`, or no choice keeps to all counts, nothing new is
-  placed. Where there are fewer units than `least`, each has a domain of its own.
-- A cluster without a domain keeps its units and gets no more.
+  placed. Where there are fewer replicas than `least`, each has a domain of its own.
+- A cluster without a domain keeps its replicas and gets no more.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from controller.planner.levels import first_of_each
 from controller.planner.problem import BoundKind, DomainCount, GroupBound, Problem
 from controller.planner.reasons import Contradiction, Reason, RuleKind
 from controller.planner.subsets import Subsets
-from controller.planner.webster import MAX_UNITS, Ints, Mask, sums
+from controller.planner.webster import MAX_REPLICAS, Ints, Mask, sums
 
 UNTRIED = (
     "spreadConstraints allow more choices of domains than were tried: another may hold more units; "
@@ -46,7 +46,7 @@ NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The clusters that may take units, and those that get one before weights count.
+    """The clusters that may take replicas, and those that get one before weights count.
 
     `lacks` says which count cannot be met; then `open` is empty. `untried` says that a choice with
     more room may exist, because not all were tried.
@@ -72,10 +72,10 @@ class Field:
     """The clusters to choose from, shape (n,) each.
 
     Args:
-        able: may take units.
+        able: may take replicas.
         held: in use.
-        most: units that each may hold; None where every cluster runs all units.
-        stays: units that each keeps.
+        most: replicas that each may hold; None where every cluster runs all replicas.
+        stays: replicas that each keeps.
         score: the greater the better.
         order: distinct, breaks ties.
     """
@@ -95,7 +95,7 @@ def chosen(problem: Problem) -> Choice:
         most = _shared(most, stays, bound)
     score, held = problem.scored(), stays > 0
     if problem.subsets is not None:
-        held = problem.present > 0  # units without a place elsewhere stay
+        held = problem.present > 0  # replicas without a place elsewhere stay
         score = problem.subsets.best_first(score)
         most = _in_subsets(problem, problem.subsets, most, stays)
     field = Field(most > 0, held, most, stays, score, problem.order)
@@ -103,7 +103,7 @@ def chosen(problem: Problem) -> Choice:
 
 
 def _in_subsets(problem: Problem, subsets: Subsets, most: Ints, stays: Ints) -> Ints:
-    """Return the units that each may hold by its subset: up to its cap, past room in overflow.
+    """Return the replicas that each may hold by its subset: up to its cap, past room in overflow.
 
     A cluster of several subsets is assumed to take what its room allows.
     """
@@ -115,17 +115,17 @@ def _in_subsets(problem: Problem, subsets: Subsets, most: Ints, stays: Ints) -> 
     group = np.where(shared, size + 1, subsets.home)
     own = sums(group, stays, size + 2)
     gap = np.where(subsets.closed, 0, subsets.cap - counted)
-    upper = own + np.append(gap, [0, MAX_UNITS])
+    upper = own + np.append(gap, [0, MAX_REPLICAS])
     names = (*subsets.names, "", "")
     return _shared(most, stays, GroupBound(BoundKind.SUBSET_CAP, names, group, upper, 0 * upper))
 
 
 def _shared(most: Ints, stays: Ints, bound: GroupBound) -> Ints:
-    """Return the units that each may hold when the roomiest take the rest of a group's bound."""
+    """Return the replicas that each may hold when the roomiest take the rest of a group's bound."""
     gap = np.maximum(bound.upper - sums(bound.group, stays, len(bound.upper)), 0)
     open_ = np.maximum(most - stays, 0)
     taken = in_line(np.lexsort((-open_, bound.group)), bound.group, open_, gap)
-    # A cluster that found nothing left may still take one unit in place of another cluster.
+    # A cluster that found nothing left may still take one replica in place of another cluster.
     able = (open_ > 0) & (gap[bound.group] > 0)
     return np.where(open_ > 0, stays + np.maximum(taken, able), most)
 
@@ -216,8 +216,8 @@ def _most(asked: Problem) -> Reason | None:
     )
 
 
-def choose(counts: Sequence[DomainCount], field: Field, units: int) -> Choice:
-    """Apply the counts to the clusters that may take units, and to those that hold some."""
+def choose(counts: Sequence[DomainCount], field: Field, replicas: int) -> Choice:
+    """Apply the counts to the clusters that may take replicas, and to those that hold some."""
     left = field.able | field.held
     if not counts or not left.any():
         return Choice(left, np.zeros_like(left))
@@ -225,28 +225,28 @@ def choose(counts: Sequence[DomainCount], field: Field, units: int) -> Choice:
     rows = _best_first(field, left, counts[0].domain)
     levels = [Level(each.domain[rows], each.least, each.most or len(left)) for each in counts]
     effort, held = Effort(), field.held[rows]
-    used = _used(levels, held, *_wanted(field, rows, units), effort)
+    used = _used(levels, held, *_wanted(field, rows, replicas), effort)
     lacks = (_lacks(counts, levels, effort),) if used is None else ()
     untried = (UNTRIED,) if effort.short and used is not None else ()
     chosen = np.zeros(len(rows), dtype=np.bool_) if used is None else used
-    first = _first(levels, held, chosen, units - int(field.stays.sum()))
+    first = _first(levels, held, chosen, replicas - int(field.stays.sum()))
     return Choice(_mask(left, rows[chosen]), _mask(left, rows[first]), lacks, untried)
 
 
-def _wanted(field: Field, rows: Ints, units: int) -> tuple[Ints, int]:
-    """Return the units that each of these clusters may hold, and the units needed together."""
+def _wanted(field: Field, rows: Ints, replicas: int) -> tuple[Ints, int]:
+    """Return the replicas that each of these clusters may hold, and the number needed together."""
     if field.most is None:
         return np.ones(len(rows), dtype=np.int64), 0
     stays = field.stays
-    room = np.maximum(np.minimum(field.most[rows], max(units, 1)), stays[rows])
-    return room, units - int(stays.sum() - stays[rows].sum())
+    room = np.maximum(np.minimum(field.most[rows], max(replicas, 1)), stays[rows])
+    return room, replicas - int(stays.sum() - stays[rows].sum())
 
 
 def _best_first(field: Field, rows: Mask, domain: Ints) -> Ints:
     """Sort the clusters: those in use, then by score, then by the best domain.
 
     Of equal clusters the best domain is the one that can take more, then the one with the greater
-    scores in sum. Where every cluster runs all units, a domain can take as many copies as it has
+    scores in sum. Where every cluster runs all replicas, a domain can take as many copies as it has
     clusters.
     """
     found = np.flatnonzero(rows)
@@ -268,7 +268,7 @@ def _used(
     return largest_capacity(levels, held, room, need, effort)
 
 
-def _first(levels: Sequence[Level], held: Mask, used: Mask, units: int) -> Ints:
+def _first(levels: Sequence[Level], held: Mask, used: Mask, replicas: int) -> Ints:
     """Return the best cluster of as many domains as must be used, those in use before others."""
     first = np.zeros(0, dtype=np.int64)
     candidates = np.flatnonzero(used | held)
@@ -279,10 +279,10 @@ def _first(levels: Sequence[Level], held: Mask, used: Mask, units: int) -> Ints:
         covered[level.domain[first]] = True
         lacking = max(level.least - int(np.count_nonzero(covered)), 0)
         added = line[~covered[level.domain[line]]][:lacking]
-        # No more unused clusters are named than there are units to place.
+        # No more unused clusters are named than there are replicas to place.
         new = ~held[added]
-        added = added[~new | (np.cumsum(new) <= units)]
-        units -= int(np.count_nonzero(~held[added]))
+        added = added[~new | (np.cumsum(new) <= replicas)]
+        replicas -= int(np.count_nonzero(~held[added]))
         first = np.concatenate((first, added))
     return first
 

@@ -95,7 +95,7 @@ def largest_capacity(
     Args:
         levels: the bounds.
         held: the clusters that are in use.
-        room: units that each can take, above 0.
+        room: replicas that each can take, above 0.
         need: more room than that is of no use; below 0 is like 0.
         effort: the budget of steps; None for a full one.
     """

@@ -1,17 +1,17 @@
-"""How the units of each domain go to its clusters: by rank, by weight, or on as few as hold them.
+"""How each domain's replicas go to its clusters: by rank, by weight, or on as few as hold them.
 
-Each rule takes the number of units of every domain, to take or to give back, and answers for all
+Each rule takes the number of replicas of every domain, to take or to give back, and answers for all
 clusters at once; a problem without an order of domains is one domain.
 
-- By rank: the score decides, then how many counted units a cluster holds (most under Fill, least
+- By rank: the score decides, then how many counted replicas a cluster holds (most under Fill, least
   under Balance), then its place in the order.
 - By weight: Webster, see `controller.planner.webster`.
-- Packed: clusters in use go before others, the fullest first; then the roomiest. Fewer units leave
-  clusters as a whole, the emptiest first. So no more clusters are used than the units need, given
-  the present shares and the lower bounds.
+- Packed: clusters in use go before others, the fullest first; then the roomiest. Fewer replicas
+  leave clusters as a whole, the emptiest first. So no more clusters are used than the replicas
+  need, given the present shares and the lower bounds.
 
-A rule depends on the held units alone, so units one by one end where all at once do. Pure; integers
-only; whole columns.
+A rule depends on the held replicas alone, so replicas one by one end where all at once do. Pure;
+integers only; whole columns.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from enum import Enum
 
 import numpy as np
 
-from controller.planner.unitcycle import DomainOrder, DomainQuota, Method, growth
+from controller.planner.replicacycle import DomainOrder, DomainQuota, Method, growth
 from controller.planner.webster import Ints, first_come, sums
 
 
@@ -39,9 +39,9 @@ class Clusters:
 
     Args:
         domain: an index into the quota's arrays, or OUTSIDE.
-        room: new units that the cluster can take; 0 where it is not feasible.
-        present: units that the cluster can give back.
-        held: units of all counted Workloads on the cluster.
+        room: new replicas that the cluster can take; 0 where it is not feasible.
+        present: replicas that the cluster can give back.
+        held: replicas of all counted Workloads on the cluster.
         score: the rank score, the greater the better.
         order: distinct, by name.
     """
@@ -58,76 +58,76 @@ class Clusters:
         return np.where(self.domain < 0, domains, self.domain)
 
 
-def grow(quota: DomainQuota, clusters: Clusters, units: int) -> Ints:
-    """Return the units that each cluster takes by rank; fewer in sum where none takes the rest."""
+def grow(quota: DomainQuota, clusters: Clusters, replicas: int) -> Ints:
+    """Return the replicas that each cluster takes by rank; fewer in sum if none takes the rest."""
     if not quota.ordered:
-        return _unordered(quota, clusters, units)
+        return _unordered(quota, clusters, replicas)
     place, size = clusters.place(len(quota.desired)), len(quota.desired) + 1
-    taken = growth(quota, sums(place, clusters.room, size), units)
+    taken = growth(quota, sums(place, clusters.room, size), replicas)
     return taken_by_rank(clusters, place, taken, quota.method)
 
 
-def taken_by_rank(clusters: Clusters, place: Ints, units: Ints, method: Method) -> Ints:
-    """Divide the units that each domain takes over its clusters."""
+def taken_by_rank(clusters: Clusters, place: Ints, replicas: Ints, method: Method) -> Ints:
+    """Divide the replicas that each domain takes over its clusters."""
     of = clusters
     tie = -of.held if method is Method.FILL else of.held
     line = np.lexsort((of.order, tie, -of.score, place))
-    taken = in_line(line, place, of.room, units)
+    taken = in_line(line, place, of.room, replicas)
     if method is Method.BALANCE:
         _level(taken, of.held, of.room, place, of.score, of.order)
     return taken
 
 
-def given_by_rank(clusters: Clusters, place: Ints, units: Ints, method: Method) -> Ints:
-    """Divide the units that each domain gives back over its clusters' present ones."""
+def given_by_rank(clusters: Clusters, place: Ints, replicas: Ints, method: Method) -> Ints:
+    """Divide the replicas that each domain gives back over its clusters' present ones."""
     of = clusters
     tie = of.held if method is Method.FILL else -of.held
     line = np.lexsort((-of.order, tie, of.score, place))
-    given = in_line(line, place, of.present, units)
+    given = in_line(line, place, of.present, replicas)
     if method is Method.BALANCE:
         # To take from those that hold most is to give to those that hold least, mirrored.
         _level(given, -of.held, of.present, place, of.score, -of.order)
     return given
 
 
-def taken_by_score(start: Ints, top: Ints, score: Ints, order: Ints, units: int) -> Ints:
+def taken_by_score(start: Ints, top: Ints, score: Ints, order: Ints, replicas: int) -> Ints:
     """Divide by rank where no domains have an order: the best clusters take all they can."""
     line = np.lexsort((order, -score))
     taken = np.zeros_like(start)
-    taken[line] = first_come(np.maximum(top - start, 0)[line], units)
+    taken[line] = first_come(np.maximum(top - start, 0)[line], replicas)
     return taken
 
 
 def taken_packed(
-    place: Ints, start: Ints, top: Ints, order: Ints, units: Ints, *, lowers: bool
+    place: Ints, start: Ints, top: Ints, order: Ints, replicas: Ints, *, lowers: bool
 ) -> Ints:
-    """Return the units that each cluster takes, packed; lower bounds open as few as they can."""
+    """Return the replicas that each cluster takes, packed; lower bounds open as few as they can."""
     open_ = np.maximum(top - start, 0)
     if lowers:
         keys = (order, np.where(start > 0, 0, -open_), start == 0, place)
     else:
         keys = (order, -open_, -start, place)
-    return in_line(np.lexsort(keys), place, open_, units)
+    return in_line(np.lexsort(keys), place, open_, replicas)
 
 
-def in_line(line: Ints, place: Ints, wanted: Ints, units: Ints) -> Ints:
-    """Serve the clusters in line, sorted by place, until the units of their place are gone."""
+def in_line(line: Ints, place: Ints, wanted: Ints, replicas: Ints) -> Ints:
+    """Serve the clusters in line, sorted by place, until the replicas of their place are gone."""
     served = np.zeros_like(wanted)
-    if len(units) == 1:
-        served[line] = first_come(wanted[line], int(units[0]))
+    if len(replicas) == 1:
+        served[line] = first_come(wanted[line], int(replicas[0]))
         return served
     asked, at = wanted[line], place[line]
-    totals = sums(place, wanted, len(units))
+    totals = sums(place, wanted, len(replicas))
     before = np.cumsum(asked) - asked - (np.cumsum(totals) - totals)[at]
-    served[line] = np.clip(units[at] - before, 0, asked)
+    served[line] = np.clip(replicas[at] - before, 0, asked)
     return served
 
 
 def _level(taken: Ints, held: Ints, most: Ints, place: Ints, score: Ints, order: Ints) -> None:
     """Level the clusters of one domain and score that got some of what they could take, in place.
 
-    The units go to those that hold least, equals by the order. All such groups look for their level
-    at once, each between its own bounds.
+    The replicas go to those that hold least, equals by the order. All such groups look for their
+    level at once, each between its own bounds.
     """
     if not len(taken):
         return
@@ -138,10 +138,10 @@ def _level(taken: Ints, held: Ints, most: Ints, place: Ints, score: Ints, order:
     if not len(rows):
         return
     group = (np.cumsum(partly) - 1)[group[rows]]
-    held, most, units = held[rows], most[rows], got[partly]
-    level = _levels(held, most, group, units)[group]
+    held, most, replicas = held[rows], most[rows], got[partly]
+    level = _levels(held, most, group, replicas)[group]
     some = np.clip(level - held, 0, most)
-    left = units - sums(group, some, len(units))
+    left = replicas - sums(group, some, len(replicas))
     next_ = np.flatnonzero((held + some == level) & (some < most))
     line = next_[np.lexsort((order[rows][next_], group[next_]))]
     one = np.zeros_like(some)
@@ -149,15 +149,15 @@ def _level(taken: Ints, held: Ints, most: Ints, place: Ints, score: Ints, order:
     taken[rows] = some + in_line(line, group, one, left)
 
 
-def _levels(held: Ints, most: Ints, group: Ints, units: Ints) -> Ints:
-    """Return for each group the highest level that its units suffice for."""
-    low = np.full(len(units), np.iinfo(np.int64).max)
-    high = np.full(len(units), np.iinfo(np.int64).min)
+def _levels(held: Ints, most: Ints, group: Ints, replicas: Ints) -> Ints:
+    """Return for each group the highest level that its replicas suffice for."""
+    low = np.full(len(replicas), np.iinfo(np.int64).max)
+    high = np.full(len(replicas), np.iinfo(np.int64).min)
     np.minimum.at(low, group, held)
     np.maximum.at(high, group, held + most)
     while (low < high).any():
         middle = (low + high + 1) >> 1
-        enough = sums(group, np.clip(middle[group] - held, 0, most), len(units)) <= units
+        enough = sums(group, np.clip(middle[group] - held, 0, most), len(replicas)) <= replicas
         low, high = np.where(enough, middle, low), np.where(enough, high, middle - 1)
     return low
 
@@ -172,8 +172,8 @@ def _groups(place: Ints, score: Ints) -> tuple[Ints, int]:
     return group, int(new.sum())
 
 
-def _unordered(quota: DomainQuota, clusters: Clusters, units: int) -> Ints:
-    """Take units by score and then by order, within the quota, where domains have no order."""
+def _unordered(quota: DomainQuota, clusters: Clusters, replicas: int) -> Ints:
+    """Take replicas by score and then by order, within the quota, where domains have no order."""
     line = np.lexsort((clusters.order, -clusters.score))
     wanted = clusters.room
     if quota.required:
@@ -181,7 +181,7 @@ def _unordered(quota: DomainQuota, clusters: Clusters, units: int) -> Ints:
         by_place = line[np.argsort(place[line], kind="stable")]
         wanted = in_line(by_place, place, wanted, quota.gap)
     taken = np.zeros_like(wanted)
-    taken[line] = first_come(wanted[line], units)
+    taken[line] = first_come(wanted[line], replicas)
     return taken
 
 

@@ -1,31 +1,31 @@
-"""How a number of units becomes shares: one planner for growing, shrinking and standing still.
+"""How a number of replicas becomes shares: one planner for growing, shrinking and standing still.
 
 Weights, an order of domains with quotas, packing, the number of domains, learnt limits and bounds
 of every kind are parts of one `Problem`, in any combination. For every input:
 
 - sum(shares) + pending == total, and no cluster gets more than its bounds, its room, the bounds of
-  its groups and the quota of its domain allow, except for the units that it holds already.
-- Without an order of domains, all units are placed where a placement within all upper bounds
+  its groups and the quota of its domain allow, except for the replicas that it holds already.
+- Without an order of domains, all replicas are placed where a placement within all upper bounds
   exists; otherwise as many as can be. Where one exists that meets all lower bounds too, it meets
   them. (Quotas that cross bounds on groups, and subsets that share clusters or cross either, are
   served in order, which may waste some.)
-- Placed units do not move: growing starts from the present shares and hands out only the rest,
-  shrinking takes only from them. Among the same clusters, one more unit never takes one away, and
-  one fewer never adds one.
-- Above the lower bounds, domains take units in their order, and within a domain they follow the
-  weights, the rank or the packing (`controller.planner.indomain`). Units over a bound leave before
-  any others, whatever their weight, and then units of weight 0.
-- Subsets take units in their order, each up to its cap, lower bounds first. A subset that overflows
-  is filled up to its cap on clusters that may take units, whatever room they have. One more unit is
-  never in excess of a cap, and the lowest deletion cost leaves first, after units over a bound.
-  With subsets, present units that were free to go stay where they wait, unless as many found a
-  place elsewhere.
+- Placed replicas do not move: growing starts from the present shares and hands out only the rest,
+  shrinking takes only from them. Among the same clusters, one more replica never takes one away,
+  and one fewer never adds one.
+- Above the lower bounds, domains take replicas in their order, and within a domain they follow the
+  weights, the rank or the packing (`controller.planner.indomain`). Replicas over a bound leave
+  before any others, whatever their weight, and then replicas of weight 0.
+- Subsets take replicas in their order, each up to its cap, lower bounds first. A subset that
+  overflows is filled up to its cap on clusters that may take replicas, whatever room they have.
+  One more replica is never in excess of a cap, and the lowest deletion cost leaves first, after
+  replicas over a bound. With subsets, present replicas that were free to go stay where they wait,
+  unless as many found a place elsewhere.
 - Equal inputs give equal shares: the injected order breaks ties.
 
 A lower bound is a wish with precedence, as far as total and upper bounds allow: the domains that
-must be used get their first unit, then the bounds of clusters are served, then those of groups, the
-inner before the outer, because units of an inner group count for the outer too. Pure, integers
-only.
+must be used get their first replica, then the bounds of clusters are served, then those of groups,
+the inner before the outer, because replicas of an inner group count for the outer too. Pure,
+integers only.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ from controller.planner.problem import (
     quotas,
 )
 from controller.planner.reasons import Contradiction, Obstacle, Reason
+from controller.planner.replicacycle import TURNS, DomainOrder, assignment_order
 from controller.planner.steps import by_subset, by_weight_alone, decline_to, hand_out, stay
-from controller.planner.unitcycle import TURNS, DomainOrder, assignment_order
 from controller.planner.webster import Ints, Mask, Nest, divide
 
 __all__ = [
@@ -67,7 +67,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Apportionment:
-    """The shares, shape (n,), and the units that no cluster may take; reasons come on demand.
+    """The shares, shape (n,), and the replicas that no cluster may take; reasons come on demand.
 
     `asked` is the problem as it was given, `problem` that of the chosen clusters, `choice` says
     which these are where the number of domains is bounded.
@@ -95,7 +95,7 @@ class Apportionment:
 
     @property
     def binding(self) -> tuple[Obstacle, ...]:
-        """Return the bounds that keep the pending units out, and how many units each would let in.
+        """Return the bounds that keep the pending replicas out, and how many each would let in.
 
         Empty where nothing is pending, and where there is no cluster.
         """
@@ -123,7 +123,7 @@ class Apportionment:
 
     @property
     def beyond_quotas(self) -> bool:
-        """Return whether the quotas of domains with clusters let in too few of the new units."""
+        """Return whether the quotas of domains with clusters let in too few of the new replicas."""
         order, held = self.asked.domains, self.asked.settled()
         if order is None or not order.quota.required or order.uncounted.all():
             return False
@@ -133,7 +133,7 @@ class Apportionment:
 
     @cached_property
     def counted(self) -> Ints:
-        """Return the units that count to each subset, shape (subsets,)."""
+        """Return the replicas that count to each subset, shape (subsets,)."""
         subsets = self.asked.subsets
         return np.zeros(0, dtype=np.int64) if subsets is None else subsets.counted(self.shares)
 
@@ -146,7 +146,7 @@ class Apportionment:
 
     @property
     def subsets_shut(self) -> tuple[Reason, ...]:
-        """Return why subsets take no more units: they are at their cap, or closed."""
+        """Return why subsets take no more replicas: they are at their cap, or closed."""
         subsets = self.asked.subsets
         if subsets is None:
             return ()
@@ -155,7 +155,7 @@ class Apportionment:
 
     @property
     def rows_shut(self) -> Mask:
-        """Return the clusters of subsets that all take no more units, shape (n,)."""
+        """Return the clusters of subsets that all take no more replicas, shape (n,)."""
         subsets = self.asked.subsets
         if subsets is None:
             return np.zeros(len(self.shares), dtype=np.bool_)
@@ -166,7 +166,7 @@ class Apportionment:
 
     @property
     def beyond_caps(self) -> bool:
-        """Return whether the caps of the subsets with clusters let in too few of the new units."""
+        """Return whether the caps of subsets with clusters let in too few of the new replicas."""
         subsets, held = self.asked.subsets, self.asked.settled()
         known = None if subsets is None else subsets.inside.any(axis=1)
         if subsets is None or known is None or not known.any():
@@ -175,7 +175,7 @@ class Apportionment:
         return self.asked.total - int(held.sum()) > gap
 
     def assignment_order(self) -> list[int]:
-        """Return the domains, or OUTSIDE, that took the first `TURNS` new units, in order."""
+        """Return the domains, or OUTSIDE, that took the first `TURNS` new replicas, in order."""
         order = self.problem.domains
         if order is None or not order.quota.ordered:
             return []
@@ -238,7 +238,7 @@ def _grow(problem: Problem, held: Ints, first: Mask | None) -> tuple[Ints, LastS
 
 
 def _shrink(problem: Problem, held: Ints) -> tuple[Ints, LastStep]:
-    """Keep the units within all bounds, then those without weight, then those over a bound."""
+    """Keep the replicas within all bounds, then those without weight, then those over a bound."""
     if problem.subsets is not None or not by_weight_alone(problem):
         return decline_to(problem, held, _nests(problem))
     within = np.minimum(problem.cap(), held)
@@ -255,7 +255,7 @@ def _shrink(problem: Problem, held: Ints) -> tuple[Ints, LastStep]:
 def _fill(
     problem: Problem, *, start: Ints, top: Ints, first: Mask | None = None
 ) -> tuple[Ints, LastStep]:
-    """Serve first units, lower bounds of clusters, of groups from the innermost, then the rest."""
+    """Serve first replicas, lower bounds of clusters, of groups from the innermost, the rest."""
     if problem.subsets is not None:
         top = np.where(problem.subsets.open_to(problem.weight >= 0), top, start)
     floor = np.minimum(top, problem.lower)
@@ -280,12 +280,12 @@ def _nests(problem: Problem) -> list[Nest]:
 
 
 def _takes(problem: Problem, held: Ints) -> Ints:
-    """Return the most units that each may hold, shape (n,)."""
+    """Return the most replicas that each may hold, shape (n,)."""
     return np.where(problem.weight > 0, np.maximum(problem.cap(), held), held)
 
 
 def _served(problem: Problem, first: Mask) -> Ints:
-    """Return the lower bounds, with a unit for each of `first` before any other bound."""
+    """Return the lower bounds, with a replica for each of `first` before any other bound."""
     held, cap = problem.settled(), problem.cap()
     grows = problem.total >= int(held.sum())
     top = np.maximum(cap, held) if grows else np.minimum(cap, held)

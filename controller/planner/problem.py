@@ -1,4 +1,4 @@
-"""The problem that the planner solves: a total, its bounds, and the step that gave the last units.
+"""The problem that the planner solves: a total, its bounds, the step that gave the last replicas.
 
 The account of a plan reads the same values without calling the planner again, so they have a module
 of their own. Columns are integers, one entry a cluster. `Problem.check` refuses every invalid
@@ -15,11 +15,11 @@ from functools import reduce
 import numpy as np
 
 from controller.planner.indomain import WithinDomain
+from controller.planner.replicacycle import DomainOrder
 from controller.planner.subsets import Subsets
-from controller.planner.unitcycle import DomainOrder
-from controller.planner.webster import MAX_UNITS, MAX_WEIGHT, Ints
+from controller.planner.webster import MAX_REPLICAS, MAX_WEIGHT, Ints
 
-UNBOUNDED = MAX_UNITS
+UNBOUNDED = MAX_REPLICAS
 
 
 class BoundKind(Enum):
@@ -37,9 +37,9 @@ class GroupBound:
         kind: the meaning of the bound, for the reasons.
         names: one for each group (a domain's value, a subset's name).
         group: shape (n,), an index into the others for each cluster.
-        upper: shape (groups,), units.
-        lower: shape (groups,), units.
-        number: shape (groups,), the upper bound to show to users, where that counts the units of
+        upper: shape (groups,), replicas.
+        lower: shape (groups,), replicas.
+        number: shape (groups,), the upper bound to show to users, where that counts the replicas of
             other Workloads too; None where it is `upper`.
     """
 
@@ -56,7 +56,7 @@ class GroupBound:
 
 @dataclass(frozen=True, slots=True)
 class DomainCount:
-    """How many domains of a topology the units may use.
+    """How many domains of a topology the replicas may use.
 
     Args:
         key: the topology, for the reasons.
@@ -73,26 +73,27 @@ class DomainCount:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A total and its bounds. All arrays have one entry a cluster, in units.
+    """A total and its bounds. All arrays have one entry a cluster, in replicas.
 
     The rules that bind a division know nothing of each other: each takes a problem and returns it
     with its own bounds, weights or order (`controller.framework.interface.Bounds`).
 
     Args:
-        total: units wanted.
-        weight: relative; a cluster of weight 0 takes no unit beyond its lower bound.
-        lower: units to be served first.
-        upper: the most units that the rule allows.
-        room: units of this Workload that the cluster can hold in all, its present ones included.
-        learnt: units that the cluster was seen to hold when it had more; UNBOUNDED where unknown.
-            Present units above it do not run, and are free to go elsewhere.
-        present: units placed now.
+        total: replicas wanted.
+        weight: relative; a cluster of weight 0 takes no replica beyond its lower bound.
+        lower: replicas to be served first.
+        upper: the most replicas that the rule allows.
+        room: replicas of this Workload that the cluster can hold in all, its present ones included.
+        learnt: replicas that the cluster was seen to hold when it had more; UNBOUNDED where
+            unknown. Present replicas above it do not run, and are free to go elsewhere.
+        present: replicas placed now.
         order: distinct; of equal priorities the lowest goes first.
         groups: bounds on groups, outermost first, each nested in the one before.
         inside: the rule between the clusters of a domain; of all clusters, where there is no order.
-        domains: the order in which domains take units, and their quotas. They may cross `groups`.
+        domains: the order in which domains take replicas, and their quotas. They may cross
+            `groups`.
         counts: how many domains of other topologies are used, in the order of their precedence.
-        subsets: are filled one after the other; clusters outside all of them take no new unit.
+        subsets: are filled one after the other; clusters outside all of them take no new replica.
         score: how well each cluster suits, the greater the better; None where all suit alike.
         names: of the clusters, for the reasons.
     """
@@ -119,11 +120,11 @@ class Problem:
         Raises:
             ValueError: names the field and the value.
         """
-        if not 0 <= self.total <= MAX_UNITS:
-            raise ValueError(f"total: 0 to {MAX_UNITS} units, found {self.total}")
+        if not 0 <= self.total <= MAX_REPLICAS:
+            raise ValueError(f"total: 0 to {MAX_REPLICAS} units, found {self.total}")
         size = len(self.weight)
         _check_columns({name: getattr(self, name) for name in _COLUMNS}, size)
-        for name, most in (("weight", MAX_WEIGHT), ("present", MAX_UNITS)):
+        for name, most in (("weight", MAX_WEIGHT), ("present", MAX_REPLICAS)):
             _check_most(name, getattr(self, name), most)
         _check_order(self.order, size)
         before: GroupBound | None = None
@@ -138,11 +139,11 @@ class Problem:
         return np.minimum(np.minimum(self.upper, self.room), self.learnt)
 
     def without_room(self) -> Ints:
-        """Return the bounds on each cluster for units that may wait for room, shape (n,)."""
+        """Return the bounds on each cluster for replicas that may wait for room, shape (n,)."""
         return np.minimum(self.upper, self.learnt)
 
     def settled(self) -> Ints:
-        """Return the present units that run, as far as is known, shape (n,)."""
+        """Return the present replicas that run, as far as is known, shape (n,)."""
         return np.minimum(self.present, self.learnt)
 
     def scored(self) -> Ints:
@@ -164,9 +165,9 @@ class Problem:
 
 
 def quotas(order: DomainOrder, present: Ints) -> GroupBound:
-    """Return the quotas of an order as a bound on this Workload's own units: present ones and gap.
+    """Return the quotas of an order as a bound on this Workload's replicas: present ones and gap.
 
-    The clusters outside all domains are the last group, which keeps its units and takes no new
+    The clusters outside all domains are the last group, which keeps its replicas and takes no new
     ones.
     """
     own = order.by_domain(present)
@@ -241,13 +242,14 @@ def _apart(bound: GroupBound, before: GroupBound) -> tuple[int, int, int] | None
 
 @dataclass(frozen=True, slots=True)
 class LastStep:
-    """The step in which weights gave out the last units; the account of a plan starts from it.
+    """The step in which weights gave out the last replicas; the account of a plan starts from it.
 
     Args:
         weight: shape (n,), the weights of this step.
-        base: shape (n,), the units of each cluster before it: kept, and served to lower bounds.
-        top: shape (n,), the most units that each could hold.
-        bounded: whether bounds on groups held; they do not for units that stand over them already.
+        base: shape (n,), the replicas of each cluster before it: kept, and served to lower bounds.
+        top: shape (n,), the most replicas that each could hold.
+        bounded: whether bounds on groups held; they do not for replicas that stand over them
+            already.
     """
 
     weight: Ints

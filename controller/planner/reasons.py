@@ -1,6 +1,6 @@
 """Why a share has the size that it has: data with its numbers, a sentence for each on demand.
 
-A `Reason` belongs to one cluster's number, an `Obstacle` to the units that have no cluster. Both
+A `Reason` belongs to one cluster's number, an `Obstacle` to the replicas that have no cluster. Both
 are values that tests can check against the problem; words are made of them only for a reader.
 """
 
@@ -57,15 +57,15 @@ _WITH_SECOND = {
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One rule that made a share: its kind, its number in units, and its name, if any.
+    """One rule that made a share: its kind, its number in replicas, and its name, if any.
 
     Args:
         kind: the rule.
-        number: in units; for TIE the other clusters that stood level.
+        number: in replicas; for TIE the other clusters that stood level.
         name: the domain, subset or policy that the rule belongs to.
-        of: a second number. WEIGHT: the units divided by weight among the clusters that nothing
+        of: a second number. WEIGHT: the replicas divided by weight among the clusters that nothing
             else stopped. LOWER: the whole bound, where only `number` of it could be served.
-            REMAINDER: hundredths of a unit by which the exact share passes a whole number.
+            REMAINDER: hundredths of a replica by which the exact share passes a whole number.
     """
 
     kind: RuleKind
@@ -106,7 +106,7 @@ _NAMED = {
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """Two bounds that cannot both be kept to: `one` was given up, or keeps units out with `other`.
+    """Two bounds that cannot both be kept: `one` was given up, or keeps replicas out with `other`.
 
     `row` is the cluster whose share is meant; -1 where all are.
     """
@@ -160,11 +160,11 @@ _STOPS = {
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """One bound that keeps pending units out, and how many more would be placed without it alone.
+    """One bound that keeps pending replicas out, and how many would be placed without it alone.
 
     `reason` carries the bound: for ROOM, UPPER and LEARNT the sum over the clusters that stand at
     it, for NO_WEIGHT the count of those that could take some, for a group its upper bound and name.
-    A `gain` of 0 means that the bound stops units which another bound would stop as well. A
+    A `gain` of 0 means that the bound stops replicas which another bound would stop as well. A
     CONTRADICTION names the two, and has no gain of its own.
     """
 
@@ -181,7 +181,7 @@ class Obstacle:
         }
 
     def __str__(self) -> str:
-        """Return the obstacle in words, and how many units its removal would place."""
+        """Return the obstacle in words, and how many replicas its removal would place."""
         if self.reason.kind is RuleKind.CONTRADICTION:
             return str(self.reason)
         text = _STOPS.get(self.reason.kind, self.reason.kind.value)
@@ -201,7 +201,7 @@ def no_reasons(_row: int) -> tuple[Reason, ...]:
 
 
 Binding: TypeAlias = Callable[[], tuple[Obstacle, ...]]
-"""Returns the bounds that keep pending units out."""
+"""Returns the bounds that keep pending replicas out."""
 
 
 def nothing_binds() -> tuple[Obstacle, ...]:
@@ -210,7 +210,7 @@ def nothing_binds() -> tuple[Obstacle, ...]:
 
 
 AssignmentOrder: TypeAlias = Callable[[], list[str]]
-"""Returns the domains that took units, one after the other; only the first ones, where there are
+"""Returns the domains that took replicas, one after the other; only the first ones, where there are
 many.
 """
 

@@ -1,17 +1,19 @@
 """Growing and shrinking where more than weights decide: domains in their order, then inside them.
 
-Each step gives one unit after the other to the first cluster in line that no bound stops, in closed
-form. Bounds on groups may lie across the domains. Then units are handed out up to the one at which
-a group is full, found by halving; its clusters take no more, and the rest goes on from there. The
-result is that of the loop over units, as each step depends only on the units held so far.
+Each step gives one replica after the other to the first cluster in line that no bound stops, in
+closed form. Bounds on groups may lie across the domains. Then replicas are handed out up to the
+one at which a group is full, found by halving; its clusters take no more, and the rest goes on from
+there. The result is that of the loop over replicas, as each step depends only on the replicas held
+so far.
 
-Shrinking keeps units by layers, in this order: lower bounds, units within all bounds, units without
-weight, units over the bounds of groups, units over the bounds of clusters. In the layer in which
-the total lies the domains give back in their order.
+Shrinking keeps replicas by layers, in this order: lower bounds, replicas within all bounds,
+replicas without weight, replicas over the bounds of groups, replicas over the bounds of clusters.
+In the layer in which the total lies the domains give back in their order.
 
-Subsets take units one after the other, each within its cap and by the rules between its clusters;
-one that overflows is filled up whatever room there is before the next one has a turn. When units
-leave, each deletion cost is a layer of its own, from which units without weight leave first.
+Subsets take replicas one after the other, each within its cap and by the rules between its
+clusters; one that overflows is filled up whatever room there is before the next one has a turn.
+When replicas leave, each deletion cost is a layer of its own, from which replicas without weight
+leave first.
 """
 
 from __future__ import annotations
@@ -32,10 +34,10 @@ from controller.planner.indomain import (
     taken_packed,
 )
 from controller.planner.problem import LastStep, Problem
+from controller.planner.replicacycle import decline, growth
 from controller.planner.subsets import Subsets
-from controller.planner.unitcycle import decline, growth
 from controller.planner.webster import (
-    MAX_UNITS,
+    MAX_REPLICAS,
     Ints,
     Nest,
     divide,
@@ -59,13 +61,13 @@ def hand_out(
     lowers: bool = False,
     overflow: bool = False,
 ) -> Ints:
-    """Return the units of each cluster once all units are handed out, or no more fit.
+    """Return the replicas of each cluster once all replicas are handed out, or no more fit.
 
     Args:
         problem: total, rules, subsets, order.
         weight: a cluster of weight 0 takes nothing beyond its start.
-        start: shape (n,), the units held to begin with.
-        top: shape (n,), the most units that a cluster may hold.
+        start: shape (n,), the replicas held to begin with.
+        top: shape (n,), the most replicas that a cluster may hold.
         nests: bounds on groups.
         lowers: lower bounds are served.
         overflow: subsets that overflow pass the room of their clusters.
@@ -94,7 +96,7 @@ def by_subset(
     lowers: bool = False,
     overflow: bool = False,
 ) -> Iterator[Ints]:
-    """Yield the units of each cluster after each turn of a subset; arguments as for `hand_out`."""
+    """Yield each cluster's replicas after each turn of a subset; arguments as for `hand_out`."""
     held = start
     # Overflow goes to clusters that lack nothing but room.
     able = subsets.crowded | ((weight > 0) & (problem.room > problem.present))
@@ -120,28 +122,28 @@ def _into(
     *,
     lowers: bool,
 ) -> Ints:
-    """Hand units to one subset until the subset is at its cap, or takes no more."""
+    """Hand replicas to one subset until the subset is at its cap, or takes no more."""
     rows = np.flatnonzero(subsets.inside[at] & (weight > 0) & (top > held))
     if not len(rows):
         return held
     alone = replace(problem, score=subsets.score(at, problem.scored(), rows), subsets=None)
-    # A unit in a cluster of several subsets may count to another one; then there is room again.
+    # A replica in a cluster of several subsets may count to another one; then there is room again.
     while True:
-        units = min(subsets.left(at, held), problem.total - int(held.sum()))
-        if units <= 0:
+        replicas = min(subsets.left(at, held), problem.total - int(held.sum()))
+        if replicas <= 0:
             return held
-        part, inside = _among(alone, rows, held, units, nests)
+        part, inside = _among(alone, rows, held, replicas, nests)
         after = held.copy()
         after[rows] = hand_out(part, weight[rows], held[rows], top[rows], inside, lowers=lowers)
         placed, held = int(after.sum() - held.sum()), after
-        if placed < units:
+        if placed < replicas:
             return held
 
 
 def _among(
-    problem: Problem, rows: Ints, held: Ints, units: int, nests: Sequence[Nest]
+    problem: Problem, rows: Ints, held: Ints, replicas: int, nests: Sequence[Nest]
 ) -> tuple[Problem, list[Nest]]:
-    """Return the problem of some clusters, the others' units fixed; `score` is of `rows` alone."""
+    """Return the problem of some clusters, the others' shares fixed; `score` is of `rows` alone."""
     others = np.ones(len(held), dtype=np.bool_)
     others[rows] = False
     order = problem.domains
@@ -151,7 +153,7 @@ def _among(
         order = replace(order, **columns)
     part = replace(
         problem,
-        total=int(held[rows].sum()) + units,
+        total=int(held[rows].sum()) + replicas,
         present=problem.present[rows],
         order=problem.order[rows],
         domains=order,
@@ -162,41 +164,41 @@ def _among(
 
 
 def stay(problem: Problem, held: Ints, nests: Sequence[Nest]) -> Ints:
-    """Let present units that found no place elsewhere stay where they wait.
+    """Let present replicas that found no place elsewhere stay where they wait.
 
-    Each unit that was handed out replaces one that was free to go. Of the others, those stay that
-    pass no bound, as far as there are such.
+    Each replica that was handed out replaces one that was free to go. Of the others, those stay
+    that pass no bound, as far as there are such.
     """
     subsets, present = problem.subsets, problem.present
-    units = min(problem.total, int(present.sum()))
-    if subsets is None or units <= int(held.sum()):
+    replicas = min(problem.total, int(present.sum()))
+    if subsets is None or replicas <= int(held.sum()):
         return held
     score, top = subsets.best_first(problem.scored()), np.maximum(present, held)
-    waiting = replace(problem, total=units, inside=WithinDomain.RANK, score=score, subsets=None)
+    waiting = replace(problem, total=replicas, inside=WithinDomain.RANK, score=score, subsets=None)
     after = hand_out(waiting, np.ones_like(held), held, top, nests)
-    return after + taken_by_score(after, top, score, problem.order, units - int(after.sum()))
+    return after + taken_by_score(after, top, score, problem.order, replicas - int(after.sum()))
 
 
 def grow_by_rule(
     problem: Problem, weight: Ints, start: Ints, top: Ints, nests: Sequence[Nest], *, lowers: bool
 ) -> Ints:
-    """Hand out the units by domains and rules until all are placed, or no more fit; see the module.
+    """Hand out replicas by domains and rules until all are placed, or no more fit; see above.
 
     Args:
         problem: total, rules, order.
         weight: a cluster of weight 0 takes nothing beyond its start.
-        start: shape (n,), the units held to begin with.
-        top: shape (n,), the most units that a cluster may hold.
+        start: shape (n,), the replicas held to begin with.
+        top: shape (n,), the most replicas that a cluster may hold.
         nests: bounds on groups, which may lie across the domains.
         lowers: lower bounds are served, so that packing opens as few clusters as it can for them.
     """
     step = _Growth(problem, weight, lowers)
-    held, top = start, np.where(weight > 0, np.minimum(np.maximum(top, start), MAX_UNITS), start)
+    held, top = start, np.where(weight > 0, np.minimum(np.maximum(top, start), MAX_REPLICAS), start)
     while True:
         for nest in nests:
             top = np.where((_inside(nest, held) >= nest.cap)[nest.group], held, top)
-        units = problem.total - int(held.sum())
-        after = step.taken(held, top, units)
+        replicas = problem.total - int(held.sum())
+        after = step.taken(held, top, replicas)
         if not _passes(nests, held, after):
             return after
         low, high = 0, int((after - held).sum())
@@ -225,41 +227,41 @@ class _Growth:
     weight: Ints
     lowers: bool
 
-    def taken(self, start: Ints, top: Ints, units: int) -> Ints:
+    def taken(self, start: Ints, top: Ints, replicas: int) -> Ints:
         problem, room = self.problem, np.maximum(top - start, 0)
-        if units <= 0:
+        if replicas <= 0:
             return start
         order = problem.domains
         if order is None:
-            return self._inside(np.zeros_like(start), start, top, np.array([units]))
+            return self._inside(np.zeros_like(start), start, top, np.array([replicas]))
         order = order.after(start - problem.present)
         clusters = ranked(order, problem.scored(), problem.order, room)
         if not order.quota.ordered:
-            return start + grow(order.quota, clusters, units)
-        by_domain = growth(order.quota, order.by_domain(room), units)
+            return start + grow(order.quota, clusters, replicas)
+        by_domain = growth(order.quota, order.by_domain(room), replicas)
         if problem.inside is WithinDomain.RANK:
             return start + taken_by_rank(clusters, order.place, by_domain, order.quota.method)
         return self._inside(order.place, start, top, by_domain)
 
-    def _inside(self, place: Ints, start: Ints, top: Ints, units: Ints) -> Ints:
+    def _inside(self, place: Ints, start: Ints, top: Ints, replicas: Ints) -> Ints:
         order = self.problem.order
         if self.problem.inside is WithinDomain.RANK:
             score = self.problem.scored()
-            return start + taken_by_score(start, top, score, order, int(units[0]))
+            return start + taken_by_score(start, top, score, order, int(replicas[0]))
         if self.problem.inside is WithinDomain.FEWEST:
-            return start + taken_packed(place, start, top, order, units, lowers=self.lowers)
-        cap = sums(place, start, len(units)) + units
+            return start + taken_packed(place, start, top, order, replicas, lowers=self.lowers)
+        cap = sums(place, start, len(replicas)) + replicas
         return until_full(self.weight, start, np.maximum(top, start), order, place, cap)
 
 
 def decline_to(problem: Problem, held: Ints, nests: Sequence[Nest]) -> tuple[Ints, LastStep]:
-    """Return the units to keep, `total` in all; see the module for what leaves first."""
+    """Return the replicas to keep, `total` in all; see the module for what leaves first."""
     weight = np.maximum(problem.weight, 1)
     below = np.zeros_like(held)
     for layer in _layers(problem, held, nests):
-        units = int(layer.top.sum()) - problem.total
-        if units >= 0:
-            kept = layer.top - _given(problem, weight, below, layer, units)
+        replicas = int(layer.top.sum()) - problem.total
+        if replicas >= 0:
+            kept = layer.top - _given(problem, weight, below, layer, replicas)
             return kept, LastStep(weight, below, layer.top, bounded=layer.top is not held)
         below = layer.top
     raise AssertionError("more is wanted than is held: that is no shrinking")
@@ -267,7 +269,7 @@ def decline_to(problem: Problem, held: Ints, nests: Sequence[Nest]) -> tuple[Int
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """The units kept up to a layer, and, for packing, the clusters that empty last."""
+    """The replicas kept up to a layer, and, for packing, the clusters that empty last."""
 
     top: Ints
     fullest: Ints
@@ -297,7 +299,7 @@ def _layers(problem: Problem, held: Ints, nests: Sequence[Nest]) -> Iterator[_La
 
 
 def _by_cost(problem: Problem, subsets: Subsets, floor: Ints, held: Ints) -> Iterator[_Layer]:
-    """Yield lower bounds, then all units, each from the highest deletion cost to the lowest."""
+    """Yield lower bounds, then all replicas, each from the highest deletion cost to the lowest."""
     counted, excess, outside = subsets.classified(held)
     classes = (*counted, *excess, outside)
     every = np.arange(len(held))
@@ -305,9 +307,9 @@ def _by_cost(problem: Problem, subsets: Subsets, floor: Ints, held: Ints) -> Ite
     heavy = (problem.weight > 0) | subsets.crowded
     for bound, least in ((floor, np.zeros_like(floor)), (held, floor)):
         before = np.zeros_like(held)
-        for units, score in zip(classes, (*scores, *scores, problem.scored()), strict=True):
-            after = before + units
-            if not units.any():
+        for replicas, score in zip(classes, (*scores, *scores, problem.scored()), strict=True):
+            after = before + replicas
+            if not replicas.any():
                 continue
             for top in (np.where(heavy, after, before), after):
                 kept = np.maximum(np.minimum(top, bound), least)
@@ -316,34 +318,34 @@ def _by_cost(problem: Problem, subsets: Subsets, floor: Ints, held: Ints) -> Ite
 
 
 def _trimmed(problem: Problem, held: Ints, floor: Ints, nest: Nest) -> Ints:
-    """Take off each group the units over its cap, its lower bounds last."""
+    """Take off each group the replicas over its cap, its lower bounds last."""
     weight, none = np.maximum(problem.weight, 1), np.zeros_like(held)
     for group in np.flatnonzero(_inside(nest, held) > nest.cap).tolist():
         inside = nest.group == group
         for least in (np.minimum(floor, held), none):
-            units = int(held[inside].sum() - nest.cap[group])
-            if units <= 0:
+            replicas = int(held[inside].sum() - nest.cap[group])
+            if replicas <= 0:
                 break
             below = np.where(inside, least, held)
-            units = min(units, int((held - below).sum()))
+            replicas = min(replicas, int((held - below).sum()))
             layer = _Layer(held, held, none, problem.scored())
-            held = held - _given(problem, weight, below, layer, units)
+            held = held - _given(problem, weight, below, layer, replicas)
     return held
 
 
-def _given(problem: Problem, weight: Ints, below: Ints, above: _Layer, units: int) -> Ints:
-    """Return so many units to take away of those between `below` and the layer, shape (n,)."""
+def _given(problem: Problem, weight: Ints, below: Ints, above: _Layer, replicas: int) -> Ints:
+    """Return so many replicas to take away of those between `below` and the layer, shape (n,)."""
     own, order = above.top - below, problem.domains
     if order is None:
-        place, by_domain = np.zeros_like(own), np.array([units], dtype=np.int64)
+        place, by_domain = np.zeros_like(own), np.array([replicas], dtype=np.int64)
     else:
         order = order.after(above.top - problem.present)
         clusters = ranked(order, above.score, problem.order, own)
         place, size = order.leaving, len(order.names) + 1
         if not order.quota.ordered:
-            place, by_domain = np.zeros_like(own), np.array([units], dtype=np.int64)
+            place, by_domain = np.zeros_like(own), np.array([replicas], dtype=np.int64)
         else:
-            by_domain = decline(order.quota, sums(place, own, size), units)
+            by_domain = decline(order.quota, sums(place, own, size), replicas)
         if problem.inside is WithinDomain.RANK:
             return given_by_rank(clusters, place, by_domain, order.quota.method)
     kept = sums(place, own, len(by_domain)) - by_domain

@@ -1,14 +1,15 @@
-"""Ordered subsets of the clusters, each with a cap: which unit counts to which of them.
+"""Ordered subsets of the clusters, each with a cap: which replica counts to which of them.
 
-A unit on a cluster counts to the first subset that matches the cluster and has room below its cap.
-The earlier subsets are filled as far as any sorting of the units can fill them, so a unit spills to
-a later subset rather than being too much for an earlier one. Units that no subset has room for are
-the excess of the first one that matches. Units on clusters that none matches are outside.
+A replica on a cluster counts to the first subset that matches the cluster and has room below its
+cap. The earlier subsets are filled as far as any sorting of the replicas can fill them, so a
+replica spills to a later subset rather than being too much for an earlier one. Replicas that no
+subset has room for are the excess of the first one that matches. Replicas on clusters that none
+matches are outside.
 
-Where a subset holds more than its cap, those units stay in it that the rule between clusters gives
-first (`WithinDomain`), unless another one makes room by spilling to a later subset. The deletion
-costs of units fall from the first subset to the last, then come those of the excess, then those
-outside; the lowest cost leaves first. Pure; integers only.
+Where a subset holds more than its cap, those replicas stay in it that the rule between clusters
+gives first (`WithinDomain`), unless another one makes room by spilling to a later subset. The
+deletion costs of replicas fall from the first subset to the last, then come those of the excess,
+then those outside; the lowest cost leaves first. Pure; integers only.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from typing import TypeAlias
 import numpy as np
 
 from controller.planner.indomain import WithinDomain, in_line
-from controller.planner.webster import MAX_UNITS, Ints, Mask, first_come, sums, until_full
+from controller.planner.webster import MAX_REPLICAS, Ints, Mask, first_come, sums, until_full
 
 _STEP = 100
 """The distance between neighbouring deletion costs."""
 
 _Path: TypeAlias = list[tuple[int, int]]
-"""Subsets, each with a cluster whose unit it gives up; the last one takes a unit that is left
+"""Subsets, each with a cluster whose replica it gives up; the last one takes a replica that is left
 there.
 """
 
@@ -39,13 +40,13 @@ class Subsets:
     Args:
         names: of the subsets.
         inside: shape (subsets, n), which clusters each matches; a cluster may lie in several.
-        cap: shape (subsets,), the most units that count to each; UNBOUNDED for no cap.
-        closed: shape (subsets,), takes no new unit.
+        cap: shape (subsets,), the most replicas that count to each; UNBOUNDED for no cap.
+        closed: shape (subsets,), takes no new replica.
         overflow: shape (subsets,), is filled up to its cap whatever room its clusters have.
         rank: shape (subsets, n), how much each subset prefers its clusters, the greater the more.
-        crowded: shape (n,), where only a lack of room keeps new units away.
-        keeps: which of a cluster's units count where there are too many: of the best ranks, of the
-            fullest clusters, or by weight.
+        crowded: shape (n,), where only a lack of room keeps new replicas away.
+        keeps: which of a cluster's replicas count where there are too many: of the best ranks, of
+            the fullest clusters, or by weight.
         order: shape (n,), distinct, the lowest of equals goes first; None for the order of the
             rows.
         weight: shape (n,), for `keeps` by weight; None where all weigh alike.
@@ -81,10 +82,10 @@ class Subsets:
         ):
             if column.shape != shape:
                 raise ValueError(f"subsets.{name}: of shape {shape}, found {column.shape}")
-        wrong = np.flatnonzero((self.cap < 0) | (self.cap > MAX_UNITS))
+        wrong = np.flatnonzero((self.cap < 0) | (self.cap > MAX_REPLICAS))
         if len(wrong):
             at = int(wrong[0])
-            raise ValueError(f"subsets.cap[{at}]: 0 to {MAX_UNITS}, found {int(self.cap[at])}")
+            raise ValueError(f"subsets.cap[{at}]: 0 to {MAX_REPLICAS}, found {int(self.cap[at])}")
 
     @cached_property
     def home(self) -> Ints:
@@ -106,42 +107,42 @@ class Subsets:
         first[kind[::-1]] = np.arange(len(kind))[::-1]  # of equals the last one written remains
         return kind, self.inside[:, first]
 
-    def counted(self, units: Ints) -> Ints:
-        """Return the units that count to each, at most its cap, shape (subsets,)."""
+    def counted(self, replicas: Ints) -> Ints:
+        """Return the replicas that count to each, at most its cap, shape (subsets,)."""
         size = len(self.names)
         if not self.overlaps:
-            return np.minimum(sums(self.home, units, size + 1)[:size], self.cap)
+            return np.minimum(sums(self.home, replicas, size + 1)[:size], self.cap)
         kind, inside = self._kinds
-        left = sums(kind, units, inside.shape[1])
+        left = sums(kind, replicas, inside.shape[1])
         found = _sorted(
             inside, self.cap, left, lambda at, mine: first_come(mine, int(self.cap[at]))
         )
         return np.asarray(found.sum(axis=1), dtype=np.int64)
 
-    def left(self, at: int, units: Ints) -> int:
-        """Return how many more units may count to one subset."""
+    def left(self, at: int, replicas: Ints) -> int:
+        """Return how many more replicas may count to one subset."""
         if self.overlaps:
-            return int(self.cap[at] - self.counted(units)[at])
-        return max(int(self.cap[at] - units[self.inside[at]].sum()), 0)
+            return int(self.cap[at] - self.counted(replicas)[at])
+        return max(int(self.cap[at] - replicas[self.inside[at]].sum()), 0)
 
     def full(self, counted: Ints) -> Ints:
-        """Return the subsets that are at their cap when so many units count to each."""
-        found: Ints = np.flatnonzero((counted >= self.cap) & (self.cap < MAX_UNITS))
+        """Return the subsets that are at their cap when so many replicas count to each."""
+        found: Ints = np.flatnonzero((counted >= self.cap) & (self.cap < MAX_REPLICAS))
         return found
 
-    def classified(self, units: Ints) -> tuple[Ints, Ints, Ints]:
-        """Sort the units by the subset that they count to.
+    def classified(self, replicas: Ints) -> tuple[Ints, Ints, Ints]:
+        """Sort the replicas by the subset that they count to.
 
         Args:
-            units: shape (n,), the units of each cluster.
+            replicas: shape (n,), the replicas of each cluster.
 
         Returns:
             those that count to each subset, and the excess of each: shape (subsets, n); and those
             outside of all: shape (n,).
         """
         home, size = self.home, len(self.names)
-        outside = np.where(home == size, units, 0)
-        left = units - outside
+        outside = np.where(home == size, replicas, 0)
+        left = replicas - outside
         if self.overlaps:
             whole = np.zeros_like(home)
             counted = _sorted(
@@ -159,7 +160,7 @@ class Subsets:
         return counted, excess, outside
 
     def cost(self) -> tuple[Ints, Ints, int]:
-        """Return the deletion costs of units that count, of each subset's excess, and outside."""
+        """Return the deletion costs of counted replicas, of each subset's excess, and outside."""
         size = len(self.names)
         place = np.arange(size, dtype=np.int64)
         return _STEP * (size - place), -_STEP * (place + 1), -_STEP * (size + 1)
@@ -180,7 +181,7 @@ class Subsets:
         return _dense(score, rank, -self.home)
 
     def open_to(self, able: Mask) -> Mask:
-        """Return which of these clusters a subset matches that takes new units, shape (n,)."""
+        """Return which of these clusters a subset matches that takes new replicas, shape (n,)."""
         return able & self._in_any(~self.closed)
 
     def shut(self, counted: Ints) -> Mask:
@@ -196,27 +197,27 @@ class Subsets:
         found: Mask = np.logical_or.reduce(self.inside[subsets], axis=0)
         return found
 
-    def _kept(self, place: Ints, units: Ints, most: Ints, rank: Ints) -> Ints:
-        """Return the units of each place that the rule between clusters gives first."""
-        order = np.arange(len(units)) if self.order is None else self.order
+    def _kept(self, place: Ints, replicas: Ints, most: Ints, rank: Ints) -> Ints:
+        """Return the replicas of each place that the rule between clusters gives first."""
+        order = np.arange(len(replicas)) if self.order is None else self.order
         if self.keeps is WithinDomain.WEIGHT:
-            weight = np.ones_like(units) if self.weight is None else np.maximum(self.weight, 1)
-            return until_full(weight, np.zeros_like(units), units, order, place, most)
-        best = rank if self.keeps is WithinDomain.RANK else units
-        return in_line(np.lexsort((order, -best, place)), place, units, most)
+            weight = np.ones_like(replicas) if self.weight is None else np.maximum(self.weight, 1)
+            return until_full(weight, np.zeros_like(replicas), replicas, order, place, most)
+        best = rank if self.keeps is WithinDomain.RANK else replicas
+        return in_line(np.lexsort((order, -best, place)), place, replicas, most)
 
 
-def _sorted(inside: Mask, cap: Ints, units: Ints, kept: Callable[[int, Ints], Ints]) -> Ints:
-    """Return the units that count to each subset; shape as `inside`.
+def _sorted(inside: Mask, cap: Ints, replicas: Ints, kept: Callable[[int, Ints], Ints]) -> Ints:
+    """Return the replicas that count to each subset; shape as `inside`.
 
     Args:
         inside: shape (subsets, n).
         cap: shape (subsets,).
-        units: shape (n,).
-        kept: returns the units that a subset takes of those that earlier ones left.
+        replicas: shape (n,).
+        kept: returns the replicas that a subset takes of those that earlier ones left.
     """
     counted = np.zeros(inside.shape, dtype=np.int64)
-    left = units.copy()
+    left = replicas.copy()
     for at in range(len(cap)):
         counted[at] = kept(at, np.where(inside[at], left, 0))
         left -= counted[at]
@@ -229,7 +230,7 @@ def _sorted(inside: Mask, cap: Ints, units: Ints, kept: Callable[[int, Ints], In
 
 
 def _pass_on(at: int, path: _Path, lacking: int, counted: Ints, left: Ints) -> None:
-    """Fill a subset with units of earlier ones, which take others in their stead; in place."""
+    """Fill a subset with replicas of earlier ones, which take others in their stead; in place."""
     *through, (last, row) = path
     moved = min([lacking, int(left[row]), *(int(counted[giver, r]) for giver, r in through)])
     to = at
@@ -242,7 +243,7 @@ def _pass_on(at: int, path: _Path, lacking: int, counted: Ints, left: Ints) -> N
 
 
 def _path(at: int, inside: Mask, counted: Ints, left: Ints) -> _Path | None:
-    """Return the shortest way through subsets to a unit that is left over; None without one."""
+    """Return the shortest way through subsets to a replica that is left over; None without one."""
     spare = inside[:at] & (left > 0)
     ends: list[bool] = np.logical_or.reduce(spare, axis=1).tolist()
     if not any(ends):

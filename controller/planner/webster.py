@@ -1,24 +1,25 @@
-"""Units handed out one at a time to the cluster most below its weight, in closed form.
+"""Replicas handed out one at a time to the cluster most below its weight, in closed form.
 
-The rule is Webster's: a cluster of weight `w` that holds `a` units stands in line with the
-priority `w / (2a + 1)`, the highest takes the next unit, and equal priorities go by an injected
-order. Bounds only ever take a cluster out of the line. Because each unit is given without knowing
-how many will follow, one more unit never takes one away elsewhere (house monotonicity), and because
-the bounds are nested, giving greedily wastes nothing: whatever can be placed within them is placed.
+The rule is Webster's: a cluster of weight `w` that holds `a` replicas stands in line with the
+priority `w / (2a + 1)`, the highest takes the next replica, and equal priorities go by an injected
+order. Bounds only ever take a cluster out of the line. Because each replica is given without
+knowing how many will follow, one more replica never takes one away elsewhere (house monotonicity),
+and because the bounds are nested, giving greedily wastes nothing: whatever can be placed within
+them is placed.
 
 `divide` reaches the same result without the loop, in two steps that are each exact:
 
-- A cap on a group lets through the first units of the group's own line. How far each cluster gets
-  until the group is full depends on no cluster outside, so the cap is replaced by a bound on each
-  cluster. Done from the innermost nest outwards, only bounds on clusters remain.
-- Within a block of clusters that draw on one number of units, the divisor is searched at which they
-  run out (`_around`): units clearly before it are taken at once, and only the few units
+- A cap on a group lets through the first replicas of the group's own line. How far each cluster
+  gets until the group is full depends on no cluster outside, so the cap is replaced by a bound on
+  each cluster. Done from the innermost nest outwards, only bounds on clusters remain.
+- Within a block of clusters that draw on one number of replicas, the divisor is searched at which
+  they run out (`_around`): replicas clearly before it are taken at once, and only the few replicas
   around it are sorted.
 
-Pure; integers in and out; standard library and numpy. Units, weights and their products stay below
-2**63: a priority turned over is (2a - 1) / w, with both below 2**32 and 2**31, and is compared as a
-number with 62 binary places, which tells any two of them apart. The tests hold all this against the
-plain loop.
+Pure; integers in and out; standard library and numpy. Replicas, weights and their products stay
+below 2**63: a priority turned over is (2a - 1) / w, with both below 2**32 and 2**31, and is
+compared as a number with 62 binary places, which tells any two of them apart. The tests hold all
+this against the plain loop.
 """
 
 from __future__ import annotations
@@ -36,20 +37,20 @@ Floats: TypeAlias = NDArray[np.float64]
 Mask: TypeAlias = NDArray[np.bool_]
 
 MAX_WEIGHT = 2**31 - 1
-MAX_UNITS = 2**31 - 1
+MAX_REPLICAS = 2**31 - 1
 """The most that a field of Kubernetes counts; products of the two fit into 63 bits."""
 
 _PLACES = 31
 """Binary places of a divisor after the first one."""
 
 _LEAST, _MOST = 2.0**-32, 2.0**32 - 2.0
-"""A divisor at which no cluster gets a unit, and one at which every cluster reaches its top."""
+"""A divisor at which no cluster gets a replica, and one at which every cluster reaches its top."""
 
 _CUT = 52 - _PLACES
 """Bits of a float64 beyond those places."""
 
 _FEW = 512
-"""The number of units that are sorted however few clusters there are."""
+"""The number of replicas that are sorted however few clusters there are."""
 
 _FARTHER = 4.0
 """How much farther the search goes each time that it ends on the side where it came from."""
@@ -63,7 +64,7 @@ _BLOCK = np.zeros(0, dtype=np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """Disjoint groups of clusters, each with the most units that it may hold in all.
+    """Disjoint groups of clusters, each with the most replicas that it may hold in all.
 
     `group` has one entry a cluster, an index into `cap`; every cluster is in exactly one group.
     A sequence of nests goes from the outermost to the innermost; each group of a nest lies wholly
@@ -74,22 +75,22 @@ class Nest:
     cap: Ints
 
 
-def first_come(wanted: Ints, units: int) -> Ints:
-    """Serve each entry in order as much as it wants, until no unit is left; shape as `wanted`."""
+def first_come(wanted: Ints, replicas: int) -> Ints:
+    """Serve each entry in order as much as it wants, until none is left; shape as `wanted`."""
     before = np.cumsum(wanted) - wanted
-    served: Ints = np.clip(units - before, 0, wanted)
+    served: Ints = np.clip(replicas - before, 0, wanted)
     return served
 
 
 def divide(
     total: int, *, weight: Ints, start: Ints, top: Ints, order: Ints, nests: Sequence[Nest] = ()
 ) -> Ints:
-    """Return the units of each cluster once `total` are held in all, or no more fit.
+    """Return the replicas of each cluster once `total` are held in all, or no more fit.
 
     Args:
-        total: units to be held in the end, those of `start` included.
-        weight: shape (n,), 0..MAX_WEIGHT; weight 0 takes no unit beyond its start.
-        start: shape (n,), units held to begin with; they stay, even above a cap.
+        total: replicas to be held in the end, those of `start` included.
+        weight: shape (n,), 0..MAX_WEIGHT; weight 0 takes no replica beyond its start.
+        start: shape (n,), replicas held to begin with; they stay, even above a cap.
         top: shape (n,), the most that a cluster may hold; below its start means no more.
         order: shape (n,), distinct; of equal priorities the lowest goes first.
         nests: bounds on groups of clusters, outermost first.
@@ -102,11 +103,11 @@ def divide(
     """
     if len(weight) and int(weight.max()) > MAX_WEIGHT:
         raise ValueError(f"a weight is at most {MAX_WEIGHT}, found {int(weight.max())}")
-    if total > MAX_UNITS:
-        raise ValueError(f"at most {MAX_UNITS} units are divided at once, asked for {total}")
+    if total > MAX_REPLICAS:
+        raise ValueError(f"at most {MAX_REPLICAS} units are divided at once, asked for {total}")
     if total <= int(start.sum()):
         return start.copy()
-    reach = np.where(weight > 0, np.maximum(start, np.minimum(top, MAX_UNITS)), start)
+    reach = np.where(weight > 0, np.maximum(start, np.minimum(top, MAX_REPLICAS)), start)
     for nest in reversed(nests):
         reach = until_full(weight, start, reach, order, nest.group, nest.cap)
     whole = np.zeros(len(start), dtype=np.int64)
@@ -114,7 +115,7 @@ def divide(
 
 
 def until_full(weight: Ints, start: Ints, top: Ints, order: Ints, group: Ints, cap: Ints) -> Ints:
-    """Return the units of each cluster when its group holds its `cap`, or can take no more."""
+    """Return the replicas of each cluster when its group holds its `cap`, or can take no more."""
     # Groups that can take no more than their cap need no division: their clusters reach the top.
     tight = sums(group, top, len(cap)) > cap
     if not tight.any():
@@ -141,8 +142,8 @@ def _share_out(weight: Ints, start: Ints, top: Ints, order: Ints, block: Ints, q
     near = spare.nonzero()[0]
     spare = spare[near]
     who = near.repeat(spare)
-    unit = sure[who] + np.arange(len(who)) - (spare.cumsum() - spare).repeat(spare)
-    whole, rest = np.divmod((2 * unit + 1) << _PLACES, weight[who])
+    replica = sure[who] + np.arange(len(who)) - (spare.cumsum() - spare).repeat(spare)
+    whole, rest = np.divmod((2 * replica + 1) << _PLACES, weight[who])
     keys = (order[who], (rest << _PLACES) // weight[who], whole)
     if len(left) == 1:
         taken = who[np.lexsort(keys)[: left[0]]]
@@ -156,40 +157,40 @@ def _share_out(weight: Ints, start: Ints, top: Ints, order: Ints, block: Ints, q
 
 
 def _few(weight: Ints, start: Ints, top: Ints, quota: int) -> tuple[Ints, Ints] | None:
-    """Do as `_around` for one block that gives fewer units than it has clusters to take one.
+    """Do as `_around` for one block that gives fewer replicas than it has clusters to take one.
 
-    None where too many other units stand before the end of the quota as well.
+    None where too many other replicas stand before the end of the quota as well.
     """
     missing = quota - int(start.sum())
     takes = (top > start) & (weight > 0)
     if not 0 < missing <= int(np.count_nonzero(takes)):
         return None
-    # The first unit of each of so many clusters stands before the end of the quota.
+    # The first replica of each of so many clusters stands before the end of the quota.
     first = np.where(takes, (2.0 * start + 1.0) / np.maximum(weight, 1), np.inf)
     last = np.partition(first, missing - 1)[missing - 1] if missing > 1 else first.min()
     x = ((_digits(last[np.newaxis]) + 1) << _CUT).view(np.float64)  # not below the exact number
-    reach = np.minimum(np.maximum(_units(weight, x, _BLOCK), start), top)
+    reach = np.minimum(np.maximum(_replicas(weight, x, _BLOCK), start), top)
     return (start, reach) if int((reach - start).sum()) <= _sorted(len(start)) else None
 
 
 def _around(weight: Ints, start: Ints, top: Ints, block: Ints, quota: Ints) -> tuple[Ints, Ints]:
-    """Return each cluster's units a little before its block's quota runs out, and after.
+    """Return each cluster's replicas a little before its block's quota runs out, and after.
 
-    At the divisor x a cluster holds each unit of which (2a - 1) / w is at most x. The search for
-    the x at which a block holds its quota goes along the slope of the block's units, and a little
-    too far, so that it soon has an x on each side; every sixth step halves the interval.
+    At the divisor x a cluster holds each replica of which (2a - 1) / w is at most x. The search for
+    the x at which a block holds its quota goes along the slope of the block's replicas, and a
+    little too far, so that it soon has an x on each side; every sixth step halves the interval.
 
     The search ends: an x is one of 2**37 numbers of 32 binary digits, so after 38 halvings the two
     ends stand next to each other. Then w x differs by at most 2 between them, as w x is at most
-    2**32 where a cluster is not at its top; hence no cluster has more than one unit in between,
-    however many of them tie, and there are no more units to be sorted than clusters: 6 * 38 steps
-    at the most.
+    2**32 where a cluster is not at its top; hence no cluster has more than one replica in between,
+    however many of them tie, and there are no more replicas to be sorted than clusters: 6 * 38
+    steps at the most.
     """
     size, clusters = len(quota), len(weight)
 
     def held_at(guess: Ints) -> tuple[Ints, Ints]:
-        units = _units(weight, (guess << _CUT).view(np.float64), block)
-        return units, np.minimum(np.maximum(units, start), top)
+        replicas = _replicas(weight, (guess << _CUT).view(np.float64), block)
+        return replicas, np.minimum(np.maximum(replicas, start), top)
 
     least, most = sums(block, start, size), sums(block, top, size)
     low, high = np.full(size, _digits(_LEAST)), np.full(size, _digits(_MOST))
@@ -207,8 +208,8 @@ def _around(weight: Ints, start: Ints, top: Ints, block: Ints, quota: Ints) -> t
         halved = (guess <= low) | (guess >= high) | (step % _HASTE == 0)
         guess = np.where(halved, (low + high) >> 1, guess)
         x = (guess << _CUT).view(np.float64)
-        could, units = held_at(guess)
-        held = sums(block, units, size)
+        could, replicas = held_at(guess)
+        held = sums(block, replicas, size)
         missing = wanted - held
         under, over = missing >= 0, missing <= 0
         low, high = np.where(under, guess, low), np.where(over, guess, high)
@@ -216,14 +217,14 @@ def _around(weight: Ints, start: Ints, top: Ints, block: Ints, quota: Ints) -> t
         apart = int((most - least).sum())
         if apart <= (_sorted(clusters) if step < _HASTE else clusters):
             other = held_at(np.where(under, high, low))[1]
-            return np.minimum(units, other), np.maximum(units, other)
+            return np.minimum(replicas, other), np.maximum(replicas, other)
         pace = _sums(block, rates * ((could >= start) & (could < top)), size)
         width = np.where(under == before, width * _FARTHER, width)
         missing, before = missing + np.where(under, width, -width), under
 
 
 def _sorted(clusters: int) -> int:
-    """Return the number of units up to which sorting is cheaper than searching on."""
+    """Return the number of replicas up to which sorting is cheaper than searching on."""
     return max(clusters >> 1, _FEW)
 
 
@@ -233,8 +234,8 @@ def _digits(x: Floats | float) -> Ints:
     return digits
 
 
-def _units(weight: Ints, x: Floats, block: Ints) -> Ints:
-    """Return how many units of each cluster stand before its block's divisor, or at it."""
+def _replicas(weight: Ints, x: Floats, block: Ints) -> Ints:
+    """Return how many replicas of each cluster stand before its block's divisor, or at it."""
     digits: Any
     places: Any
     if len(x) == 1:
@@ -244,8 +245,8 @@ def _units(weight: Ints, x: Floats, block: Ints) -> Ints:
         parts, powers = np.frexp(x)
         digits = (parts * 2.0**32).astype(np.int64)[block]
         places = (32 - powers.astype(np.int64))[block]
-    units: Ints = ((weight * digits >> places) + 1) >> 1
-    return units
+    replicas: Ints = ((weight * digits >> places) + 1) >> 1
+    return replicas
 
 
 def sums(group: Ints, values: Ints, size: int) -> Ints:

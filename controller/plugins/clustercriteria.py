@@ -43,7 +43,7 @@ class ClusterCost(_SmallerIsBetter):
     name = "ClusterCost"
 
     def score(
-        self, _state: CycleState, _unit: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
+        self, _state: CycleState, _info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> Ints:
         """Return the price, as an integer on the scale of the dearest cluster."""
         known = ~np.isnan(snapshot.cost)
@@ -62,7 +62,7 @@ class ClusterLatency(_SmallerIsBetter):
     name = "ClusterLatency"
 
     def score(
-        self, _state: CycleState, _unit: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
+        self, _state: CycleState, _info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> Ints:
         """Return milliseconds."""
         return np.where(snapshot.latency >= 0, snapshot.latency, _UNKNOWN)
@@ -74,7 +74,7 @@ class ClusterReliability:
     name = "ClusterReliability"
 
     def score(
-        self, _state: CycleState, _unit: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
+        self, _state: CycleState, _info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> Ints:
         """Return the percentage of answered probes, 0 where none was measured."""
         return np.maximum(snapshot.reliability, 0)

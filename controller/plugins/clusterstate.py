@@ -55,7 +55,7 @@ class TargetNamespace:
         return FilterMask([(outside, f"namespace {target} is not allowed")])
 
     def cure(self, shortage: Shortage, _text: str, _rows: Mask) -> str:
-        return f"namespace {shortage.unit.target_namespace} in {_NAMESPACES}"
+        return f"namespace {shortage.workload.target_namespace} in {_NAMESPACES}"
 
 
 def _allowed(target: str, globs: Sequence[str]) -> bool:
@@ -99,7 +99,7 @@ class NamespaceGiven:
         return FilterMask([(refused, f"namespace {target} was not given to Stowage")])
 
     def cure(self, shortage: Shortage, _text: str, _rows: Mask) -> str:
-        given = f"--target-namespace {shortage.unit.target_namespace}"
+        given = f"--target-namespace {shortage.workload.target_namespace}"
         return f"`stowage join CLUSTER --member-kubeconfig FILE {given}`"
 
 
@@ -135,7 +135,7 @@ class AllowedKinds:
         return FilterMask([(snapshot.kinds.where(refused), f"{named} not in spec.allowedKinds")])
 
     def cure(self, shortage: Shortage, _text: str, _rows: Mask) -> str:
-        named = ", ".join(shortage.unit.guarded_kinds)
+        named = ", ".join(shortage.workload.guarded_kinds)
         return f"{named} in spec.allowedKinds of the MemberCluster"
 
 
@@ -154,7 +154,7 @@ class ClusterReady:
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.READY, _is_ready),)
 
     def filter(
-        self, _state: CycleState, _unit: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
+        self, _state: CycleState, _info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
         """Return the clusters being deleted, and those not ready."""
         return FilterMask([(snapshot.deleting, "being deleted"), (~snapshot.ready, "not ready")])
@@ -163,7 +163,7 @@ class ClusterReady:
         return "a cluster that is ready again"
 
 
-def _is_ready(_unit: WorkloadInfo, _old: MemberCluster | None, new: MemberCluster) -> bool:
+def _is_ready(_info: WorkloadInfo, _old: MemberCluster | None, new: MemberCluster) -> bool:
     return new.ready and not new.metadata.deleting
 
 
@@ -215,10 +215,10 @@ def _untolerated(
 
 def _taints(shortage: Shortage, rows: Mask) -> list[str]:
     """Return the hard taints on these clusters that the Workload does not tolerate."""
-    mine = shortage.unit.tolerations
+    mine = shortage.workload.tolerations
     return sorted(
         f"{taint.key}{'=' if taint.value else ''}{taint.value}:{taint.effect}"
-        for taint, mask in shortage.fleet.taints.items()
+        for taint, mask in shortage.snapshot.taints.items()
         if taint.effect in HARD
         and (mask & rows).any()
         and not any(each.tolerates(taint) for each in mine)

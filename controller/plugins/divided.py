@@ -99,7 +99,7 @@ class Divided:
 
     def bound(self, info: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
         """Add static weights with their bounds, packing, and learnt limits to the problem."""
-        limits = np.minimum(problem.learnt, as_bounds(info.limits, field.fleet.row))
+        limits = np.minimum(problem.learnt, as_bounds(info.limits, field.snapshot.row))
         problem = replace(problem, learnt=limits)
         if not self.divides(info, field.state):
             return problem
@@ -115,7 +115,7 @@ class Divided:
         self, info: WorkloadInfo, field: Candidates, plan: Apportionment
     ) -> Sequence[str]:
         """Name clusters without weight, and those with room at a rule's or a learnt bound."""
-        rules = _Rules.of(info, field.fleet) if self._has_rules(info) else None
+        rules = _Rules.of(info, field.snapshot) if self._has_rules(info) else None
         return (
             *(self._unweighted(rules.meant, field, plan) if rules else ()),
             *self._at_bounds(rules, info, field, plan),
@@ -139,13 +139,13 @@ class Divided:
         bound = spare & (plan.shares >= rules.upper) if rules else np.zeros_like(spare)
         if bound.any():
             yield f"{clusters(bound, 'is', 'are')} at the maxReplicas of distributionWeights"
-        learnt = spare & ~bound & (plan.shares >= as_bounds(info.limits, field.fleet.row))
+        learnt = spare & ~bound & (plan.shares >= as_bounds(info.limits, field.snapshot.row))
         if learnt.any():
             yield f"{clusters(learnt, 'was', 'were')} seen to run no more, though with room"
 
     def stops(self, shortage: Shortage) -> Sequence[Stop]:
         """Return the bounds of the rules, the learnt limits, and the clusters without a rule."""
-        info, stops = shortage.unit, []
+        info, stops = shortage.workload, []
         ruled = self._has_rules(info)
         if ruled:
             text = "at the upper bound of spec.distributionWeights"
@@ -153,19 +153,19 @@ class Divided:
         text = "seen to run what it has and no more (status.limits)"
         stops.append(Stop(NoteKind.BOUND, shortage.made_by(RuleKind.LEARNT), text))
         if ruled:
-            outside = ~_Rules.of(info, shortage.fleet).meant
+            outside = ~_Rules.of(info, shortage.snapshot).meant
             stops.append(Stop(NoteKind.BOUND, outside, "no rule of spec.distributionWeights"))
         return stops
 
     def remedies(self, shortage: Shortage) -> Sequence[Note]:
         """Suggest a greater maxReplicas for shares at it, a rule for clusters without one."""
-        if not self._has_rules(shortage.unit):
+        if not self._has_rules(shortage.workload):
             return ()
         found = []
         if stuck := shortage.names(self._at_upper(shortage)):
             text = f"a greater maxReplicas in spec.distributionWeights for {either(stuck)}"
             found.append(Note(NoteKind.BOUND, len(stuck), "maxReplicas", text))
-        outside = ~_Rules.of(shortage.unit, shortage.fleet).meant
+        outside = ~_Rules.of(shortage.workload, shortage.snapshot).meant
         if unruled := shortage.names(shortage.feasible & outside):
             text = f"a rule in spec.distributionWeights that matches {either(unruled)}"
             found.append(Note(NoteKind.BOUND, len(unruled), "distributionWeights", text))
@@ -175,7 +175,7 @@ class Divided:
         return info.distribution == "Divided" and bool(info.weights)
 
     def _at_upper(self, shortage: Shortage) -> Mask:
-        upper = _Rules.of(shortage.unit, shortage.fleet).upper
+        upper = _Rules.of(shortage.workload, shortage.snapshot).upper
         mask: Mask = shortage.made_by(RuleKind.UPPER) & (shortage.held >= upper)
         return mask
 
@@ -212,7 +212,7 @@ class _Rules:
 
 def _static(info: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
     """Apply the first matching rule to each cluster; without a rule it takes no replicas."""
-    rules = _Rules.of(info, field.fleet)
+    rules = _Rules.of(info, field.snapshot)
     weight, lower, upper = rules.weight, rules.lower, rules.upper
     able, subsets = field.able, problem.subsets
     if subsets is not None:

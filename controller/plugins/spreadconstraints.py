@@ -32,7 +32,7 @@ class SpreadConstraints:
         """Return the events that add a domain, or remove one that counted."""
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.LABELS | Action.DELETED),)
 
-    def divides(self, _unit: WorkloadInfo, _state: CycleState) -> bool:
+    def divides(self, _info: WorkloadInfo, _state: CycleState) -> bool:
         """Return False: the constraints bound what other plugins divide."""
         return False
 
@@ -40,7 +40,7 @@ class SpreadConstraints:
         """Add the constraints to the problem, in their order."""
         if not info.spread:
             return problem
-        return replace(problem, counts=(*problem.counts, *counts(info, field.fleet)))
+        return replace(problem, counts=(*problem.counts, *counts(info, field.snapshot)))
 
     def shortfall(
         self, info: WorkloadInfo, field: Candidates, plan: Apportionment
@@ -57,12 +57,14 @@ class SpreadConstraints:
     def stops(self, shortage: Shortage) -> Sequence[Stop]:
         """Return the clusters with room that the choice of domains leaves out."""
         text = "left out by spec.spreadConstraints"
-        return (Stop(NoteKind.BOUND, _left_out(shortage), text),) if shortage.unit.spread else ()
+        return (
+            (Stop(NoteKind.BOUND, _left_out(shortage), text),) if shortage.workload.spread else ()
+        )
 
     def remedies(self, shortage: Shortage) -> Sequence[Note]:
         """Suggest other bounds on the number of domains, where clusters with room hold nothing."""
         out = _left_out(shortage) & shortage.feasible & (shortage.held == 0)
-        if not shortage.unit.spread or not out.any():
+        if not shortage.workload.spread or not out.any():
             return ()
         left = either(shortage.names(out))
         text = f"other bounds in spec.spreadConstraints, which leave out {left}"

@@ -70,16 +70,18 @@ class Single:
 
     def _home(self, info: WorkloadInfo, field: Candidates) -> int | None:
         """Return the present cluster; of several the best ranked, then the fullest."""
-        rows = [field.fleet.row[n] for n in info.present if n in field.fleet.row]
+        rows = [field.snapshot.row[n] for n in info.present if n in field.snapshot.row]
         rows = [row for row in rows if field.keeps[row]]
         if not rows:
             return None
-        return min(rows, key=lambda r: (-field.scores[r], -field.present[r], field.fleet.names[r]))
+        return min(
+            rows, key=lambda r: (-field.scores[r], -field.present[r], field.snapshot.names[r])
+        )
 
     def _holds(self, row: int, want: int, field: Candidates) -> bool:
         """Return whether the cluster can hold `want` replicas, present ones included."""
         # A cluster that does not answer is not left for that: its share grows when it is back.
-        if want <= field.present[row] or not field.fleet.ready[row]:
+        if want <= field.present[row] or not field.snapshot.ready[row]:
             return True
         return bool(field.feasible[row] and field.room[row] >= want)
 
@@ -145,8 +147,8 @@ def _choice(info: WorkloadInfo, field: Candidates) -> Choice:
     """Return the clusters that spec.spreadConstraints leave; those with a copy count as in use."""
     held = field.keeps & field.held
     stays = held.astype(np.int64)
-    about = Field(field.feasible, held, None, stays, field.scores, field.fleet.by_name)
-    return choose(counts(info, field.fleet), about, info.replicas)
+    about = Field(field.feasible, held, None, stays, field.scores, field.snapshot.by_name)
+    return choose(counts(info, field.snapshot), about, info.replicas)
 
 
 def _as_it_is(field: Candidates, want: int) -> Assignment:
@@ -159,7 +161,7 @@ def _as_it_is(field: Candidates, want: int) -> Assignment:
         best = next(roomy, None)
         if best is not None:
             shares[best] = shares.get(best, 0) + more
-    for row in sorted(shares, key=lambda row: (shares[row], -field.fleet.by_name[row])):
+    for row in sorted(shares, key=lambda row: (shares[row], -field.snapshot.by_name[row])):
         taken = min(max(-more, 0), shares[row])
         shares[row] -= taken
         more += taken

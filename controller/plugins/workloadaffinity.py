@@ -96,9 +96,9 @@ def _concerns(info: WorkloadInfo, old: Workload | None, new: Workload | None) ->
     """Return whether terms of the Workload or of the other select one of the two."""
     mine = [*info.affinity.required, *info.anti_affinity.required]
     return any(
-        _picked(mine, each.unit.labels) or _picked(each.unit.anti_affinity.required, info.labels)
+        _picked(mine, each.info.labels) or _picked(each.info.anti_affinity.required, info.labels)
         for each in (old, new)
-        if each is not None and each.unit.key != info.key
+        if each is not None and each.info.key != info.key
     )
 
 

@@ -31,7 +31,7 @@ def of_workload(old: Workload | None, new: Workload | None) -> Action:
     if old is None or new is None:
         return Action.ADDED if old is None else Action.DELETED
     action = NOTHING
-    if old.unit.labels != new.unit.labels or old.unit.unit_labels != new.unit.unit_labels:
+    if old.info.labels != new.info.labels or old.info.unit_labels != new.info.unit_labels:
         action |= Action.LABELS
     if old.metadata.generation != new.metadata.generation or old.fault != new.fault:
         action |= Action.SPEC
@@ -46,7 +46,7 @@ def freed(old: Workload, new: Workload | None) -> set[str]:
     Replicas went or finished, or all of them ask for other resources. A replica that the cluster
     itself has begun to count frees nothing: the cluster holds its room from then on.
     """
-    if new is None or old.unit.load != new.unit.load:
+    if new is None or old.info.load != new.info.load:
         return {cluster for cluster, replicas in old.placements.items() if replicas}
     after = new.placements
     fewer = {
@@ -61,7 +61,7 @@ def taken(old: Workload | None, new: Workload | None) -> set[str]:
     """Return the clusters where the Workload takes more room than before."""
     if new is None:
         return set()
-    same = old is not None and old.unit.load == new.unit.load
+    same = old is not None and old.info.load == new.info.load
     before = old.placements if old is not None and same else {}
     return {
         cluster for cluster, replicas in new.placements.items() if replicas > before.get(cluster, 0)

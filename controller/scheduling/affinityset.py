@@ -128,8 +128,8 @@ def found_again(
 
     The search begins at the same cluster: looking for a start is half of its work.
     """
-    search = _Search(snapshot, [decision.unit for decision in found], bound, profile, now)
-    places = {decision.unit.key: decision.placements for decision in found}
+    search = _Search(snapshot, [decision.workload for decision in found], bound, profile, now)
+    places = {decision.workload.key: decision.placements for decision in found}
     again = yield from search.beginning_at(next(iter(places[search.first]), snapshot.names[0]))
     return bool(again) and all(again[key].placements == there for key, there in places.items())
 
@@ -276,7 +276,7 @@ class _Search:
     def _take(self, attempt: _Attempt, info: WorkloadInfo, decision: Decision) -> None:
         """Count a decision in what the next pass reads, and update the open terms."""
         there = decision.placements
-        attempt.decisions[info.key] = replace(decision, unit=info)
+        attempt.decisions[info.key] = replace(decision, workload=info)
         attempt.view.place(info, there)
         attempt.snapshot = attempt.snapshot.assuming(info.load, more(info, there))
         snapshot, view = attempt.snapshot, attempt.view

@@ -80,9 +80,9 @@ def decide_set(
 
 def _incomplete(batch: Batch, view: View) -> Steps[Batch]:
     """Name in a refusal the members of its set that run: a crash came between their writes."""
-    if not batch.decisions or batch.decisions[0].scheduled or batch.decisions[0].unit.present:
+    if not batch.decisions or batch.decisions[0].scheduled or batch.decisions[0].workload.present:
         return batch
-    info = batch.decisions[0].unit
+    info = batch.decisions[0].workload
     members = yield from together(
         info, view.pending_affinity, view.placed_affinity
     )  # as of each of the batch
@@ -146,7 +146,7 @@ class _Asked:
     def _again(self, alone: Decision) -> Decision:
         """Return the decision on the Workload alone, made again if the snapshot changed since."""
         snapshot = self.view.snapshot()
-        if snapshot is alone.fleet:
+        if snapshot is alone.snapshot:
             return alone
         return decide(snapshot, self.info, self.view.index, self.profile, self.now)
 

@@ -151,15 +151,19 @@ class _Pass:
     ) -> None:
         """Record what a hook changed; later plugins see it."""
         was = PassView(self.info, self.snapshot, before)
-        if seen.unit is was.unit and seen.fleet is was.fleet and seen.feasible is before:
+        if (
+            seen.workload is was.workload
+            and seen.snapshot is was.snapshot
+            and seen.feasible is before
+        ):
             return
         self.changes.append(HookChange(hook.name, phase, was, seen))
-        self.info, self.snapshot = seen.unit, seen.fleet
+        self.info, self.snapshot = seen.workload, seen.snapshot
 
     def filter(self) -> Status | None:
         """Run Filter: collect each cluster's refusals, and where present shares may stay."""
         for hook in self.profile.before_filter:
-            usable = answers.changed_fleet(self.info, self.snapshot)
+            usable = answers.changed_snapshot(self.info, self.snapshot)
             answer = ask(hook, "FilterHook", usable, hook.before_filter, *self.about)
             if isinstance(answer, Status):
                 return named(hook, answer)
@@ -262,7 +266,7 @@ class _Pass:
                 held[self.snapshot.row[name]] = True
         planned = self.state.enabled.get("assign", ())  # the plan keeps to their limits
         return Candidates(
-            fleet=self.snapshot,
+            snapshot=self.snapshot,
             feasible=self.feasible,
             keeps=self.keeps,
             line=self.line,
@@ -316,8 +320,8 @@ def _recorded(info: WorkloadInfo, work: _Pass, assignment: Assignment, now: date
             placements, desired = kept, wanted
             state, why = WorkloadState.SCHEDULED, no_reasons
     return Decision(
-        unit=info,
-        fleet=work.snapshot,
+        workload=info,
+        snapshot=work.snapshot,
         time=now,
         placements=placements,
         desired=desired,
@@ -355,8 +359,8 @@ def _refused(
     placements, desired = _kept(info, snapshot)
     verdict = of_refusal(len(snapshot), status, holding=bool(placements))
     return Decision(
-        unit=info,
-        fleet=snapshot,
+        workload=info,
+        snapshot=snapshot,
         time=now,
         placements=placements,
         desired=desired,

@@ -68,8 +68,8 @@ class Decision:
     sum(placements) + pending == desired.
     """
 
-    unit: WorkloadInfo
-    fleet: Snapshot
+    workload: WorkloadInfo
+    snapshot: Snapshot
     time: datetime
     placements: Mapping[str, int]
     """The shares by cluster, also those of no replicas that keep a place."""
@@ -107,7 +107,7 @@ class Decision:
     @property
     def seen(self) -> WorkloadInfo:
         """The Workload as hooks left it: what plugins were asked about."""
-        return self.changes[-1].after.unit if self.changes else self.unit
+        return self.changes[-1].after.workload if self.changes else self.workload
 
     @property
     def assigned(self) -> int:
@@ -124,13 +124,18 @@ class Decision:
     @property
     def moves(self) -> bool:
         """Whether any share changes; only then are the points around the write called."""
-        return dict(self.placements) != dict(self.unit.present)
+        return dict(self.placements) != dict(self.workload.present)
 
     def arguments(
         self, profiles: Mapping[str, Profile]
     ) -> tuple[Profile, CycleState, WorkloadInfo, Mapping[str, int]]:
         """Return what the points around the write are called with."""
-        return profiles[self.unit.scheduler_name], self.cycle_state, self.unit, self.placements
+        return (
+            profiles[self.workload.scheduler_name],
+            self.cycle_state,
+            self.workload,
+            self.placements,
+        )
 
     def lean(self) -> Decision:
         """Return the same in a fraction of the memory, for one of very many decided together.
@@ -138,7 +143,7 @@ class Decision:
         The reasons of the shares are worked out now, not on demand; the order in which replicas
         went to clusters is lost.
         """
-        row, bound = self.fleet.row, self.binding()
+        row, bound = self.snapshot.row, self.binding()
         why = {row[name]: self.why(row[name]) for name in self.placements if name in row}
         scores: dict[str, Any] = {name: each.astype(np.uint8) for name, each in self.scores.items()}
         totals: Any = self.totals.astype(np.int32)
@@ -174,11 +179,12 @@ class Decision:
     def table(self, rows: int) -> str:
         """Return the best `rows` clusters as a markdown table: place, Workload, cluster, scores."""
         plugins = sorted(self.scores)
+        # The heads of koord-scheduler's table of debug scores, so that its readers take this one.
         head = ["#", "Pod", "Node", "Score", *plugins]
         lines = [head, ["---:", "---", "---", "---:", *["---:"] * len(plugins)]]
         for place, row in enumerate(self.ranking[:rows], start=1):
             weighted = [int(self.scores[p][row]) * self.weights[p] for p in plugins]
-            name = self.fleet.names[row]
+            name = self.snapshot.names[row]
             numbers = [str(n) for n in (int(self.totals[row]), *weighted)]
-            lines.append([str(place), "/".join(self.unit.key), name, *numbers])
+            lines.append([str(place), "/".join(self.workload.key), name, *numbers])
         return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -26,7 +26,7 @@ from controller.framework.room import limit_of, within
 from controller.model.unit import WorkloadInfo
 from controller.planner.plan import UNBOUNDED, Apportionment, Problem, apportion
 from controller.planner.reasons import Obstacle, Reason
-from controller.planner.unitcycle import OUTSIDE
+from controller.planner.replicacycle import OUTSIDE
 from controller.planner.webster import MAX_WEIGHT, Ints
 from controller.snapshot.columns import Mask
 from crds.workload import ScheduledReason
@@ -97,7 +97,7 @@ def _solved(problem: Problem, made: Sequence[tuple[Bounds, Problem]]) -> Apporti
 
 def asked(info: WorkloadInfo, field: Candidates) -> Problem:
     """Return the problem before any plugin has bounded it: free room gives the weights."""
-    size = len(field.fleet)
+    size = len(field.snapshot)
     present = np.where(field.keeps, field.present, 0)
     room = np.where(field.able, np.minimum(field.room, UNBOUNDED), present)
     order = np.empty(size, dtype=np.int64)
@@ -113,7 +113,7 @@ def asked(info: WorkloadInfo, field: Candidates) -> Problem:
         present=present,
         order=order,
         score=field.scores,
-        names=field.fleet.names,
+        names=field.snapshot.names,
     )
 
 
@@ -133,7 +133,7 @@ def _in_order(plan: Apportionment, field: Candidates) -> Ints:
     order = plan.asked.domains
     if order is None:
         return rows
-    sorted_: Ints = rows[np.lexsort((field.fleet.by_name[rows], order.place[rows]))]
+    sorted_: Ints = rows[np.lexsort((field.snapshot.by_name[rows], order.place[rows]))]
     return sorted_
 
 

@@ -119,7 +119,7 @@ def _members(
     """Return the members that can be decided now. Raises PluginError."""
     found: list[WorkloadInfo] = []
     for number, key in enumerate(gathering.members, start=1):
-        known = info if key == info.key else view.unit(key) if others.partner(key) else None
+        known = info if key == info.key else view.info(key) if others.partner(key) else None
         if known is not None and known.scheduler_name in profiles:
             found.append(runtime.settled(profiles[known.scheduler_name], known, now, view.index))
         if number % _STEP == 0:
@@ -275,8 +275,8 @@ class _Work:
         return replace(
             decision,
             cycle_state=replace(decision.cycle_state, data=data),
-            unit=info,
-            fleet=self.snapshot,
+            workload=info,
+            snapshot=self.snapshot,
             placements=kept,
             desired=max(info.replicas, sum(kept.values())),
             reason=status.reason,
@@ -321,8 +321,8 @@ class _GroupCycle:
 
         Alone the Workload would have none; here the plugin says how many replicas are enough.
         """
-        info, able = found.unit, _feasible(found) | _crowded(found)
-        room = room_of(found.cycle_state, found.seen, found.fleet)
+        info, able = found.workload, _feasible(found) | _crowded(found)
+        room = room_of(found.cycle_state, found.seen, found.snapshot)
         most = int(room[able].max(initial=0)) if len(able) == len(room) else 0
         most = within(found.cycle_state, most)
         if not 0 < most < info.replicas:
@@ -332,7 +332,7 @@ class _GroupCycle:
             return found
         return replace(
             less,
-            unit=info,
+            workload=info,
             desired=info.replicas,
             reason=found.reason,
             message=f"{most} of {info.replicas} units have a cluster; {found.message}",
@@ -350,7 +350,7 @@ class _GroupCycle:
                 self._take(each)
 
     def _take(self, found: Decision) -> None:
-        info, there = found.unit, found.placements
+        info, there = found.workload, found.placements
         lean = len(self.decisions) >= _IN_FULL and info.key != self.work.asked
         self.decisions[info.key] = found.lean() if lean else found
         if dict(there) != dict(info.present):
@@ -369,7 +369,7 @@ def _trials_of(decisions: Iterable[Decision]) -> Steps[list[Trial]]:
 
 def _told(decision: Decision) -> Trial:
     return Trial(
-        unit=decision.unit,
+        workload=decision.workload,
         placements=decision.placements,
         desired=decision.desired,
         reason=decision.reason,
@@ -382,14 +382,14 @@ def _told(decision: Decision) -> Trial:
 def _feasible(decision: Decision) -> Mask:
     """Return the clusters that nothing refuses; none where the whole Workload was refused."""
     if len(decision.masks) < len(decision.refusals):
-        return np.zeros(len(decision.fleet), dtype=np.bool_)
+        return np.zeros(len(decision.snapshot), dtype=np.bool_)
     found: Mask = decision.verdicts == FITS
     return found
 
 
 def _crowded(decision: Decision) -> Mask:
     """Return the clusters that only a lack of room refuses."""
-    short, otherwise = np.zeros((2, len(decision.fleet)), dtype=np.bool_)
+    short, otherwise = np.zeros((2, len(decision.snapshot)), dtype=np.bool_)
     for refusal, mask in zip(decision.refusals, decision.masks, strict=False):
         if refusal.short:
             short |= mask

@@ -84,8 +84,8 @@ def untouched(info: WorkloadInfo, snapshot: Snapshot, now: datetime, status: Sta
     """Return a decision that keeps every share; reason and message are those of the status."""
     text = "; ".join(status.reasons)
     return Decision(
-        unit=info,
-        fleet=snapshot,
+        workload=info,
+        snapshot=snapshot,
         time=now,
         placements=info.present,
         desired=max(info.replicas, sum(info.present.values())),

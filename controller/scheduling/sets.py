@@ -57,7 +57,7 @@ class View(Protocol):
         """Return the snapshot of the clusters, with assumed placements counted."""
         ...
 
-    def unit(self, key: Key) -> WorkloadInfo | None:
+    def info(self, key: Key) -> WorkloadInfo | None:
         """Return a Workload as it is known now; None if it does not exist."""
         ...
 
@@ -110,7 +110,7 @@ class Batch:
         return self.conclusion.verdict.late if self.conclusion is not None else ""
 
     def of(self, key: Key) -> Decision:
-        return next(each for each in self.decisions if each.unit.key == key)
+        return next(each for each in self.decisions if each.workload.key == key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

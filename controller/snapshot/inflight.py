@@ -1,40 +1,41 @@
-"""Units in flight: placed, but not yet counted in what their cluster reports of its room.
+"""Replicas in flight: placed, but not yet counted in what their cluster reports of its room.
 
 The node that the member's own scheduler will choose is not known, so the room that is left for
-units of a template T is the room in the worst case: it is never overstated. The result is a bound,
-not the worst case itself, which is a packing problem. How it is made:
+replicas of a template T is the room in the worst case: it is never overstated. The result is a
+bound, not the worst case itself, which is a packing problem. How it is made:
 
-Let a node have F of each resource free, which holds U units of T, and let T ask for t of it. Then
-`spare = F - U * t` is free beside them. If units in flight take v of it, they cost
+Let a node have F of each resource free, which holds U replicas of T, and let T ask for t of it.
+Then `spare = F - U * t` is free beside them. If replicas in flight take v of it, they cost
 
 loss(v) = ceil((v - spare) / t), at least 0 and at most U
 
-units of T. The part in this of one unit in flight that asks for s is at most the lesser of
+replicas of T. The part in this of one replica in flight that asks for s is at most the lesser of
 
-- `ceil(s / t)`: taking that unit away again gives back no more;
-- `s * slope`, with `slope = max(1 / (spare + 1), U / (F - t + 1))`: the first unit of T is lost
+- `ceil(s / t)`: taking that replica away again gives back no more;
+- `s * slope`, with `slope = max(1 / (spare + 1), U / (F - t + 1))`: the first replica of T is lost
   when more than `spare` is taken, the last when more than `F - t` is, and between them
   `loss(v) / v` has no maximum, so that no v costs more than `v * slope`. (A v beyond F costs U,
   which is less.)
 
 The two may be mixed: taking those of the first sort away one by one leaves a v of the others. Over
-all resources a node loses the greatest of its losses, no more than the sum over the units of their
-greatest share. So the shares of all units add up, whatever lies beside whatever: in units of T, a
-unit in flight takes the greatest share that it has on any group of nodes where it can lie, and all
-of one template together no more than those groups hold. A unit that can lie nowhere, or only where
-T cannot, takes nothing; a hundred small pods on a node whose one accelerator bounds T to one unit
-take next to nothing; a unit like those of T takes exactly one.
+all resources a node loses the greatest of its losses, no more than the sum over the replicas of
+their greatest share. So the shares of all replicas add up, whatever lies beside whatever: in
+replicas of T, a replica in flight takes the greatest share that it has on any group of nodes where
+it can lie, and all of one template together no more than those groups hold. A replica that can lie
+nowhere, or only where T cannot, takes nothing; a hundred small pods on a node whose one
+accelerator bounds T to one replica take next to nothing; a replica like those of T takes exactly
+one.
 
 A host port is a resource of which every node has one (F = t = 1), unless its group says that the
-port is in use: then no unit that asks for it can lie there. So a unit in flight takes one unit of
-any template that asks for the same port, wherever it can lie. Ports are kept as sets beside the
-amounts, as there may be very many of them.
+port is in use: then no replica that asks for it can lie there. So a replica in flight takes one
+replica of any template that asks for the same port, wherever it can lie. Ports are kept as sets
+beside the amounts, as there may be very many of them.
 
-Groups report their room rounded down, but by less than half: a unit can lie where twice the room
+Groups report their room rounded down, but by less than half: a replica can lie where twice the room
 would hold it. A cluster with very many different templates in flight counts the rest of them as if
 each asked for the most that any of them does, and could lie everywhere.
 
-Held room counts in the same way: as units in flight that never land.
+Held room counts in the same way: as replicas in flight that never land.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ MOST_PAIRS = 100_000
 LEAST_LOADS = 4
 """Templates that are told apart on each cluster, however many clusters there are."""
 LEAST_HOLDS = 32
-"""The same of held room: it stays for days, where units in flight land within seconds."""
+"""The same of held room: it stays for days, where replicas in flight land within seconds."""
 MOST_PLACES = 16
 """Different node selectors and tolerations that are looked at; others could lie everywhere."""
 _EVERYWHERE = -1
@@ -66,14 +67,14 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """All units in flight, flat: an entry for each load on each cluster, in no order.
+    """All replicas in flight, flat: an entry for each load on each cluster, in no order.
 
     Args:
-        cluster: the row of the snapshot that the units are in flight to.
+        cluster: the row of the snapshot that the replicas are in flight to.
         load: the code of what each of them asks for.
-        units: how many, at least one.
+        replicas: how many, at least one.
         codes: each distinct load once, with its code.
-        amounts: what one unit of each load asks for, by resource; ports apart.
+        amounts: what one replica of each load asks for, by resource; ports apart.
         ports: the codes of the host ports that each load asks for.
         place: an index into `places` for each load, or -1 for one that could lie everywhere.
         places: each distinct place once.
@@ -81,7 +82,7 @@ class InFlight:
 
     cluster: Ints
     load: Ints
-    units: Ints
+    replicas: Ints
     codes: Mapping[Load, int]
     amounts: Mapping[str, Ints]
     ports: Sequence[frozenset[int]]
@@ -107,35 +108,35 @@ class InFlight:
         place[rows] = np.arange(len(rows))
         at = place[self.cluster]
         there = at >= 0
-        return self._with(at[there], self.load[there], self.units[there])
+        return self._with(at[there], self.load[there], self.replicas[there])
 
     def only(self, load: Load) -> bool:
         return bool((self.load == self.codes.get(load, -1)).all())
 
     def plus(self, entries: Iterable[tuple[int, Load, int]]) -> InFlight:
-        """Return these and more of them: (row, load, units)."""
+        """Return these and more of them: (row, load, replicas)."""
         listed = list(entries)
         if not listed:
             return self
         if all(each in self.codes for _, each, _ in listed):
             more = np.array([(row, self.codes[each], n) for row, each, n in listed], dtype=np.int64)
-            columns = (self.cluster, self.load, self.units)
+            columns = (self.cluster, self.load, self.replicas)
             return self._with(*np.concatenate((columns, more.T), axis=1))
         codes: dict[Load, int] = {}
         load = _ints(codes.setdefault(each, len(codes)) for _, each, _ in listed)
-        cluster, units = _ints(row for row, _, _ in listed), _ints(n for _, _, n in listed)
-        both = self._beside(_coded(cluster, load, units, codes))
+        cluster, replicas = _ints(row for row, _, _ in listed), _ints(n for _, _, n in listed)
+        both = self._beside(_coded(cluster, load, replicas, codes))
         return both if len(both.codes) <= 2 * len(both) + _SPARE_LOADS else _used(both)
 
     def joined(self, other: InFlight) -> InFlight:
-        """Return both as one: units of one load on one cluster are one entry."""
+        """Return both as one: replicas of one load on one cluster are one entry."""
         few, many = sorted((self, other), key=lambda each: len(each.codes))
         both = many._beside(few)  # noqa: SLF001 - one class
         place = both.cluster * len(both.codes) + both.load
         found, entry = np.unique(place, return_inverse=True)
-        units = np.minimum(sums(entry, both.units, len(found)), MOST_FLYING)
+        replicas = np.minimum(sums(entry, both.replicas, len(found)), MOST_FLYING)
         cluster, load = np.divmod(found, len(both.codes))
-        return replace(both, cluster=cluster, load=load, units=units)
+        return replace(both, cluster=cluster, load=load, replicas=replicas)
 
     def releasing(
         self,
@@ -176,27 +177,27 @@ class InFlight:
         at = np.flatnonzero(touched[self.cluster])
         place = self.cluster[at] * len(self.codes) + self.load[at]
         by_place = dict(zip(place.tolist(), at.tolist(), strict=True))
-        units = self.units.copy()
+        replicas = self.replicas.copy()
         for row, load, n in listed:
             if (entry := by_place.get(row * len(self.codes) + load)) is not None:
-                units[entry] -= min(max(n, 0), int(units[entry]))
-        left = units > 0
-        return self._with(self.cluster[left], self.load[left], units[left])
+                replicas[entry] -= min(max(n, 0), int(replicas[entry]))
+        left = replicas > 0
+        return self._with(self.cluster[left], self.load[left], replicas[left])
 
     def on(self, row: int) -> dict[Load, int]:
         loads = list(self.codes)
         found = np.flatnonzero(self.cluster == row).tolist()
-        return {loads[self.load[i]]: int(self.units[i]) for i in found}
+        return {loads[self.load[i]]: int(self.replicas[i]) for i in found}
 
     def amount(self, resource: str, rows: int) -> Ints:
-        """Return what all these units ask for of a resource, shape (rows,)."""
+        """Return what all these replicas ask for of a resource, shape (rows,)."""
         each = self.amounts.get(resource)
         if each is None or not len(self):
             return np.zeros(rows, dtype=np.int64)
-        return sums(self.cluster, times(self.units, each[self.load]), rows)
+        return sums(self.cluster, times(self.replicas, each[self.load]), rows)
 
     def _where(self, mask: Mask) -> InFlight:
-        return self._with(self.cluster[mask], self.load[mask], self.units[mask])
+        return self._with(self.cluster[mask], self.load[mask], self.replicas[mask])
 
     def _beside(self, other: InFlight) -> InFlight:
         """Return the entries of both, each load with one code."""
@@ -204,9 +205,9 @@ class InFlight:
         recoded = _ints(codes.setdefault(load, len(codes)) for load in other.codes)
         cluster = np.concatenate([self.cluster, other.cluster])
         load = np.concatenate([self.load, recoded[other.load]])
-        units = np.concatenate([self.units, other.units])
+        replicas = np.concatenate([self.replicas, other.replicas])
         if len(codes) == len(self.codes):
-            return self._with(cluster, load, units)
+            return self._with(cluster, load, replicas)
         old = len(self.codes)
         amounts = {r: np.zeros(len(codes), dtype=np.int64) for r in {*self.amounts, *other.amounts}}
         for resource, column in amounts.items():
@@ -219,11 +220,11 @@ class InFlight:
         bound = other.place != _EVERYWHERE
         place[recoded[bound]] = replaced[other.place[bound]]
         ports = tuple(each.ports for each in codes)
-        return InFlight(cluster, load, units, codes, amounts, ports, place, tuple(places))
+        return InFlight(cluster, load, replicas, codes, amounts, ports, place, tuple(places))
 
-    def _with(self, cluster: Ints, load: Ints, units: Ints) -> InFlight:
+    def _with(self, cluster: Ints, load: Ints, replicas: Ints) -> InFlight:
         tables = (self.codes, self.amounts, self.ports, self.place, self.places)
-        return InFlight(cluster, load, units, *tables)
+        return InFlight(cluster, load, replicas, *tables)
 
 
 def most_loads(clusters: int, groups: int, least: int) -> int:
@@ -232,24 +233,24 @@ def most_loads(clusters: int, groups: int, least: int) -> int:
 
 
 def taken(
-    flights: InFlight, groups: NodeGroups, units: Ints, request: Mapping[str, int], rows: int
+    flights: InFlight, groups: NodeGroups, replicas: Ints, request: Mapping[str, int], rows: int
 ) -> Ints:
-    """Return the units of a template that those in flight take at the most, shape (rows,).
+    """Return the replicas of a template that those in flight take at the most, shape (rows,).
 
     Args:
         flights: what is in flight.
         groups: the room that does not count it.
-        units: of the template, that fit on a node of each group.
+        replicas: of the template, that fit on a node of each group.
         request: what one of them asks for.
         rows: the number of clusters.
     """
-    found = _costs(flights, groups, units, request, rows)
+    found = _costs(flights, groups, replicas, request, rows)
     return np.zeros(rows, dtype=np.int64) if found is None else taken_by(*found, rows)
 
 
 def taken_by(flights: InFlight, each: Floats, reach: Floats, rows: int) -> Ints:
-    """As `taken`, where a unit of each entry takes `each`, and all of them at most `reach`."""
-    cost = np.minimum(flights.units * each, reach)
+    """As `taken`, where a replica of each entry takes `each`, and all of them at most `reach`."""
+    cost = np.minimum(flights.replicas * each, reach)
     total = np.bincount(flights.cluster, weights=cost, minlength=rows)
     most = np.minimum(total * (1 + _ROUNDING) + _ROUNDING, CEILING / 2)
     found: Ints = np.floor(most).astype(np.int64)
@@ -257,50 +258,50 @@ def taken_by(flights: InFlight, each: Floats, reach: Floats, rows: int) -> Ints:
 
 
 def cost_of(
-    load: Load, groups: NodeGroups, units: Ints, request: Mapping[str, int], rows: int
+    load: Load, groups: NodeGroups, replicas: Ints, request: Mapping[str, int], rows: int
 ) -> tuple[Floats, Floats]:
-    """Return what units of one load would take on each cluster, for `taken_by`, shape (rows,)."""
+    """Return what one load's replicas would take on each cluster, for `taken_by`, shape (rows,)."""
     everywhere, none = np.arange(rows), np.zeros(rows, dtype=np.int64)
     each, reach = np.zeros((2, rows))
-    found = _costs(_coded(everywhere, none, none + 1, {load: 0}), groups, units, request, rows)
+    found = _costs(_coded(everywhere, none, none + 1, {load: 0}), groups, replicas, request, rows)
     if found is not None:
         each[found[0].cluster], reach[found[0].cluster] = found[1:]
     return each, reach
 
 
 def _costs(
-    flights: InFlight, groups: NodeGroups, units: Ints, request: Mapping[str, int], rows: int
+    flights: InFlight, groups: NodeGroups, replicas: Ints, request: Mapping[str, int], rows: int
 ) -> tuple[InFlight, Floats, Floats] | None:
     """Return the entries that take anything, with `each` and `reach`; None where there is none."""
-    pairs = _Pairs.of(flights, groups, units, rows)
+    pairs = _Pairs.of(flights, groups, replicas, rows)
     if pairs is None:
         return None
     lies = pairs.lies()
     each = np.maximum.reduceat(np.where(lies, pairs.share(request), 0.0), pairs.first)
-    held = times(units, groups.count).astype(np.float64)[pairs.group]  # the sums would wrap
+    held = times(replicas, groups.count).astype(np.float64)[pairs.group]  # the sums would wrap
     return pairs.flights, each, np.add.reduceat(np.where(lies, held, 0.0), pairs.first)
 
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """Each entry of some flights beside each group of its cluster that holds units of the template.
+    """Each entry in flight beside each group of its cluster that holds replicas of the template.
 
     Other groups lose nothing. `entry` and `group` are indices, `first` begins an entry's pairs.
     """
 
     flights: InFlight
     groups: NodeGroups
-    units: Ints
+    replicas: Ints
     entry: Ints
     group: Ints
     first: Ints
 
     @staticmethod
-    def of(flights: InFlight, groups: NodeGroups, units: Ints, rows: int) -> _Pairs | None:
+    def of(flights: InFlight, groups: NodeGroups, replicas: Ints, rows: int) -> _Pairs | None:
         """Return all pairs; None where there is none."""
         if not len(flights):
             return None
-        open_ = np.flatnonzero((units > 0) & (groups.count > 0))
+        open_ = np.flatnonzero((replicas > 0) & (groups.count > 0))
         there = groups.cluster[open_]
         bounds = np.searchsorted(there, np.arange(rows + 1))
         begin = bounds[flights.cluster]
@@ -312,10 +313,10 @@ class _Pairs:
         first = np.cumsum(number) - number
         entry = np.repeat(np.arange(len(number)), number)
         group = open_[np.arange(len(entry)) - first[entry] + begin[entry]]
-        return _Pairs(flights, groups, units, entry, group, first)
+        return _Pairs(flights, groups, replicas, entry, group, first)
 
     def lies(self) -> Mask:
-        """Whether units of that entry could lie on a node of that group."""
+        """Whether replicas of that entry could lie on a node of that group."""
         load = self.flights.load[self.entry]
         place = self.flights.place[load]
         bound = place != _EVERYWHERE
@@ -332,21 +333,21 @@ class _Pairs:
         return mask
 
     def share(self, request: Mapping[str, int]) -> Floats:
-        """Return how many units of the template one of that entry takes on that group at most."""
+        """Return how many replicas of the template one of an entry takes on a group at most."""
         load = self.flights.load[self.entry]
         share = np.zeros(len(load), dtype=np.float64)
         ports = hostports.codes(request)
-        if ports:  # F = t = 1: all of a unit where both ask for the same, else nothing
+        if ports:  # F = t = 1: all of a replica where both ask for the same, else nothing
             alike = (not asked.isdisjoint(ports) for asked in self.flights.ports)
             share = np.fromiter(alike, np.float64, count=len(self.flights.ports))[load]
         for resource, own in request.items():
             amounts = self.flights.amounts.get(resource)
             if amounts is None:
                 continue
-            free, units = self.groups.free[resource], self.units
-            spare = np.maximum(free - units * own, 0)
+            free, replicas = self.groups.free[resource], self.replicas
+            spare = np.maximum(free - replicas * own, 0)
             last = np.maximum(free - own + 1, 1)
-            slope = np.maximum(1.0 / (spare + 1.0), units / last)[self.group]
+            slope = np.maximum(1.0 / (spare + 1.0), replicas / last)[self.group]
             whole = -(-amounts // own)
             np.maximum(share, np.minimum(whole[load], amounts[load] * slope), out=share)
         return share
@@ -356,7 +357,7 @@ def _ints(numbers: Iterable[int]) -> Ints:
     return np.fromiter(numbers, dtype=np.int64)
 
 
-def _coded(cluster: Ints, load: Ints, units: Ints, codes: Mapping[Load, int]) -> InFlight:
+def _coded(cluster: Ints, load: Ints, replicas: Ints, codes: Mapping[Load, int]) -> InFlight:
     resources = {resource for load in codes for resource in load.resources}
     amounts = {r: np.zeros(len(codes), dtype=np.int64) for r in resources}
     places: dict[Place, int] = {}
@@ -368,7 +369,7 @@ def _coded(cluster: Ints, load: Ints, units: Ints, codes: Mapping[Load, int]) ->
         if each.place is not None:
             place[code] = places.setdefault(each.place, len(places))
     ports = tuple(each.ports for each in codes)
-    return InFlight(cluster, load, units, codes, amounts, ports, place, tuple(places))
+    return InFlight(cluster, load, replicas, codes, amounts, ports, place, tuple(places))
 
 
 def _used(flights: InFlight) -> InFlight:
@@ -376,7 +377,7 @@ def _used(flights: InFlight) -> InFlight:
     used, load = np.unique(flights.load, return_inverse=True)
     loads = list(flights.codes)
     codes = {loads[old]: new for new, old in enumerate(used.tolist())}
-    return _coded(flights.cluster, load, flights.units, codes)
+    return _coded(flights.cluster, load, flights.replicas, codes)
 
 
 _NOTHING: Ints = np.zeros(0, dtype=np.int64)

@@ -69,7 +69,7 @@ class NodeGroups:
             port_sets=self.port_sets,
         )
 
-    def units(
+    def replicas(
         self,
         request: Mapping[str, int],
         node_selector: Mapping[str, str],

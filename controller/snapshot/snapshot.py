@@ -157,7 +157,7 @@ class Snapshot:
         load = Load.of(request, node_selector, tolerations)
 
         def replicas(groups: NodeGroups) -> Ints:
-            return groups.units(request, node_selector, tolerations)
+            return groups.replicas(request, node_selector, tolerations)
 
         def alike() -> tuple[Ints, Floats, Floats]:
             """Return what is free on each cluster, and what each replica of a load takes of it."""

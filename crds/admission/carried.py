@@ -1,7 +1,7 @@
-"""What a Workload may bring along: one table of kinds, decided alike in three places.
+"""The kinds that a Workload may bring along: one table, read in three places.
 
 The propagator writes with rights of its own, so that an object which reaches beyond a namespace, or
-hands out rights, would lend those rights to whoever may write a Workload. Such kinds are guarded:
+hands out rights, would lend those rights to every writer of a Workload. Such kinds are guarded:
 their author needs the verb `use` on clusterscopedobjects.stowage.dev, resource name
 `<group>/<kind>` (`core/Namespace`, as no group is called core), and the MemberCluster has to list
 them in spec.allowedKinds.
@@ -83,14 +83,14 @@ def kind_name(api_version: str, kind: str) -> str:
 
 
 def guarded(kind: str) -> bool:
-    """Whether a `<group>/<kind>` needs the right, by name alone; cel_guarded says the same."""
+    """Return whether a `<group>/<kind>` needs the right, by name alone, as `cel_guarded` does."""
     return kind in GUARDED_KINDS or kind.partition("/")[0] in GUARDED_GROUPS
 
 
 def guarded_kinds(spec: Json) -> dict[str, str]:
     """The guarded kinds that a Workload's spec brings along, each with the field that names it.
 
-    A targetDeployment and a targetService are of kinds that nobody guards.
+    The kinds of a targetDeployment and a targetService are never guarded.
     """
     named: dict[str, str] = {}
     for field, body in carried(spec):
@@ -101,7 +101,7 @@ def guarded_kinds(spec: Json) -> dict[str, str]:
 
 
 def carried(spec: Json) -> list[tuple[str, Json]]:
-    """(field, object) of everything in the spec that can be of any kind."""
+    """Return (field, object) of everything in the spec that can be of any kind."""
     template = spec.get("template")
     first = [("spec.template", template)] if template else []
     bodies = enumerate(spec.get("manifests") or ())

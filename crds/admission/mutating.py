@@ -1,6 +1,6 @@
 """The mutating policies: what admission adds to what a user wrote.
 
-A new Workload gets its finalizer, so that nobody has to write it once more before the first object
+A new Workload gets its finalizer, so that the propagator need not write it before the first object
 goes to a member. The scheduler's name is filled in, two labels are brought into their one form, and
 a WorkloadPolicy gets its method. All with failurePolicy Ignore: where the policy is missing, or
 fails, the controller does the same (`crds.admission.validation`), or the propagator.
@@ -80,7 +80,7 @@ _NAMELESS = "object.spec.?schedulerName.orValue('') == ''"
 
 
 def _label_variables(family: str, label: str, aliases: tuple[str, ...]) -> list[Manifest]:
-    """What `crds.admission.validation` calls said, ours, set and drop; the reasons stand there."""
+    """Return the variables of `crds.admission.validation` said, ours, set and drop; see there."""
     mark = _mark(label)
     labels, values, value = "variables.labels", f"variables.{family}Values", f"variables.{family}Is"
     ours, sets = f"variables.{family}Ours", f"variables.{family}Set"
@@ -126,7 +126,7 @@ def _relabel(family: str, label: str) -> list[str]:
 
 
 def _finalizer() -> str:
-    """Of a new one alone: who takes it off an older one has a reason."""
+    """Set on new Workloads only: a finalizer taken off an older one was taken off for a reason."""
     path = "object.metadata.finalizers"
     first = _add('"/metadata/finalizers"', f"['{FINALIZER}']")
     one_more = _add('"/metadata/finalizers/-"', f"'{FINALIZER}'")

@@ -1,9 +1,9 @@
 """The PriorityClass of placeholders: for pods that the controller makes for a Reservation alone.
 
 A pod of that class counts for nothing in the books of both processes, as it gives way to every
-other one. So it must be nobody's own: a tenant's pods of that class would ask for nothing, and take
+other one. So no tenant may use it: a tenant's pods of that class would ask for nothing, and take
 room all the same. Admission refuses the class wherever the built-in kinds keep a pod's spec, unless
-the Workload is one of `PLACEHOLDER_SCHEDULER`, which only who may write the status of Workloads
+the Workload is one of `PLACEHOLDER_SCHEDULER`, which only a writer of the status of Workloads
 makes. The controller and the propagator look once more (`named`, `keeps_room`), as a hub may have
 no policies, and an object of another kind may keep its pods anywhere.
 """
@@ -48,7 +48,7 @@ class PlaceholderOwner(Protocol):
 
     @property
     def controller(self) -> bool:
-        """Whether it is the one that controls the object."""
+        """Whether this owner controls the object."""
 
 
 def keeps_room(scheduler: str, owners: Iterable[PlaceholderOwner]) -> bool:
@@ -60,7 +60,7 @@ def keeps_room(scheduler: str, owners: Iterable[PlaceholderOwner]) -> bool:
 
 
 def named(body: Any) -> bool:
-    """Whether a JSON value names the class, at whatever depth."""
+    """Return whether a JSON value names the class, at any depth."""
     rest = [body]
     while rest:
         each = rest.pop()
@@ -103,7 +103,7 @@ def cel_variables() -> list[dict[str, str]]:
 
 
 def cel_validations() -> list[dict[str, str]]:
-    """Who may be a placeholder, and that nothing else names the class."""
+    """Return the rules: only a placeholder names the class, and only the controller makes one."""
     may = (
         f"authorizer.group('{GROUP}').resource('workloads').subresource('status')"
         ".namespace(request.namespace).check('patch').allowed()"
@@ -148,7 +148,7 @@ def _cel_validation(number: int, path: tuple[str, ...]) -> dict[str, str]:
 
 
 def _cel_names(body: str, path: tuple[str, ...]) -> str:
-    """Whether an object names the class at a path; whatever is of another form does not."""
+    """CEL: whether an object names the class at a path; a value of another form does not."""
     tests, inner = [], body
     for part in path:
         inner = f"{inner}.{part}"

@@ -3,7 +3,7 @@
 Most Workloads bring a Deployment, a Service and some ConfigMaps into the namespace of their own
 name. For these all that the validating policy asks has one answer, and asking it all costs the API
 server more than everything else that it does for them. So the policy matches only what is not
-plain. What is plain is decided narrowly: whatever is unusual in any way (a custom kind, a namespace
+plain. What is plain is decided narrowly: anything unusual (a custom kind, a namespace
 that is named, a label that has our group in it, a field of another type than it should have) goes
 the long way, and is judged there by the rules themselves.
 """
@@ -29,7 +29,7 @@ MANIFEST_KINDS = (
     "ServiceAccount",
     "StatefulSet",
 )
-"""Kinds that nobody guards, in whichever of those versions."""
+"""Kinds that are not guarded, in any of those versions."""
 
 
 def cel_plain(spec: str) -> str:

@@ -238,7 +238,7 @@ def _empty_or_allowed(names: str, resource: str) -> str:
 
 
 def marks_policy() -> Manifest:
-    """Who may say what a Workload has on which members: whoever may write its status.
+    """Return the policy that only a writer of a Workload's status notes what it has on members.
 
     The propagator remembers by these annotations what it has to take away. One may be taken off, as
     happens to who replaces a whole object: the propagator notes again what it writes.
@@ -271,7 +271,7 @@ def marks_policy() -> Manifest:
 
 
 def reservation_policy() -> Manifest:
-    """Whose Workloads a Reservation may be for: of its own namespace, or whoever runs Stowage."""
+    """Return the policy that a tenant's Reservation names owners of its own namespace alone."""
     foreign = " || ".join(
         f"(has(o.{field}) && has(o.{field}.namespace) && o.{field}.namespace != request.namespace)"
         for field in ("object", "controller")

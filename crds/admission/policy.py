@@ -45,7 +45,7 @@ def policy(
 
 
 def binding(flavour: str, name: str = ADMISSION_POLICY) -> Manifest:
-    """What puts the policy of that name in force, everywhere."""
+    """Return the binding that puts the policy of that name in force, everywhere."""
     actions = {"validationActions": ["Deny"]} if flavour == "Validating" else {}
     return {
         "apiVersion": _API_VERSION,

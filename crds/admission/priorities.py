@@ -1,8 +1,8 @@
-"""Who may go before others: a priority above 0 needs the verb `use` on priorities.stowage.dev.
+"""Priorities: one above 0 needs the verb `use` on priorities.stowage.dev.
 
 The room of a fleet knows no namespaces. Who says a higher priority takes it first, and a
 Reservation of the highest one would keep it. The question is asked in the namespace of the object,
-so that a Role there answers it; only whoever raises a priority is asked, and 0 and less are
+so that a Role there answers it; only a change that raises a priority is checked, and 0 and less are
 everybody's.
 """
 

@@ -1,4 +1,4 @@
-"""Labels and annotations that are Stowage's own: nobody else may set them on what it writes.
+"""Labels and annotations that are Stowage's own: no user may set them on what it writes.
 
 By them the propagator knows its objects again: whose they are, whose units a pod is, what was last
 applied. A template that carried them could pass for another Workload's. So admission refuses them
@@ -41,7 +41,7 @@ def violations(spec: Json) -> Iterator[str]:
 
 
 def strip(body: Any) -> None:
-    """Take out of all metadata in a JSON value, at whatever depth, what is ours. In place."""
+    """Remove our labels and annotations from all metadata in a JSON value, at any depth."""
     rest = [body]
     while rest:
         each = rest.pop()
@@ -103,7 +103,7 @@ def _shown(path: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def cel_variables() -> list[dict[str, str]]:
-    """What the validations stand on.
+    """The variables that the validations read.
 
     bodies: all that goes to members; heads: the fields of those before the manifests; and for each
     path, borneN: for each body whether it bears what is ours there.
@@ -142,7 +142,7 @@ def _cel_validation(number: int, path: tuple[str, ...]) -> dict[str, str]:
 
 
 def _cel_bears(body: str, path: tuple[str, ...]) -> str:
-    """Whether an object bears what is ours at a path; whatever is of another form does not."""
+    """CEL: whether an object bears what is ours at a path; a value of another form does not."""
     if not path:
         metadata = f"{body}.metadata"
         held = " || ".join(_cel_holds(metadata, field) for field in ("labels", "annotations"))

@@ -1,4 +1,4 @@
-"""What admission says of a Workload, in Python: for hubs without the policies, and for files.
+"""The admission rules of a Workload in Python: for hubs without the policies, and for files.
 
 `violations` covers the schema and its rules, and the validating policy except for the questions
 that only an authorizer can answer; `rights_needed` says what to ask it. `normalised` is the
@@ -54,7 +54,7 @@ _MODELS = {each.__name__: each for each in KINDS}
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """What the author of a Workload needs the verb `use` for, and the field that says so.
+    """A resource that a Workload's author needs the verb `use` for, and the field that names it.
 
     Without a name it is asked for in the Workload's own namespace, with one in the whole cluster.
     """

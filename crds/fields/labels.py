@@ -24,7 +24,7 @@ from crds.base import (
 from crds.names import GROUP, LABEL_GROUP, LABEL_POLICY
 
 KEEPS = ("Never", "Move", "Always")
-"""What users may say of an object in the annotation `ANNOTATION_KEEP`."""
+"""The values of the annotation `ANNOTATION_KEEP` on an object."""
 USERS_LABELS = (LABEL_POLICY, LABEL_GROUP)
 """Labels of our group that users write on templates."""
 
@@ -59,7 +59,7 @@ class Operator(StrEnum):
 
 
 class TaintEffect(StrEnum):
-    """What a taint does to Workloads that do not tolerate it.
+    """The effect of a taint on Workloads that do not tolerate it.
 
     NoSchedule and NoExecute keep new units away; what runs stays, as nothing that changes on a
     cluster moves what runs there. PreferNoSchedule only makes the cluster the last choice.
@@ -119,7 +119,7 @@ class Requirement(Model):
     operator: Operator
     """In, NotIn, Exists, DoesNotExist, Gt or Lt."""
     values: list[RequirementValue] = atomic(64)
-    """What In and NotIn compare with; one whole number for Gt and Lt; empty for the others."""
+    """The values of In and NotIn; one whole number for Gt and Lt; empty for the others."""
 
 
 class LabelSelector(Model):

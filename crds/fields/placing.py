@@ -1,4 +1,4 @@
-"""What is said about a placement: the rules that a user gives, and what a decision writes of it.
+"""Placements: the rules that a user gives, and the status that a decision writes.
 
 Every kind that is decided as a Workload is has these fields, by the same names.
 """
@@ -40,10 +40,10 @@ class Packing(StrEnum):
 
 
 class PlacementRules(Model):
-    """Who chooses the clusters, and by which rules."""
+    """The scheduler that chooses the clusters, and its rules."""
 
     scheduler_name: Annotated[str, Field(max_length=253)] = DEFAULT_SCHEDULER
-    """Who chooses the clusters; a name that is not a profile of ours is left alone."""
+    """The scheduler that chooses the clusters; ours leaves a Workload of another name alone."""
     priority: Int32 = 0
     """Higher goes first in the queue."""
     distribution_weights: list[DistributionWeight] = atomic(64)
@@ -67,7 +67,7 @@ class PlacementRules(Model):
 
 
 class PlacementStatus(Model):
-    """What was decided, and why."""
+    """The decision, and its reasons."""
 
     observed_generation: Int64 | None = None
     """The metadata.generation that the last decision read. Writer: controller."""
@@ -94,6 +94,6 @@ class PlacementStatus(Model):
     Writer: controller; for an external scheduler that writes none: propagator.
     """
     plugins: PluginsTold = Field(default_factory=dict)
-    """What plugins of other packages tell, by their names. Writer: controller, with placements."""
+    """The statuses of plugins of other packages, by name. Writer: controller, with placements."""
     decision: DecisionReference | None = None
-    """What the placements were decided on. Writer: controller."""
+    """The input of the placements. Writer: controller."""

@@ -60,7 +60,7 @@ class ReservedShare(Model):
     name: DnsName
     """Its name."""
     uid: Annotated[str, Field(max_length=128)]
-    """Its UID: one that was made anew by the same name is another one."""
+    """Its UID: an object that was deleted and made again by the same name is another one."""
     cluster: DnsName
     """The MemberCluster's name."""
     replicas: Count
@@ -88,7 +88,7 @@ class PolicyReference(Model):
 MOST_PLUGINS = 32
 """Plugins of other packages that tell something of one placement."""
 PluginsTold = Annotated[dict[str, dict[str, Any]], Field(max_length=MOST_PLUGINS)]
-"""By plugin an object of whatever form. The controller holds each to 4 KiB, all to 16 KiB."""
+"""By plugin an object of any form. The controller holds each to 4 KiB, all to 16 KiB."""
 
 
 class ClusterShare(Model):

@@ -69,7 +69,7 @@ class ManifestMeta(TemplateMeta):
 
 
 class Carried(Open):
-    """What every object that goes to the members must say."""
+    """The fields that every object that goes to the members must have."""
 
     api_version: Annotated[str, Field(min_length=1, max_length=317, pattern=_API_VERSION)]
     """Group and version, such as apps/v1."""
@@ -96,7 +96,7 @@ def _runs_units(template: Carried) -> bool:
 
 
 def is_custom(template: Carried) -> bool:
-    """True for a kind of somebody's own group; the built-in groups that run units have no dot."""
+    """True for a kind of a custom group; the built-in groups that run units have no dot."""
     custom = re.fullmatch(_CUSTOM, template.api_version)
     return bool(custom) and not template.api_version.startswith(f"{GROUP}/")
 
@@ -189,28 +189,28 @@ class OverriddenCluster(Model):
     name: DnsName
     """The MemberCluster's name."""
     deletion_costs: list[DeletionCost] = atomic(128)
-    """What its units cost, the highest first."""
+    """The deletion costs of its units, the highest first."""
 
 
 class Override(Model):
-    """What differs in the units of some clusters, as a WorkloadSpread says it of a subset."""
+    """The differences of the units on some clusters, as a WorkloadSpread's subset gives them."""
 
     name: Annotated[LabelValue, Field(min_length=1)] | None = None
     """The subset; nothing for clusters of none."""
     patch: Annotated[Any, Field(json_schema_extra={PRESERVE: True})] = None
     """A strategic merge patch of the pods' template; its JSON as text where it holds null.
 
-    Whoever writes a status by a merge patch would lose each null in it.
+    A merge patch of the status would lose each null in it.
     """
     clusters: list[OverriddenCluster] = atomic(10000)
-    """Whose shares; no cluster is in two overrides."""
+    """The clusters of the shares; no cluster is in two overrides."""
 
 
 class ConnectionResource(Model):
     """A Secret that travels with the Workload."""
 
     name: DnsName
-    """What the resource is called; the Secret too, unless secretName says otherwise."""
+    """The name of the resource, and of the Secret, unless secretName gives another one."""
     secret_name: DnsName | None = None
     """The Secret in the Workload's namespace; it keeps this name on the members."""
 

@@ -1,4 +1,4 @@
-"""What a Workload's status keeps of why it is where it is.
+"""The record in a Workload's status of why it is where it is.
 
 What was said of its last edit, what it was decided on, what its clusters were seen to run, the
 steps of its shares, the changes of its placement: all of it has one writer, the controller. Steps
@@ -19,14 +19,14 @@ from crds.base import Count, DnsName, Int32, Int64, Model, Timestamp, atomic
 Word = Annotated[str, Field(max_length=64)]
 """One word for programs."""
 About = Annotated[str, Field(max_length=317)]
-"""What a rule or a cause is about: a domain, a subset, a cluster."""
+"""The subject of a rule or a cause: a domain, a subset, a cluster."""
 
 
 class ChangeCause(StrEnum):
-    """What set a change of placement off."""
+    """The cause of a change of placement."""
 
     PLACED = "Placed"
-    """It had no place before."""
+    """The Workload had no place before."""
     SCALED = "Scaled"
     """Another number of units is wanted."""
     EDITED = "Edited"
@@ -36,7 +36,7 @@ class ChangeCause(StrEnum):
     CLUSTER_RENAMED = "ClusterRenamed"
     """A cluster that it uses has another name now; nothing was moved."""
     CLUSTER_ADDED = "ClusterAdded"
-    """It runs on every cluster that matches, and one more does."""
+    """The Workload runs on every cluster that matches, and one more does."""
     QUOTA_GROWN = "QuotaGrown"
     """Units waited for a quota, and it lets more in."""
     ROOM_GAINED = "RoomGained"
@@ -44,7 +44,7 @@ class ChangeCause(StrEnum):
     LIMIT_LEARNT = "LimitLearnt"
     """A cluster was seen to run fewer units than it was given."""
     LIMIT_LIFTED = "LimitLifted"
-    """What a cluster was seen to run is doubted after a while, and more is tried."""
+    """An observed limit of a cluster is doubted after a while, and more is tried."""
     RESCHEDULED = "Rescheduled"
     """A cluster left units without a node, and its subset of the spread takes no more for now."""
     GROUP_WITHDRAWN = "GroupWithdrawn"
@@ -54,7 +54,7 @@ class ChangeCause(StrEnum):
 
 
 class DecisionReference(Model):
-    """What the present placements were decided on; a restart moves nothing while it is the same."""
+    """The input of the present placements; a restart moves nothing while it is the same."""
 
     hash: Annotated[str, Field(max_length=128)]
     """Of the part of the spec that placement reads."""
@@ -63,7 +63,7 @@ class DecisionReference(Model):
 
 
 class ReviewVerdict(Model):
-    """What admission would have said of an edit, on a hub without the validating policy."""
+    """The controller's verdict on an edit, on a hub without the validating policy."""
 
     generation: Int64
     """The metadata.generation that it is about."""
@@ -72,7 +72,7 @@ class ReviewVerdict(Model):
 
 
 class ClusterLimit(Model):
-    """What a cluster was seen to run of a divided Workload, while it was asked for more."""
+    """The replicas of a divided Workload that a cluster ran, while it was asked for more."""
 
     cluster: DnsName
     """The MemberCluster's name."""
@@ -105,11 +105,11 @@ class PlacementStep(Model):
     time: Timestamp | None = None
     """When; nothing for what was placed before reasons were kept."""
     cause: Word | None = None
-    """What set it off: Placed, Scaled, Edited, ClusterGone …"""
+    """The cause: Placed, Scaled, Edited, ClusterGone …"""
     name: About | None = None
-    """What the cause is about."""
+    """The subject of the cause."""
     because: list[PlacementRule] = atomic(3)
-    """What made the number."""
+    """The rule that made the number."""
 
 
 class PlacementReasons(Model):
@@ -143,7 +143,7 @@ class PlacementMove(Model):
     now: Annotated[Int32 | None, Field(alias="to")] = None
     """Its units after; nothing where it has none any more."""
     because: list[PlacementRule] = atomic(3)
-    """What made the number."""
+    """The rule that made the number."""
 
 
 class UntoldMoves(Model):
@@ -163,9 +163,9 @@ class PlacementChange(Model):
     time: Timestamp
     """When it was decided."""
     cause: Word
-    """What set it off."""
+    """The cause of the change."""
     name: About | None = None
-    """What the cause is about."""
+    """The subject of the cause."""
     desired: Count = 0
     """Units wanted since."""
     assigned: Count = 0
@@ -173,4 +173,4 @@ class PlacementChange(Model):
     moves: list[PlacementMove] = atomic(20)
     """The shares that it changed, the greatest changes first."""
     more: UntoldMoves | None = None
-    """Those that are not told."""
+    """The moves that are not listed."""

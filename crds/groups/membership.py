@@ -1,8 +1,8 @@
 """Which WorkloadGroups a Workload names: one rule for the controller, the propagator and commands.
 
 A label may stand on the Workload, on its template or on its pods, by its own key or by an alias.
-Several names are several answers: nobody guesses which of them was meant. A kind has pods if its
-name is that of a built-in one, whatever its group: `StatefulSet` of `apps.kruise.io` is read as
+Several names are several answers: no reader guesses which of them was meant. A kind has pods if its
+name is that of a built-in one, in any group: `StatefulSet` of `apps.kruise.io` is read as
 that of `apps`. Commands that must answer at once load this, so nothing heavy is imported here.
 """
 
@@ -19,7 +19,7 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 def groups_named(*labels: Mapping[str, str]) -> tuple[str, ...]:
-    """The groups that these labels name, each once, by name; empty values name none.
+    """Return the groups that these labels name, each once, by name; empty values name none.
 
     Given are the labels of a Workload, of its template and of its pods; the groups are of the
     Workload's own namespace.
@@ -28,7 +28,7 @@ def groups_named(*labels: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def groups_of(labels: Mapping[str, str], template: Mapping[str, Any]) -> tuple[str, ...]:
-    """The groups that a Workload with these labels and this template names.
+    """Return the groups that a Workload with these labels and this template names.
 
     The template is as it is stored: what is of another form than labels must have names none.
     """
@@ -36,7 +36,7 @@ def groups_of(labels: Mapping[str, str], template: Mapping[str, Any]) -> tuple[s
 
 
 def labels_in(body: Mapping[str, Any]) -> dict[str, str]:
-    """The labels in an object's metadata: what is no text names nothing."""
+    """Return the labels in an object's metadata that are text."""
     labels = _within(_within(body, "metadata"), "labels")
     return {key: value for key, value in labels.items() if isinstance(value, str)}
 

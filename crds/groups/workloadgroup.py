@@ -43,12 +43,12 @@ MOST_NAME = 63
 
 
 class TopologyMode(StrEnum):
-    """What happens to a gang that no domain holds."""
+    """The handling of a gang that no domain holds."""
 
     REQUIRED = "Required"
-    """It waits."""
+    """The gang waits."""
     PREFERRED = "Preferred"
-    """It takes as few domains as can be."""
+    """The gang takes as few domains as can be."""
 
 
 class GroupPhase(StrEnum):
@@ -81,10 +81,10 @@ class GroupScheduledReason(StrEnum):
     PROPAGATION_FAILED = "PropagationFailed"
     """A member took no units, or units failed, before the quorum ran: everything is taken away."""
     INVALID_GROUP = "InvalidGroup"
-    """What admission would have refused today."""
+    """The spec is one that admission refuses today."""
     TOO_MANY_WORKLOADS = "TooManyWorkloads"
     TOO_LARGE = "TooLarge"
-    """What the gate would have to say is more than the hub can store: nothing more is released."""
+    """The gate's status is more than the hub can store: nothing more is released."""
 
 
 class GroupEventReason(StrEnum):
@@ -139,7 +139,7 @@ class WorkloadGroupSpec(Model):
     min_member: Positive
     """Units that must fit, over all members and clusters, before any of them starts."""
     min_resources: Resources = Field(default_factory=dict)
-    """What these units need together; without it, what the units of the members ask for."""
+    """The amounts that these units need together; unset, the requests of the members' units."""
     schedule_timeout_seconds: Seconds | None = None
     """For how long units are held while a few are missing; 60 when unset."""
     topology: Topology | None = None
@@ -152,7 +152,7 @@ class Released(Model):
     name: DnsName
     """The Workload."""
     uid: Annotated[str, Field(max_length=128)]
-    """Its UID: one that was made anew is another one."""
+    """Its UID: a Workload that was deleted and made again is another one."""
     decision: Annotated[str, Field(max_length=64)]
     """Which placements: a digest of them."""
 
@@ -205,7 +205,7 @@ class WorkloadGroupStatus(Model):
     failures: Count | None = None
     """How often in a row it was taken away from members before it ran. Writer: controller."""
     retry_time: Timestamp | None = None
-    """When it is tried anew after that. Writer: controller."""
+    """When it is tried again after that. Writer: controller."""
     last_failure_time: Timestamp | None = None
     """When an attempt last failed; the queue counts from then on. Writer: controller."""
     conditions: list[Condition] = listmap("type", most=32)

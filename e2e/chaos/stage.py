@@ -245,7 +245,7 @@ class ChaosStage:
 
         Its garbage collector knows owners by what its watches told it. One that was deleted and
         made again under its name while a watch was cut is only ever updated for it, and what the
-        first one owned stays until the collector reads everything anew.
+        first one owned stays until the collector reads everything again.
         """
         for member in MEMBERS:
             self.cluster(member).processes["kube-controller-manager"].end(signal.SIGTERM)

@@ -26,10 +26,10 @@ from machinery.types.metadata import Key
 
 K = TypeVar("K", bound=Hashable)
 
-NOBODY: Key = ("", "")
+NO_WORKLOAD: Key = ("", "")
 """The key of requests for no Workload: lists, the lease."""
 
-_worker_for: ContextVar[Key] = ContextVar("worker_for", default=NOBODY)
+_worker_for: ContextVar[Key] = ContextVar("worker_for", default=NO_WORKLOAD)
 
 
 class PriorityLevel(Enum):
@@ -42,7 +42,7 @@ class PriorityLevel(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RequestClass:
-    """What a request is for, as far as that decides how it is treated."""
+    """The purpose of a request, as far as that decides how it is treated."""
 
     lane: PriorityLevel
     most: int
@@ -111,7 +111,7 @@ class FairQueue:
 
     def _may(self, who: Key) -> bool:
         free = self._most - self._total
-        if who == NOBODY:
+        if who == NO_WORKLOAD:
             return free > 0
         return self._by_namespace[who[0]] < free and self._held[who] < self._each
 

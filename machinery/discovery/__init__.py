@@ -1,1 +1,1 @@
-"""What a server offers and enforces: its kinds, its rights, its admission policies."""
+"""A server's kinds, rights and admission policies."""

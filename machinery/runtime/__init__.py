@@ -1,1 +1,1 @@
-"""What a controller runs on: informers, work queues, leader election, events."""
+"""The runtime of controllers: informers, work queues, leader election, events."""

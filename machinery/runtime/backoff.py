@@ -1,13 +1,20 @@
-"""The delay before another attempt: one formula for the queue, the informers and the lease.
+"""The delay before another attempt, and a back-off for each of many keys.
 
-Pure: the caller counts the failures and does the waiting, so it needs neither clock nor task.
+The back-off of a queue holds until the key is added again, and watches do that whenever an object
+changes, by our own writes too. A back-off kept in a `KeyedBackoff` holds whatever wakes the key,
+until it is over or something else is tried. Nothing here waits: the caller does, or comes again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+import random
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar
 
+from machinery.clock import Clock
+
+K = TypeVar("K", bound=Hashable)
 Jitter: TypeAlias = Callable[[], float]
 """Returns a number in [0, 1); `random.random`, or a constant in a test."""
 
@@ -22,3 +29,72 @@ def delay(failures: int, *, base: float, cap: float, jitter: Jitter) -> float:
     """
     whole = min(base * 2.0 ** min(failures - 1, _DOUBLINGS), cap)
     return whole * (0.5 + jitter() / 2)
+
+
+def steady() -> float:
+    """The jitter for a pause that is checked again after another, jittered pause.
+
+    Of two pauses that began together this one is never the longer.
+    """
+    return 0.0
+
+
+@dataclass(slots=True)
+class _Failure:
+    of: object
+    until: float
+    tries: int = 0
+    reason: object = None
+
+
+class KeyedBackoff(Generic[K]):
+    """Pauses from `base` seconds, doubling up to `cap`."""
+
+    def __init__(
+        self, *, clock: Clock, base: float, cap: float, jitter: Jitter = random.random
+    ) -> None:
+        self._clock = clock
+        self._base = base
+        self._cap = cap
+        self._jitter = jitter
+        self._pending: dict[K, _Failure] = {}
+
+    def __len__(self) -> int:
+        """The number of keys with a failure."""
+        return len(self._pending)
+
+    def failed(self, key: K, of: object = None, *, reason: object = None) -> float:
+        """Record that `of` failed for that key just now; return seconds until the next attempt.
+
+        While a pause still runs, nothing was attempted: it stays as it is.
+        """
+        now = self._clock.monotonic()
+        pause = self._pending.get(key)
+        if pause is None or pause.of != of:
+            pause = self._pending[key] = _Failure(of, now)
+        if pause.until <= now:
+            pause.tries += 1
+            pause.reason = reason
+            wait = delay(pause.tries, base=self._base, cap=self._cap, jitter=self._jitter)
+            pause.until = now + wait
+        return pause.until - now
+
+    def remaining(self, key: K, of: object = None) -> float:
+        """Return seconds until `of` may be attempted for that key; 0 when it may be."""
+        pause = self._pending.get(key)
+        if pause is None or pause.of != of:
+            return 0.0
+        return max(0.0, pause.until - self._clock.monotonic())
+
+    def reason(self, key: K) -> object:
+        """Return the reason given for the pause. Raises KeyError without a pause."""
+        return self._pending[key].reason
+
+    def reset(self, key: K) -> None:
+        """Drop the failures of a key that succeeded, or is not needed any more."""
+        self._pending.pop(key, None)
+
+    def reset_where(self, gone: Callable[[K], bool]) -> None:
+        """Drop the failures of each key for which `gone` is true."""
+        for key in [key for key in self._pending if gone(key)]:
+            del self._pending[key]

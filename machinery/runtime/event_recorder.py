@@ -34,7 +34,6 @@ from machinery.errors import (
     NotFound,
     TransportError,
 )
-from machinery.runtime.token_bucket import TokenBucket
 from machinery.runtime.workqueue import WorkQueue, work
 
 if TYPE_CHECKING:  # who only names a recorder need not wait for an HTTP client
@@ -144,7 +143,7 @@ class EventRecorder:
         self._clock = clock
         self._backlog = backlog
         self._memory = memory
-        self._bucket = TokenBucket(burst=burst, per_second=per_second, clock=clock)
+        self._bucket = _TokenBucket(burst=burst, per_second=per_second, clock=clock)
         self._series: OrderedDict[_Subject, _Series] = OrderedDict()  # least recently seen first
         self._waiting = 0
         self._queue: WorkQueue[_Subject] = WorkQueue(
@@ -290,3 +289,32 @@ def _name(ref: ObjectRef) -> str:
 
 def _namespace(ref: ObjectRef) -> str:
     return ref.namespace or "default"  # the API server allows no other namespace
+
+
+class _TokenBucket:
+    """Lets a few writes through at once, and then so many a second.
+
+    `burst` tokens at the beginning, `per_second` more with time, never more than `burst`.
+    """
+
+    def __init__(self, *, burst: int, per_second: float, clock: Clock) -> None:
+        if burst < 1 or per_second <= 0:
+            raise ValueError("a bucket without tokens lets nothing through, ever")
+        self._burst = burst
+        self._per_second = per_second
+        self._clock = clock
+        self._tokens = float(burst)
+        self._at = clock.monotonic()
+
+    async def take(self) -> None:
+        """Wait for a token and use it. For one caller at a time."""
+        self._refill()
+        if self._tokens < 1:
+            await self._clock.sleep((1 - self._tokens) / self._per_second)
+            self._refill()
+        self._tokens -= 1
+
+    def _refill(self) -> None:
+        now = self._clock.monotonic()
+        earned = (now - self._at) * self._per_second
+        self._tokens, self._at = min(self._burst, self._tokens + earned), now

@@ -96,7 +96,7 @@ NEVER = Moment(0, "")
 
 
 class PastTerm(NamedTuple):
-    """Who held the Lease in a term that is over, and its last renewal by that one's clock."""
+    """The holder of the Lease in a past term, and its last renewal by that process's clock."""
 
     holder: str
     renewed: str
@@ -167,7 +167,7 @@ class LeaderElector:
 
     @property
     def alone(self) -> bool:
-        """Whether it is certain that no other process led between our last term and this one."""
+        """Whether no other process can have led between our last term and this one."""
         return self._alone
 
     @property

@@ -35,7 +35,7 @@ class Book:
 
 
 class BudgetShare:
-    """What is kept of one server; without a book, as for the hub, it is only counted."""
+    """The memory kept of one server; without a budget, as for the hub, it is only counted."""
 
     def __init__(self, book: Book | None = None) -> None:
         self.held = 0
@@ -61,7 +61,7 @@ class BudgetShare:
 
 
 class Shelf:
-    """What one informer keeps of a server; given back by `close`, or when `owner` is gone."""
+    """The memory that one informer keeps; given back by `close`, or when `owner` is gone."""
 
     def __init__(self, holding: BudgetShare, owner: object) -> None:
         self._account = _Account(holding)

@@ -28,7 +28,7 @@ ALL = "*"
 
 @dataclass(frozen=True, slots=True)
 class MemberRecord:
-    """What is noted. `entries` are names and digests of names, or `ALL` alone."""
+    """The noted clusters. `entries` are names and digests of names, or `ALL` alone."""
 
     entries: frozenset[str] = frozenset()
 

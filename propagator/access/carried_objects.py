@@ -1,4 +1,4 @@
-"""What a member may be sent of a Workload: admission's last check, with what only a member knows.
+"""The objects that a Workload may bring to a member: admission's last check, with member facts.
 
 Whatever placed a Workload, and whatever a hub without policies has stored: only objects that were
 judged are written to a member, of kinds that have a proper name, into namespaces and of kinds that

@@ -18,8 +18,8 @@ from machinery.api.resources import Resource
 from machinery.api.verbs import Verbs
 from machinery.clock import Clock
 from machinery.errors import ApiError, Conflict, Forbidden, NotFound, TransportError
+from machinery.runtime.backoff import KeyedBackoff, steady
 from machinery.runtime.informer import Informer
-from machinery.runtime.keyed_backoff import KeyedBackoff, steady
 from propagator.access.carried_objects import not_taken, takes
 from propagator.access.namespaces import Namespaces
 from propagator.apply.apply_records import ApplyRecords, Backoff, ObjectPlace

@@ -1,1 +1,1 @@
-"""What the propagator presents to a member: accounts, tokens, credentials."""
+"""The propagator's accounts, tokens and credentials on members."""

@@ -26,8 +26,8 @@ from machinery.api.lanes import working_for
 from machinery.api.resources import PODS
 from machinery.api.responses import shaped
 from machinery.errors import ApiError, Conflict, Forbidden, NotFound, TransportError
+from machinery.runtime.backoff import KeyedBackoff
 from machinery.runtime.fair_queue import namespace_of
-from machinery.runtime.keyed_backoff import KeyedBackoff
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.types.bounds import FOR_ONE_WORKLOAD
 from machinery.types.metadata import Key

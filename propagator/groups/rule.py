@@ -1,4 +1,4 @@
-"""What a gang's gate means for one of its Workloads: apply, wait, or remove. Pure.
+"""The meaning of a gang's gate for one of its Workloads: apply, wait, or remove. Pure.
 
 Placements are in many Workloads, and the group's status is the one place that says which of them
 may reach members: no replica of a gang is written anywhere before that, and nothing is removed
@@ -26,7 +26,7 @@ from propagator.types.workload import Workload
 
 
 class GateAnswer(Enum):
-    """What members are to do with a Workload that has placements."""
+    """The answer of the gate for a Workload that has placements."""
 
     APPLY = "apply"
     """Sync it like a Workload without a group."""

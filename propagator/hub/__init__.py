@@ -1,1 +1,1 @@
-"""What the propagator reads from the hub and writes to it."""
+"""The propagator's reads from the hub, and its writes to it."""

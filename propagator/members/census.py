@@ -28,7 +28,7 @@ from machinery.errors import (
     TransportError,
     Unauthorized,
 )
-from machinery.runtime.keyed_backoff import KeyedBackoff
+from machinery.runtime.backoff import KeyedBackoff
 from machinery.runtime.list_and_watch import Page
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.types.metadata import Key

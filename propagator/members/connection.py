@@ -53,7 +53,7 @@ from propagator.members.health import (
     unreachable,
     verdict_of,
 )
-from propagator.members.hub_lease import Holder, HubLease, nobody
+from propagator.members.hub_lease import Holder, HubLease, no_holder
 from propagator.members.objects import ManagedObject
 from propagator.members.probe import Probe
 from propagator.members.tenants import Tenants
@@ -97,7 +97,7 @@ class Link:
         listener: LinkListener,
         health: HealthProbe,
         before_write: Callable[[], None],
-        holder: Holder = nobody,
+        holder: Holder = no_holder,
         refusal: Callable[[str], MemberHealth | None],
     ) -> None:
         self._before_write = before_write

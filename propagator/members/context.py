@@ -1,4 +1,4 @@
-"""What the controllers that propagate Workloads to members share."""
+"""The clock, client and settings that all controllers of the propagator share."""
 
 from __future__ import annotations
 

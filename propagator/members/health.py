@@ -1,4 +1,4 @@
-"""What is seen of a member: whether and how well it answers, its provider, and how its pods fare.
+"""A member's health: whether and how well it answers, its provider, and the state of its pods.
 
 Pure bookkeeping, fed by `connection` and `probe`, read by the Workload status and by
 `hub.cluster_status`; nothing here does I/O. Unit counts are kept up to date pod by pod, so that

@@ -1,4 +1,4 @@
-"""What a member holds for Workloads that the hub does not know, and that waits for a person.
+"""The objects on a member of Workloads that the hub does not know, held until a person confirms.
 
 `removal.brake` sets it on a session, and `hub.cluster_status` reports it in MemberCluster.status.
 """
@@ -14,7 +14,7 @@ from crds.membercluster import SweepHeldReason
 
 @dataclass(frozen=True, slots=True, order=True)
 class HeldWorkload:
-    """What one Workload left on the member."""
+    """The objects that one Workload left on the member."""
 
     namespace: str
     name: str
@@ -36,7 +36,7 @@ class HeldWorkload:
 
 @dataclass(frozen=True, slots=True)
 class HeldSweep:
-    """What is held on a member; nothing, without a reason."""
+    """The removals that are held on a member; none, without a reason."""
 
     reason: SweepHeldReason | None = None
     message: str = ""

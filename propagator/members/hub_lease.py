@@ -66,7 +66,7 @@ class HubHolder:
 Holder: TypeAlias = Callable[[], Awaitable[HubHolder]]
 
 
-async def nobody() -> HubHolder:
+async def no_holder() -> HubHolder:
     """Return the holder of sessions that hold nothing."""
     return HubHolder()
 

@@ -1,4 +1,4 @@
-"""What a Workload holds on the members, and whether that is all.
+"""The objects of a Workload on the members, and whether that is all.
 
 The informers of a member show the objects that were written there, by owner. Before anything is
 concluded from an object that is not shown, the kinds that it could be of must have been listed:
@@ -154,7 +154,7 @@ class OwnedObjects:
         )
 
     def may_hold(self, workload: Workload, name: str) -> bool:
-        """Whether it is unknown what a member holds of a Workload; a removed one holds nothing."""
+        """Return whether a member may hold objects of a Workload that are not known."""
         session = self._registry.get(name)
         if session is None:  # removed, or, right after the start, without a session yet
             return self._clusters.get(("", name)) is not None

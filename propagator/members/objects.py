@@ -30,7 +30,7 @@ class ManagedObject(Object, frozen=True):
 
     status: dict[str, Any] = msgspec.field(default_factory=dict)
     applied: FieldPrint | None = None
-    """What our last apply still owns of the object."""
+    """The fields of the object that our last apply still owns."""
     rivals: tuple[str, ...] = ()
     """The other managers that wrote to its spec or data."""
     replicas: int | None = None

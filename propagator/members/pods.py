@@ -25,7 +25,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,10}")
 
 
 class PodClaim(NamedTuple):
-    """What a pod says of itself: its Workload's UID, its namespace, and its controller.
+    """A pod's Workload by its UID, its namespace, and its controller.
 
     `kind` and `name` are those of the controller, `digest` is the hash of its template, if any.
     """

@@ -19,7 +19,7 @@ from machinery.clock import Clock
 from machinery.tasks import end
 from machinery.types.metadata import Key
 from propagator.members.cluster_identity import Identities
-from propagator.members.hub_lease import Holder, nobody
+from propagator.members.hub_lease import Holder, no_holder
 from propagator.members.session import Holders, MemberSession, Reconcile
 from propagator.settings import SessionSettings
 
@@ -47,7 +47,7 @@ class MemberRegistry:
         clock: Clock,
         before_write: Callable[[], None],
         identities: Identities,
-        holder: Holder = nobody,
+        holder: Holder = no_holder,
     ) -> None:
         self.identities = identities
         """The clusters that MemberClusters lead to."""

@@ -26,9 +26,9 @@ from machinery.api.resources import Resource
 from machinery.api.verbs import Verbs
 from machinery.clock import Clock
 from machinery.errors import Conflict, KubeconfigError, LeaseLost, StowageError, Unreachable
+from machinery.runtime.backoff import KeyedBackoff
 from machinery.runtime.fair_queue import namespace_of
 from machinery.runtime.informer import Informer
-from machinery.runtime.keyed_backoff import KeyedBackoff
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.tasks import Gradually
 from machinery.types.metadata import Key
@@ -44,7 +44,7 @@ from propagator.members.health import (
     verdict_of,
 )
 from propagator.members.held_sweep import HeldSweep
-from propagator.members.hub_lease import Holder, nobody
+from propagator.members.hub_lease import Holder, no_holder
 from propagator.members.objects import ManagedObject, Mark, owners, stands_alike
 from propagator.members.pods import Main
 from propagator.members.watches import EVERYWHERE
@@ -105,7 +105,7 @@ class MemberSession:
         changed: Callable[[str, Key | None], None],
         facts: Callable[[str], None],
         before_write: Callable[[], None],
-        holder: Holder = nobody,
+        holder: Holder = no_holder,
         holders: Holders,
         refusal: Refusal,
     ) -> None:
@@ -127,7 +127,7 @@ class MemberSession:
         self.generation = 0
         """The generation of the MemberCluster that was last passed to `take_in`."""
         self.held: HeldSweep | None = None
-        """What is not swept there without a person; None until the brake has looked."""
+        """The sweep that is held there for a person; None until the brake has looked."""
         self._judged = False  # by the present credentials
         self._settings = settings
         self._clock = clock

@@ -32,7 +32,7 @@ class Target(Protocol):
     """The present credentials and what they show; None while there are no usable ones."""
 
     held: HeldSweep | None
-    """What is not swept there without a person; None until the brake has looked."""
+    """The sweep that is held there for a person; None until the brake has looked."""
 
     def hold_sweep(self, held: HeldSweep) -> None:
         """Set `held`, for MemberCluster.status."""

@@ -42,7 +42,7 @@ FEW = 10
 SHARE = 10
 """One in so many of the member's Workloads may go at once."""
 AT_ONCE_SECONDS = 600.0
-"""What was let go within this time counts as going now: kinds are listed one by one."""
+"""Removals let go within this time count as one: kinds are listed one by one."""
 FRESH_SECONDS = 1.0
 """How long a count of all that a member holds is valid."""
 _OWNER = re.compile(r"[\w-]{1,128}/[a-z0-9-]{1,63}/[a-z0-9.-]{1,253}", re.ASCII)

@@ -16,7 +16,7 @@ from machinery.api.responses import shaped
 from machinery.api.verbs import Verbs
 from machinery.clock import Clock
 from machinery.errors import ApiError, Conflict, NotFound
-from machinery.runtime.keyed_backoff import KeyedBackoff, steady
+from machinery.runtime.backoff import KeyedBackoff, steady
 from machinery.types.metadata import Object
 from propagator.access.carried_objects import takes
 from propagator.apply.apply_records import ObjectPlace

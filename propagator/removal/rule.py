@@ -1,4 +1,4 @@
-"""What a session may remove from its member: the one rule that every removal goes through. Pure.
+"""The one rule of what a session may remove from its member; every removal goes through it. Pure.
 
 Removed is what was written through this session's MemberCluster, into this very cluster, for no
 younger decision than the one that asks for its removal, and is not kept. An object that was written

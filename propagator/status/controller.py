@@ -8,6 +8,7 @@ this module decides when it is written.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,10 +16,11 @@ from crds.fields.shares import ShareState
 from crds.names import API_VERSION
 from crds.workload import EventReason, PropagatedReason, WorkloadCondition
 from machinery import logs
+from machinery.clock import Clock
 from machinery.errors import Conflict, TransportError
+from machinery.runtime.backoff import KeyedBackoff
 from machinery.runtime.event_recorder import ObjectRef
 from machinery.runtime.fair_queue import namespace_of
-from machinery.runtime.keyed_backoff import KeyedBackoff
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.types.conditions import find
 from machinery.types.metadata import Key
@@ -29,7 +31,6 @@ from propagator.members.readiness import completions_of
 from propagator.outcome import Outcome
 from propagator.removal.finalizer import Finalizer
 from propagator.status.aggregation import condition, status_of
-from propagator.status.burst import CHECK_SECONDS, LONGEST_SECONDS, BurstDetector
 from propagator.status.cluster_share import share_of
 from propagator.status.observation import Survey
 from propagator.types.workload import Workload
@@ -55,6 +56,34 @@ _WRITERS = 16
 """One namespace gets half of them at the most, so that there is always one for the next."""
 _MOST_NAMED = 20
 """The most members that a line of the log names."""
+BURST_OUTCOMES = 8
+BURST_SECONDS = 0.5
+"""So many outcomes in this time are a burst; one Workload that is applied by hand is none."""
+LONGEST_BURST_SECONDS = 5.0
+"""The longest wait of a report, however long the burst lasts."""
+BURST_CHECK_SECONDS = 1.0
+"""Seconds between two checks whether the burst is over."""
+
+
+class BurstDetector:
+    """Counts the outcomes of shares; a member that hangs brings none, and delays no report.
+
+    A status write costs the hub, and this process, as much as the apply that it reports. In a burst
+    of Workloads both compete, so the applies go first; good news is reported when the burst is
+    over, and after `LONGEST_BURST_SECONDS` in any case.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last: deque[float] = deque(maxlen=BURST_OUTCOMES)
+
+    def count(self) -> None:
+        """Count one outcome of a share."""
+        self._last.append(self._clock.monotonic())
+
+    def active(self) -> bool:
+        full = len(self._last) == BURST_OUTCOMES
+        return full and self._clock.monotonic() - self._last[0] <= BURST_SECONDS
 
 
 class Reporter:
@@ -169,9 +198,9 @@ class Reporter:
         if self._due.get(key, now) > now:
             return self._due[key] - now
         if self._burst.active() and self._can_wait(workload):
-            left = self._begun.setdefault(key, now) + LONGEST_SECONDS - now
+            left = self._begun.setdefault(key, now) + LONGEST_BURST_SECONDS - now
             if left > 0:
-                return min(left, CHECK_SECONDS)
+                return min(left, BURST_CHECK_SECONDS)
         status = await self._status(workload)
         self._due[key] = now + len(status["clusters"]) / SHARES_PER_SECOND
         if not _news(workload, status):

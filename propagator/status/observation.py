@@ -1,4 +1,4 @@
-"""What is seen of a Workload now: its clusters, its state there, and the outcomes of the syncs.
+"""The observed state of a Workload: its clusters, its state there, the outcomes of the syncs.
 
 Reads sessions and nothing else: it waits for no answer. Reported are the clusters that the Workload
 is placed on, those that still hold objects of it, and those that may, as they were sent some and

@@ -11,6 +11,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 
@@ -19,16 +20,26 @@ from msgspec import UNSET, UnsetType, structs
 
 from crds.admission.placeholder import keeps_room
 from crds.fields.template import REPLICAS_PATHS, well_formed
+from crds.groups import membership
 from crds.groups.gate import decision_of
-from crds.names import ANNOTATION_CLUSTERS, ANNOTATION_KINDS, ANNOTATION_ORDINALS
+from crds.names import (
+    ANNOTATION_CLUSTERS,
+    ANNOTATION_KINDS,
+    ANNOTATION_ORDINALS,
+    GROUP_LABELS,
+)
 from machinery.types.metadata import Key, Object, OwnerReference
-from propagator.types.membership import groups_of
 from propagator.types.overrides import Overrides, overrides_of
 
 S = TypeVar("S", bound=msgspec.Struct)
 
 MOST_KINDS = 256
 """The most kinds of one Workload: a note with more was not written by us, and is not used."""
+IN_EACH_GROUP_KEY = "-group"
+"""Searched for first: one pass instead of three."""
+_GROUP_SIGN = IN_EACH_GROUP_KEY.encode()
+_GROUP_KEYS = tuple(f'"{key}"'.encode() for key in GROUP_LABELS)
+_template_decoder = msgspec.json.Decoder(dict[str, Any])
 
 
 class ResourceRef(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -373,6 +384,23 @@ def _interned(struct: S) -> S:
     """Return the struct with the one copy of each of its texts."""
     values = structs.astuple(struct)
     return type(struct)(*(sys.intern(each) if type(each) is str else each for each in values))
+
+
+def groups_of(labels: Mapping[str, str], template: msgspec.Raw) -> tuple[str, ...]:
+    """Return the names in a Workload's labels, its template's and its pods', each once.
+
+    Most Workloads are in no group, and each report makes the Workload again: so the bytes are
+    searched for the keys, and only a template that holds one of them is decoded. An API server
+    encodes JSON again when it stores it, without escapes in these keys. A template that cannot be
+    read names none: it cannot be rendered either.
+    """
+    raw = bytes(template)
+    if _GROUP_SIGN not in raw or not any(key in raw for key in _GROUP_KEYS):
+        return membership.groups_named(labels)
+    found: Any = {}
+    with suppress(ValueError, RecursionError):
+        found = _template_decoder.decode(raw)
+    return membership.groups_of(labels, found)
 
 
 class _Departing(Object, frozen=True):

@@ -14,7 +14,11 @@ from stowage.console.terminal import say
 @click.command()
 @hub_options
 @click.option("--dry-run", is_flag=True, help="Print what would be applied.")
-@click.option("--crds-only", is_flag=True, help="Only the kinds, their admission policies and the roles of users.")
+@click.option(
+    "--crds-only",
+    is_flag=True,
+    help="Only the kinds, their admission policies and the roles of users.",
+)
 @click.option(
     "--image",
     help="The image of both processes, as the hub's nodes have or pull it; "

@@ -108,7 +108,7 @@ def key_of(document: Document, namespace: str) -> tuple[str, str]:
 
 
 def workload(document: Document, body: Json) -> Workload:
-    """Return the Workload with its unit. Raises ConfigurationError."""
+    """Return the Workload with its `info`. Raises ConfigurationError."""
     found = known(document.decoded(body, Workload))
     if found.fault:
         raise document.error(found.fault)

@@ -130,7 +130,7 @@ def planned(about: Reference, files: Sequence[str], where: plan.Where) -> Explan
     """Return the decision of the plan. Raises ConfigurationError where the plan has none."""
     made, key = plan.make(files, where, clock=SystemClock()), about.key(where.namespace)
     for each in made.planned:
-        if each.decision.unit.key == key:
+        if each.decision.workload.key == key:
             found = plan.recorded(each.decision, each.kind)
             return Explanation(found, ("This is a plan: nothing is applied.",))
     raise ConfigurationError(f"the plan of these files decides nothing of {titled(key)}")
@@ -213,18 +213,18 @@ def _asked(key: Key, controller: Connection) -> Record:
 
 def remarks(record: Record, workload: Workload) -> list[str]:
     """Return the differences between the record and the status, and since when there are any."""
-    status, unit = workload.status, workload.unit
+    status, info = workload.status, workload.info
     before = status.decision
     if not before.hash and not status.placements:
         return ["Not decided yet: this is what would be decided now."]
     found = []
-    if before.hash != unit.hash:
+    if before.hash != info.hash:
         since = f" (of {before.time})" if before.time else ""
         found.append(
             f"The spec was edited since the decision{since} that its shares come from: "
             "this is what would be decided now."
         )
-    if record["hash"] != unit.hash:
+    if record["hash"] != info.hash:
         found.append("The controller has not seen the last edit of the spec yet.")
     now = {each["cluster"]: each["replicas"] for each in record["placements"]}
     if now != workload.placements:

@@ -144,10 +144,10 @@ def recomputed(about: Reference, where: plan.Where) -> GroupExplanation:
     stored = present.objects.get((KIND, key))
     if stored is None and not rehearsal.ledger(Groups).members(key):
         raise ConfigurationError(about.missing(where.namespace))
-    decided = {each.unit.key: each for batch in _batches(rehearsal, key) for each in batch}
+    decided = {each.workload.key: each for batch in _batches(rehearsal, key) for each in batch}
     found = gang_outcomes.judged(rehearsal, key, stored, decided)
     moves = [
-        f"{each.unit.name} ({words.change(each.unit.present, each.placements)})"
+        f"{each.workload.name} ({words.change(each.workload.present, each.placements)})"
         for each in decided.values()
         if each.moves
     ]
@@ -166,8 +166,8 @@ def _batches(rehearsal: Rehearsal, group: Key) -> Iterator[list[Decision]]:
             continue
         if batch.conclusion is not None:
             rehearsal.judged[batch.conclusion.gathering.key] = batch
-        own = [each for each in batch.decisions if each.unit.key in members]
-        seen.update(each.unit.key for each in own)
+        own = [each for each in batch.decisions if each.workload.key in members]
+        seen.update(each.workload.key for each in own)
         yield own
 
 
@@ -176,7 +176,7 @@ def _left_over(decisions: Sequence[Decision]) -> Iterator[str]:
     short = [each for each in decisions if each.pending > 0]
     for each in short[:NAMED]:
         for note in remedies(each):
-            yield f"{each.unit.name}: {note.text}"
+            yield f"{each.workload.name}: {note.text}"
 
 
 def _asked(key: Key, controller: Connection) -> Live:

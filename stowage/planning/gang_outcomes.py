@@ -84,22 +84,22 @@ def judged(
     """
     books = rehearsal.ledger(Groups)
     own = {each: decided[each] for each in sorted(books.members(key)) if each in decided}
-    books = books.overlay({each: (made.unit, made.placements) for each, made in own.items()})
+    books = books.overlay({each: (made.workload, made.placements) for each, made in own.items()})
     members = books.members(key)
     there = sorted(each for each in members if not rehearsal.placed[each].metadata.deleting)
     told = _Told(
         key=key,
         group=books.get(key),
         members=[members[each] for each in there],
-        theirs={each for each in there if rehearsal.unit(each) is None},
+        theirs={each for each in there if rehearsal.info(each) is None},
         assigned=books.assigned(key),
         wanted=books.desired(key, rehearsal.clusters),
         started=books.started(key),
         decided=[*own.values()],
         batch=rehearsal.judged.get(key),
     )
-    least, tried = _least(stored), {each.unit.key: each for each in told.tried}
-    found = [_found(each, tried.get(each.unit.key), told.theirs) for each in told.members]
+    least, tried = _least(stored), {each.workload.key: each for each in told.tried}
+    found = [_found(each, tried.get(each.workload.key), told.theirs) for each in told.members]
     if _stands(told):
         left = [_left_over(each, own.get((key[0], each.name))) for each in found]
         return GroupPlan(key, least, PLACED, left)
@@ -183,15 +183,15 @@ def _least(stored: Object | None) -> int | None:
 
 def _found(member: Member, tried: Trial | None, theirs: Collection[Key]) -> GangMember:
     """Return a member with the shares that it would have."""
-    unit, placements = member.unit, member.placements
+    info, placements = member.workload, member.placements
     if tried is None:
-        desired = max(unit.replicas, member.assigned)
+        desired = max(info.replicas, member.assigned)
         lacks = member.assigned < desired
-        message = f"left to scheduler {unit.scheduler_name}" if unit.key in theirs else ""
-        return GangMember(unit.name, desired, placements, {}, message if lacks else "")
+        message = f"left to scheduler {info.scheduler_name}" if info.key in theirs else ""
+        return GangMember(info.name, desired, placements, {}, message if lacks else "")
     lacks = tried.assigned < tried.desired
     message = tried.message if lacks else ""
-    return GangMember(unit.name, tried.desired, placements, tried.placements, message)
+    return GangMember(info.name, tried.desired, placements, tried.placements, message)
 
 
 def _helps(told: _Told, message: str) -> Iterator[str]:
@@ -211,10 +211,10 @@ def _more_units(told: _Told) -> Iterator[str]:
     """Yield where members that were tried lack room, and how many units fit."""
     if told.group is None or told.batch is None or not told.tried:
         return
-    had, now = {each.unit.key: each.assigned for each in told.members}, 0
+    had, now = {each.workload.key: each.assigned for each in told.members}, 0
     for each in told.tried:
-        now += each.assigned - had.get(each.unit.key, 0)
-    found, names = told.assigned + now, told.batch.decisions[0].fleet.names
+        now += each.assigned - had.get(each.workload.key, 0)
+    found, names = told.assigned + now, told.batch.decisions[0].snapshot.names
     lacking = [each for each in told.tried if each.assigned < each.desired]
     short = [(each, where) for each in lacking if (where := _where(each, names))]
     for each, where in short[:HELPED]:
@@ -224,10 +224,10 @@ def _more_units(told: _Told) -> Iterator[str]:
 
 
 def _left_to_others(told: _Told) -> Iterator[str]:
-    lacking = [each for each in told.members if each.unit.key in told.theirs and each.open]
+    lacking = [each for each in told.members if each.workload.key in told.theirs and each.open]
     for each in lacking[:HELPED]:
-        units, scheduler = count(each.open, "more unit"), each.unit.scheduler_name
-        yield f"{units} of {each.unit.name}, which is left to scheduler {scheduler}"
+        units, scheduler = count(each.open, "more unit"), each.workload.scheduler_name
+        yield f"{units} of {each.workload.name}, which is left to scheduler {scheduler}"
 
 
 def _where(tried: Trial, names: Sequence[str]) -> list[str]:
@@ -240,13 +240,13 @@ def _more(tried: Trial, where: Sequence[str], missing: int) -> str:
     """Return the requests of the missing units of a member, or the quota that stops them."""
     units = min(tried.desired - tried.assigned, missing)
     if tried.reason is ScheduledReason.REPLICAS_REACHED:
-        return f"a quota for {count(units, 'more unit')} of {tried.unit.name}: {tried.message}"
+        return f"a quota for {count(units, 'more unit')} of {tried.workload.name}: {tried.message}"
     asks = [
         f"{name} {quantities.readable(name, amount)}"
-        for name, amount in sorted(tried.unit.request.items())
+        for name, amount in sorted(tried.workload.request.items())
         if amount and name != "pods"
     ]
     each = " each" if units > 1 else ""
     needs = "needs" if units == 1 else "need"
-    of = f"{count(units, 'more unit')} of {tried.unit.name} {needs}"
+    of = f"{count(units, 'more unit')} of {tried.workload.name} {needs}"
     return f"{of} {' and '.join(asks) or 'a place'}{each} on {either(where)}"

@@ -90,7 +90,7 @@ class Plan:
         lines = [head]
         for row, each in zip(rows, self.planned, strict=True):
             lines.append(row)
-            if rooms := words.inside(inside(each.decision), each.decision.unit.namespace):
+            if rooms := words.inside(inside(each.decision), each.decision.workload.namespace):
                 lines.append(f"  {rooms}")
             lines += (f"  {line}" for line in words.hooks(hooks.told(each.decision)))
             if not each.decision.scheduled:
@@ -110,7 +110,7 @@ def _row(planned: Planned) -> dict[str, Any]:
     change = words.change(planned.before, decision.placements)
     unmoved = "no change" if decision.placements or not decision.pending else "pending"
     return {
-        "workload": titled(decision.unit.key),
+        "workload": titled(decision.workload.key),
         "desired": decision.desired,
         "assigned": decision.assigned,
         "pending": decision.pending,
@@ -192,7 +192,7 @@ def make(files: Sequence[str], where: Where, *, clock: Clock) -> Plan:
     theirs = [
         left(everybody[key], profiles) for key in asked.keys if key not in made and key in everybody
     ]
-    groups = _groups(rehearsal, present, asked, [each.decision.unit.key for each in planned])
+    groups = _groups(rehearsal, present, asked, [each.decision.workload.key for each in planned])
     return Plan(planned, [*present.notes, *theirs], groups)
 
 
@@ -202,9 +202,9 @@ def _groups(
     """Return the groups of the files, in their order, and those that planned Workloads name."""
     found = dict.fromkeys(key for kind, key in asked.beside if kind == gangs.KIND)
     found |= dict.fromkeys(
-        (unit.namespace, unit.groups[0])
-        for unit in map(rehearsal.unit, planned)
-        if unit is not None and len(unit.groups) == 1
+        (info.namespace, info.groups[0])
+        for info in map(rehearsal.info, planned)
+        if info is not None and len(info.groups) == 1
     )
     stored = {key: present.objects.get((gangs.KIND, key)) for key in found}
     return [gang_outcomes.judged(rehearsal, key, stored[key], rehearsal.decisions) for key in found]

@@ -69,7 +69,7 @@ class Rehearsal:
             handle.begin(self._cache, SchedulerConfiguration(profiles, leader_elect=False))
         self._profiles = profiles
         self._now = now
-        self._units: dict[Key, WorkloadInfo] = {}
+        self._infos: dict[Key, WorkloadInfo] = {}
         self.decisions: dict[Key, Decision] = {}
         """The last decision that changed a Workload's shares or left it none, else its first."""
         self.judged: dict[Key, Batch] = {}
@@ -89,7 +89,7 @@ class Rehearsal:
                 for handler in told_of_placed(features):
                     handler(None, found)
         self._faults = {key: each.fault for key, each in self.placed.items() if each.fault}
-        self._sound = self._units.keys() - self._faults.keys()
+        self._sound = self._infos.keys() - self._faults.keys()
         self._undecided = {k for k, each in self.placed.items() if self._cache.needs_decision(each)}
 
     def _take(self, workload: Workload) -> None:
@@ -97,7 +97,7 @@ class Rehearsal:
         self.placed[key] = workload
         self._cache.workload_changed(None, workload)
         if self._cache.ours(workload):
-            self._units[key] = self._cache.named(workload).unit
+            self._infos[key] = self._cache.named(workload).info
 
     def _read(self, stored: Object) -> Workload | None:
         kind = self._kinds.get(type(stored))
@@ -118,8 +118,8 @@ class Rehearsal:
 
     def run(self, asked: Iterable[Key]) -> None:
         """Decide these Workloads, and all that need a decision, until no share changes."""
-        turns = self._in_order({*asked, *self._undecided} & self._units.keys())
-        for _ in range(len(self._units) + 1):
+        turns = self._in_order({*asked, *self._undecided} & self._infos.keys())
+        for _ in range(len(self._infos) + 1):
             if not self._round(turns):
                 return
             turns = self._in_order(self._open())
@@ -131,11 +131,11 @@ class Rehearsal:
 
     def together(self, key: Key) -> Batch | None:
         """Return the same, with the decisions that are made together with it."""
-        return self._decide(self._units[key]) if key in self._units else None
+        return self._decide(self._infos[key]) if key in self._infos else None
 
-    def unit(self, key: Key) -> WorkloadInfo | None:
+    def info(self, key: Key) -> WorkloadInfo | None:
         """Return a Workload with its shares so far; None where no profile here decides it."""
-        return self._units.get(key)
+        return self._infos.get(key)
 
     def ledger(self, kind: type[L]) -> L:
         """Return a feature's ledger with all decisions so far; the caller must not change it."""
@@ -146,11 +146,11 @@ class Rehearsal:
         return len(self._cache.snapshot())
 
     def _in_order(self, keys: Iterable[Key]) -> list[Key]:
-        return sorted(keys, key=lambda key: self._cache.rank(self._units[key]))
+        return sorted(keys, key=lambda key: self._cache.rank(self._infos[key]))
 
     def _open(self) -> list[Key]:
         """Return Workloads that a change could help: refused, or placed wherever there is room."""
-        return [k for k, d in self.decisions.items() if not d.scheduled or d.unit.everywhere]
+        return [k for k, d in self.decisions.items() if not d.scheduled or d.workload.everywhere]
 
     def _round(self, turns: Iterable[Key]) -> bool:
         """Decide each once; return whether any share changed."""
@@ -158,34 +158,34 @@ class Rehearsal:
         for key in turns:
             if key in placed:
                 continue
-            batch = self._decide(self._units[key])
+            batch = self._decide(self._infos[key])
             if batch.conclusion is not None:
                 self.judged[batch.conclusion.gathering.key] = batch
             for decision in batch.decisions:
-                moved |= dict(decision.placements) != dict(decision.unit.present)
-                placed.add(decision.unit.key)
+                moved |= dict(decision.placements) != dict(decision.workload.present)
+                placed.add(decision.workload.key)
                 self._count(decision)
         return moved
 
-    def _decide(self, unit: WorkloadInfo) -> Batch:
-        fault = self._faults.get(unit.key, "")
+    def _decide(self, info: WorkloadInfo) -> Batch:
+        fault = self._faults.get(info.key, "")
         others = Others(partner=self._sound.__contains__)
-        steps = decide_set(self._cache, unit, self._profiles, self._now, fault=fault, others=others)
+        steps = decide_set(self._cache, info, self._profiles, self._now, fault=fault, others=others)
         return at_once(steps)
 
     def _count(self, decision: Decision) -> None:
         """Count a decision as if it were written and read back."""
-        unit, key = decision.unit, decision.unit.key
+        info, key = decision.workload, decision.workload.key
         before = self.decisions.get(key)
-        same = dict(decision.placements) == dict(unit.present)
+        same = dict(decision.placements) == dict(info.present)
         if before is None or not same or not decision.placements:
             self.decisions[key] = decision
-        decided = unit.decided
+        decided = info.decided
         if decision.scheduled or not (same and decision.placements):
-            decided = (unit.constraints, unit.demand, unit.shape)
+            decided = (info.constraints, info.demand, info.shape)
         inside = msgspec.convert(decision.fields.get("reservations") or (), _Inside)
         present = dict(decision.placements)
-        after = replace(unit, present=present, decided=decided, reservations=inside)
+        after = replace(info, present=present, decided=decided, reservations=inside)
         # The clusters' reports are about the old shares.
-        self._units[key] = after if same else replace(after, shown={})
-        self._cache.assume(self._units[key], decision.placements)
+        self._infos[key] = after if same else replace(after, shown={})
+        self._cache.assume(self._infos[key], decision.placements)

@@ -49,7 +49,7 @@ class PendingWorkload:
 
     @property
     def crowded(self) -> bool:
-        """Whether it lacks nothing but a cluster, or a node, to run on."""
+        """Whether the Workload lacks only a cluster, or a node, to run on."""
         return self._scheduled.get("reason") in _NO_ROOM or bool(self._without_node)
 
     def __str__(self) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
 import msgspec
 
@@ -30,7 +29,7 @@ from controller.framework.findings import (
     undecided,
     unready,
 )
-from controller.model.objects import Condition
+from controller.model.objects import Capacity, Condition, MemberCluster
 from crds.names import ANNOTATION_RELEASE, DEFAULT_SCHEDULER
 from machinery.types import quantities
 from machinery.types.metadata import Meta
@@ -73,20 +72,6 @@ PROPAGATED: Mapping[str, str] = {
 PROCESSES = ("stowage-controller", "stowage-propagator")
 
 
-class _ClusterSpec(msgspec.Struct):
-    unschedulable: bool = False
-
-
-class _ClusterStatus(msgspec.Struct):
-    conditions: list[Condition] = []
-    capacity: dict[str, Any] = {}
-
-
-class ClusterSummary(Summary):
-    spec: _ClusterSpec = msgspec.field(default_factory=_ClusterSpec)
-    status: _ClusterStatus = msgspec.field(default_factory=_ClusterStatus)
-
-
 class Share(msgspec.Struct, rename="camel"):
     """The propagator's report on one cluster, from the status of a Workload."""
 
@@ -101,13 +86,13 @@ class Share(msgspec.Struct, rename="camel"):
 _NONE = msgspec.Raw(b"null")
 
 
-class _WorkloadSpec(msgspec.Struct, rename="camel"):
+class WorkloadSummarySpec(msgspec.Struct, rename="camel"):
     scheduler_name: str = DEFAULT_SCHEDULER
     template: msgspec.Raw = _NONE
     target_deployment: msgspec.Raw = _NONE
 
 
-class _WorkloadStatus(msgspec.Struct):
+class WorkloadSummaryStatus(msgspec.Struct):
     state: str = ""
     desired: int = 0
     assigned: int = 0
@@ -118,8 +103,8 @@ class _WorkloadStatus(msgspec.Struct):
 
 
 class WorkloadSummary(Summary):
-    spec: _WorkloadSpec = msgspec.field(default_factory=_WorkloadSpec)
-    status: _WorkloadStatus = msgspec.field(default_factory=_WorkloadStatus)
+    spec: WorkloadSummarySpec = msgspec.field(default_factory=WorkloadSummarySpec)
+    status: WorkloadSummaryStatus = msgspec.field(default_factory=WorkloadSummaryStatus)
 
     def condition(self, kind: str) -> Condition | None:
         return condition(self.status.conditions, kind)
@@ -160,13 +145,14 @@ def _process(name: str, lease: Lease | None, now: datetime) -> ProcessSummary:
     return ProcessSummary(name, spec.holder_identity or "", release, round(silent, 1), leads)
 
 
-def take_clusters(report: Report, clusters: Iterable[ClusterSummary]) -> None:
+def take_clusters(report: Report, clusters: Iterable[MemberCluster]) -> None:
     """Count the clusters by state, and list those that are not ready or hold a sweep."""
     for each in clusters:
         ready = condition(each.status.conditions, "Ready")
         state = _cluster_state(each, ready)
         tally(report.clusters, state)
-        for resource, text in each.status.capacity.get("allocatable", {}).items():
+        capacity = each.status.capacity or Capacity()
+        for resource, text in capacity.allocatable.items():
             known = report.offered.get(resource, 0)
             report.offered[resource] = known + quantities.bounded(resource, text)
         held = condition(each.status.conditions, "SweepHeld")
@@ -188,7 +174,7 @@ def take_clusters(report: Report, clusters: Iterable[ClusterSummary]) -> None:
         )
 
 
-def _cluster_state(cluster: ClusterSummary, ready: Condition | None) -> str:
+def _cluster_state(cluster: MemberCluster, ready: Condition | None) -> str:
     if cluster.metadata.deleting:
         return "Leaving"
     if ready is None:

@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from controller.framework.findings import Finding, ProcessSummary, Report, seconds
+from controller.model.objects import MemberCluster
 from machinery.api.resources import LEASES, MEMBER_CLUSTERS, WORKLOADS
 from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError, Forbidden, NotFound, TransportError
@@ -97,7 +98,7 @@ def read(api: Reader, namespace: str | None, system: str, now: datetime) -> Repo
 
     try:
         leases = api.each(LEASES, fleet.Lease, system)
-        clusters = api.each(MEMBER_CLUSTERS, fleet.ClusterSummary)
+        clusters = api.each(MEMBER_CLUSTERS, MemberCluster)
         take(f"Leases of {system}", partial(fleet.take_leases, report, leases, now))
         take("MemberClusters", partial(fleet.take_clusters, report, clusters))
         take_kinds(after=False)

@@ -155,10 +155,10 @@ async def found(hub: ApiClient, *, home: str) -> Tenants:
     selector = f"metadata.name={_SECRETS_ROLE}"
     async for binding in _each(hub, ROLE_BINDINGS, Object, field_selector=selector):
         those[binding.metadata.namespace].tenant = True
-    async for workload in _each(hub, WORKLOADS, _Workload):
+    async for workload in _each(hub, WORKLOADS, _Stored):
         if workload.spec.resources:
             those[workload.metadata.namespace].workloads += 1
-    async for reservation in _each(hub, RESERVATIONS, _Reservation):
+    async for reservation in _each(hub, RESERVATIONS, _Stored):
         if reservation.spec.hold == Hold.MEMBER.value:
             those[reservation.metadata.namespace].reservations += 1
     async for cluster in _each(hub, MEMBER_CLUSTERS, MemberCluster):
@@ -173,20 +173,15 @@ async def found(hub: ApiClient, *, home: str) -> Tenants:
     return Tenants(everywhere=everywhere, namespaces=[those[name] for name in sorted(those)])
 
 
-class _TenantWorkloadSpec(msgspec.Struct):
-    resources: list[msgspec.Raw] = msgspec.field(default_factory=list)
-
-
-class _Workload(Object, frozen=True):
-    spec: _TenantWorkloadSpec = msgspec.field(default_factory=_TenantWorkloadSpec)
-
-
-class _ReservationSpec(msgspec.Struct):
+class _SpecFields(msgspec.Struct):
+    resources: list[msgspec.Raw] = []
+    """Of a Workload."""
     hold: str = ""
+    """Of a Reservation."""
 
 
-class _Reservation(Object, frozen=True):
-    spec: _ReservationSpec = msgspec.field(default_factory=_ReservationSpec)
+class _Stored(Object, frozen=True):
+    spec: _SpecFields = msgspec.field(default_factory=_SpecFields)
 
 
 async def _each(

@@ -151,5 +151,5 @@ class Berths:
     def lead(self, term: Term) -> None:
         return None
 
-    def rest(self) -> None:
+    def stop_leading(self) -> None:
         pass

@@ -1,4 +1,4 @@
-"""Hubs of the controller's live tests. They kill and restart them, so nobody else uses these."""
+"""Hubs of the controller's live tests. They kill and restart them, so no other tests use these."""
 
 from __future__ import annotations
 

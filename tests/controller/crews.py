@@ -62,38 +62,38 @@ class Crew:
         if self.fails_at == point:
             raise RuntimeError(f"lost at {point}")
 
-    def use_waiting_room(self, room: WaitingWorkloads) -> None:
-        self.room = room
+    def use_waiting_workloads(self, waiting: WaitingWorkloads) -> None:
+        self.room = waiting
 
     def pre_filter(
-        self, state: CycleState, unit: WorkloadInfo, _fleet: Snapshot, _bound: PlacementIndex
+        self, state: CycleState, info: WorkloadInfo, _snapshot: Snapshot, _bound: PlacementIndex
     ) -> Status:
-        if unit.key in self.keys and not self.sails and self.name not in state.data:
+        if info.key in self.keys and not self.sails and self.name not in state.data:
             return unschedulable(self.name, "goes with its crew alone")
         return SUCCESS
 
     def filter(
-        self, state: CycleState, _unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+        self, state: CycleState, _info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
         attempt = state.data.get(self.name)
         way = attempt.told if isinstance(attempt, Attempt) else ()
-        mask = np.array([bool(way) and name not in way for name in fleet.names], dtype=np.bool_)
+        mask = np.array([bool(way) and name not in way for name in snapshot.names], dtype=np.bool_)
         return FilterMask([(mask, "off the way of the crew")])
 
     def reserve(self, *_: Any) -> Status:
         return SUCCESS
 
-    def unreserve(self, _state: CycleState, unit: WorkloadInfo, _placements: Any) -> None:
-        self.given_back.append(unit.key)
+    def unreserve(self, _state: CycleState, info: WorkloadInfo, _placements: Any) -> None:
+        self.given_back.append(info.key)
 
     def gathering(
-        self, unit: WorkloadInfo, _fleet: Snapshot, _bound: PlacementIndex, _now: datetime
+        self, info: WorkloadInfo, _snapshot: Snapshot, _bound: PlacementIndex, _now: datetime
     ) -> Gathering | None:
         self._at("gathering")
-        if unit.key not in self.keys or self.sails:
+        if info.key not in self.keys or self.sails:
             return None
         withdrawn = {("shop", name): dict[str, int]() for name in self.emptied}
-        self.asked.append(unit.name)
+        self.asked.append(info.name)
         return Gathering(
             key=("shop", "crew"), members=self.keys, refusal=self.refusal, withdrawn=withdrawn
         )
@@ -102,7 +102,7 @@ class Crew:
         self,
         _gathering: Gathering,
         _units: Sequence[WorkloadInfo],
-        _fleet: Snapshot,
+        _snapshot: Snapshot,
         _bound: PlacementIndex,
     ) -> Iterable[Attempt]:
         self._at("attempts")
@@ -115,12 +115,12 @@ class Crew:
         self,
         _gathering: Gathering,
         tried: Sequence[Trial],
-        _fleet: Snapshot,
+        _snapshot: Snapshot,
         _bound: PlacementIndex,
         now: datetime,
     ) -> GroupDecision:
         self._at("judge")
-        self.judged.append({each.unit.key: dict(each.placements) for each in tried})
+        self.judged.append({each.workload.key: dict(each.placements) for each in tried})
         units = sum(each.assigned for each in tried)
         if units >= self.least:
             return PLACE

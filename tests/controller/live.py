@@ -1,4 +1,4 @@
-"""What the live tests do to a hub: a real API server, and MemberClusters that the test writes.
+"""The hub of the live tests: a real API server, and MemberClusters that the test writes.
 
 No propagator runs here. What it would report (readiness, room, labels) the test patches into the
 status, so that each change comes exactly when the test means it to: what is written to a cluster
@@ -51,7 +51,7 @@ _CLEARED_AT_ONCE = 4
 
 
 class World:
-    """What a test does to a hub, and what it waits for."""
+    """A hub with what a test does to it, and waits for."""
 
     def __init__(self, client: ApiClient, cluster: Any, namespace: str) -> None:
         self.client = client
@@ -102,7 +102,7 @@ class World:
         nodes: int = 1,
         ready: bool = True,
     ) -> None:
-        """What the propagator would write after a probe: readiness, and free room of each node."""
+        """Write as the propagator does after a probe: readiness, and free room of each node."""
         free = {"cpu": cpu, "memory": memory, "pods": pods}
         status = {
             "conditions": [{**(READY if ready else UNREADY), "lastTransitionTime": SINCE}],
@@ -241,14 +241,14 @@ class World:
     async def settle(self) -> None:
         """Return when nothing was written to a Workload for half a second.
 
-        The controllers of this process know all of it by then, and have nobody to decide.
+        The controllers of this process know all of it by then, and have no Workload to decide.
         """
         before = None
         while before != (before := await self._versions()):  # noqa: ASYNC110 - silence is no event
             await asyncio.sleep(0.5)
 
     async def _versions(self) -> list[str]:
-        """Those of all Workloads, once nobody is at work on what they were before."""
+        """The versions of all Workloads, once no work on earlier ones is left."""
         await until(lambda: all(map(_idle, self.controllers)))
         listed = await self.client.list(WORKLOADS)
         stored = [item["metadata"]["resourceVersion"] for item in listed["items"]]
@@ -300,7 +300,7 @@ class World:
 
 
 def _idle(controller: Controller) -> bool:
-    """Whether nobody is to be decided or woken, and no decision is being written."""
+    """Whether no Workload is to be decided or woken, and no decision is being written."""
     scheduler = controller._scheduler
     if scheduler is None:
         return True
@@ -403,7 +403,7 @@ async def deciding(
 
 
 def _alone(controller: Controller) -> None:
-    """No test loses its term because the machine stood still for a while: nobody else contends."""
+    """No test loses its term because the machine stood still for a while: no other process contends."""
     controller._elector._renew_deadline = 50.0
     controller._elector._request_seconds = 20.0
 

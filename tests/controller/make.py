@@ -99,7 +99,7 @@ def workload(
     return msgspec.convert(document, Workload)
 
 
-def unit(name: str = "demo", **fields: Any) -> WorkloadInfo:
+def info(name: str = "demo", **fields: Any) -> WorkloadInfo:
     """The compiled unit of `workload`. With shares, they were decided on the same spec as now.
 
     `edited=True` makes them decided on another one.
@@ -119,7 +119,7 @@ def builder(clusters: Iterable[MemberCluster]) -> SnapshotBuilder:
     return made
 
 
-def fleet(*clusters: MemberCluster) -> Snapshot:
+def snapshot(*clusters: MemberCluster) -> Snapshot:
     """A snapshot of these clusters."""
     return builder(clusters).snapshot()
 
@@ -141,14 +141,14 @@ def counting(*policies: WorkloadPolicy) -> PlacementIndex:
 
 
 def decided(
-    unit: WorkloadInfo,
+    info: WorkloadInfo,
     *clusters: MemberCluster,
     bound: PlacementIndex | None = None,
     profile: Profile | None = None,
 ) -> Decision:
     """The decision of the default profile, or another, on these clusters."""
     return decide(
-        fleet(*clusters), unit, bound or PlacementIndex(), profile or default_profile(), NOW
+        snapshot(*clusters), info, bound or PlacementIndex(), profile or default_profile(), NOW
     )
 
 
@@ -156,7 +156,7 @@ def verdicts(decision: Decision) -> dict[str, str]:
     """The reason of each refused cluster, empty for those that will do, by name."""
     return {
         name: decision.refusals[code - 1].text if code != FITS else ""
-        for name, code in zip(decision.fleet.names, decision.verdicts.tolist(), strict=True)
+        for name, code in zip(decision.snapshot.names, decision.verdicts.tolist(), strict=True)
     }
 
 
@@ -181,14 +181,14 @@ def weighted(weight: int, term: dict[str, Any]) -> dict[str, Any]:
 
 
 def adds_up(decision: Decision) -> None:
-    """What is wanted is what the spec asks for, and the written numbers agree with the shares."""
-    unit, placements = decision.unit, decision.placements
-    places = max(len(placements), 1) if unit.everywhere else 1
-    assert decision.desired == unit.replicas * places, "the spec's number"
+    """Check that the wanted replicas are the spec's, and that the numbers agree with the shares."""
+    info, placements = decision.workload, decision.placements
+    places = max(len(placements), 1) if info.everywhere else 1
+    assert decision.desired == info.replicas * places, "the spec's number"
     assert all(units >= 0 for units in placements.values())
     assert sum(placements.values()) <= decision.desired, "no unit has two places"
-    meta = Meta(name=unit.name, namespace=unit.namespace, uid=unit.uid)
-    patch = patch_of(decision, Workload(metadata=meta, unit=unit.with_present({})))
+    meta = Meta(name=info.name, namespace=info.namespace, uid=info.uid)
+    patch = patch_of(decision, Workload(metadata=meta, info=info.with_present({})))
     assert patch is not None
     told = patch["status"]
     assert told["assigned"] == sum(share["replicas"] for share in told["placements"])

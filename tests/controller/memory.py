@@ -32,13 +32,13 @@ class _Clock(FakeClock):
 
     @property
     def wakes(self) -> float:
-        """The moment; far away where nobody sleeps."""
+        """The moment; far away where no task sleeps."""
         while self._sleepers and self._sleepers[0][2].done():
             heapq.heappop(self._sleepers)
         return self._sleepers[0][0] if self._sleepers else math.inf
 
     async def advance(self, seconds: float) -> None:
-        """As any other, and quicker where nobody has anything to do."""
+        """As any other, and quicker where no task has anything to do."""
         end = self._elapsed + seconds
         await _settle()
         while self.wakes <= end:
@@ -135,7 +135,7 @@ class Stage:
             await self._pass(end)
 
     async def _pass(self, end: float) -> None:
-        """One step, or as many as go by until somebody wakes, where nobody is at work."""
+        """One step; while all tasks sleep, as many as go by until one wakes."""
         await asyncio.sleep(0)  # sockets
         steps = 1
         if not asyncio.get_running_loop()._ready:  # no callback is due

@@ -64,7 +64,7 @@ class Pair:
         return found
 
     async def kill(self, pid: int = 0) -> None:
-        """End the leader as a power cut does; nobody waits for the end of its lease.
+        """End the leader as a power cut does, without a wait for the end of its lease.
 
         Who knows its process id kills it without a question.
         """
@@ -76,7 +76,7 @@ class Pair:
         await free_lease(self._world)
 
     async def ask(self, path: str) -> Any:
-        """What the leader answers over HTTP, as soon as it decides."""
+        """The leader's answer over HTTP, as soon as it decides."""
         found: Any = None
 
         def get(log: Path) -> Any:

@@ -26,7 +26,7 @@ class Early(PerClusterFilter):
 
     name = "Early"
 
-    def fits(self, unit: Any, cluster: Any) -> str:
+    def fits(self, info: Any, cluster: Any) -> str:
         return ""
 
 
@@ -45,7 +45,7 @@ class Bare:
     def lead(self, term: Any) -> None:
         """Nothing to do."""
 
-    def rest(self) -> None:
+    def stop_leading(self) -> None:
         """Nothing to end."""
 
 

@@ -19,7 +19,7 @@ from controller.model.unit import WorkloadInfo
 from controller.plugins.prioritysort import PrioritySort
 from machinery.errors import ConfigurationError
 
-from .make import cluster, decided, unit
+from .make import cluster, decided, info
 
 HEAD = "apiVersion: stowage.dev/v1alpha1\nkind: SchedulerConfiguration\n"
 
@@ -29,8 +29,8 @@ class Youngest:
 
     name = "Youngest"
 
-    def rank(self, unit: WorkloadInfo) -> tuple[Any, ...]:
-        return (unit.created,)
+    def rank(self, info: WorkloadInfo) -> tuple[Any, ...]:
+        return (info.created,)
 
 
 class PickyArgs(Args):
@@ -47,7 +47,7 @@ class Picky:
         self.handle = handle
         self.name = "Picky"
 
-    def post_bind(self, state: Any, unit: WorkloadInfo, placements: Any) -> None:
+    def post_bind(self, state: Any, info: WorkloadInfo, placements: Any) -> None:
         """Nothing to do."""
 
 
@@ -113,7 +113,7 @@ class TestGood:
 """
         ).profiles["stowage"]
         assert names(found.filter) == ["ClusterReady", "ClusterSelector"]
-        asked = unit(clusterSelector={"tier": "gold"})
+        asked = info(clusterSelector={"tier": "gold"})
         decision = decided(asked, cluster("a", ready=False), profile=found)
         assert decision.message == "0/1 clusters: 1 not ready"
 
@@ -327,12 +327,12 @@ def test_every_default_is_built_in_and_serves_its_point() -> None:
 def test_the_queue_goes_by_priority_then_age_then_name() -> None:
     rank = default_profile().queue_sort.rank
     units = [
-        unit("d", created="2026-01-02T00:00:00Z", priority=5),
-        unit("c", created="2026-01-01T00:00:00Z"),
-        unit("b", created="2026-01-03T00:00:00Z", priority=5),
-        unit("a", created="2026-01-01T00:00:00Z"),
-        unit("a", namespace="bank", created="2026-01-01T00:00:00Z"),
-        unit("e", created="2020-01-01T00:00:00Z", priority=-1),
+        info("d", created="2026-01-02T00:00:00Z", priority=5),
+        info("c", created="2026-01-01T00:00:00Z"),
+        info("b", created="2026-01-03T00:00:00Z", priority=5),
+        info("a", created="2026-01-01T00:00:00Z"),
+        info("a", namespace="bank", created="2026-01-01T00:00:00Z"),
+        info("e", created="2020-01-01T00:00:00Z", priority=-1),
     ]
     order = [(each.namespace, each.name) for each in sorted(units, key=rank)]
     assert order == [

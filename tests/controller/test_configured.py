@@ -17,7 +17,7 @@ from controller.framework.runtime.arguments import Plain
 from machinery.api.resources import LEASES
 
 from .live import World, configured, deciding
-from .make import cluster, decided, unit
+from .make import cluster, decided, info
 
 NAME = "Everywhere"
 
@@ -77,7 +77,7 @@ def written(point: str, plugins: list[str]) -> str:
 )
 def test_the_filter_that_the_file_names_first_gives_the_reason(order: list[str], said: str) -> None:
     profile = parse(written("filter", order), catalogue.registry()).profiles["stowage"]
-    asked = unit(clusterSelector={"tier": "gold"})
+    asked = info(clusterSelector={"tier": "gold"})
     decision = decided(asked, cluster("a", ready=False), profile=profile)
     assert decision.message == f"0/1 clusters: 1 {said}"
     assert [refusal.plugin for refusal in decision.refusals] == order

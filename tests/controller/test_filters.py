@@ -16,8 +16,8 @@ from .make import (
     decided,
     expression,
     index,
+    info,
     required_terms,
-    unit,
     verdicts,
 )
 
@@ -25,7 +25,7 @@ GOOD = ""
 
 
 def selected(selector: dict[str, str], *clusters: Any) -> dict[str, str]:
-    return verdicts(decided(unit(clusterSelector=selector), *clusters))
+    return verdicts(decided(info(clusterSelector=selector), *clusters))
 
 
 @pytest.mark.proves("C5", "C25")
@@ -33,7 +33,7 @@ class TestOutcome:
     """What the condition and the state say."""
 
     def test_the_one_cluster_that_matches_gets_all(self) -> None:
-        decision = decided(unit(replicas=3), cluster("a"))
+        decision = decided(info(replicas=3), cluster("a"))
         assert decision.placements == {"a": 3}
         assert (decision.desired, decision.pending) == (3, 0)
         assert decision.reason is ScheduledReason.SCHEDULED
@@ -41,7 +41,7 @@ class TestOutcome:
 
     def test_a_refusal_counts_clusters_by_reason_the_most_frequent_first(self) -> None:
         decision = decided(
-            unit(clusterSelector={"tier": "gold"}),
+            info(clusterSelector={"tier": "gold"}),
             cluster("a"),
             cluster("b", {"tier": "gold"}, ready=False),
             cluster("c"),
@@ -52,17 +52,17 @@ class TestOutcome:
         assert (decision.placements, decision.pending) == ({}, 2)
 
     def test_equal_counts_go_by_text(self) -> None:
-        decision = decided(unit(), cluster("a", unschedulable=True), cluster("b", ready=False))
+        decision = decided(info(), cluster("a", unschedulable=True), cluster("b", ready=False))
         assert decision.message == "0/2 clusters: 1 not ready, 1 unschedulable"
 
     @pytest.mark.proves("C4")
     def test_no_cluster_at_all_is_failed_and_says_so(self) -> None:
-        decision = decided(unit())
+        decision = decided(info())
         assert decision.state is WorkloadState.FAILED
         assert decision.message == "0/0 clusters: none registered"
 
     def test_only_room_lacking_is_pending(self) -> None:
-        decision = decided(unit(replicas=1000), cluster("a"), cluster("b", ready=False))
+        decision = decided(info(replicas=1000), cluster("a"), cluster("b", ready=False))
         assert decision.reason is ScheduledReason.INSUFFICIENT_CAPACITY
         assert decision.state is WorkloadState.PENDING
         assert decision.message == "0/2 clusters: 1 insufficient cpu, 1 not ready"
@@ -78,12 +78,12 @@ class TestNamedCluster:
     """spec.targetCluster."""
 
     def test_only_that_one_is_considered(self) -> None:
-        decision = decided(unit(targetCluster={"name": "b"}), cluster("a"), cluster("b"))
+        decision = decided(info(targetCluster={"name": "b"}), cluster("a"), cluster("b"))
         assert verdicts(decision) == {"a": "didn't match targetCluster", "b": GOOD}
         assert list(decision.placements) == ["b"]
 
     def test_a_missing_one_is_named(self) -> None:
-        decision = decided(unit(targetCluster={"name": "demo-cluster"}), cluster("a"))
+        decision = decided(info(targetCluster={"name": "demo-cluster"}), cluster("a"))
         assert decision.state is WorkloadState.FAILED
         assert decision.reason is ScheduledReason.FAILED_TO_SCHEDULE
         assert decision.message == "0/1 clusters: cluster demo-cluster not found"
@@ -91,13 +91,13 @@ class TestNamedCluster:
 
     def test_the_namespace_is_that_of_its_secret(self) -> None:
         found = cluster("a", secretRef={"name": "a", "namespace": "fleet"})
-        there = unit(targetCluster={"name": "a", "namespace": "fleet"})
-        elsewhere = unit(targetCluster={"name": "a", "namespace": "other"})
+        there = info(targetCluster={"name": "a", "namespace": "fleet"})
+        elsewhere = info(targetCluster={"name": "a", "namespace": "other"})
         assert verdicts(decided(there, found)) == {"a": GOOD}
         assert verdicts(decided(elsewhere, found)) == {"a": "didn't match targetCluster"}
 
     def test_it_and_a_selector_must_both_hold(self) -> None:
-        both = unit(targetCluster={"name": "a"}, clusterSelector={"tier": "gold"})
+        both = info(targetCluster={"name": "a"}, clusterSelector={"tier": "gold"})
         decision = decided(both, cluster("a"), cluster("b", {"tier": "gold"}))
         assert decision.state is WorkloadState.FAILED
         assert decision.message == (
@@ -190,7 +190,7 @@ class TestClusterAffinity:
 
     @pytest.mark.parametrize(("requirement", "holds"), OPERATORS, ids=str)
     def test_six_operators(self, requirement: dict[str, Any], holds: bool) -> None:
-        asked = unit(clusterAffinity=required_terms([requirement]))
+        asked = info(clusterAffinity=required_terms([requirement]))
         reason = GOOD if holds else "didn't match clusterAffinity"
         assert verdicts(decided(asked, cluster("a", LABELS))) == {"a": reason}
 
@@ -207,7 +207,7 @@ class TestClusterAffinity:
         ids=["ored", "anded-no", "anded-yes", "empty", "empty-and-another", "no-terms"],
     )
     def test_terms_are_ored_and_expressions_anded(self, terms: Any, holds: bool) -> None:
-        asked = unit(clusterAffinity=required_terms(*terms))
+        asked = info(clusterAffinity=required_terms(*terms))
         assert bool(decided(asked, cluster("a", LABELS)).placements) is holds
 
 
@@ -225,7 +225,7 @@ class TestState:
         ids=lambda found: found if isinstance(found, str) else "",
     )
     def test_new_units_go_to_healthy_clusters_only(self, found: Any, reason: str) -> None:
-        assert verdicts(decided(unit(), found)) == {"a": reason}
+        assert verdicts(decided(info(), found)) == {"a": reason}
 
     @pytest.mark.parametrize(
         ("effect", "tolerations", "holds"),
@@ -246,7 +246,7 @@ class TestState:
     ) -> None:
         tainted = cluster("a", taints=[{"key": "maintenance", "value": "yes", "effect": effect}])
         reason = GOOD if holds else "had taints that were not tolerated"
-        assert verdicts(decided(unit(tolerations=tolerations), tainted)) == {"a": reason}
+        assert verdicts(decided(info(tolerations=tolerations), tainted)) == {"a": reason}
 
     @pytest.mark.parametrize(
         ("allow", "target", "holds"),
@@ -262,7 +262,7 @@ class TestState:
     def test_a_cluster_takes_the_namespaces_that_its_rule_allows(
         self, allow: list[str], target: str, holds: bool
     ) -> None:
-        asked = unit(targetNamespace=target)
+        asked = info(targetNamespace=target)
         reason = GOOD if holds else f"namespace {target} is not allowed"
         found = cluster("a", namespaces={"allow": allow})
         assert verdicts(decided(asked, found)) == {"a": reason}
@@ -284,17 +284,17 @@ class TestState:
     ) -> None:
         reason = GOOD if holds else "namespace shop was not given to Stowage"
         found = cluster("a", status={"namespaces": told})
-        assert verdicts(decided(unit(), found)) == {"a": reason}
+        assert verdicts(decided(info(), found)) == {"a": reason}
 
     @pytest.mark.proves("N18")
     def test_what_a_member_says_of_its_namespaces_moves_nothing(self) -> None:
         refusing = cluster("a", status={"namespaces": {"given": []}})
-        decision = decided(unit(replicas=2, present={"a": 2}), refusing, cluster("b"))
+        decision = decided(info(replicas=2, present={"a": 2}), refusing, cluster("b"))
         assert decision.placements == {"a": 2}
 
     @pytest.mark.parametrize("target", ["kube-system", "kube-public", "stowage-system"])
     def test_some_namespaces_are_never_a_target(self, target: str) -> None:
-        decision = decided(unit(targetNamespace=target), cluster("a"), cluster("b"))
+        decision = decided(info(targetNamespace=target), cluster("a"), cluster("b"))
         assert decision.message == f"0/2 clusters: 2 namespace {target} is never a target"
 
     @pytest.mark.proves("S1")
@@ -309,7 +309,7 @@ class TestState:
     def test_a_cluster_takes_the_guarded_kinds_that_it_lists(
         self, listed: list[str], holds: bool
     ) -> None:
-        asked = unit(
+        asked = info(
             manifests=[
                 {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}},
                 {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role"},
@@ -321,7 +321,7 @@ class TestState:
         assert verdicts(decided(asked, found)) == {"a": GOOD if holds else said}
 
     def test_who_brings_along_nothing_guarded_needs_no_list(self) -> None:
-        asked = unit(manifests=[{"apiVersion": "v1", "kind": "ConfigMap"}, {"kind": 5}])
+        asked = info(manifests=[{"apiVersion": "v1", "kind": "ConfigMap"}, {"kind": 5}])
         assert verdicts(decided(asked, cluster("a"))) == {"a": GOOD}
 
 
@@ -329,9 +329,9 @@ class TestRoom:
     """ClusterResources."""
 
     def test_single_needs_room_for_all_units_in_one_cluster(self) -> None:
-        decision = decided(unit(replicas=17), cluster("a"), cluster("b"))
+        decision = decided(info(replicas=17), cluster("a"), cluster("b"))
         assert verdicts(decision) == {"a": "insufficient cpu", "b": "insufficient cpu"}
-        assert decided(unit(replicas=16), cluster("a")).placements == {"a": 16}
+        assert decided(info(replicas=16), cluster("a")).placements == {"a": 16}
 
     def test_the_lacking_resource_is_named(self) -> None:
         poor = {"count": 1, "free": {"cpu": "8", "memory": "1Gi", "pods": "110"}}
@@ -342,7 +342,7 @@ class TestRoom:
         ]
         found = verdicts(
             decided(
-                unit(),
+                info(),
                 cluster("a", groups=[poor]),
                 cluster("b", groups=[full]),
                 cluster("c", groups=mixed),
@@ -355,12 +355,12 @@ class TestRoom:
         }
 
     def test_a_kind_without_replicas_is_not_checked(self) -> None:
-        decision = decided(unit(kind="DaemonSet"), cluster("a", groups=[]))
+        decision = decided(info(kind="DaemonSet"), cluster("a", groups=[]))
         assert decision.placements == {"a": 1}
 
     def test_units_that_are_there_count_as_room(self) -> None:
         one = {"count": 1, "free": {"cpu": "500m", "memory": "1Gi", "pods": "1"}}
-        asked = unit(replicas=3, present={"a": 2})
+        asked = info(replicas=3, present={"a": 2})
         decision = decided(asked, cluster("a", groups=[one]), cluster("b", groups=[]))
         assert decision.placements == {"a": 3}
 
@@ -380,57 +380,57 @@ class TestWorkloadAffinity:
         return verdicts(decided(asked, *self.ZONED, bound=index(*placed)))
 
     def test_affinity_wants_a_domain_that_holds_a_match(self) -> None:
-        asked = unit("front", workloadAffinity={REQUIRED: [beside("back", ZONE)]})
+        asked = info("front", workloadAffinity={REQUIRED: [beside("back", ZONE)]})
         refused = "didn't match workloadAffinity"
-        found = self.reasons(asked, (unit("back"), {"b": 1}))
+        found = self.reasons(asked, (info("back"), {"b": 1}))
         assert found == {"a": GOOD, "b": GOOD, "c": refused, "d": refused}
 
     def test_affinity_to_nobody_is_refused_with_a_reason(self) -> None:
-        asked = unit("front", workloadAffinity={REQUIRED: [beside("back")]})
+        asked = info("front", workloadAffinity={REQUIRED: [beside("back")]})
         decision = decided(asked, *self.ZONED)
         assert decision.state is WorkloadState.FAILED
         assert decision.message == "0/4 clusters: 4 didn't match workloadAffinity"
 
     def test_a_workload_without_units_is_no_match(self) -> None:
-        asked = unit("front", workloadAffinity={REQUIRED: [beside("back", ZONE)]})
-        found = self.reasons(asked, (unit("back"), {"a": 0}))
+        asked = info("front", workloadAffinity={REQUIRED: [beside("back", ZONE)]})
+        found = self.reasons(asked, (info("back"), {"a": 0}))
         assert set(found.values()) == {"didn't match workloadAffinity"}
 
     def test_all_required_terms_must_hold(self) -> None:
         terms = [beside("back", ZONE), beside("cache")]
-        asked = unit("front", workloadAffinity={REQUIRED: terms})
-        found = self.reasons(asked, (unit("back"), {"a": 1}), (unit("cache"), {"b": 1}))
+        asked = info("front", workloadAffinity={REQUIRED: terms})
+        found = self.reasons(asked, (info("back"), {"a": 1}), (info("cache"), {"b": 1}))
         assert [name for name, reason in found.items() if reason == GOOD] == ["b"]
 
     def test_other_namespaces_do_not_count(self) -> None:
-        asked = unit("front", workloadAffinity={REQUIRED: [beside("back", ZONE)]})
-        found = self.reasons(asked, (unit("back", namespace="bank"), {"a": 1}))
+        asked = info("front", workloadAffinity={REQUIRED: [beside("back", ZONE)]})
+        found = self.reasons(asked, (info("back", namespace="bank"), {"a": 1}))
         assert set(found.values()) == {"didn't match workloadAffinity"}
 
     def test_anti_affinity_refuses_domains_that_hold_a_match(self) -> None:
-        asked = unit("front", workloadAntiAffinity={REQUIRED: [beside("back", ZONE)]})
+        asked = info("front", workloadAntiAffinity={REQUIRED: [beside("back", ZONE)]})
         refused = "didn't match workloadAntiAffinity"
-        found = self.reasons(asked, (unit("back"), {"a": 1}))
+        found = self.reasons(asked, (info("back"), {"a": 1}))
         assert found == {"a": refused, "b": refused, "c": GOOD, "d": GOOD}
 
     def test_a_holder_without_the_key_forbids_nothing(self) -> None:
-        asked = unit("front", workloadAntiAffinity={REQUIRED: [beside("back", ZONE)]})
-        found = self.reasons(asked, (unit("back"), {"d": 1}))
+        asked = info("front", workloadAntiAffinity={REQUIRED: [beside("back", ZONE)]})
+        found = self.reasons(asked, (info("back"), {"d": 1}))
         assert set(found.values()) == {GOOD}
 
     def test_anti_affinity_is_symmetric(self) -> None:
-        holder = unit("loner", workloadAntiAffinity={REQUIRED: [beside("front", ZONE)]})
+        holder = info("loner", workloadAntiAffinity={REQUIRED: [beside("front", ZONE)]})
         refused = "kept away by another Workload's workloadAntiAffinity"
-        found = self.reasons(unit("front"), (holder, {"b": 2}))
+        found = self.reasons(info("front"), (holder, {"b": 2}))
         assert found == {"a": refused, "b": refused, "c": GOOD, "d": GOOD}
-        assert set(self.reasons(unit("other"), (holder, {"b": 2})).values()) == {GOOD}
+        assert set(self.reasons(info("other"), (holder, {"b": 2})).values()) == {GOOD}
 
     def test_affinity_is_not_symmetric(self) -> None:
-        holder = unit("friend", workloadAffinity={REQUIRED: [beside("front", ZONE)]})
-        assert set(self.reasons(unit("front"), (holder, {"b": 2})).values()) == {GOOD}
+        holder = info("friend", workloadAffinity={REQUIRED: [beside("front", ZONE)]})
+        assert set(self.reasons(info("front"), (holder, {"b": 2})).values()) == {GOOD}
 
     def test_the_first_of_a_set_that_wants_its_own_kind_is_let_in_where_the_key_is(self) -> None:
-        asked = unit(
+        asked = info(
             "one", labels={"app": "set"}, workloadAffinity={REQUIRED: [beside("set", ZONE)]}
         )
         refused = "didn't match workloadAffinity"
@@ -438,18 +438,18 @@ class TestWorkloadAffinity:
 
     def test_the_second_follows_the_first(self) -> None:
         labels, rule = {"app": "set"}, {REQUIRED: [beside("set", ZONE)]}
-        first = unit("one", labels=labels, workloadAffinity=rule)
-        second = unit("two", labels=labels, workloadAffinity=rule)
+        first = info("one", labels=labels, workloadAffinity=rule)
+        second = info("two", labels=labels, workloadAffinity=rule)
         found = self.reasons(second, (first, {"c": 1}))
         assert [name for name, reason in found.items() if reason == GOOD] == ["c"]
 
     def test_the_first_is_also_let_in_when_the_others_stood_on_a_cluster_that_went(self) -> None:
         labels, rule = {"app": "set"}, {REQUIRED: [beside("set", ZONE)]}
-        asked = unit("two", labels=labels, workloadAffinity=rule)
-        found = self.reasons(asked, (unit("one", labels=labels), {"gone": 1}))
+        asked = info("two", labels=labels, workloadAffinity=rule)
+        found = self.reasons(asked, (info("one", labels=labels), {"gone": 1}))
         assert [name for name, reason in found.items() if reason == GOOD] == ["a", "b", "c"]
 
     def test_one_that_forbids_its_own_kind_does_not_forbid_itself(self) -> None:
         rule = {REQUIRED: [beside("front", ZONE)]}
-        asked = unit("front", present={"a": 1}, workloadAntiAffinity=rule)
+        asked = info("front", present={"a": 1}, workloadAntiAffinity=rule)
         assert set(self.reasons(asked, (asked, {"a": 1})).values()) == {GOOD}

@@ -72,10 +72,10 @@ class TestRenames:
     def test_units_are_never_lost_and_the_order_of_events_is_no_matter(self, data: Any) -> None:
         """Whatever comes and goes, what counts is who is there now."""
         names = st.sampled_from("abcd")
-        fleet = data.draw(st.dictionaries(names, st.lists(names, max_size=2), max_size=4))
+        snapshot = data.draw(st.dictionaries(names, st.lists(names, max_size=2), max_size=4))
         made = [
             renamed(name, *former, created=f"2026-01-0{n + 1}T00:00:00Z")
-            for n, (name, former) in enumerate(sorted(fleet.items()))
+            for n, (name, former) in enumerate(sorted(snapshot.items()))
         ]
         passing = [renamed(name) for name in data.draw(st.lists(names, unique=True))]
         answers = []
@@ -89,7 +89,7 @@ class TestRenames:
                 seen.saw(None, each)
             found = seen.of(placed(a=1, b=2, c=4, d=8)).placements
             assert sum(found.values()) == 15
-            assert all(found.get(name, 0) >= n for name, n in (("a", 1),) if "a" in fleet)
+            assert all(found.get(name, 0) >= n for name, n in (("a", 1),) if "a" in snapshot)
             answers.append(found)
         assert answers[0] == answers[1]
 
@@ -135,8 +135,8 @@ class TestRenames:
         await end([running])
 
 
-def _by_name(unit: Any) -> Any:
-    return unit.key
+def _by_name(info: Any) -> Any:
+    return info.key
 
 
 async def rename(world: World, old: str, new: str, **how: Any) -> None:

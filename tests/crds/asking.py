@@ -37,7 +37,7 @@ class Refused(Exception):
 
 
 def refusal(verb: Callable[..., object], *args: Any, **more: Any) -> str:
-    """What the server refuses it with; empty where it takes it."""
+    """The server's refusal; empty where it takes the object."""
     try:
         verb(*args, **more)
     except Refused as no:

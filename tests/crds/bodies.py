@@ -63,7 +63,7 @@ def _grown(value: Any) -> Any:
 
 
 def dry(asking: Asking, made: dict[str, Any]) -> str:
-    """What the hub refuses it with; empty where it takes it."""
+    """The hub's refusal; empty where it takes the object."""
     return refusal(asking.create, made, dry_run=True)
 
 

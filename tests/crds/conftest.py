@@ -49,7 +49,7 @@ class Tenant:
         return self.asking.patch(name, patch, namespace=self.namespace, **more)
 
     def label(self, name: str, key: str, value: str | None) -> dict[str, Any]:
-        """What `kubectl label workload` sends; None takes the label off."""
+        """Send a patch as `kubectl label workload` does; None takes the label off."""
         return self.patch(name, {"metadata": {"labels": {key: value}}})
 
     def write_status(
@@ -73,7 +73,7 @@ class Tenant:
 
 @pytest.fixture(scope="module")
 def asking(hub: Any) -> Iterator[Asking]:
-    """Kept for a module: a server closes what nobody uses for a minute and a half."""
+    """Kept for a module: a server closes a connection that is idle for a minute and a half."""
     asking = Asking(hub)
     yield asking
     asking.close()

@@ -1,4 +1,4 @@
-"""What all tests of this folder share."""
+"""The fixtures of all tests of this folder."""
 
 from __future__ import annotations
 

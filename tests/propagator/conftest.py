@@ -251,7 +251,7 @@ def clean(hub: Cluster) -> None:
 
 
 def beside(asking: Coroutine[Any, Any, T]) -> T:
-    """What that answers, in a loop of its own: the caller may be within one, and blocks it."""
+    """Run the coroutine in a loop of its own: the caller may be within one, and blocks it."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, asking).result()
 
@@ -285,7 +285,7 @@ def rig_on(hub: Cluster) -> Iterator[Callable[..., Any]]:
 
 @pytest.fixture(scope="session")
 def m1(hub: Cluster, make_cluster: Callable[..., Cluster]) -> Cluster:
-    """A member. Whoever needs nothing but it runs with those that share the hub, and starts none."""
+    """A member. A test that needs it alone runs with those that share the hub, and starts none."""
     return make_cluster("m1")
 
 

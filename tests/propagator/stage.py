@@ -79,7 +79,7 @@ def autoscaler(version: str, most: int = 3, *, name: str = "scaler") -> dict[str
 
 @dataclass
 class Stage:
-    """What a test does and sees. One namespace for each."""
+    """A namespace of one test, and what the test does and sees there."""
 
     hub: ApiClient
     members: Mapping[str, ApiClient]
@@ -334,7 +334,7 @@ CLEANING_SECONDS = 30.0
 
 
 async def _empty(stage: Stage) -> None:
-    """Nothing of a test may be left for the next one."""
+    """Leave nothing of a test for the next one."""
     listed = await stage.hub.list(WORKLOADS, namespace=stage.namespace)
     names = [item["metadata"]["name"] for item in listed["items"]]
     for name in names:
@@ -418,7 +418,7 @@ async def counted(client: ApiClient, resources: Collection[str] = OURS) -> Count
 
 
 async def changes(client: ApiClient) -> Counter[tuple[str, str]]:
-    """Those that changed something."""
+    """The requests that changed something."""
     found = await counted(client)
     reading = ("GET", "LIST", "WATCH")
     return Counter({each: n for each, n in found.items() if each[0] not in reading})

@@ -1,7 +1,7 @@
 """`tests.patience.until` for conditions that ask a server: ever more seldom, the longer it takes.
 
 A look at a hub costs two processes several milliseconds. Asked fifty times a second, it would be
-most of what these tests compute; a condition that asks nobody is looked at as often as ever.
+most of what these tests compute; a condition that asks no server is looked at as often as ever.
 """
 
 from __future__ import annotations

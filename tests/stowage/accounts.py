@@ -16,7 +16,7 @@ REVIEWS = "/apis/authorization.k8s.io/v1"
 
 
 async def may(connection, what):
-    """Whether whoever has this connection may do that."""
+    """Whether the account of this connection may do that."""
     kind = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
     return await _allowed(connection, kind | {"spec": attributes(what)})
 

@@ -1,6 +1,6 @@
 """Run the command line as its users do, and the clusters that several modules share.
 
-`stowage_hub` is a hub with our kinds and no process: whoever asks for it empties it first.
+`stowage_hub` is a hub with our kinds and no process: each user empties it first.
 `full_cluster` runs pods, and `propagated_hub` is a hub beside which a propagator runs; the modules
 that need one of these two are one group (`FLEET`), so that each is started once.
 """

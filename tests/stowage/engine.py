@@ -126,7 +126,7 @@ end(64, err="the test's " + TOOL + " does not know " + LINE + "\\n")
 
 
 class Engine:
-    """What docker and kind have and do; the test looks into it and makes it fail."""
+    """A fake of docker and kind; the test looks into it and makes it fail."""
 
     def __init__(self, folder: Path, tools: Path) -> None:
         self.folder = folder
@@ -141,7 +141,7 @@ class Engine:
 
     @property
     def clusters(self) -> list[str]:
-        """Those that are there, by the name that kind knows them by."""
+        """The clusters that exist, by the name that kind knows them by."""
         return sorted(each.name for each in (self.folder / "clusters").iterdir())
 
     def calls(self, *beginning: str) -> list[list[str]]:
@@ -201,12 +201,12 @@ class Hub:
         self._server.server_close()
 
     def objects(self, kind: str) -> list[dict[str, Any]]:
-        """What was applied of that kind, in the order of its names."""
+        """The applied objects of that kind, sorted by name."""
         found = [each for each in self.applied.values() if each["kind"] == kind]
         return sorted(found, key=lambda each: each["metadata"]["name"])
 
     def answer(self, path: str) -> dict[str, Any] | None:
-        """What stands there; None where nothing does."""
+        """The object at that path; None without one."""
         resource, _, name = path.rpartition("/")
         self.asked[path] = self.asked.get(path, 0) + 1
         if resource.endswith("/customresourcedefinitions"):
@@ -240,7 +240,7 @@ class Hub:
 
 @functools.cache
 def _installed() -> list[dict[str, Any]]:
-    """What is installed on a hub, for its kinds."""
+    """The Deployments that are installed on a hub, for its kinds."""
     whole = install.manifests(namespace="any", image="any")
     return [*whole, member_rights.placeholder_class()]
 

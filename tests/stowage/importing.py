@@ -45,7 +45,7 @@ class Files:
         return found
 
     def notes(self, *objects: Any) -> list[str]:
-        """What is said, without the file's name."""
+        """The notes, without the file's name."""
         return said(self.result(*objects, lossy=True))
 
     def losses(self, *objects: Any) -> list[str]:

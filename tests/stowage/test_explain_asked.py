@@ -17,7 +17,7 @@ from stowage.hub.reader import ATTEMPTS, LONGEST_WAIT_SECONDS, Reader
 from tests.stowage.plain_hub import Answer, serving
 from tests.stowage.test_plan import cluster, placed, workload
 
-NOBODY = "http://127.0.0.1:9"
+NO_WORKLOAD = "http://127.0.0.1:9"
 STEP = {"units": 2, "time": "2026-01-01T00:00:00Z", "cause": "Placed"}
 
 
@@ -81,14 +81,14 @@ def test_a_controller_that_does_not_answer_is_told_beside_what_the_hub_knows(
     hub: tuple[Hub, Path],
 ) -> None:
     _, file = hub
-    result = run(file, "--controller", NOBODY, "-o", "json")
+    result = run(file, "--controller", NO_WORKLOAD, "-o", "json")
     told = json.loads(result.stdout)
     assert recorded(result) == PLACED
     assert [each["cluster"] for each in told["placements"]] == ["a"]
-    note = f"no answer of a controller at {NOBODY} ({NOBODY}: Connection refused)"
+    note = f"no answer of a controller at {NO_WORKLOAD} ({NO_WORKLOAD}: Connection refused)"
     assert told["notes"] == [f"{note}: computed from the objects on the hub"]
     assert (result.exit_code, result.stderr) == (0, f"note: {told['notes'][0]}\n")
-    table = run(file, "--controller", NOBODY)
+    table = run(file, "--controller", NO_WORKLOAD)
     assert table.stdout.count(note) == 0
     assert table.stderr == result.stderr
 
@@ -100,7 +100,7 @@ def test_what_the_hub_recorded_is_printed_whatever_becomes_of_the_rest(
 ) -> None:
     there, file = hub
     there.faults = {kind: 403}
-    for controller in ((), ("--controller", NOBODY)):
+    for controller in ((), ("--controller", NO_WORKLOAD)):
         result = run(file, *controller, "-o", "json")
         assert recorded(result) == PLACED
         (remark,) = json.loads(result.stdout)["remarks"]
@@ -109,7 +109,7 @@ def test_what_the_hub_recorded_is_printed_whatever_becomes_of_the_rest(
         assert result.stderr.endswith(f"note: {remark}\n")
     assert "no answer of a controller" in result.stderr
     there.faults = {kind: 500}
-    result = run(file, "--controller", NOBODY, "-o", "json")
+    result = run(file, "--controller", NO_WORKLOAD, "-o", "json")
     assert recorded(result) == PLACED
     assert isinstance(result.exception, ServerError)
 

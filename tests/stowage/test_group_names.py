@@ -14,7 +14,7 @@ from controller.model.unit import WITHOUT_REPLICAS, workload_info
 from crds.fields.template import REPLICAS_PATHS
 from crds.groups.membership import KINDS_WITH_PODS
 from crds.names import LABEL_GROUP
-from propagator.types.membership import groups_of
+from propagator.types.workload import groups_of
 from stowage.reading import membership
 from tests.stowage.test_explain_groups import Hub, hub, lines, run, workload
 

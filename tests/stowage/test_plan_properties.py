@@ -72,7 +72,7 @@ def test_a_plan_holds_and_is_final(rooms: list[int], asked: list[dict[str, Any]]
         taken.update(decision.placements)
     assert all(units <= rooms[int(name[1:])] for name, units in taken.items())
     again = [
-        of(each, dict(decision.placements), decision.unit.hash)
+        of(each, dict(decision.placements), decision.workload.hash)
         for each in asked
         for decision in [decisions["shop", each["name"]]]
     ]

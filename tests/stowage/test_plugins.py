@@ -86,7 +86,7 @@ class Rules:
     def lead(self, term):
         return None
 
-    def rest(self):
+    def stop_leading(self):
         pass
 
 

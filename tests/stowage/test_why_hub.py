@@ -13,13 +13,14 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from controller.model.objects import MemberCluster
 from machinery.api.resources import WORKLOAD_POLICIES
 from machinery.config.hub_config import hub_connection
 from machinery.errors import NotFound
 from stowage.cli import cli
 from stowage.hub.connection import plain_connection
 from stowage.hub.reader import Reader
-from stowage.reading.fleet import ClusterSummary, Lease
+from stowage.reading.fleet import Lease
 from tests.controller.live import World, deciding, world_on
 
 ZONE = "topology.kubernetes.io/zone"
@@ -137,7 +138,7 @@ async def test_the_quick_reader_reads_what_the_client_reads(world: World) -> Non
         from machinery.api.resources import LEASES, MEMBER_CLUSTERS  # noqa: PLC0415
 
         with Reader(plain) as api:
-            clusters = list(api.each(MEMBER_CLUSTERS, ClusterSummary))
+            clusters = list(api.each(MEMBER_CLUSTERS, MemberCluster))
             with pytest.raises(NotFound) as missing:
                 api.read(LEASES, "nobody", "shop", Lease)
         return clusters, missing.value.reason

@@ -62,17 +62,17 @@ def _told(ledger: ReservationLedger, reserved: Reserved) -> dict[str, Any]:
 
 
 def _there(
-    ledger: ReservationLedger, reserved: Reserved, cluster: str, units: int
+    ledger: ReservationLedger, reserved: Reserved, cluster: str, replicas: int
 ) -> dict[str, Any]:
     """Return the reserved room on a cluster.
 
     Requests of owners beyond the reserved amounts are not counted as allocated.
     """
-    held = {resource: n * units for resource, n in reserved.request.items()}
+    held = {resource: n * replicas for resource, n in reserved.request.items()}
     taken = ledger.taken(reserved.key, cluster)
     return {
         "name": cluster,
-        "replicas": units,
+        "replicas": replicas,
         "reserved": rendered(held),
         "allocated": rendered({r: min(n, taken.get(r, 0)) for r, n in held.items()}),
         "unused": rendered(ledger.unused(reserved.key, cluster)),

@@ -71,7 +71,7 @@ class Reserved:
 def compile_reservation(stored: Reservation) -> Reserved:
     """Compile a stored reservation; `fault` says where an invalid one is wrong."""
     spec, fault = read_spec(stored.spec, ReservationSpec)
-    unit, wrong = _unit(stored)
+    info, wrong = _info(stored)
     expires, late = _end(spec, stored.metadata.creation_timestamp)
     namespace = stored.metadata.namespace
     fault = fault or wrong or late or _wrong_owners(spec.owners)
@@ -79,8 +79,8 @@ def compile_reservation(stored: Reservation) -> Reserved:
         key=stored.metadata.key,
         uid=stored.metadata.uid,
         created=stored.metadata.creation_timestamp,
-        request=unit.request if unit else {},
-        load=unit.load if unit else Load.of({}),
+        request=info.request if info else {},
+        load=info.load if info else Load.of({}),
         once=spec.allocate_once,
         expires=expires,
         owners=() if fault else tuple(spec.owners),
@@ -100,8 +100,8 @@ def as_placed(stored: Reservation) -> Workload | None:
     return msgspec.structs.replace(workload, fault=compile_reservation(stored).fault)
 
 
-def _unit(stored: Reservation) -> tuple[WorkloadInfo | None, str]:
-    """Return one unit as a Workload, and its fault; None for a reservation that has ended."""
+def _info(stored: Reservation) -> tuple[WorkloadInfo | None, str]:
+    """Return the reservation as a Workload, and its fault; None for one that has ended."""
     workload = as_workload(stored)
     if workload is None:
         return None, ""

@@ -185,10 +185,10 @@ class ReservationController(StatusWriter[Reservation, Result]):
             workload = self._workloads.get(key)
             if workload is None or workload.metadata.deleting:
                 continue
-            unit, placed = workload.unit, workload.placements
+            info, placed = workload.info, workload.placements
             found += [
-                Use(*key, unit.uid, each.cluster, each.replicas, unit.request)
-                for each in unit.reservations
+                Use(*key, info.uid, each.cluster, each.replicas, info.request)
+                for each in info.reservations
                 if each.uid == reserved.uid
                 and each.cluster in there
                 and placed.get(each.cluster, 0) >= each.replicas
@@ -197,9 +197,9 @@ class ReservationController(StatusWriter[Reservation, Result]):
 
     def _gone(self, stored: Reservation) -> list[str]:
         """Return the clusters of `status.clusterName` that are gone or being deleted."""
-        fleet, named = self._handle.snapshot(), stored.status.cluster_name.split(",")
-        rows = ((name, fleet.row.get(name)) for name in named if name and name[-1] != CUT)
-        return [name for name, row in rows if row is None or fleet.deleting[row]]
+        snapshot, named = self._handle.snapshot(), stored.status.cluster_name.split(",")
+        rows = ((name, snapshot.row.get(name)) for name in named if name and name[-1] != CUT)
+        return [name for name, row in rows if row is None or snapshot.deleting[row]]
 
     def _shorts(self, stored: Reservation) -> list[str]:
         told = self._shortages.told

@@ -64,7 +64,7 @@ class Reservations:
         self.controller = ReservationController(term, ledger=self.ledger, handle=self._handle)
         return self.controller
 
-    def rest(self) -> None:
+    def stop_leading(self) -> None:
         self.controller = None
 
     def reservation_changed(self, old: Reservation | None, new: Reservation | None) -> None:
@@ -97,17 +97,17 @@ class Reservations:
         if self.controller is not None and known is not None:
             self.controller.saw(known)
         before, after = _inside(old), _inside(new)
-        same = old is None or new is None or old.unit.request == new.unit.request
+        same = old is None or new is None or old.info.request == new.info.request
         if before == after and (same or not after):
             return
-        fewer = {at[0] for at, units in before.items() if after.get(at, 0) < units}
+        fewer = {at[0] for at, replicas in before.items() if after.get(at, 0) < replicas}
         if self.controller is not None:
             for key, cluster in {**before, **after}:
                 self.controller.look(key)
                 self.controller.look_at_clusters([cluster])
         for key in fewer:
             self._look_at_owners(key)
-        if new is not None and after and self.ledger.says_too_much(new.unit):
+        if new is not None and after and self.ledger.says_too_much(new.info):
             self._look([new.metadata.key])
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
@@ -143,5 +143,5 @@ def _inside(workload: Workload | None) -> Mapping[tuple[Key, str], int]:
     """Return the replicas of a Workload inside reservations, by reservation and cluster."""
     if workload is None or workload.metadata.deleting:
         return {}
-    shares = workload.unit.reservations
+    shares = workload.info.reservations
     return {((each.namespace, each.name), each.cluster): each.replicas for each in shares}

@@ -140,12 +140,12 @@ class Placeholders:
             if held is not None and _ours(held, key) and await self._over(key, held):
                 await self._delete(held)
             return None
-        units = self._units(reserved)
+        replicas = self._replicas(reserved)
         if forbidden_namespace(key[0]):
             self._say(key, f"no pods keep it: members take nothing into the namespace {key[0]}")
             return None
         if held is None:
-            if not units:
+            if not replicas:
                 self._say(key, "")
                 return None
             held = await self._create(reserved)
@@ -157,7 +157,7 @@ class Placeholders:
             await self._delete(held)  # the placeholder of an earlier reservation of that name
             return SETTLED_SECONDS
         self._say(key, "")
-        return SETTLED_SECONDS if await self._place(held, units) else None
+        return SETTLED_SECONDS if await self._place(held, replicas) else None
 
     def _wanted(self, key: Key) -> Reserved | None:
         """Return the reservation if it shall have a placeholder now."""
@@ -166,13 +166,13 @@ class Placeholders:
             return None
         return reserved if reserved.open and reserved.hold == Hold.MEMBER.value else None
 
-    def _units(self, reserved: Reserved) -> dict[str, int]:
+    def _replicas(self, reserved: Reserved) -> dict[str, int]:
         """Return the whole units by cluster that are held and not taken."""
         found = {
             cluster: split.fitting(self._ledger.unused(reserved.key, cluster), reserved.request)
             for cluster in self._ledger.reserved(reserved.key)
         }
-        return {cluster: units for cluster, units in sorted(found.items()) if units > 0}
+        return {cluster: replicas for cluster, replicas in sorted(found.items()) if replicas > 0}
 
     async def _over(self, key: Key, held: Workload) -> bool:
         """Return whether the reservation is over for certain."""
@@ -191,13 +191,13 @@ class Placeholders:
         path = WORKLOADS.path(reserved.namespace)
         return await self._send("POST", path, placeholder(stored, reserved))
 
-    async def _place(self, held: Workload, units: Mapping[str, int]) -> bool:
+    async def _place(self, held: Workload, replicas: Mapping[str, int]) -> bool:
         """Write the shares where they differ; return whether they did."""
-        total = sum(units.values())
-        if held.placements == units and held.status.desired == total:
+        total = sum(replicas.values())
+        if held.placements == replicas and held.status.desired == total:
             return False
         meta = held.metadata
-        shares = [{"cluster": cluster, "replicas": n} for cluster, n in units.items()]
+        shares = [{"cluster": cluster, "replicas": n} for cluster, n in replicas.items()]
         numbers = {"desired": total, "assigned": total, "pending": 0}
         patch = {
             "metadata": {"resourceVersion": meta.resource_version},

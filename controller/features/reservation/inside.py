@@ -28,7 +28,7 @@ MOST_USED = 64
 MOST_PLACES = 2000
 """Clusters of all of them together: each decision of the Workload looks at every one."""
 
-Units: TypeAlias = Mapping[str, int]
+Placements: TypeAlias = Mapping[str, int]
 Name: TypeAlias = tuple[Key, str]
 """A reservation for good: its key and its UID."""
 NOTHING: Mapping[str, int] = {}
@@ -44,10 +44,10 @@ class OwnedUnits:
     def copy(self) -> OwnedUnits:
         return OwnedUnits(dict(self.users), {c: dict(amounts) for c, amounts in self.taken.items()})
 
-    def add(self, key: Key, request: Amounts, units: dict[str, int]) -> None:
+    def add(self, key: Key, request: Amounts, replicas: dict[str, int]) -> None:
         """Add a Workload with so many replicas by cluster, each of that request."""
-        self.users[key] = units
-        for cluster, n in units.items():
+        self.users[key] = replicas
+        for cluster, n in replicas.items():
             taken = self.taken.setdefault(cluster, {})
             for resource, amount in request.items():
                 taken[resource] = taken.get(resource, 0) + amount * n
@@ -70,14 +70,14 @@ class Inside:
     reservations that are known.
     """
 
-    unit: WorkloadInfo
-    placements: Units
+    workload: WorkloadInfo
+    placements: Placements
     claims: tuple[ReservedShare, ...]
     shares: tuple[ReservedShare, ...]
     tight: bool
 
     def like(self, other: Inside) -> bool:
-        mine, its = ((i.claims, i.shares, i.tight, i.unit.request) for i in (self, other))
+        mine, its = ((i.claims, i.shares, i.tight, i.workload.request) for i in (self, other))
         return mine == its
 
 
@@ -92,7 +92,7 @@ class ReservationOwners:
     def __init__(self) -> None:
         self._index = OwnerIndex()
         self._reserved: dict[Key, Reserved] = {}
-        self._places: dict[Key, tuple[str, Units]] = {}
+        self._places: dict[Key, tuple[str, Placements]] = {}
         self._inside: dict[Key, Inside | None] = {}
         self._tables: dict[Name, OwnedUnits] = {}
         self._tight: dict[Name, set[Key]] = {}
@@ -104,13 +104,13 @@ class ReservationOwners:
     def get(self, key: Key) -> Reserved | None:
         return self._reserved.get(key)
 
-    def of(self, unit: WorkloadInfo) -> list[Reserved]:
+    def of(self, info: WorkloadInfo) -> list[Reserved]:
         """Return the reservations that a Workload may use, in the order in which it uses them.
 
         These are open and name the Workload as an owner; one that serves once and serves another
         Workload already is left out. `MOST_USED` and `MOST_PLACES` bound their number.
         """
-        usable = (r for r in self._index.of(unit) if not self._spent(r, but=unit.key))
+        usable = (r for r in self._index.of(info) if not self._spent(r, but=info.key))
         found: list[Reserved] = []
         places = 0
         for reserved in islice(usable, MOST_USED):
@@ -120,46 +120,48 @@ class ReservationOwners:
             found.append(reserved)
         return found
 
-    def reserved(self, key: Key) -> Units:
+    def reserved(self, key: Key) -> Placements:
         """Return the units of an open reservation by cluster; none of one that has ended."""
         reserved = self._reserved.get(key)
-        uid, units = self._place(key)
-        return units if reserved is not None and reserved.open and reserved.uid == uid else NOTHING
+        uid, replicas = self._place(key)
+        return (
+            replicas if reserved is not None and reserved.open and reserved.uid == uid else NOTHING
+        )
 
     def unused(self, key: Key, cluster: str, but: Key | None = None) -> Amounts:
         """Return the amounts reserved on a cluster and not taken, not counting `but` as a user."""
-        reserved, units = self._reserved.get(key), self.reserved(key).get(cluster, 0)
-        if reserved is None or not units or self._spent(reserved, but=but):
+        reserved, replicas = self._reserved.get(key), self.reserved(key).get(cluster, 0)
+        if reserved is None or not replicas or self._spent(reserved, but=but):
             return NOTHING
-        return split.left(reserved.request, units, self._taken(reserved, cluster, but))
+        return split.left(reserved.request, replicas, self._taken(reserved, cluster, but))
 
-    def inside(self, unit: WorkloadInfo) -> dict[str, int]:
+    def inside(self, info: WorkloadInfo) -> dict[str, int]:
         """Return how many more replicas fit in the room held for the Workload, by cluster."""
         found: dict[str, int] = {}
-        for reserved in self.of(unit):
+        for reserved in self.of(info):
             for cluster in self.reserved(reserved.key):
-                if n := split.fitting(self.unused(reserved.key, cluster), unit.request):
+                if n := split.fitting(self.unused(reserved.key, cluster), info.request):
                     found[cluster] = found.get(cluster, 0) + n
         return found
 
-    def split(self, unit: WorkloadInfo, placements: Units) -> tuple[ReservedShare, ...]:
+    def split(self, info: WorkloadInfo, placements: Placements) -> tuple[ReservedShare, ...]:
         """Return the Workload's shares inside reservations, were it placed so.
 
         Replicas that were inside and are still there stay, as long as the reservation lasts.
         Replicas that a cluster did not have before go into the reservations there, in order, into
         each no more than use it up.
         """
-        return self._reached(unit, self._counting(unit, placements, self._claims(unit, placements)))
+        return self._reached(info, self._counting(info, placements, self._claims(info, placements)))
 
-    def says_too_much(self, unit: WorkloadInfo) -> bool:
+    def says_too_much(self, info: WorkloadInfo) -> bool:
         """Return whether the status has more replicas inside than an open reservation has room for.
 
         A status does so when a decision of the reservation was lost after an owner relied on it.
         """
-        known = [each for each in split.claimed(unit.reservations) if self._is_there(each, unit)]
-        return self._reached(unit, known) != tuple(known)
+        known = [each for each in split.claimed(info.reservations) if self._is_there(each, info)]
+        return self._reached(info, known) != tuple(known)
 
-    def uses(self, key: Key) -> Mapping[Key, Units]:
+    def uses(self, key: Key) -> Mapping[Key, Placements]:
         """Return the Workloads inside of a reservation, with their replicas there by cluster."""
         reserved = self._reserved.get(key)
         return {} if reserved is None else self._users(reserved)
@@ -182,105 +184,105 @@ class ReservationOwners:
 
     # --- counting shares inside -------------------------------------------------------------------
 
-    def _claims(self, unit: WorkloadInfo, placements: Units) -> tuple[ReservedShare, ...]:
-        said = split.claimed(unit.reservations)
-        new = split.arriving(unit, placements) if len(self._index) else {}
-        entering = self._entering(unit, placements, said, new) if new else ()
+    def _claims(self, info: WorkloadInfo, placements: Placements) -> tuple[ReservedShare, ...]:
+        said = split.claimed(info.reservations)
+        new = split.arriving(info, placements) if len(self._index) else {}
+        entering = self._entering(info, placements, said, new) if new else ()
         return split.claimed([*said, *entering]) if entering else said
 
     def _entering(
         self,
-        unit: WorkloadInfo,
-        placements: Units,
+        info: WorkloadInfo,
+        placements: Placements,
         said: Collection[ReservedShare],
         new: dict[str, int],
     ) -> list[ReservedShare]:
         """Return the shares of `new` replicas that go inside, and take them off `new`."""
-        kept = _by_name(self._counting(unit, placements, said))
+        kept = _by_name(self._counting(info, placements, said))
         found = []
-        for reserved in self.of(unit):
+        for reserved in self.of(info):
             own = kept.get(_name(reserved), NOTHING)
             if own and reserved.once:
                 continue  # a reservation that serves once gave its rest back at the first decision
             for cluster in self.reserved(reserved.key).keys() & new.keys():
-                unused = self.unused(reserved.key, cluster, unit.key)
-                unused = split.less(unused, unit.request, own.get(cluster, 0))
-                units = min(split.using_up(unused, unit.request), new[cluster])
-                if units:
-                    new[cluster] -= units
-                    found.append(_share(reserved, cluster, units))
+                unused = self.unused(reserved.key, cluster, info.key)
+                unused = split.less(unused, info.request, own.get(cluster, 0))
+                replicas = min(split.using_up(unused, info.request), new[cluster])
+                if replicas:
+                    new[cluster] -= replicas
+                    found.append(_share(reserved, cluster, replicas))
         return found
 
     def _counting(
-        self, unit: WorkloadInfo, placements: Units, claims: Iterable[ReservedShare]
+        self, info: WorkloadInfo, placements: Placements, claims: Iterable[ReservedShare]
     ) -> tuple[ReservedShare, ...]:
-        true = [share for share in claims if self._is_there(share, unit)]
+        true = [share for share in claims if self._is_there(share, info)]
         return split.within(true, placements) if true else ()
 
-    def _is_there(self, share: ReservedShare, unit: WorkloadInfo) -> bool:
+    def _is_there(self, share: ReservedShare, info: WorkloadInfo) -> bool:
         """Return whether the reservation is known by that UID, and holds something there."""
         reserved = self._reserved.get((share.namespace, share.name))
         # The clusters of an ended reservation are not checked: its users stay on record.
         return (
             reserved is not None
             and reserved.uid == share.uid
-            and may_serve(share.namespace, unit.namespace)
+            and may_serve(share.namespace, info.namespace)
             and (not reserved.open or share.cluster in self.reserved(reserved.key))
         )
 
     def _reached(
-        self, unit: WorkloadInfo, shares: Iterable[ReservedShare]
+        self, info: WorkloadInfo, shares: Iterable[ReservedShare]
     ) -> tuple[ReservedShare, ...]:
         """Cut each share to the replicas that its reservation has room for; the rest is outside."""
         # Other users do not count here, so that the result depends on no order of theirs.
-        reached = (self._reach(unit, share) for share in shares)
+        reached = (self._reach(info, share) for share in shares)
         return tuple(share for share in reached if share.replicas)
 
-    def _reach(self, unit: WorkloadInfo, share: ReservedShare) -> ReservedShare:
+    def _reach(self, info: WorkloadInfo, share: ReservedShare) -> ReservedShare:
         reserved = self._reserved[share.namespace, share.name]
         if not reserved.open:
             return share
         there = self.reserved(reserved.key)[share.cluster]
-        most = split.most_inside(split.left(reserved.request, there, NOTHING), unit.request)
+        most = split.most_inside(split.left(reserved.request, there, NOTHING), info.request)
         return share if share.replicas <= most else _share(reserved, share.cluster, most)
 
     def _entries(
-        self, unit: WorkloadInfo, placements: Units, claims: Collection[ReservedShare]
+        self, info: WorkloadInfo, placements: Placements, claims: Collection[ReservedShare]
     ) -> tuple[Sequence[ReservedShare], bool]:
         """Return the claims for the tables, and whether they depend on the known reservations."""
-        own = [each for each in claims if may_serve(each.namespace, unit.namespace)]
+        own = [each for each in claims if may_serve(each.namespace, info.namespace)]
         # Usually there are replicas for all claims, and then all of them stand in the tables, as
         # the table of an unknown reservation is never read. So a reservation that ten thousand
         # Workloads use may come and go without a recount.
         if split.fits(own, placements):
             return own, False
-        return self._counting(unit, placements, claims), True
+        return self._counting(info, placements, claims), True
 
-    def _put_inside(self, unit: WorkloadInfo, placements: Units) -> Touched:
+    def _put_inside(self, info: WorkloadInfo, placements: Placements) -> Touched:
         """Count a Workload where it is inside; return the changed reservations and clusters."""
-        before = self._inside_of(unit.key)
-        new = len(self._index) and split.arriving(unit, placements)
-        if not unit.reservations and before is None and not new:
+        before = self._inside_of(info.key)
+        new = len(self._index) and split.arriving(info, placements)
+        if not info.reservations and before is None and not new:
             return {}  # as most Workloads are
-        claims = self._claims(unit, placements)
-        shares, tight = self._entries(unit, placements, claims)
-        after = Inside(unit, dict(placements), claims, tuple(shares), tight)
+        claims = self._claims(info, placements)
+        shares, tight = self._entries(info, placements, claims)
+        after = Inside(info, dict(placements), claims, tuple(shares), tight)
         if before is not None and before.like(after):
-            self._inside[unit.key] = after
+            self._inside[info.key] = after
             return {}
-        touched = self._leave(unit.key)
+        touched = self._leave(info.key)
         if claims:
-            self._inside[unit.key] = after
+            self._inside[info.key] = after
             for share in claims if tight else ():
-                self._tight.setdefault(_of_share(share), set()).add(unit.key)
+                self._tight.setdefault(_of_share(share), set()).add(info.key)
             join(touched, self._enter(after))
         return touched
 
     def _enter(self, inside: Inside) -> Touched:
         touched: Touched = {}
-        for name, units in _by_name(inside.shares).items():
-            self._own_table(name).add(inside.unit.key, inside.unit.request, units)
-            touched.setdefault(name[0], set()).update(units)
+        for name, replicas in _by_name(inside.shares).items():
+            self._own_table(name).add(inside.workload.key, inside.workload.request, replicas)
+            touched.setdefault(name[0], set()).update(replicas)
         return touched
 
     def _leave(self, key: Key) -> Touched:
@@ -297,9 +299,9 @@ class ReservationOwners:
 
     def _take_out(self, before: Inside) -> Touched:
         touched: Touched = {}
-        for name, units in _by_name(before.shares).items():
-            self._own_table(name).remove(before.unit.key, before.unit.request)
-            touched.setdefault(name[0], set()).update(units)
+        for name, replicas in _by_name(before.shares).items():
+            self._own_table(name).remove(before.workload.key, before.workload.request)
+            touched.setdefault(name[0], set()).update(replicas)
             self._tidy(name)
         return touched
 
@@ -311,7 +313,7 @@ class ReservationOwners:
             before = self._inside_of(key)
             if before is None:
                 continue
-            shares = self._counting(before.unit, before.placements, before.claims)
+            shares = self._counting(before.workload, before.placements, before.claims)
             if shares != before.shares:
                 self._inside[key] = after = replace(before, shares=shares)
                 join(touched, self._take_out(before))
@@ -324,8 +326,8 @@ class ReservationOwners:
         taken = table.taken.get(cluster, NOTHING)
         if own is None:
             return taken
-        units = table.users.get(own.unit.key, NOTHING).get(cluster, 0)
-        return split.less(taken, own.unit.request, units)
+        replicas = table.users.get(own.workload.key, NOTHING).get(cluster, 0)
+        return split.less(taken, own.workload.request, replicas)
 
     def _spent(self, reserved: Reserved, *, but: Key | None = None) -> bool:
         """Return whether the reservation serves once, and serves another Workload than `but`."""
@@ -333,20 +335,20 @@ class ReservationOwners:
             return False
         there = self.reserved(reserved.key)
         users = self._table(_name(reserved)).users.items()
-        return any(key != but and not there.keys().isdisjoint(units) for key, units in users)
+        return any(key != but and not there.keys().isdisjoint(replicas) for key, replicas in users)
 
-    def _users(self, reserved: Reserved) -> Mapping[Key, Units]:
+    def _users(self, reserved: Reserved) -> Mapping[Key, Placements]:
         """Return the users inside; those of an open reservation only where it holds something."""
         users = self._table(_name(reserved)).users
         if not reserved.open:
             return users
         there = self.reserved(reserved.key)
         found = {key: {c: n for c, n in own.items() if c in there} for key, own in users.items()}
-        return {key: units for key, units in found.items() if units}
+        return {key: replicas for key, replicas in found.items() if replicas}
 
     # --- overridden by the overlay ----------------------------------------------------------------
 
-    def _place(self, key: Key) -> tuple[str, Units]:
+    def _place(self, key: Key) -> tuple[str, Placements]:
         """Return the UID that the reservation was placed with, and its shares."""
         return self._places.get(key, ("", NOTHING))
 
@@ -373,8 +375,8 @@ def _name(reserved: Reserved) -> Name:
     return (reserved.key, reserved.uid)
 
 
-def _share(reserved: Reserved, cluster: str, units: int) -> ReservedShare:
-    return ReservedShare(reserved.namespace, reserved.name, reserved.uid, cluster, units)
+def _share(reserved: Reserved, cluster: str, replicas: int) -> ReservedShare:
+    return ReservedShare(reserved.namespace, reserved.name, reserved.uid, cluster, replicas)
 
 
 def _of_share(share: ReservedShare) -> Name:

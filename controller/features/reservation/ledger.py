@@ -18,9 +18,9 @@ from controller.features.reservation.inside import (
     Inside,
     Name,
     OwnedUnits,
+    Placements,
     ReservationOwners,
     Touched,
-    Units,
 )
 from controller.features.reservation.owners import PendingOwners
 from controller.features.reservation.split import Amounts
@@ -66,19 +66,19 @@ class ReservationLedger(ReservationOwners):
         self._settle_all(self._recount(before))
         self._settle(key)
 
-    def put(self, unit: WorkloadInfo, placements: Units) -> None:
-        """Count a Workload, or the unit of a reservation, with these shares."""
-        if unit.booked:
-            self._put_place(_own(unit.key), (unit.uid, _some(placements)))
+    def put(self, info: WorkloadInfo, placements: Placements) -> None:
+        """Count a Workload, or a reservation as one, with these shares."""
+        if info.booked:
+            self._put_place(_own(info.key), (info.uid, _some(placements)))
             return
-        if sum(placements.values()) < unit.replicas:
-            self._waiting.put(unit)
+        if sum(placements.values()) < info.replicas:
+            self._waiting.put(info)
         else:
-            self._waiting.drop(unit.key)
-        self._settle_all(self._put_inside(unit, placements))
+            self._waiting.drop(info.key)
+        self._settle_all(self._put_inside(info, placements))
 
     def drop(self, key: Key) -> None:
-        """Forget a Workload, or the unit of a reservation."""
+        """Forget a Workload, or a reservation counted as one."""
         if key[1].startswith(_PREFIX):
             self._put_place(_own(key), None)
             return
@@ -89,9 +89,9 @@ class ReservationLedger(ReservationOwners):
         """Return a ledger with these placed so; the held room stays that of the snapshot."""
         return _ReservationOverlay(self, placed)
 
-    def releasable(self, unit: WorkloadInfo) -> Loads:
+    def releasable(self, info: WorkloadInfo) -> Loads:
         """Return the room that is held for the Workload, as `Snapshot.releasing` takes it."""
-        return added(self._held.get(reserved.key, {}) for reserved in self.of(unit))
+        return added(self._held.get(reserved.key, {}) for reserved in self.of(info))
 
     def pending_owners(self, reserved: Reserved) -> Iterator[Key]:
         """Yield the owners that have replicas without a cluster; there may be many."""
@@ -107,7 +107,7 @@ class ReservationLedger(ReservationOwners):
 
     # --- the room ---------------------------------------------------------------------------------
 
-    def _put_place(self, key: Key, place: tuple[str, Units] | None) -> None:
+    def _put_place(self, key: Key, place: tuple[str, Placements] | None) -> None:
         before = self.reserved(key).keys()
         self._places.pop(key, None)
         if place is not None:
@@ -153,14 +153,14 @@ class ReservationLedger(ReservationOwners):
 
     def _wanted(self, key: Key, cluster: str) -> tuple[dict[Load, int], Amounts]:
         """Return the loads to hold, and the amounts that no other Workload can have."""
-        reserved, units = self._reserved.get(key), self.reserved(key).get(cluster, 0)
-        if reserved is None or not units:
+        reserved, replicas = self._reserved.get(key), self.reserved(key).get(cluster, 0)
+        if reserved is None or not replicas:
             return {}, {}
         unused, taken = self.unused(key, cluster), self._taken(reserved, cluster, None)
         # Users inside count too: one that leaves frees its room for the reservation, not for
         # others.
         spoken = {
-            r: min(n * units, unused.get(r, 0) + taken.get(r, 0))
+            r: min(n * replicas, unused.get(r, 0) + taken.get(r, 0))
             for r, n in reserved.request.items()
         }
         return split.loads(unused, reserved.request, reserved.load), spoken
@@ -182,17 +182,17 @@ class _ReservationOverlay(ReservationLedger):
         self._held, self._waiting = base._held, base._waiting  # noqa: SLF001 - as above
         self._touched: set[Key] = set()
         for booked in (True, False):  # reservations first: shares inside depend on their places
-            for unit, placements in placed.values():
-                if unit.booked == booked:
-                    self.place(unit, placements)
+            for info, placements in placed.values():
+                if info.booked == booked:
+                    self.place(info, placements)
 
-    def place(self, unit: WorkloadInfo, placements: Units) -> None:
+    def place(self, info: WorkloadInfo, placements: Placements) -> None:
         """Count a Workload so in this pass, see `TakesMore.place`."""
-        if unit.booked:
-            self._places[_own(unit.key)] = (unit.uid, _some(placements))
-            self._touched.add(_own(unit.key))
+        if info.booked:
+            self._places[_own(info.key)] = (info.uid, _some(placements))
+            self._touched.add(_own(info.key))
         else:
-            self._touched |= self._put_inside(unit, placements).keys()
+            self._touched |= self._put_inside(info, placements).keys()
 
     def unused_in(self, namespace: str) -> Amounts:
         """Return the amounts of the base, corrected for the reservations changed in this pass."""
@@ -205,7 +205,7 @@ class _ReservationOverlay(ReservationLedger):
                             total[resource] = total.get(resource, 0) + sign * n
         return total
 
-    def _place(self, key: Key) -> tuple[str, Units]:
+    def _place(self, key: Key) -> tuple[str, Placements]:
         return self._places[key] if key in self._places else self._base._place(key)  # noqa: SLF001
 
     def _inside_of(self, key: Key) -> Inside | None:
@@ -226,7 +226,7 @@ class _ReservationOverlay(ReservationLedger):
         """Keep an empty table: it hides the users in the base."""
 
 
-def _some(placements: Units) -> Units:
+def _some(placements: Placements) -> Placements:
     return {cluster: n for cluster, n in placements.items() if n > 0}
 
 

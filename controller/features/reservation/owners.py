@@ -39,42 +39,42 @@ def rank(reserved: Reserved) -> Rank:
     return (expires, reserved.created, reserved.key)
 
 
-def matches(reserved: Reserved, unit: WorkloadInfo) -> bool:
+def matches(reserved: Reserved, info: WorkloadInfo) -> bool:
     """Return whether the Workload is an owner; a reservation is no owner of another one."""
     entries = zip(reserved.owners, reserved.namespaces, strict=True)
-    return not unit.booked and any(
-        namespace == unit.namespace and _is(owner, unit) for owner, namespace in entries
+    return not info.booked and any(
+        namespace == info.namespace and _is(owner, info) for owner, namespace in entries
     )
 
 
-def _is(owner: Owner, unit: WorkloadInfo) -> bool:
+def _is(owner: Owner, info: WorkloadInfo) -> bool:
     if owner.object is None and owner.controller is None and owner.label_selector is None:
         return False
     return (
-        (owner.object is None or _named(owner.object, unit))
-        and (owner.controller is None or _controlled(owner.controller, unit))
-        and (owner.label_selector is None or owner.label_selector.matches(unit.labels))
+        (owner.object is None or _named(owner.object, info))
+        and (owner.controller is None or _controlled(owner.controller, info))
+        and (owner.label_selector is None or owner.label_selector.matches(info.labels))
     )
 
 
-def _named(said: OwnerObject, unit: WorkloadInfo) -> bool:
+def _named(said: OwnerObject, info: WorkloadInfo) -> bool:
     return (
         said.kind == "Workload"
         and said.api_version in ("", API_VERSION)
-        and said.name == unit.name
-        and said.uid in ("", unit.uid)
+        and said.name == info.name
+        and said.uid in ("", info.uid)
     )
 
 
-def _controlled(said: OwnerController, unit: WorkloadInfo) -> bool:
+def _controlled(said: OwnerController, info: WorkloadInfo) -> bool:
     """Match the controlling owner, or the object of the template, which has no UID yet."""
-    version, kind, name, uid = unit.controller
+    version, kind, name, uid = info.controller
     if (said.kind, said.name) == (kind, name):
         return said.api_version in ("", version) and said.uid in ("", uid)
     # The version of a template of another group is not known: kind and name decide.
-    known = _TEMPLATES.get(unit.kind, said.api_version)
+    known = _TEMPLATES.get(info.kind, said.api_version)
     return (
-        (said.kind, said.name) == (unit.kind, unit.template_name or unit.name)
+        (said.kind, said.name) == (info.kind, info.template_name or info.name)
         and said.api_version in ("", known)
         and not said.uid
     )
@@ -111,17 +111,17 @@ class OwnerIndex:
     def __len__(self) -> int:
         return len(self._all)
 
-    def of(self, unit: WorkloadInfo) -> Iterator[Reserved]:
+    def of(self, info: WorkloadInfo) -> Iterator[Reserved]:
         """Yield the reservations that the Workload is an owner of, in their order of use.
 
         Only the first `MOST_LOOKED_AT` that its name, controller or labels lead to are looked at.
         """
-        if unit.booked or not self._all:
+        if info.booked or not self._all:
             return
-        found = [ranks for place in _asked(unit) if (ranks := self._places.get(place))]
+        found = [ranks for place in _asked(info) if (ranks := self._places.get(place))]
         last = None
         for each in islice(heapq.merge(*found), MOST_LOOKED_AT):
-            if each != last and matches(self._all[each[2]], unit):
+            if each != last and matches(self._all[each[2]], info):
                 yield self._all[each[2]]
             last = each
 
@@ -133,14 +133,14 @@ class PendingOwners:
         self._places: dict[_Place, set[Key]] = {}
         self._all: dict[Key, WorkloadInfo] = {}
 
-    def put(self, unit: WorkloadInfo) -> None:
+    def put(self, info: WorkloadInfo) -> None:
         """Add or replace a Workload."""
-        before = self._all.get(unit.key)
-        if before is None or _asked(before) != _asked(unit):
-            self.drop(unit.key)
-            for place in _asked(unit):
-                self._places.setdefault(place, set()).add(unit.key)
-        self._all[unit.key] = unit
+        before = self._all.get(info.key)
+        if before is None or _asked(before) != _asked(info):
+            self.drop(info.key)
+            for place in _asked(info):
+                self._places.setdefault(place, set()).add(info.key)
+        self._all[info.key] = info
 
     def drop(self, key: Key) -> None:
         """Forget a Workload; an unknown one is ignored."""
@@ -154,8 +154,8 @@ class PendingOwners:
     def of(self, reserved: Reserved) -> Iterator[Key]:
         """Yield the pending owners of a reservation, in no order; the set may change meanwhile."""
         for key in {key for place in _places(reserved) for key in self._places.get(place, ())}:
-            unit = self._all.get(key)
-            if unit is not None and matches(reserved, unit):
+            info = self._all.get(key)
+            if info is not None and matches(reserved, info):
                 yield key
 
 
@@ -187,14 +187,14 @@ def _pairs(selector: LabelSelector) -> list[tuple[str, str]]:
     return [] if narrow is None else [(narrow.key, value) for value in narrow.values]
 
 
-def _asked(unit: WorkloadInfo) -> set[_Place]:
+def _asked(info: WorkloadInfo) -> set[_Place]:
     """Return every place of an entry that may select this Workload."""
-    _, kind, name, _ = unit.controller
+    _, kind, name, _ = info.controller
     ways = [
         ("any",),
-        ("object", unit.name),
+        ("object", info.name),
         ("controller", kind, name),
-        ("controller", unit.kind, unit.template_name or unit.name),
-        *(("label", *pair) for pair in unit.labels.items()),
+        ("controller", info.kind, info.template_name or info.name),
+        *(("label", *pair) for pair in info.labels.items()),
     ]
-    return {(unit.namespace, *way) for way in ways}
+    return {(info.namespace, *way) for way in ways}

@@ -80,63 +80,66 @@ class ReservationPlugin:
         return ()
 
     def before_pre_filter(
-        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
+        self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex
     ) -> tuple[WorkloadInfo, bool] | Status:
         """Remove the rules that the reservation's author has answered, if all fits inside."""
-        if unit.booked:
-            return unit, False
+        if info.booked:
+            return info, False
         ledger = bound.ledger(ReservationLedger)
-        reserved = ledger.of(unit)
-        room = ledger.inside(unit) if reserved else {}
-        first = NAME not in state.without and _fits(unit, fleet, room)
+        reserved = ledger.of(info)
+        room = ledger.inside(info) if reserved else {}
+        first = NAME not in state.without and _fits(info, snapshot, room)
         state.data[NAME] = UsableReservations(reserved, room, first, ledger)
         if not first:
-            return unit, False
+            return info, False
         state.tentative.add(NAME)
-        if not _rules(unit):
-            return unit, False
-        return replace(unit, affinity=_NO_RULE, anti_affinity=_NO_RULE, spread=()), True
+        if not _rules(info):
+            return info, False
+        return replace(info, affinity=_NO_RULE, anti_affinity=_NO_RULE, spread=()), True
 
     def pre_filter(
-        self, state: CycleState, unit: WorkloadInfo, _fleet: Snapshot, _bound: PlacementIndex
+        self, state: CycleState, info: WorkloadInfo, _snapshot: Snapshot, _bound: PlacementIndex
     ) -> Status:
         """Cap each cluster at the replicas that fit inside, while that is tried."""
         own = _own(state)
         if own is not None and own.first:
-            cap(state, lambda fleet: _column(fleet, unit.present) + _column(fleet, own.room))
+            cap(
+                state,
+                lambda snapshot: _column(snapshot, info.present) + _column(snapshot, own.room),
+            )
         return SUCCESS
 
     def before_filter(
-        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
+        self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex
     ) -> tuple[WorkloadInfo, Snapshot, bool] | Status:
         """Add the room that is reserved for this Workload to the snapshot."""
         own = _own(state)
-        back = {} if own is None else own.ledger.releasable(unit)
-        return (unit, fleet.releasing(back), True) if back else (unit, fleet, False)
+        back = {} if own is None else own.ledger.releasable(info)
+        return (info, snapshot.releasing(back), True) if back else (info, snapshot, False)
 
     def filter(
-        self, state: CycleState, _unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+        self, state: CycleState, _info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
         """Return the clusters without a place inside, while that is tried."""
         own = _own(state)
         if own is None or not own.first:
             return NOTHING_REFUSED
-        return FilterMask([(_column(fleet, own.room) <= 0, _OUTSIDE)])
+        return FilterMask([(_column(snapshot, own.room) <= 0, _OUTSIDE)])
 
     def post_filter(
-        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, found: Unplaced
+        self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, found: Unplaced
     ) -> Status:
         """Say how much of the room that pending replicas ask for is held for others."""
-        if unit.booked or not unit.counted or not len(fleet.holds):
+        if info.booked or not info.counted or not len(snapshot.holds):
             return SUCCESS
-        told = _held_for_others(state, unit, fleet, found)
+        told = _held_for_others(state, info, snapshot, found)
         return unschedulable(NAME, told) if told else SUCCESS
 
     def pre_score(
         self,
         state: CycleState,
-        _unit: WorkloadInfo,
-        _fleet: Snapshot,
+        _info: WorkloadInfo,
+        _snapshot: Snapshot,
         _bound: PlacementIndex,
         _feasible: Mask,
     ) -> Status:
@@ -145,51 +148,53 @@ class ReservationPlugin:
         return SUCCESS if own is not None and any(own.room.values()) else SKIP
 
     def score(
-        self, state: CycleState, _unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+        self, state: CycleState, _info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> Ints:
         """Return 100 for clusters with a place inside."""
         own = _own(state)
-        values: Ints = np.where(_column(fleet, own.room if own else {}) > 0, 100, 0)
+        values: Ints = np.where(_column(snapshot, own.room if own else {}) > 0, 100, 0)
         return values
 
     def status_fields(
         self,
-        unit: WorkloadInfo,
+        info: WorkloadInfo,
         placements: Mapping[str, int],
-        _fleet: Snapshot,
+        _snapshot: Snapshot,
         bound: PlacementIndex,
     ) -> Mapping[str, Any]:
         """Return `reservations`: the Workload's shares inside."""
-        if unit.booked:
+        if info.booked:
             return {}
-        inside = bound.ledger(ReservationLedger).split(unit, placements)
+        inside = bound.ledger(ReservationLedger).split(info, placements)
         return {"reservations": [msgspec.to_builtins(share) for share in inside] or None}
 
     def changes(self, before: PassView, after: PassView) -> Sequence[str]:
         """Say which rules were removed, for which reservation, and which room was given back."""
         found = []
-        if gone := [name for name, field in _RULES if field(before.unit) != field(after.unit)]:
+        if gone := [
+            name for name, field in _RULES if field(before.workload) != field(after.workload)
+        ]:
             ledger = self._handle.index().ledger(ReservationLedger)
-            names = [each.name for each in ledger.of(before.unit)]
-            new = before.unit.replicas - sum(before.unit.present.values())
+            names = [each.name for each in ledger.of(before.workload)]
+            new = before.workload.replicas - sum(before.workload.present.values())
             fits = "its new unit fits" if new == 1 else f"all {new} new units fit"
             inside = f"inside reservation {either(names, 'and')}" if names else "inside"
             found.append(f"took {either(gone, 'and')} away: {fits} {inside}")
-        return [*found, *_given_back(before.fleet, after.fleet)]
+        return [*found, *_given_back(before.snapshot, after.snapshot)]
 
     def cure(self, _shortage: Shortage, _text: str, _rows: Mask) -> str:
         return "unused room there in a reservation that it may use"
 
     def remedies(self, shortage: Shortage) -> Sequence[Note]:
         """Suggest a larger reservation, or a place for one, where the usable ones do not help."""
-        own, unit = _own(shortage.state), shortage.unit
+        own, info = _own(shortage.state), shortage.workload
         if own is None:
             return ()
-        told = [(each, _lacking(own, each, unit)) for each in own.reserved]
+        told = [(each, _lacking(own, each, info)) for each in own.reserved]
         told += [
             (each, _over(each))
             for each in own.ledger.values()
-            if each.ended and matches(each, unit)
+            if each.ended and matches(each, info)
         ]
         notes = [Note(NoteKind.ROOM, shortage.pending, r.name, text) for r, text in told if text]
         return notes[:NAMED]
@@ -204,9 +209,9 @@ def _own(state: CycleState) -> UsableReservations | None:
 
 
 _RULES: Sequence[tuple[str, Callable[[WorkloadInfo], Any]]] = (
-    ("workloadAffinity", lambda unit: unit.affinity),
-    ("workloadAntiAffinity", lambda unit: unit.anti_affinity),
-    ("spreadConstraints", lambda unit: unit.spread),
+    ("workloadAffinity", lambda info: info.affinity),
+    ("workloadAntiAffinity", lambda info: info.anti_affinity),
+    ("spreadConstraints", lambda info: info.spread),
 )
 
 
@@ -216,7 +221,7 @@ def _given_back(before: Snapshot, after: Snapshot) -> Iterator[str]:
         return
     amounts: dict[int, list[str]] = {}
     for resource in sorted(before.holds.amounts):
-        was, now = (fleet.holds.amount(resource, len(fleet)) for fleet in (before, after))
+        was, now = (snapshot.holds.amount(resource, len(snapshot)) for snapshot in (before, after))
         for row in np.flatnonzero(was > now).tolist() if resource != _PODS else ():
             text = f"{quantities.render(resource, int(was[row] - now[row]))} {resource}"
             amounts.setdefault(row, []).append(text)
@@ -228,62 +233,62 @@ def _given_back(before: Snapshot, after: Snapshot) -> Iterator[str]:
 
 
 def _held_for_others(
-    state: CycleState, unit: WorkloadInfo, fleet: Snapshot, found: Unplaced
+    state: CycleState, info: WorkloadInfo, snapshot: Snapshot, found: Unplaced
 ) -> str:
     """Return, for example, `Reservations hold 6 of 8 cpu that 4 units ask for`.
 
     Counts clusters that would take replicas, or more of them, were nothing held there; empty where
     there are none.
     """
-    names = [fleet.names[row] for row in np.unique(fleet.holds.cluster).tolist()]
-    without = fleet.releasing({name: fleet.held(name) for name in names})
-    now, then = (room(unit, each, variants=variants_of(state)) for each in (fleet, without))
-    kept = (found.feasible | found.crowded) & (then > now) & (then >= needed(unit))
+    names = [snapshot.names[row] for row in np.unique(snapshot.holds.cluster).tolist()]
+    without = snapshot.releasing({name: snapshot.held(name) for name in names})
+    now, then = (room(info, each, variants=variants_of(state)) for each in (snapshot, without))
+    kept = (found.feasible | found.crowded) & (then > now) & (then >= needed(info))
     pending = found.desired - sum(found.shares.values())
     amounts = []
-    for resource in sorted(unit.request.keys() - {_PODS}) if kept.any() else ():
-        held, asked = fleet.holds.amount(resource, len(fleet))[kept], unit.request[resource]
-        most = int(held.max() if unit.whole else held.sum())
+    for resource in sorted(info.request.keys() - {_PODS}) if kept.any() else ():
+        held, asked = snapshot.holds.amount(resource, len(snapshot))[kept], info.request[resource]
+        most = int(held.max() if info.whole else held.sum())
         if most and hostports.code(resource) is None:
             part, all_of_it = min(most, asked * pending), asked * pending
             told = (quantities.readable(resource, n) for n in (part, all_of_it))
             amounts.append(f"{' of '.join(told)} {resource}")
-    units = "a unit asks for" if pending == 1 else f"{pending} units ask for"
-    return f"Reservations hold {' and '.join(amounts)} that {units}" if amounts else ""
+    replicas = "a unit asks for" if pending == 1 else f"{pending} units ask for"
+    return f"Reservations hold {' and '.join(amounts)} that {replicas}" if amounts else ""
 
 
-def _rules(unit: WorkloadInfo) -> bool:
-    sides = (unit.affinity, unit.anti_affinity)
-    return bool(unit.spread) or any(side.required or side.preferred for side in sides)
+def _rules(info: WorkloadInfo) -> bool:
+    sides = (info.affinity, info.anti_affinity)
+    return bool(info.spread) or any(side.required or side.preferred for side in sides)
 
 
-def _fits(unit: WorkloadInfo, fleet: Snapshot, room: Mapping[str, int]) -> bool:
+def _fits(info: WorkloadInfo, snapshot: Snapshot, room: Mapping[str, int]) -> bool:
     """Return whether there are new replicas, and all of them may fit inside."""
-    there = {name: n for name, n in unit.present.items() if name in fleet.row}
-    new = unit.replicas - sum(there.values())
-    if new <= 0 or unit.everywhere:
+    there = {name: n for name, n in info.present.items() if name in snapshot.row}
+    new = info.replicas - sum(there.values())
+    if new <= 0 or info.everywhere:
         return False
-    if unit.whole:  # beside the present ones: a reservation moves nothing
+    if info.whole:  # beside the present ones: a reservation moves nothing
         return any(n >= new for name, n in room.items() if not there or name in there)
     return new <= sum(room.values())
 
 
-def _column(fleet: Snapshot, units: Mapping[str, int]) -> Ints:
+def _column(snapshot: Snapshot, replicas: Mapping[str, int]) -> Ints:
     """Return a number for each cluster, shape (n,), 0 for those that are not named."""
-    column = np.zeros(len(fleet), dtype=np.int64)
-    for name, number in units.items():
-        row = fleet.row.get(name)
+    column = np.zeros(len(snapshot), dtype=np.int64)
+    for name, number in replicas.items():
+        row = snapshot.row.get(name)
         if row is not None:
             column[row] = number
     return column
 
 
-def _lacking(own: UsableReservations, reserved: Reserved, unit: WorkloadInfo) -> str:
+def _lacking(own: UsableReservations, reserved: Reserved, info: WorkloadInfo) -> str:
     """Say what a reservation lacks for one more replica; empty where it has a place."""
     name, lacks = f"Reservation {reserved.name}", []
     for cluster in own.ledger.reserved(reserved.key):
         unused = own.ledger.unused(reserved.key, cluster)
-        asked = ((r, unit.request.get(r, 0)) for r in reserved.request if r != _PODS)
+        asked = ((r, info.request.get(r, 0)) for r in reserved.request if r != _PODS)
         lacks.append((cluster, {r: n - unused.get(r, 0) for r, n in asked if n > unused.get(r, 0)}))
     if not lacks:
         return f"a cluster for its {name}, which has none yet"

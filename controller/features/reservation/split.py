@@ -21,16 +21,16 @@ Amounts: TypeAlias = Mapping[str, int]
 _PODS = "pods"
 
 
-def left(request: Amounts, units: int, taken: Amounts) -> dict[str, int]:
+def left(request: Amounts, replicas: int, taken: Amounts) -> dict[str, int]:
     """Return what so many units reserve and no user inside has taken; never below 0."""
-    return {r: max(n * units - taken.get(r, 0), 0) for r, n in request.items() if n}
+    return {r: max(n * replicas - taken.get(r, 0), 0) for r, n in request.items() if n}
 
 
-def less(amounts: Amounts, request: Amounts, units: int) -> Amounts:
+def less(amounts: Amounts, request: Amounts, replicas: int) -> Amounts:
     """Subtract the request of so many units; never below 0."""
-    if not units:
+    if not replicas:
         return amounts
-    return {r: max(n - request.get(r, 0) * units, 0) for r, n in amounts.items()}
+    return {r: max(n - request.get(r, 0) * replicas, 0) for r, n in amounts.items()}
 
 
 def fitting(unused: Amounts, request: Amounts) -> int:
@@ -67,18 +67,18 @@ def pieces(unused: Amounts, request: Amounts) -> list[tuple[dict[str, int], int]
     rest = {r: n for r, n in unused.items() if n > 0}
     found: list[tuple[dict[str, int], int]] = []
     while full := {r: request[r] for r, n in rest.items() if n >= request[r]}:
-        units = min(rest[r] // n for r, n in full.items())
-        found.append((full, units))
-        rest = {r: m for r, n in rest.items() if (m := n - units * full.get(r, 0))}
+        replicas = min(rest[r] // n for r, n in full.items())
+        found.append((full, replicas))
+        rest = {r: m for r, n in rest.items() if (m := n - replicas * full.get(r, 0))}
     return [*found, (rest, 1)] if rest else found
 
 
 def loads(unused: Amounts, request: Amounts, whole: Load) -> dict[Load, int]:
     """Return the pieces as loads of the place where the units of the reservation may lie."""
     held: dict[Load, int] = {}
-    for amounts, units in pieces(unused, request):
+    for amounts, replicas in pieces(unused, request):
         load = whole if amounts == dict(whole.request) else _partial(amounts, whole)
-        held[load] = held.get(load, 0) + units
+        held[load] = held.get(load, 0) + replicas
     return held
 
 
@@ -88,14 +88,14 @@ def _partial(amounts: Amounts, whole: Load) -> Load:
 
 def claimed(shares: Iterable[ReservedShare]) -> tuple[ReservedShare, ...]:
     """Return the shares in order, each reservation once on a cluster, up to the allowed number."""
-    units: dict[tuple[str, str, str, str], int] = {}
+    replicas: dict[tuple[str, str, str, str], int] = {}
     for share in shares:
         where = (share.cluster, share.namespace, share.name, share.uid)
-        if where in units or len(units) < MOST_RESERVED_SHARES:
-            units[where] = min(units.get(where, 0) + share.replicas, MOST_UNITS)
+        if where in replicas or len(replicas) < MOST_RESERVED_SHARES:
+            replicas[where] = min(replicas.get(where, 0) + share.replicas, MOST_UNITS)
     return tuple(
         ReservedShare(namespace, name, uid, cluster, n)
-        for (cluster, namespace, name, uid), n in sorted(units.items())
+        for (cluster, namespace, name, uid), n in sorted(replicas.items())
         if n > 0
     )
 
@@ -107,11 +107,11 @@ def within(
     free = dict(placements)
     found = []
     for share in shares:
-        units = min(share.replicas, free.get(share.cluster, 0))
-        if units > 0:
-            free[share.cluster] -= units
+        replicas = min(share.replicas, free.get(share.cluster, 0))
+        if replicas > 0:
+            free[share.cluster] -= replicas
             found.append(
-                ReservedShare(share.namespace, share.name, share.uid, share.cluster, units)
+                ReservedShare(share.namespace, share.name, share.uid, share.cluster, replicas)
             )
     return tuple(found)
 
@@ -124,8 +124,8 @@ def fits(shares: Iterable[ReservedShare], placements: Mapping[str, int]) -> bool
     return all(n >= 0 for n in free.values())
 
 
-def arriving(unit: WorkloadInfo, placements: Mapping[str, int]) -> dict[str, int]:
+def arriving(info: WorkloadInfo, placements: Mapping[str, int]) -> dict[str, int]:
     """Return the replicas that a cluster did not have before, where there are any."""
     return {
-        c: n - unit.present.get(c, 0) for c, n in placements.items() if n > unit.present.get(c, 0)
+        c: n - info.present.get(c, 0) for c, n in placements.items() if n > info.present.get(c, 0)
     }

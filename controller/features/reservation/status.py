@@ -41,7 +41,7 @@ class Use(NamedTuple):
     name: str
     uid: str
     cluster: str
-    units: int
+    replicas: int
     request: Mapping[str, int]
 
 
@@ -94,8 +94,8 @@ def decided(stored: Reservation, fields: Mapping[str, Any]) -> Mapping[str, Any]
     written = status_of(stored, fields)
     if "placements" not in fields:
         return written
-    units = sum(each["replicas"] for each in fields["placements"])
-    amounts = _times(compile_reservation(stored).request, units)
+    replicas = sum(each["replicas"] for each in fields["placements"])
+    amounts = _times(compile_reservation(stored).request, replicas)
     found = {**written, "allocatable": _rendered(amounts)}
     if stored.status.phase != AVAILABLE and written.get("phase") == AVAILABLE:
         verdict = ReservationState(ReservationPhase.AVAILABLE, ReservationReadyReason.AVAILABLE)
@@ -178,18 +178,18 @@ def _allocated(stored: Reservation, reserved: Reserved, uses: Iterable[Use]) -> 
     for use in uses:
         there = assigned.setdefault(use.cluster, {})
         for resource, amount in use.request.items():
-            there[resource] = there.get(resource, 0) + amount * use.units
+            there[resource] = there.get(resource, 0) + amount * use.replicas
     total: dict[str, int] = {}
-    for cluster, units in held(stored).items():
+    for cluster, replicas in held(stored).items():
         there = assigned.get(cluster, {})
         for resource, amount in reserved.request.items():
-            used = min(there.get(resource, 0), amount * units)
+            used = min(there.get(resource, 0), amount * replicas)
             total[resource] = total.get(resource, 0) + used
     return total
 
 
-def _times(request: Mapping[str, int], units: int) -> dict[str, int]:
-    return {resource: amount * units for resource, amount in request.items()}
+def _times(request: Mapping[str, int], replicas: int) -> dict[str, int]:
+    return {resource: amount * replicas for resource, amount in request.items()}
 
 
 def _rendered(amounts: Mapping[str, int]) -> dict[str, str]:
@@ -205,7 +205,7 @@ def _owner(use: Use) -> dict[str, Any]:
         "name": use.name,
         "uid": use.uid,
         "cluster": use.cluster,
-        "replicas": min(use.units, MOST_UNITS),
+        "replicas": min(use.replicas, MOST_UNITS),
     }
 
 
@@ -232,9 +232,11 @@ def _came(stored: Reservation, uses: Sequence[Use]) -> Iterator[StatusEvent]:
         for each in stored.status.current_owners
     }
     named = uses[:NAMED_OWNERS]
-    more = [use for use in named if use.units > before.get((*use[:2], use.cluster), 0)]
+    more = [use for use in named if use.replicas > before.get((*use[:2], use.cluster), 0)]
     if more:
-        texts = [f"{u.namespace}/{u.name} with {_units(u.units)} on {u.cluster}" for u in more]
+        texts = [
+            f"{u.namespace}/{u.name} with {_replicas(u.replicas)} on {u.cluster}" for u in more
+        ]
         yield StatusEvent(ReservationEventReason.ALLOCATED, f"used by {_named(texts)}")
 
 
@@ -263,5 +265,5 @@ def _named(texts: Sequence[str]) -> str:
     return ", ".join(texts[:NOTED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _units(number: int) -> str:
+def _replicas(number: int) -> str:
     return "1 unit" if number == 1 else f"{number} units"

@@ -55,7 +55,7 @@ class GroupHandlers:
         ledger = self.ledger()
         held: Counter[Key] = Counter()
         for each in self.held():
-            if (key := ledger.group_of(each.unit)) is not None:
+            if (key := ledger.group_of(each.workload)) is not None:
                 held[key] += _new(each)
         return page(
             request, "gangs", ledger.values(), lambda e: self._summary(ledger, e, held[e.key])
@@ -69,7 +69,7 @@ class GroupHandlers:
             who = "1 Workload names" if len(members) == 1 else f"{len(members)} Workloads name"
             naming = f"; {who} it" if members else ""
             return failure(404, f"cannot find gang {in_words(key)}: no {named(key)}{naming}")
-        held = {w.unit.key: _new(w) for w in self.held() if ledger.group_of(w.unit) == key}
+        held = {w.workload.key: _new(w) for w in self.held() if ledger.group_of(w.workload) == key}
         shown = nsmallest(NAMED_WORKLOADS, members.items(), key=lambda each: _rank(*each))
         return {
             **self._summary(ledger, group, sum(held.values())),
@@ -106,11 +106,11 @@ class GroupHandlers:
 
 def _new(waiting: WaitingWorkload) -> int:
     """Return the replicas that a waiting decision adds to the Workload's present ones."""
-    return _more(waiting.unit, waiting.placements)
+    return _more(waiting.workload, waiting.placements)
 
 
-def _more(unit: WorkloadInfo, placements: Mapping[str, int]) -> int:
-    return sum(max(n - unit.present.get(name, 0), 0) for name, n in placements.items())
+def _more(info: WorkloadInfo, placements: Mapping[str, int]) -> int:
+    return sum(max(n - info.present.get(name, 0), 0) for name, n in placements.items())
 
 
 def _rank(key: Key, member: Member) -> tuple[bool, Key]:
@@ -119,13 +119,13 @@ def _rank(key: Key, member: Member) -> tuple[bool, Key]:
 
 
 def _workload(group: CompiledGroup, member: Member, held: int) -> dict[str, Any]:
-    unit = member.unit
-    at = group.released.get(unit.uid) if group.gate == GateState.OPEN else None
+    info = member.workload
+    at = group.released.get(info.uid) if group.gate == GateState.OPEN else None
     return {
-        "name": unit.name,
-        "desired": unit.replicas,
+        "name": info.name,
+        "desired": info.replicas,
         "assigned": member.assigned,
         "waiting": held,
-        "released": at is not None and at == decision_of(unit.present),
+        "released": at is not None and at == decision_of(info.present),
         "clusters": dict(islice(sorted(member.placements.items()), NAMED_CLUSTERS)),
     }

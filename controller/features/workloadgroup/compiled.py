@@ -21,6 +21,7 @@ from controller.features.workloadgroup.objects import (
     WorkloadGroup,
 )
 from crds.base import NAME, QUALIFIED
+from crds.groups.gate import takes_back
 from crds.groups.workloadgroup import MOST_SECONDS, TopologyMode
 from machinery.types import quantities
 from machinery.types.bounds import MOST_AMOUNT, MOST_UNITS, RESOURCES, name_in_words, quoted
@@ -86,12 +87,10 @@ class CompiledGroup:
         return self.retry if rests else None
 
     def takes_back(self, uid: str) -> bool:
-        """Return whether a Workload leaves while the gate is closed: one that had been released."""
-        # An earlier release kept no list while the gate was closed, and took back all.
-        return not self.released or uid in self.released
+        return takes_back(self.released, uid)
 
-    def too_few(self, units: int) -> str:
-        return f"{self} has {units} units{TOO_FEW}{self.min_member}"
+    def too_few(self, replicas: int) -> str:
+        return f"{self} has {replicas} units{TOO_FEW}{self.min_member}"
 
     def __str__(self) -> str:
         return named(self.key)
@@ -133,8 +132,8 @@ def _told(status: GroupStatus) -> dict[str, Any]:
     """Return the fields of the status that decisions read."""
     return {
         "phase": status.phase,
-        "gate": status.gate,
-        "released": status.decisions or {each.uid: each.decision for each in status.released},
+        "gate": status.gate or "",
+        "released": status.released_decisions(),
         "retained": status.retained,
         "ran": bool(status.quorum_time),
         "failures": status.failures,

@@ -65,115 +65,126 @@ _DETAIL = 512
 """The most characters of one Workload's obstacle in a message."""
 
 
-def gap(group: CompiledGroup, members: Collection[Member], fleet: Snapshot) -> str:
+def gap(group: CompiledGroup, members: Collection[Member], snapshot: Snapshot) -> str:
     """Say what the quorum lacks, and how much; empty where no shortage is found.
 
     `members` are all that could have replicas, with their present shares.
     """
     assigned = sum(member.assigned for member in members)
     need = group.min_member - assigned
-    units = [member.unit for member in members if member.open or member.unit.everywhere]
-    if need <= 0 or not units:
+    infos = [member.workload for member in members if member.open or member.workload.everywhere]
+    if need <= 0 or not infos:
         return ""
-    fleet, least = replace(fleet, holds=NO_FLIGHTS, merged={}), need - group.min_member // 10
-    found = [each for each in classes(units) if each.wanted]
-    open_ = [usable(each.unit, fleet) for each in found[:MOST_CLASSES]]
+    snapshot, least = replace(snapshot, holds=NO_FLIGHTS, merged={}), need - group.min_member // 10
+    found = [each for each in classes(infos) if each.wanted]
+    open_ = [usable(each.workload, snapshot) for each in found[:MOST_CLASSES]]
     shut_out = (each for each, mask in zip(found, open_, strict=False) if not mask.any())
-    could = sum(_wanted(each, fleet) for each in found) - sum(_wanted(s, fleet) for s in shut_out)
-    if could < least and (len(fleet) or not found):
+    could = sum(_wanted(each, snapshot) for each in found) - sum(
+        _wanted(s, snapshot) for s in shut_out
+    )
+    if could < least and (len(snapshot) or not found):
         return ""  # room would not help: an attempt finds what keeps them out
-    there = np.any(open_ or [np.zeros(len(fleet), dtype=np.bool_)], axis=0)
+    there = np.any(open_ or [np.zeros(len(snapshot), dtype=np.bool_)], axis=0)
     there |= len(found) > MOST_CLASSES  # further classes may be able to go anywhere
     if group.min_resources:
-        short = _short_of_amounts(group.min_resources, members, there, fleet)
+        short = _short_of_amounts(group.min_resources, members, there, snapshot)
         return _words(short, "for spec.minResources of the group") if short else ""
     if least <= 0:
         return ""
-    fits, short = Reach.of(units, fleet).places(), _short_in_sum(found, there, least, need, fleet)
+    fits, short = (
+        Reach.of(infos, snapshot).places(),
+        _short_in_sum(found, there, least, need, snapshot),
+    )
     if fits >= least and not short:
         return ""
     if len(found) <= MOST_CLASSES:
-        short = _short_of_units(found, open_, need, fleet) | short
+        short = _short_of_units(found, open_, need, snapshot) | short
     short = short or _together(found, need - fits)
     return _words(short, f"{min(fits, need)} of {need} units have room")
 
 
 def _short_in_sum(
-    found: Sequence[Class], there: Mask, least: int, need: int, fleet: Snapshot
+    found: Sequence[Class], there: Mask, least: int, need: int, snapshot: Snapshot
 ) -> dict[str, int]:
     """Return the missing amounts in all clusters together for `least` of the smallest replicas."""
     short: dict[str, int] = {}
-    if (fleet.virtual & there).any():
+    if (snapshot.virtual & there).any():
         return short
-    for resource in sorted({r for each in found for r in each.unit.request}):
+    for resource in sorted({r for each in found for r in each.workload.request}):
         sizes = sorted(
-            (each.unit.request.get(resource, 0) if each.unit.counted else 0, _wanted(each, fleet))
+            (
+                each.workload.request.get(resource, 0) if each.workload.counted else 0,
+                _wanted(each, snapshot),
+            )
             for each in found
         )
         # Amounts on their way are not subtracted: some may lie where no replica of the gang could.
-        free = _total(_free(resource, fleet), there)
+        free = _total(_free(resource, snapshot), there)
         if _cost(sizes, least) > free:
             short[resource] = _cost(sizes, need) - free
     return short
 
 
-def _cost(sizes: Sequence[tuple[int, int]], units: int) -> int:
+def _cost(sizes: Sequence[tuple[int, int]], replicas: int) -> int:
     """Return what so many of the smallest ask for together; `sizes` are (size, number), by size."""
     cost = 0
     for size, number in sizes:
-        taken = min(number, units)
-        cost, units = cost + taken * size, units - taken
+        taken = min(number, replicas)
+        cost, replicas = cost + taken * size, replicas - taken
     return cost
 
 
 def _short_of_units(
-    found: Sequence[Class], open_: Sequence[Mask], need: int, fleet: Snapshot
+    found: Sequence[Class], open_: Sequence[Mask], need: int, snapshot: Snapshot
 ) -> dict[str, int]:
     """Return the least missing amount of each resource by itself, by the room for replicas."""
     short = {}
-    for resource in sorted({r for each in found for r in each.unit.request}):
+    for resource in sorted({r for each in found for r in each.workload.request}):
         fits = sum(
-            min(int(room(each.unit, fleet, only=resource)[there].sum()), _wanted(each, fleet))
+            min(
+                int(room(each.workload, snapshot, only=resource)[there].sum()),
+                _wanted(each, snapshot),
+            )
             for each, there in zip(found, open_, strict=True)
         )
         if fits < need:
-            asked = (each.unit.request.get(resource, 0) for each in found)
+            asked = (each.workload.request.get(resource, 0) for each in found)
             short[resource] = (need - fits) * min(n for n in asked if n)
     return short
 
 
-def _wanted(each: Class, fleet: Snapshot) -> int:
-    return each.wanted * len(fleet) if each.unit.everywhere else each.wanted
+def _wanted(each: Class, snapshot: Snapshot) -> int:
+    return each.wanted * len(snapshot) if each.workload.everywhere else each.wanted
 
 
-def _together(found: Sequence[Class], units: int) -> dict[str, int]:
+def _together(found: Sequence[Class], replicas: int) -> dict[str, int]:
     """Return the missing amounts where no resource is short by itself."""
     # One replica stands for all, unless every Workload goes whole to one cluster.
-    more = units if units > 0 and all(each.unit.whole for each in found) else 1
-    first = min(found, key=lambda each: sorted(each.unit.request.items())).unit.request
+    more = replicas if replicas > 0 and all(each.workload.whole for each in found) else 1
+    first = min(found, key=lambda each: sorted(each.workload.request.items())).workload.request
     asked = {name: amount for name, amount in first.items() if name != "pods"} or first
     return {name: amount * more for name, amount in asked.items()}
 
 
 def _short_of_amounts(
-    wanted: Mapping[str, int], members: Collection[Member], there: Mask, fleet: Snapshot
+    wanted: Mapping[str, int], members: Collection[Member], there: Mask, snapshot: Snapshot
 ) -> dict[str, int]:
     """Return the missing part of these amounts, without those that members have by now."""
-    if (fleet.virtual & there).any():
+    if (snapshot.virtual & there).any():
         return {}
     short = {}
     for resource, amount in sorted(wanted.items()):
-        has = sum(each.assigned * each.unit.request.get(resource, 0) for each in members)
-        free = np.maximum(_free(resource, fleet) - fleet.coming(resource), 0)
+        has = sum(each.assigned * each.workload.request.get(resource, 0) for each in members)
+        free = np.maximum(_free(resource, snapshot) - snapshot.coming(resource), 0)
         if (missing := amount - has - _total(free, there)) > 0:
             short[resource] = missing
     return short
 
 
-def _free(resource: str, fleet: Snapshot) -> Ints:
+def _free(resource: str, snapshot: Snapshot) -> Ints:
     """Return the free amount of a resource on each cluster, shape (n,)."""
-    groups = fleet.groups
-    return sums(groups.cluster, times(groups.room(resource), groups.count), len(fleet))
+    groups = snapshot.groups
+    return sums(groups.cluster, times(groups.room(resource), groups.count), len(snapshot))
 
 
 def _total(amounts: Ints, there: Mask) -> int:
@@ -217,7 +228,11 @@ def rejected(
     long the gang is not tried again.
     """
     short = next((each for each in tried if each.assigned < each.desired), None)
-    who = short.unit.name if short is not None else min((name for _, name in left_out), default="")
+    who = (
+        short.workload.name
+        if short is not None
+        else min((name for _, name in left_out), default="")
+    )
     due = f"due to Pod {who} is unschedulable even after PostFilter"
     said = [
         f"{group} gets rejected" + (f" {due}" if who else ", as what is missing others decide"),
@@ -233,10 +248,10 @@ def rejected(
     return "; ".join(said)
 
 
-def cure(unit: WorkloadInfo, reason: ScheduledReason, text: str) -> str:
+def cure(info: WorkloadInfo, reason: ScheduledReason, text: str) -> str:
     """Return a noun phrase: what to change so that the unit no longer gets the refusal `text`."""
-    name = unit.groups[0] if len(unit.groups) == 1 else ""
-    group = named((unit.namespace, name))
+    name = info.groups[0] if len(info.groups) == 1 else ""
+    group = named((info.namespace, name))
     for begins, words in _OF_CLUSTERS:
         if text.startswith(begins):
             return words.format(group=group, name=name)

@@ -63,16 +63,16 @@ class WorkloadGroups:
 
     def lead(self, term: Term) -> Running:
         """Start the controller of a term; nothing is remembered of an earlier one."""
-        self.memory.rest()
+        self.memory.clear()
         assert self._handle is not None  # noqa: S101 - `attach` comes first
         self.controller = GroupController(
             term, ledger=self.ledger, memory=self.memory, handle=self._handle
         )
         return self.controller
 
-    def rest(self) -> None:
+    def stop_leading(self) -> None:
         self.controller = None
-        self.memory.rest()
+        self.memory.clear()
 
     def group_changed(self, old: WorkloadGroup | None, new: WorkloadGroup | None) -> None:
         """Handle an informer's event, before the scheduler does."""
@@ -115,7 +115,7 @@ class WorkloadGroups:
 
     def _deleted(self, old: Workload | None, new: Workload | None) -> None:
         """Queue the group of a deleted Workload, which counted as a member until now."""
-        key = Groups.group_of(old.unit) if old is not None and new is None else None
+        key = Groups.group_of(old.info) if old is not None and new is None else None
         if key is not None and self.controller is not None:
             self.controller.look(key)
 
@@ -180,7 +180,7 @@ def _other(group: CompiledGroup) -> tuple[str, int, bool]:
 def _group_of(workload: Workload | None) -> Key | None:
     if workload is None or workload.metadata.deleting:
         return None
-    return Groups.group_of(workload.unit)
+    return Groups.group_of(workload.info)
 
 
 def _helps(old: MemberCluster, new: MemberCluster) -> bool:

@@ -50,11 +50,11 @@ OVER = ("Finished",)
 """The phases without a finding."""
 
 
-class _Spec(msgspec.Struct, rename="camel"):
+class GroupSummarySpec(msgspec.Struct, rename="camel"):
     min_member: int = 0
 
 
-class _GroupStatus(msgspec.Struct, rename="camel"):
+class GroupSummaryStatus(msgspec.Struct, rename="camel"):
     phase: str = ""
     scheduled: int = 0
     waiting: int = 0
@@ -66,8 +66,8 @@ class _GroupStatus(msgspec.Struct, rename="camel"):
 
 
 class GroupSummary(Summary):
-    spec: _Spec = msgspec.field(default_factory=_Spec)
-    status: _GroupStatus = msgspec.field(default_factory=_GroupStatus)
+    spec: GroupSummarySpec = msgspec.field(default_factory=GroupSummarySpec)
+    status: GroupSummaryStatus = msgspec.field(default_factory=GroupSummaryStatus)
 
 
 def take(report: Report, groups: Iterable[GroupSummary], now: datetime) -> None:

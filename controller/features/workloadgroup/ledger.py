@@ -27,14 +27,14 @@ class Member:
     `stored` says that the Workload has placements on the hub, also empty ones, and keeps some.
     """
 
-    unit: WorkloadInfo
+    workload: WorkloadInfo
     placements: Mapping[str, int]
     stored: bool = False
 
     @staticmethod
-    def of(unit: WorkloadInfo, placements: Mapping[str, int]) -> Member:
+    def of(info: WorkloadInfo, placements: Mapping[str, int]) -> Member:
         share = {name: n for name, n in placements.items() if n > 0}
-        return Member(unit, share, bool(placements and unit.present))
+        return Member(info, share, bool(placements and info.present))
 
     @property
     def assigned(self) -> int:
@@ -44,7 +44,7 @@ class Member:
     @property
     def open(self) -> int:
         """Return the replicas without a cluster; one cluster counts where all are to run it."""
-        return max(self.unit.replicas - self.assigned, 0)
+        return max(self.workload.replicas - self.assigned, 0)
 
 
 @dataclass(slots=True)
@@ -63,15 +63,15 @@ class _Roll:
     def count(self, member: Member, sign: int) -> None:
         self.assigned += sign * member.assigned
         self.stored += sign * member.stored
-        self.desired += sign * member.unit.replicas
-        if member.unit.everywhere:
-            self.everywhere += sign * member.unit.replicas
+        self.desired += sign * member.workload.replicas
+        if member.workload.everywhere:
+            self.everywhere += sign * member.workload.replicas
         if member.placements and sign > 0:
-            self.placed[member.unit.key] = member
+            self.placed[member.workload.key] = member
         elif member.placements:
-            del self.placed[member.unit.key]
-        for cluster, units in member.placements.items():
-            left = self.clusters.get(cluster, 0) + sign * units
+            del self.placed[member.workload.key]
+        for cluster, replicas in member.placements.items():
+            left = self.clusters.get(cluster, 0) + sign * replicas
             if left:
                 self.clusters[cluster] = left
             else:
@@ -91,10 +91,10 @@ class Taken:
     def count(self, member: Member, sign: int) -> None:
         """Add a member's replicas, or subtract them with `sign` -1."""
         self.version += bool(member.placements)
-        load = member.unit.load
-        for cluster, units in member.placements.items():
+        load = member.workload.load
+        for cluster, replicas in member.placements.items():
             there = self.by_cluster.setdefault(cluster, {})
-            there[load] = there.get(load, 0) + sign * units
+            there[load] = there.get(load, 0) + sign * replicas
             if not there[load]:
                 del there[load]
             if not there:
@@ -139,18 +139,18 @@ class Groups:
     def values(self) -> Collection[CompiledGroup]:
         return self._groups.values()
 
-    def put(self, unit: WorkloadInfo, placements: Mapping[str, int]) -> None:
+    def put(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
         """Add or replace a Workload with the shares that count."""
-        group = self.group_of(unit)
-        before = self._leave(unit.key, group)
+        group = self.group_of(info)
+        before = self._leave(info.key, group)
         if group is None:
             return
-        member = Member.of(unit, placements)
+        member = Member.of(info, placements)
         roll = self._rolls.setdefault(group, _Roll())
-        roll.members[unit.key] = member
+        roll.members[info.key] = member
         self._count(group, roll, member, 1)
-        self._of[unit.key] = group
-        if before is None or _asks(before.unit) != _asks(unit):
+        self._of[info.key] = group
+        if before is None or _asks(before.workload) != _asks(info):
             self._changed(roll)
 
     def drop(self, key: Key) -> None:
@@ -161,14 +161,14 @@ class Groups:
         return _GroupOverlay(self, placed)
 
     @staticmethod
-    def group_of(unit: WorkloadInfo) -> Key | None:
+    def group_of(info: WorkloadInfo) -> Key | None:
         """Return the group that the Workload names; None for none, and for several.
 
-        A reservation's unit, whose room a ledger holds, is in no group.
+        A reservation, whose room a ledger holds, is in no group.
         """
-        if len(unit.groups) != 1 or unit.booked:
+        if len(info.groups) != 1 or info.booked:
             return None
-        return (unit.namespace, unit.groups[0])
+        return (info.namespace, info.groups[0])
 
     def members(self, key: Key) -> Mapping[Key, Member]:
         """Return the Workloads that name the group, by key. The mapping must not be changed."""
@@ -251,9 +251,9 @@ class _GroupOverlay(Groups):
         self._placed = dict(placed)
         self._made: dict[Key, _Roll] = {}
 
-    def place(self, unit: WorkloadInfo, placements: Mapping[str, int]) -> None:
+    def place(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
         """Place a Workload so, see `TakesMore.place`. Sums are computed again on the next read."""
-        self._placed[unit.key] = (unit, placements)
+        self._placed[info.key] = (info, placements)
         self._made.clear()
 
     def version(self, key: Key) -> int:
@@ -264,15 +264,15 @@ class _GroupOverlay(Groups):
         """Return one group's members, computed on the first read."""
         if key not in self._made:
             roll = self._made[key] = _Roll(dict(self._base.members(key)))
-            for own, (unit, placements) in self._placed.items():
+            for own, (info, placements) in self._placed.items():
                 roll.members.pop(own, None)
-                if self.group_of(unit) == key:
-                    roll.members[own] = Member.of(unit, placements)
+                if self.group_of(info) == key:
+                    roll.members[own] = Member.of(info, placements)
             for member in roll.members.values():
                 roll.count(member, 1)
         return self._made[key]
 
 
-def _asks(unit: WorkloadInfo) -> tuple[str, str]:
+def _asks(info: WorkloadInfo) -> tuple[str, str]:
     """Return what a denial depends on: the identity of the Workload, and its rules and numbers."""
-    return (unit.uid, unit.hash)
+    return (info.uid, info.hash)

@@ -205,9 +205,9 @@ class GroupMemory:
         self._groups.pop(key, None)
         self.turns.over(key)
 
-    def rest(self) -> None:
+    def clear(self) -> None:
         self._groups.clear()
-        self.turns.rest()
+        self.turns.clear()
 
     def _of(self, key: Key) -> _RememberedGroup:
         return self._groups.setdefault(key, _RememberedGroup())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
+from crds.groups.gate import GateStatus
 from crds.groups.workloadgroup import MOST_WORKLOADS
 from machinery.types.metadata import Object
 
@@ -27,15 +28,7 @@ class GroupSpec(msgspec.Struct, frozen=True, rename="camel"):
     topology: Topology | None = None
 
 
-class Released(msgspec.Struct, frozen=True):
-    """An entry of status.released, which an earlier release wrote for status.decisions."""
-
-    name: str = ""
-    uid: str = ""
-    decision: str = ""
-
-
-class GroupStatus(msgspec.Struct, frozen=True, rename="camel"):
+class GroupStatus(GateStatus, msgspec.Struct, frozen=True, rename="camel"):
     """WorkloadGroup.status; times are text as stored, empty where there is none."""
 
     observed_generation: int = 0
@@ -48,11 +41,6 @@ class GroupStatus(msgspec.Struct, frozen=True, rename="camel"):
     succeeded: int = 0
     failed: int = 0
     schedule_start_time: str = ""
-    quorum_time: str = ""
-    gate: str = ""
-    decisions: dict[str, str] = {}
-    retained: dict[str, dict[str, int]] = {}
-    released: list[Released] = []
     failures: int = 0
     retry_time: str = ""
     last_failure_time: str = ""

@@ -97,37 +97,37 @@ class Coscheduling(Together):
     def routes(self) -> Sequence[Route]:
         now = self._handle.clock.now
         return GroupHandlers(
-            ledger=self._groups, memory=lambda: self.memory, held=self._waiting, now=now
+            ledger=self._groups, memory=lambda: self.memory, held=self._waiting_members, now=now
         ).routes()
 
     def cure(self, shortage: Shortage, text: str, _rows: Mask) -> str:
-        return estimate.cure(shortage.unit, shortage.reason, text)
+        return estimate.cure(shortage.workload, shortage.reason, text)
 
-    def _waiting(self) -> Iterable[WaitingWorkload]:
-        waiting = () if self._room is None else self._room.iterate()
+    def _waiting_members(self) -> Iterable[WaitingWorkload]:
+        waiting = () if self._waiting is None else self._waiting.iterate()
         return (each for each in waiting if NAME in each.plugins)
 
     def pre_filter(
-        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
+        self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex
     ) -> Status:
         """Pass Workloads without a group, members decided together, and those after the quorum."""
-        if not unit.groups or unit.booked or NAME in state.data:
+        if not info.groups or info.booked or NAME in state.data:
             return SUCCESS
-        groups, key = bound.ledger(Groups), Groups.group_of(unit)
+        groups, key = bound.ledger(Groups), Groups.group_of(info)
         if key is None:
-            return _ambiguous(unit)
+            return _ambiguous(info)
         group = groups.get(key)
         if group is None:
             return _not_found(key)
         if group.fault:
             text = f"{group}: {group.fault}; correct the group"
             return unschedulable(NAME, text, reason=ScheduledReason.INVALID_GROUP)
-        status = self._held_back(group, groups, len(fleet), self._handle.clock.now())
+        status = self._held_back(group, groups, len(snapshot), self._handle.clock.now())
         if status is None and groups.started(key):
             if group.topology_key and not group.topology_required:
                 state.tentative.add(NAME)  # beside its siblings first, then anywhere
             return SUCCESS
-        few = groups.desired(key, len(fleet)) < group.min_member
+        few = groups.desired(key, len(snapshot)) < group.min_member
         lasting = few or group.gate == GateState.CLOSED or not self._handle.controls(NAME)
         if status is None or (status.reason in _PASSING and not lasting):
             self.memory.ask(key)
@@ -138,25 +138,25 @@ class Coscheduling(Together):
         return unschedulable(NAME, text, reason=ScheduledReason.GROUP_DENIED)
 
     def filter(
-        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
+        self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex
     ) -> FilterMask:
         """Return the clusters outside of the domains that are tried, or where the gang stands."""
-        if not unit.groups:
+        if not info.groups:
             return NOTHING_REFUSED
         attempt = state.data.get(NAME)
         if isinstance(attempt, Attempt) and isinstance(attempt.told, GroupAttempt):
             within, behind = attempt.told.within, attempt.told.behind
         else:
-            within, behind = self._stands(state, unit, fleet, bound), None
-        refused = [] if within is None else within.outside(fleet)
-        kept = [] if behind is None else [behind.outside(fleet, unit.namespace)]
+            within, behind = self._stands(state, info, snapshot, bound), None
+        refused = [] if within is None else within.outside(snapshot)
+        kept = [] if behind is None else [behind.outside(snapshot, info.namespace)]
         return FilterMask([*refused, *kept])
 
     def post_filter(
-        self, state: CycleState, unit: WorkloadInfo, _fleet: Snapshot, _unplaced: Unplaced
+        self, state: CycleState, info: WorkloadInfo, _snapshot: Snapshot, _unplaced: Unplaced
     ) -> Status:
         """Say for replicas beyond the quorum that the others need not wait for them."""
-        groups, key = self._groups(), Groups.group_of(unit)
+        groups, key = self._groups(), Groups.group_of(info)
         group = None if key is None or NAME in state.data else groups.get(key)
         if group is None or not groups.started(group.key):
             return SUCCESS
@@ -165,22 +165,22 @@ class Coscheduling(Together):
         return Status(reasons=(text,), plugin=NAME)
 
     def reserve(
-        self, _state: CycleState, unit: WorkloadInfo, _placements: Mapping[str, int]
+        self, _state: CycleState, info: WorkloadInfo, _placements: Mapping[str, int]
     ) -> Status:
         """Hold replicas again that were given back for a decision which then changed nothing."""
-        if (key := Groups.group_of(unit)) is not None:
+        if (key := Groups.group_of(info)) is not None:
             self.memory.hold_on(key)
-            self.memory.turns.hold_on(key, unit.key)
+            self.memory.turns.hold_on(key, info.key)
         return SUCCESS
 
     def unreserve(
-        self, _state: CycleState, unit: WorkloadInfo, _placements: Mapping[str, int]
+        self, _state: CycleState, info: WorkloadInfo, _placements: Mapping[str, int]
     ) -> None:
         """Give held replicas back: for a new decision, or because their time is over."""
         groups, now = self._groups(), self._handle.clock.now()
-        if (key := Groups.group_of(unit)) is None:
+        if (key := Groups.group_of(info)) is None:
             return
-        self.memory.turns.given_back(key, unit.key, self._is_held)
+        self.memory.turns.given_back(key, info.key, self._is_held)
         self._look_at_news()
         group, since = groups.get(key), self.memory.held_since(key, now)
         if since is None:
@@ -193,21 +193,21 @@ class Coscheduling(Together):
             self._deny(group, seen, text, now, ScheduledReason.SCHEDULE_TIMEOUT)
 
     def permit(
-        self, _state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+        self, _state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
     ) -> Status:
         """Refuse further replicas of a Workload whose group is gone; `judge` decides on waits."""
-        if not unit.groups or unit.booked:
+        if not info.groups or info.booked:
             return SUCCESS
-        more, key = sum(placements.values()) > sum(unit.present.values()), Groups.group_of(unit)
+        more, key = sum(placements.values()) > sum(info.present.values()), Groups.group_of(info)
         if more and key is not None and self._groups().get(key) is None:
             return _not_found(key)
         return SUCCESS
 
     def post_bind(
-        self, _state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+        self, _state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
     ) -> None:
         """Record that replicas are written, so that earlier failures are past."""
-        key = Groups.group_of(unit)
+        key = Groups.group_of(info)
         if key is not None and any(placements.values()):
             self.memory.succeed(key)
 
@@ -220,16 +220,16 @@ class Coscheduling(Together):
             return None
         return ChangeCause.GROUP_WITHDRAWN, told.key[1]
 
-    def settled(self, unit: WorkloadInfo, _now: datetime, _bound: PlacementIndex) -> WorkloadInfo:
-        return unit
+    def settled(self, info: WorkloadInfo, _now: datetime, _bound: PlacementIndex) -> WorkloadInfo:
+        return info
 
-    def next_look(self, unit: WorkloadInfo, now: datetime) -> float | None:
+    def next_look(self, info: WorkloadInfo, now: datetime) -> float | None:
         """Return the seconds until this member comes back for all members of its gang.
 
         The member comes back at the end of a denial or a back-off, or of another gang's turn; None
         where another member comes, or none needs to.
         """
-        if (key := Groups.group_of(unit)) is None:
+        if (key := Groups.group_of(info)) is None:
             return None
         looks = [self.memory.turns.again(key, now)]
         self._look_at_news()
@@ -237,30 +237,30 @@ class Coscheduling(Together):
         retry = group.rests_until(now) if group is not None else None
         ends = [denial.until if denial is not None else now, retry]
         until = max(end for end in ends if end is not None)
-        if self.memory.due(key, until, unit.key):
+        if self.memory.due(key, until, info.key):
             looks.append(max((until - now).total_seconds(), _SOON))
         return min((look for look in looks if look is not None), default=None)
 
     def _stands(
-        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
+        self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex
     ) -> Within | None:
         """Return the domains that a placed gang keeps to."""
-        groups, key = bound.ledger(Groups), Groups.group_of(unit)
+        groups, key = bound.ledger(Groups), Groups.group_of(info)
         group = None if key is None else groups.get(key)
         if group is None or NAME in state.without:
             return None
-        return standing(group, fleet, groups) or refuge(group, fleet, groups)
+        return standing(group, snapshot, groups) or refuge(group, snapshot, groups)
 
-    def _sibling(self, unit: WorkloadInfo, old: Workload | None, new: Workload | None) -> bool:
+    def _sibling(self, info: WorkloadInfo, old: Workload | None, new: Workload | None) -> bool:
         """Return whether another member comes, changes or gets replicas, and they can be enough."""
-        key, groups = Groups.group_of(unit), self._groups()
-        found = [each for each in (old, new) if each is not None and each.unit is not None]
-        if key is None or all(Groups.group_of(each.unit) != key for each in found):
+        key, groups = Groups.group_of(info), self._groups()
+        found = [each for each in (old, new) if each is not None and each.info is not None]
+        if key is None or all(Groups.group_of(each.info) != key for each in found):
             return False
-        if old is not None and new is not None and _same(old.unit, new.unit):
+        if old is not None and new is not None and _same(old.info, new.info):
             return sum(new.placements.values()) > sum(old.placements.values())
         group = groups.get(key)
-        stays = any(each is new and Groups.group_of(each.unit) == key for each in found)
+        stays = any(each is new and Groups.group_of(each.info) == key for each in found)
         if group is None or len(groups.members(key)) > MOST_WORKLOADS + (not stays):
             return False  # a member that leaves may still be counted
         return groups.started(key) or groups.desired(key, _MANY) >= group.min_member
@@ -271,20 +271,20 @@ def _same(old: WorkloadInfo, new: WorkloadInfo) -> bool:
     return old.hash == new.hash and old.groups == new.groups
 
 
-def _own_group(unit: WorkloadInfo) -> str | Key:
+def _own_group(info: WorkloadInfo) -> str | Key:
     """Return the group for `about`, or the whole namespace where the labels name several groups."""
-    return Groups.group_of(unit) or unit.namespace
+    return Groups.group_of(info) or info.namespace
 
 
 def _takes_units(
-    _unit: WorkloadInfo, _old: MemberCluster | None, new: MemberCluster | None
+    _info: WorkloadInfo, _old: MemberCluster | None, new: MemberCluster | None
 ) -> bool:
     open_ = new is not None and not new.spec.unschedulable and not new.metadata.deleting
     return new is not None and open_ and new.ready
 
 
-def _ambiguous(unit: WorkloadInfo) -> Status:
-    *names, last = (name_in_words(each) for each in unit.groups)
+def _ambiguous(info: WorkloadInfo) -> Status:
+    *names, last = (name_in_words(each) for each in info.groups)
     text = f"labels name the WorkloadGroups {', '.join(names)} and {last}: "
     text += "a Workload is in one of them at most"
     return unschedulable(NAME, text, reason=ScheduledReason.AMBIGUOUS_GROUP)

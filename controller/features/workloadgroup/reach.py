@@ -50,12 +50,12 @@ _RULES = (
 )
 
 
-def usable(unit: WorkloadInfo, fleet: Snapshot) -> Mask:
+def usable(info: WorkloadInfo, snapshot: Snapshot) -> Mask:
     """Return the clusters that rules and their state leave to new replicas, shape (n,)."""
-    refused = np.zeros(len(fleet), dtype=np.bool_)
+    refused = np.zeros(len(snapshot), dtype=np.bool_)
     state, bound = CycleState(), PlacementIndex()
     for rule in _RULES:
-        for mask, _ in rule.filter(state, unit, fleet, bound).reasons:
+        for mask, _ in rule.filter(state, info, snapshot, bound).reasons:
             refused |= mask
     return ~refused
 
@@ -64,21 +64,21 @@ def usable(unit: WorkloadInfo, fleet: Snapshot) -> Mask:
 class Class:
     """Members that are alike: the first of them, and how many replicas they want together."""
 
-    unit: WorkloadInfo
+    workload: WorkloadInfo
     members: int
     wanted: int
 
 
-def classes(units: Iterable[WorkloadInfo]) -> list[Class]:
+def classes(infos: Iterable[WorkloadInfo]) -> list[Class]:
     """Sort members by the fields that a pass reads, in the order in which they come."""
     found: dict[Any, Class] = {}
-    for unit in units:
-        alike = (unit.constraints, unit.shape, unit.kind, unit.whole and unit.replicas)
-        own = unit.key if unit.present else None
-        more = max(unit.replicas - sum(unit.present.values()), 0)
+    for info in infos:
+        alike = (info.constraints, info.shape, info.kind, info.whole and info.replicas)
+        own = info.key if info.present else None
+        more = max(info.replicas - sum(info.present.values()), 0)
         before = found.get((own, alike))
         first, members, wanted = (
-            (before.unit, before.members, before.wanted) if before else (unit, 0, 0)
+            (before.workload, before.members, before.wanted) if before else (info, 0, 0)
         )
         found[own, alike] = Class(first, members + 1, wanted + more)
     return list(found.values())
@@ -101,28 +101,28 @@ class Reach:
 
     @staticmethod
     def of(
-        units: Sequence[WorkloadInfo],
-        fleet: Snapshot,
+        infos: Sequence[WorkloadInfo],
+        snapshot: Snapshot,
         kept: Mask | None = None,
         given: Mapping[str, Ints] | None = None,
     ) -> Reach:
         """Return the reach of these members.
 
         Args:
-            units: the members.
-            fleet: the snapshot.
+            infos: the members.
+            snapshot: the snapshot.
             kept: clusters where none of them may go, shape (n,).
             given: amounts that others would give back, by resource, shape (n,) each. Their nodes
                 are not known, so the result is an upper bound.
         """
-        found = classes(units)
-        room = _Room(replace(fleet, holds=NO_FLIGHTS, merged={}), kept, given)
+        found = classes(infos)
+        room = _Room(replace(snapshot, holds=NO_FLIGHTS, merged={}), kept, given)
         able = [room.able(each) for each in found[:MOST_CLASSES]]
-        wanted = [_wanted(each, fleet) for each in found]
+        wanted = [_wanted(each, snapshot) for each in found]
         if len(found) > MOST_CLASSES:  # the others as one
             able.append(room.open())
             wanted[MOST_CLASSES:] = [sum(wanted[MOST_CLASSES:])]
-        somewhere = np.any([np.zeros(len(fleet), dtype=np.int64), *able], axis=0)
+        somewhere = np.any([np.zeros(len(snapshot), dtype=np.int64), *able], axis=0)
         wholes = [each.members if _goes_whole(each) else 0 for each in found[:MOST_CLASSES]]
         wholes += [0] * (len(able) - len(wholes))
         any_units = np.where(somewhere, room.any_units(found), 0)
@@ -151,11 +151,11 @@ class Reach:
 
 
 def _goes_whole(each: Class) -> bool:
-    return each.unit.whole and not each.unit.present
+    return each.workload.whole and not each.workload.present
 
 
-def _wanted(each: Class, fleet: Snapshot) -> int:
-    return each.wanted * len(fleet) if each.unit.everywhere else each.wanted
+def _wanted(each: Class, snapshot: Snapshot) -> int:
+    return each.wanted * len(snapshot) if each.workload.everywhere else each.wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,8 +163,8 @@ class PendingGroup:
     """A gang that is not placed: its members, and the number of replicas that its quorum lacks."""
 
     group: CompiledGroup
-    units: Sequence[WorkloadInfo]
-    fleet: Snapshot
+    infos: Sequence[WorkloadInfo]
+    snapshot: Snapshot
     need: int
 
     def fitting(self, given: Mapping[str, Ints]) -> Mask:
@@ -172,10 +172,10 @@ class PendingGroup:
 
         The mask is empty where the quorum would not fit even so.
         """
-        fleet, none = self.fleet, np.zeros(len(self.fleet), dtype=np.bool_)
-        if not len(fleet) or not self._amounts_fit(given):
+        snapshot, none = self.snapshot, np.zeros(len(self.snapshot), dtype=np.bool_)
+        if not len(snapshot) or not self._amounts_fit(given):
             return none
-        reach = Reach.of(self.units, fleet, given=given)
+        reach = Reach.of(self.infos, snapshot, given=given)
         domain, outside = self._domains()
         size = int(domain.max()) + 1
         enough = (reach.places_in(domain, size) >= self.need)[domain] & ~outside
@@ -184,37 +184,37 @@ class PendingGroup:
 
     def _amounts_fit(self, given: Mapping[str, Ints]) -> bool:
         """Return whether the clusters have spec.minResources together."""
-        fleet, all_ = self.fleet, np.zeros(len(self.fleet), dtype=np.int64)
-        if fleet.virtual.any():
+        snapshot, all_ = self.snapshot, np.zeros(len(self.snapshot), dtype=np.int64)
+        if snapshot.virtual.any():
             return True
-        groups, none = fleet.groups, np.zeros(len(fleet), dtype=np.int64)
+        groups, none = snapshot.groups, np.zeros(len(snapshot), dtype=np.int64)
         for resource, amount in self.group.min_resources.items():
-            free = sums(groups.cluster, times(groups.room(resource), groups.count), len(fleet))
-            left = np.maximum(free - fleet.coming(resource), 0)
+            free = sums(groups.cluster, times(groups.room(resource), groups.count), len(snapshot))
+            left = np.maximum(free - snapshot.coming(resource), 0)
             if int(sums(all_, plus(left, given.get(resource, none)), 1)[0]) < amount:
                 return False
         return True
 
     def _domains(self) -> tuple[Ints, Mask]:
         """Return a number for the domain of each cluster, and which clusters are in none."""
-        group, fleet = self.group, self.fleet
+        group, snapshot = self.group, self.snapshot
         if not (group.topology_key and group.topology_required):
-            return np.zeros(len(fleet), dtype=np.int64), np.zeros(len(fleet), dtype=np.bool_)
-        codes = fleet.column(group.topology_key).codes.astype(np.int64)
+            return np.zeros(len(snapshot), dtype=np.int64), np.zeros(len(snapshot), dtype=np.bool_)
+        codes = snapshot.column(group.topology_key).codes.astype(np.int64)
         return codes, codes == ABSENT
 
 
-def amounts(taken: Mapping[str, Mapping[Load, int]], fleet: Snapshot) -> dict[str, Ints]:
+def amounts(taken: Mapping[str, Mapping[Load, int]], snapshot: Snapshot) -> dict[str, Ints]:
     """Return the amounts that replicas take, from cluster and load; shape (n,) by resource."""
     found: dict[str, list[int]] = {}
     for name, loads in taken.items():
-        row = fleet.row.get(name)
+        row = snapshot.row.get(name)
         if row is None:
             continue
-        for load, units in loads.items():
+        for load, replicas in loads.items():
             for resource, amount in load.request:
-                column = found.setdefault(resource, [0] * len(fleet))
-                column[row] += amount * units
+                column = found.setdefault(resource, [0] * len(snapshot))
+                column[row] += amount * replicas
     return {r: np.array([min(n, CEILING) for n in each]) for r, each in found.items()}
 
 
@@ -222,36 +222,36 @@ def amounts(taken: Mapping[str, Mapping[Load, int]], fleet: Snapshot) -> dict[st
 class _Room:
     """The free room, and the room after `given` amounts are given back."""
 
-    fleet: Snapshot
+    snapshot: Snapshot
     kept: Mask | None
     given: Mapping[str, Ints] | None
 
     def open(self) -> Ints:
         """Return no bound, but on clusters that are kept."""
-        return self._kept_out(np.full(len(self.fleet), UNLIMITED, dtype=np.int64))
+        return self._kept_out(np.full(len(self.snapshot), UNLIMITED, dtype=np.int64))
 
     def able(self, each: Class) -> Ints:
-        unit, given = each.unit, self.given
-        if given is None or not unit.counted:
-            fits = room(unit, self.fleet)
+        info, given = each.workload, self.given
+        if given is None or not info.counted:
+            fits = room(info, self.snapshot)
         else:
-            fits = self._freed(unit.request, unit.node_selector, unit.pod_tolerations, given)
-        if unit.everywhere:
-            fits = np.where(fits >= unit.replicas, unit.replicas * each.members, 0)
+            fits = self._freed(info.request, info.node_selector, info.pod_tolerations, given)
+        if info.everywhere:
+            fits = np.where(fits >= info.replicas, info.replicas * each.members, 0)
         elif _goes_whole(each):
             fits = np.minimum(fits, each.wanted)
-        return self._kept_out(np.where(usable(unit, self.fleet), fits, 0))
+        return self._kept_out(np.where(usable(info, self.snapshot), fits, 0))
 
     def any_units(self, found: Sequence[Class]) -> Ints:
         """Return how often the least request of all members fits."""
-        wanting = [each.unit for each in found if each.wanted]
-        least = _least([unit.request for unit in wanting])
-        if not least or not all(unit.counted for unit in wanting):
+        wanting = [each.workload for each in found if each.wanted]
+        least = _least([info.request for info in wanting])
+        if not least or not all(info.counted for info in wanting):
             return self.open()
-        tolerations = tuple({t: None for unit in wanting for t in unit.pod_tolerations})
+        tolerations = tuple({t: None for info in wanting for t in info.pod_tolerations})
         if self.given is not None:
             return self._kept_out(self._freed(least, {}, tolerations, self.given))
-        fits = self.fleet.fitting(least, node_selector={}, tolerations=tolerations)
+        fits = self.snapshot.fitting(least, node_selector={}, tolerations=tolerations)
         return self._kept_out(fits)
 
     def _kept_out(self, fits: Ints) -> Ints:
@@ -265,14 +265,14 @@ class _Room:
         given: Mapping[str, Ints],
     ) -> Ints:
         """Return the replicas that fit into the free amounts of all nodes together, and `given`."""
-        groups, size = self.fleet.groups, len(self.fleet)
+        groups, size = self.snapshot.groups, len(self.snapshot)
         fits, none = np.full(size, UNLIMITED, dtype=np.int64), np.zeros(size, dtype=np.int64)
         lets_in = groups.open_to(node_selector, tolerations)
         for resource, amount in request.items():
             free = np.where(lets_in, times(groups.room(resource), groups.count), 0)
-            left = np.maximum(sums(groups.cluster, free, size) - self.fleet.coming(resource), 0)
+            left = np.maximum(sums(groups.cluster, free, size) - self.snapshot.coming(resource), 0)
             fits = np.minimum(fits, plus(left, given.get(resource, none)) // amount)
-        fits[self.fleet.virtual] = UNLIMITED
+        fits[self.snapshot.virtual] = UNLIMITED
         return fits
 
 

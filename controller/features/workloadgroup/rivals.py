@@ -11,7 +11,7 @@ holds. So
   even so, it does not ask the same holder again while that holds: they would ask and answer for
   ever.
 
-Holds on clusters that the other gang cannot use stay. The waiting room gives the room itself back;
+Holds on clusters that the other gang cannot use stay. `WaitingSets` gives the room itself back;
 this module knows which gang holds what, for one term of leadership. Gangs behind a waiting one read
 whose turn it is (`turns`), since when that gang waits, and which clusters are kept for it.
 """
@@ -72,17 +72,17 @@ class Behind:
     claim: BlockedGroup
     seconds: float
 
-    def kept(self, fleet: Snapshot) -> Mask:
+    def kept(self, snapshot: Snapshot) -> Mask:
         """Return the clusters that are kept for the other gang, shape (n,)."""
-        mask = np.zeros(len(fleet), dtype=np.bool_)
-        mask[fleet.rows(self.claim.clusters)] = True
+        mask = np.zeros(len(snapshot), dtype=np.bool_)
+        mask[snapshot.rows(self.claim.clusters)] = True
         return mask
 
-    def outside(self, fleet: Snapshot, namespace: str) -> tuple[Mask, str]:
+    def outside(self, snapshot: Snapshot, namespace: str) -> tuple[Mask, str]:
         """Return the kept clusters for a Filter, with a message for that namespace."""
         since = self.claim.since.strftime("%Y-%m-%dT%H:%M:%SZ")
         text = f"kept for {_seen_from(namespace, self.claim.key)}, which waits since {since}"
-        return self.kept(fleet), text
+        return self.kept(snapshot), text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,9 +91,9 @@ class GroupUnderDecision:
 
     Args:
         group: the group.
-        units: all of its members.
+        infos: all of its members.
         order: its place in the order of the queue.
-        fleet: the snapshot, without the gang's own room if that is decided again.
+        snapshot: the snapshot, without the gang's own room if that is decided again.
         ledger: the placements of all groups.
         now: the time of the decision.
         patience: seconds after which a gang gets its turn; 0 for never.
@@ -101,9 +101,9 @@ class GroupUnderDecision:
     """
 
     group: CompiledGroup
-    units: Sequence[WorkloadInfo]
+    infos: Sequence[WorkloadInfo]
     order: tuple[Any, ...]
-    fleet: Snapshot
+    snapshot: Snapshot
     ledger: Groups
     now: datetime
     patience: float = PATIENCE_SECONDS
@@ -127,18 +127,20 @@ class GroupUnderDecision:
 
     @property
     def waiting(self) -> PendingGroup:
-        return PendingGroup(group=self.group, units=self.units, fleet=self.fleet, need=self._need)
+        return PendingGroup(
+            group=self.group, infos=self.infos, snapshot=self.snapshot, need=self._need
+        )
 
     def place(self) -> Order | None:
         """Return the place in line; None where the gang is not complete, or has no times."""
-        since = waits_since(self.group, self.units, len(self.fleet))
+        since = waits_since(self.group, self.infos, len(self.snapshot))
         if since is None:
             return None
-        return (-max(unit.priority for unit in self.units), since, self.key)
+        return (-max(info.priority for info in self.infos), since, self.key)
 
     def other(self, group: CompiledGroup) -> GroupUnderDecision:
-        units = [member.unit for member in self.ledger.members(group.key).values()]
-        return replace(self, group=group, units=units, order=(), behind=None)
+        infos = [member.workload for member in self.ledger.members(group.key).values()]
+        return replace(self, group=group, infos=infos, order=(), behind=None)
 
     @property
     def _need(self) -> int:
@@ -146,14 +148,14 @@ class GroupUnderDecision:
 
 
 def waits_since(
-    group: CompiledGroup, units: Sequence[WorkloadInfo], clusters: int = 1
+    group: CompiledGroup, infos: Sequence[WorkloadInfo], clusters: int = 1
 ) -> datetime | None:
     """Return since when a gang could be placed: the group and the Workloads of a quorum exist."""
     wanted = 0
-    for unit in sorted(units, key=lambda unit: unit.created):
-        wanted += unit.replicas * (clusters if unit.everywhere else 1)
+    for info in sorted(infos, key=lambda info: info.created):
+        wanted += info.replicas * (clusters if info.everywhere else 1)
         if wanted >= group.min_member:
-            here, there = moment(group.created), moment(unit.created)
+            here, there = moment(group.created), moment(info.created)
             return max(here, there) if here and there else None
     return None
 
@@ -195,17 +197,19 @@ class GangHold:
     partly: frozenset[str]
 
     @staticmethod
-    def of(key: Key, order: tuple[Any, ...], tried: Sequence[Trial], fleet: Snapshot) -> GangHold:
+    def of(
+        key: Key, order: tuple[Any, ...], tried: Sequence[Trial], snapshot: Snapshot
+    ) -> GangHold:
         """Return the room that an attempt would hold."""
         parts: dict[Key, Loads] = {}
         for each in tried:
-            had = each.unit.present
+            had = each.workload.present
             more = {c: n - had.get(c, 0) for c, n in each.placements.items() if n > had.get(c, 0)}
             if more:
-                parts[each.unit.key] = {c: {each.unit.load: n} for c, n in more.items()}
+                parts[each.workload.key] = {c: {each.workload.load: n} for c, n in more.items()}
         short = [each for each in tried if each.assigned < each.desired]
-        partly = [each for each in short if each.unit.key in parts]
-        wanted = _where(short, fleet), _where(partly, fleet)
+        partly = [each for each in short if each.workload.key in parts]
+        wanted = _where(short, snapshot), _where(partly, snapshot)
         return GangHold(key, order, parts, added(parts.values()), *wanted)
 
     def beside(self, other: GangHold) -> GangHold:
@@ -322,11 +326,11 @@ class Rivals:
         asked = self._later(waiting.group.key, order)
         if not asked:
             return []
-        mask = waiting.fitting(amounts(added(h.taken for h in asked), waiting.fleet))
-        useful = {waiting.fleet.names[row] for row in np.flatnonzero(mask).tolist()}
+        mask = waiting.fitting(amounts(added(h.taken for h in asked), waiting.snapshot))
+        useful = {waiting.snapshot.names[row] for row in np.flatnonzero(mask).tolist()}
         asked = [hold for hold in asked if not useful.isdisjoint(hold.taken)]
         for number in range(1, min(len(asked), _MOST_ASKED)):
-            given = amounts(added(h.taken for h in asked[:number]), waiting.fleet)
+            given = amounts(added(h.taken for h in asked[:number]), waiting.snapshot)
             if waiting.fitting(given).any():
                 asked = asked[:number]
                 break
@@ -377,7 +381,7 @@ def _seen_from(namespace: str, key: Key) -> str:
     return named(key) if key[0] == namespace else "a gang of another namespace"
 
 
-def _where(lacking: Sequence[Trial], fleet: Snapshot) -> frozenset[str]:
+def _where(lacking: Sequence[Trial], snapshot: Snapshot) -> frozenset[str]:
     able = [each.feasible | each.crowded for each in lacking]
-    mask: Mask = np.any([np.zeros(len(fleet), dtype=np.bool_), *able], axis=0)
-    return frozenset(fleet.names[row] for row in np.flatnonzero(mask).tolist())
+    mask: Mask = np.any([np.zeros(len(snapshot), dtype=np.bool_), *able], axis=0)
+    return frozenset(snapshot.names[row] for row in np.flatnonzero(mask).tolist())

@@ -1,7 +1,7 @@
 """Which members of a gang are decided together, with what result, and what the next decision needs.
 
 With the quorum everything that fits is placed; where at most a tenth of it is missing, the replicas
-are held in the waiting room for as long as the group says; else nothing is placed, and the gang is
+are held as waiting Workloads for as long as the group says; else nothing is placed, and the gang is
 denied for a moment, which a new member, an edit of the group or a cluster that changes ends at
 once.
 
@@ -82,62 +82,62 @@ class Together:
         self.patience_seconds = patience
         self.memory = GroupMemory()
         self._handle = handle
-        self._room: WaitingWorkloads | None = None
+        self._waiting: WaitingWorkloads | None = None
         self._passed: tuple[Key, Findings, datetime] | None = None
         self._estimates = handle.metrics.counter(
             "stowage_group_estimates", "Estimates of what a WorkloadGroup lacks, one an attempt"
         )
 
-    def use_waiting_room(self, room: WaitingWorkloads) -> None:
-        """Keep the room in which decisions with held replicas wait."""
-        self._room = room
+    def use_waiting_workloads(self, waiting: WaitingWorkloads) -> None:
+        """Keep the map in which decisions with held replicas wait."""
+        self._waiting = waiting
 
-    def rank(self, unit: WorkloadInfo) -> tuple[Any, ...]:
+    def rank(self, info: WorkloadInfo) -> tuple[Any, ...]:
         """Sort by priority descending, age of the group or else of the Workload, and its name.
 
         A group that could not be placed counts from its failure on, so that it keeps no other
         waiting.
         """
-        key = Groups.group_of(unit)
+        key = Groups.group_of(info)
         group = None if key is None else self._groups().get(key)
         if group is None:
-            since, own = unit.created, unit.key
+            since, own = info.created, info.key
         else:
             failed = max(_bare(self.memory.last_failure(group.key)), _bare(group.last_failure))
             since, own = failed or group.created, group.key
-        return (-unit.priority, _bare(since), "/".join(own), unit.key)
+        return (-info.priority, _bare(since), "/".join(own), info.key)
 
     # --- one pass for all -------------------------------------------------------------------------
 
     def gathering(
-        self, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex, now: datetime
+        self, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex, now: datetime
     ) -> Gathering | None:
         """Return all members that this process decides and that are not held; None for no attempt.
 
         A member that comes during a denial is refused by itself, with the message of the denial.
         """
-        if not unit.groups:
+        if not info.groups:
             return None
-        groups, key = bound.ledger(Groups), Groups.group_of(unit)
+        groups, key = bound.ledger(Groups), Groups.group_of(info)
         group = None if key is None else groups.get(key)
         if group is None or group.fault:
             return None
-        status = self._held_back(group, groups, len(fleet), now)
+        status = self._held_back(group, groups, len(snapshot), now)
         if status is None and groups.started(group.key):
             return None
         denial = self.memory.denied(group.key, now)
         if status is not None and denial is not None and status.reasons == (denial.text,):
-            return Gathering(key=group.key, members=(unit.key,), refusal=status)
-        if status is not None and not _has_to_give(unit, group, groups):
+            return Gathering(key=group.key, members=(info.key,), refusal=status)
+        if status is not None and not _has_to_give(info, group, groups):
             return None
-        members = self._members(unit, groups.members(group.key))
+        members = self._members(info, groups.members(group.key))
         withdrawn = {} if status is None else _withdrawn(group, members)
         if status is not None and not withdrawn:
             return None
-        order = sorted(members, key=lambda k: (-members[k].unit.priority, k))
-        about = self._about(group, members[order[0]].unit, fleet, groups, now)
+        order = sorted(members, key=lambda k: (-members[k].workload.priority, k))
+        about = self._about(group, members[order[0]].workload, snapshot, groups, now)
         if status is None:
-            status = self._lacks(group, groups, fleet, bound, now)
+            status = self._lacks(group, groups, snapshot, bound, now)
             withdrawn = withdrawn if status is None else _withdrawn(group, members)
         else:
             about = replace(about, tries=False)
@@ -148,21 +148,21 @@ class Together:
     def attempts(
         self,
         gathering: Gathering,
-        units: Sequence[WorkloadInfo],
-        fleet: Snapshot,
+        infos: Sequence[WorkloadInfo],
+        snapshot: Snapshot,
         bound: PlacementIndex,
     ) -> Iterator[Attempt]:
         """Yield attempts in one domain, in few, or anywhere, off clusters kept for others."""
         about: About = gathering.about
-        kept = None if about.behind is None else about.behind.kept(fleet)
-        for each in attempts_of(about.asked.group, units, fleet, bound.ledger(Groups), kept):
+        kept = None if about.behind is None else about.behind.kept(snapshot)
+        for each in attempts_of(about.asked.group, infos, snapshot, bound.ledger(Groups), kept):
             yield replace(each, told=GroupAttempt(each.told, about.behind))
 
     def judge(
         self,
         gathering: Gathering,
         tried: Sequence[Trial],
-        _fleet: Snapshot,
+        _snapshot: Snapshot,
         bound: PlacementIndex,
         now: datetime,
     ) -> GroupDecision:
@@ -170,8 +170,8 @@ class Together:
         about: About = gathering.about
         group, groups = about.asked.group, bound.ledger(Groups)
         members = groups.members(group.key)
-        mine = {t.unit.key: members[t.unit.key] for t in tried if t.unit.key in members}
-        before, new = _units(members, tried)
+        mine = {t.workload.key: members[t.workload.key] for t in tried if t.workload.key in members}
+        before, new = _replicas(members, tried)
         found = groups.assigned(group.key) - before + new
         if found >= group.min_member:
             return PLACE
@@ -209,7 +209,7 @@ class Together:
             self.memory.too_long(key, about.seen)
         if outcome is TrialResult.WAIT:
             groups = self._groups()
-            before, new = _units(groups.members(key), tried)
+            before, new = _replicas(groups.members(key), tried)
             self.memory.hold(key, now, groups.assigned(key) - before + new)
         elif outcome is TrialResult.PLACE or reason is not _WAITING:
             self.memory.not_held(key)
@@ -262,11 +262,11 @@ class Together:
     def _answer(self, key: Key, objection: str) -> None:
         """Allow held members to be written, or reject them with an objection."""
         for each in self._held(self._groups().members(key)):
-            assert self._room is not None  # noqa: S101 - nobody is held without one
+            assert self._waiting is not None  # noqa: S101 - no member is held without one
             if objection:
-                self._room.reject(each, NAME, objection)
+                self._waiting.reject(each, NAME, objection)
             else:
-                self._room.allow(each, NAME)
+                self._waiting.allow(each, NAME)
 
     def _look_at_news(self) -> None:
         """Queue all members of groups for which another gang made way."""
@@ -288,15 +288,15 @@ class Together:
         self,
         group: CompiledGroup,
         first: WorkloadInfo,
-        fleet: Snapshot,
+        snapshot: Snapshot,
         groups: Groups,
         now: datetime,
     ) -> About:
         asked = GroupUnderDecision(
             group=group,
-            units=[member.unit for member in groups.members(group.key).values()],
+            infos=[member.workload for member in groups.members(group.key).values()],
             order=self.rank(first),
-            fleet=fleet,
+            snapshot=snapshot,
             ledger=groups,
             now=now,
             patience=self.patience_seconds,
@@ -319,8 +319,8 @@ class Together:
             return unschedulable(NAME, text, reason=_DENIED)
         if groups.started(key):
             return None
-        if (units := groups.desired(key, clusters)) < group.min_member:
-            return unschedulable(NAME, group.too_few(units), reason=_DENIED)
+        if (replicas := groups.desired(key, clusters)) < group.min_member:
+            return unschedulable(NAME, group.too_few(replicas), reason=_DENIED)
         if (retry := group.rests_until(now)) is not None:
             text = f"{group} failed {FAILED}: it is tried again at "
             return unschedulable(NAME, f"{text}{timestamp(retry)}", reason=_DENIED)
@@ -329,28 +329,28 @@ class Together:
             return None
         return unschedulable(NAME, denial.text, reason=denial.reason)
 
-    def _members(self, unit: WorkloadInfo, members: Mapping[Key, Member]) -> dict[Key, Member]:
+    def _members(self, info: WorkloadInfo, members: Mapping[Key, Member]) -> dict[Key, Member]:
         """Return the members of our schedulers that are not held, and the given one in any case."""
-        profiles, room = self._handle.configuration.profiles, self._room
+        profiles, waiting = self._handle.configuration.profiles, self._waiting
         found = {
             key: member
             for key, member in members.items()
-            if (not profiles or member.unit.scheduler_name in profiles)
-            and (room is None or room.get(key) is None)
+            if (not profiles or member.workload.scheduler_name in profiles)
+            and (waiting is None or waiting.get(key) is None)
         }
-        return {**found, unit.key: members.get(unit.key) or Member.of(unit, unit.present)}
+        return {**found, info.key: members.get(info.key) or Member.of(info, info.present)}
 
     def _held(self, members: Iterable[Key]) -> list[Key]:
         return [key for key in members if self._is_held(key)]
 
     def _is_held(self, key: Key) -> bool:
-        return self._room is not None and self._room.get(key) is not None
+        return self._waiting is not None and self._waiting.get(key) is not None
 
     def _lacks(
         self,
         group: CompiledGroup,
         groups: Groups,
-        fleet: Snapshot,
+        snapshot: Snapshot,
         bound: PlacementIndex,
         now: datetime,
     ) -> Status | None:
@@ -360,7 +360,7 @@ class Together:
             return None
         members = groups.members(group.key).values()
         self._estimates.inc()
-        text = no_domain(group, fleet) or estimate.gap(group, members, fleet)
+        text = no_domain(group, snapshot) or estimate.gap(group, members, snapshot)
         if not text or self._patched(members, bound, now):
             self._passed = attempt
             return None
@@ -370,9 +370,9 @@ class Together:
     def _patched(self, members: Iterable[Member], bound: PlacementIndex, now: datetime) -> bool:
         """Return whether another rule divides a member's replicas: they may ask for less then."""
         profiles = self._handle.configuration.profiles
-        for unit in (member.unit for member in members if member.open):
-            profile = profiles.get(unit.scheduler_name)
-            if profile is not None and runtime.settled(profile, unit, now, bound).divided:
+        for info in (member.workload for member in members if member.open):
+            profile = profiles.get(info.scheduler_name)
+            if profile is not None and runtime.settled(profile, info, now, bound).divided:
                 return True
         return False
 
@@ -382,9 +382,9 @@ def _bare(moment: str) -> str:
     return moment.rstrip("Z")
 
 
-def _units(members: Mapping[Key, Member], tried: Sequence[Trial]) -> tuple[int, int]:
+def _replicas(members: Mapping[Key, Member], tried: Sequence[Trial]) -> tuple[int, int]:
     """Return the replicas of the tried members before, and after the attempt."""
-    had = (members[each.unit.key] for each in tried if each.unit.key in members)
+    had = (members[each.workload.key] for each in tried if each.workload.key in members)
     return sum(member.assigned for member in had), sum(each.assigned for each in tried)
 
 
@@ -395,11 +395,11 @@ def _refused(
     return GroupDecision(TrialResult.REFUSE, status, _withdrawn(group, tried))
 
 
-def _has_to_give(unit: WorkloadInfo, group: CompiledGroup, groups: Groups) -> bool:
+def _has_to_give(info: WorkloadInfo, group: CompiledGroup, groups: Groups) -> bool:
     """Return whether a refusal may take anything back."""
     # Nearly every refusal takes nothing back, and each of very many members is refused by itself,
     # so the members are not collected for this.
-    unknown = unit.present and unit.key not in groups.members(group.key)
+    unknown = info.present and info.key not in groups.members(group.key)
     return bool(unknown or _withdrawn(group, groups.placed(group.key)))
 
 
@@ -412,17 +412,17 @@ def _withdrawn(group: CompiledGroup, members: Mapping[Key, Member]) -> Withdrawn
     """
     found = {}
     for key, member in members.items():
-        unit = member.unit
-        if member.placements and _gives_back(group, unit):
-            kept = within(unit.present, group.retained.get(unit.uid, {}))
-            if kept != {cluster: n for cluster, n in unit.present.items() if n > 0}:
+        info = member.workload
+        if member.placements and _gives_back(group, info):
+            kept = within(info.present, group.retained.get(info.uid, {}))
+            if kept != {cluster: n for cluster, n in info.present.items() if n > 0}:
                 found[key] = kept
     return found
 
 
-def _gives_back(group: CompiledGroup, unit: WorkloadInfo) -> bool:
+def _gives_back(group: CompiledGroup, info: WorkloadInfo) -> bool:
     if group.gate == GateState.CLOSED:  # a quorum that has run stays, whichever writer closed it
-        return not group.ran and (group.takes_back(unit.uid) or not unit.runs)
+        return not group.ran and (group.takes_back(info.uid) or not info.runs)
     if group.gate == GateState.OPEN:
-        return unit.uid not in group.released and not unit.runs
-    return unit.uid in group.retained or not unit.runs
+        return info.uid not in group.released and not info.runs
+    return info.uid in group.retained or not info.runs

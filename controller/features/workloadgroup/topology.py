@@ -57,18 +57,18 @@ class Within:
     stands: bool = False
     homeless: tuple[str, ...] = ()
 
-    def inside(self, fleet: Snapshot) -> Mask:
-        column = fleet.column(self.topology_key)
+    def inside(self, snapshot: Snapshot) -> Mask:
+        column = snapshot.column(self.topology_key)
         codes = [column.vocabulary.codes.get(value, -1) for value in self.values]
         mask: Mask = np.isin(column.codes, codes)
         return mask
 
-    def outside(self, fleet: Snapshot) -> list[tuple[Mask, str]]:
+    def outside(self, snapshot: Snapshot) -> list[tuple[Mask, str]]:
         """Return the clusters that a Filter refuses, with reasons."""
-        column = fleet.column(self.topology_key)
+        column = snapshot.column(self.topology_key)
         missing = column.missing()
         bare = f"without label {self.topology_key}"
-        return [(missing, bare), (~missing & ~self.inside(fleet), self._words())]
+        return [(missing, bare), (~missing & ~self.inside(snapshot), self._words())]
 
     def _words(self) -> str:
         gang = named(self.group)
@@ -82,8 +82,8 @@ class Within:
 
 def attempts_of(
     group: CompiledGroup,
-    units: Sequence[WorkloadInfo],
-    fleet: Snapshot,
+    infos: Sequence[WorkloadInfo],
+    snapshot: Snapshot,
     ledger: Groups,
     kept: Mask | None = None,
 ) -> Iterator[Attempt]:
@@ -91,29 +91,29 @@ def attempts_of(
 
     Args:
         group: the gang.
-        units: the members to decide, in their order.
-        fleet: the snapshot.
+        infos: the members to decide, in their order.
+        snapshot: the snapshot.
         ledger: the present placements of members.
         kept: clusters that are kept for another gang, shape (n,).
     """
-    orders = _orders(units, fleet)
-    most = MOST_PASSES // max(len(units) * len(orders), 1)
-    ways = _ways(group, units, fleet, ledger, kept) if group.topology_key else iter((None,))
+    orders = _orders(infos, snapshot)
+    most = MOST_PASSES // max(len(infos) * len(orders), 1)
+    ways = _ways(group, infos, snapshot, ledger, kept) if group.topology_key else iter((None,))
     for told in islice(ways, min(max(most, _LEAST_WAYS), MOST_WAYS)):
         for order in orders:
             yield Attempt(order, told)
 
 
-def standing(group: CompiledGroup, fleet: Snapshot, ledger: Groups) -> Within | None:
+def standing(group: CompiledGroup, snapshot: Snapshot, ledger: Groups) -> Within | None:
     """Return the domains where members of a gang have replicas; None where it may go anywhere."""
     if not group.topology_key:
         return None
     # A cluster that is gone binds no gang.
-    there = [name for name in ledger.clusters(group.key) if name in fleet.row]
+    there = [name for name in ledger.clusters(group.key) if name in snapshot.row]
     if not there:
         return None
-    column = fleet.column(group.topology_key)
-    codes = np.unique(column.codes[fleet.rows(there)])
+    column = snapshot.column(group.topology_key)
+    codes = np.unique(column.codes[snapshot.rows(there)])
     values = tuple(sorted(str(column.vocabulary.values[c]) for c in codes if c != ABSENT))
     # Without any value, all replicas are outside of every domain, so no new one can be beside them.
     return Within(
@@ -121,7 +121,7 @@ def standing(group: CompiledGroup, fleet: Snapshot, ledger: Groups) -> Within | 
     )
 
 
-def refuge(group: CompiledGroup, fleet: Snapshot, ledger: Groups) -> Within | None:
+def refuge(group: CompiledGroup, snapshot: Snapshot, ledger: Groups) -> Within | None:
     """Return the domain with the most room for a gang whose clusters are all gone.
 
     The members come one by one, and the later ones find the first one there.
@@ -129,17 +129,17 @@ def refuge(group: CompiledGroup, fleet: Snapshot, ledger: Groups) -> Within | No
     members = ledger.members(group.key).values()
     if not group.topology_key or not any(member.assigned for member in members):
         return None
-    units = [member.unit.with_present({}) for member in members]
-    domains = _Domains.of(group, units, fleet, ledger, None)
+    infos = [member.workload.with_present({}) for member in members]
+    domains = _Domains.of(group, infos, snapshot, ledger, None)
     values = tuple(domains.values[:1])
     return Within(group.key, group.topology_key, values) if values else None
 
 
-def no_domain(group: CompiledGroup, fleet: Snapshot) -> str:
+def no_domain(group: CompiledGroup, snapshot: Snapshot) -> str:
     """Say that no cluster is in any domain; empty where one is."""
-    if not (group.topology_key and group.topology_required and len(fleet)):
+    if not (group.topology_key and group.topology_required and len(snapshot)):
         return ""
-    if not fleet.column(group.topology_key).missing().all():
+    if not snapshot.column(group.topology_key).missing().all():
         return ""
     return (
         f"{group} is to be inside one domain of {group.topology_key}, and no cluster has that "
@@ -147,36 +147,36 @@ def no_domain(group: CompiledGroup, fleet: Snapshot) -> str:
     )
 
 
-def _orders(units: Sequence[WorkloadInfo], fleet: Snapshot) -> list[tuple[Key, ...]]:
+def _orders(infos: Sequence[WorkloadInfo], snapshot: Snapshot) -> list[tuple[Key, ...]]:
     """Return the order given, and, where that differs, the smaller ones first."""
-    given = tuple(unit.key for unit in units)
-    totals = {r: _total(fleet, r) for r in {r for unit in units for r in unit.request}}
-    sizes = {unit.key: _size(unit, totals) for unit in units}
+    given = tuple(info.key for info in infos)
+    totals = {r: _total(snapshot, r) for r in {r for info in infos for r in info.request}}
+    sizes = {info.key: _size(info, totals) for info in infos}
     smaller = tuple(sorted(given, key=sizes.__getitem__))
     return [given] if smaller == given else [given, smaller]
 
 
-def _total(fleet: Snapshot, resource: str) -> float:
-    groups = fleet.groups
+def _total(snapshot: Snapshot, resource: str) -> float:
+    groups = snapshot.groups
     return max(float((groups.room(resource).astype(np.float64) * groups.count).sum()), 1.0)
 
 
-def _size(unit: WorkloadInfo, totals: Mapping[str, float]) -> float:
+def _size(info: WorkloadInfo, totals: Mapping[str, float]) -> float:
     """Return the amount that must fit in one place, as the greatest share of all free."""
-    together = unit.replicas if unit.whole else 1
-    return together * max((n / totals[r] for r, n in unit.request.items()), default=0.0)
+    together = info.replicas if info.whole else 1
+    return together * max((n / totals[r] for r, n in info.request.items()), default=0.0)
 
 
 def _ways(
     group: CompiledGroup,
-    units: Sequence[WorkloadInfo],
-    fleet: Snapshot,
+    infos: Sequence[WorkloadInfo],
+    snapshot: Snapshot,
     ledger: Groups,
     kept: Mask | None,
 ) -> Iterator[Within | None]:
     """Yield domains one by one; where they are preferred, more of them, then None for all."""
-    domains = _Domains.of(group, units, fleet, ledger, kept)
-    here, required = standing(group, fleet, ledger), group.topology_required
+    domains = _Domains.of(group, infos, snapshot, ledger, kept)
+    here, required = standing(group, snapshot, ledger), group.topology_required
     if here is not None and required:
         yield here
         return
@@ -213,14 +213,14 @@ class _Domains:
     @staticmethod
     def of(
         group: CompiledGroup,
-        units: Sequence[WorkloadInfo],
-        fleet: Snapshot,
+        infos: Sequence[WorkloadInfo],
+        snapshot: Snapshot,
         ledger: Groups,
         kept: Mask | None,
     ) -> _Domains:
-        column = fleet.column(group.topology_key)
+        column = snapshot.column(group.topology_key)
         codes, at = np.unique(column.codes, return_inverse=True)
-        reach = Reach.of(units, fleet, kept)
+        reach = Reach.of(infos, snapshot, kept)
         able = reach.able_in(at, len(codes))
         there = codes != ABSENT
         values = [str(column.vocabulary.values[code]) for code in codes[there]]

@@ -79,9 +79,9 @@ class Turns:
     """
 
     def __init__(self) -> None:
-        self.rest()
+        self.clear()
 
-    def rest(self) -> None:
+    def clear(self) -> None:
         """Forget everything at the end of a term."""
         self._rivals = Rivals()
         self._keeping = Keeping()
@@ -117,7 +117,7 @@ class Turns:
 
     def for_whom(self, asked: GroupUnderDecision, tried: Sequence[Trial]) -> Key | None:
         """Return the gang that one with this attempt must give way for; None where it may hold."""
-        return self._rivals.for_whom(GangHold.of(asked.key, asked.order, tried, asked.fleet))
+        return self._rivals.for_whom(GangHold.of(asked.key, asked.order, tried, asked.snapshot))
 
     def concluded(
         self,
@@ -151,7 +151,7 @@ class Turns:
             if ahead[0] != asked.key[0]:
                 self._keeping.keeps(ahead[0], asked.now, asked.patience)
         if outcome is TrialResult.WAIT:
-            self._rivals.hold(GangHold.of(asked.key, asked.order, tried, asked.fleet))
+            self._rivals.hold(GangHold.of(asked.key, asked.order, tried, asked.snapshot))
         if asked.behind is None and tried and not any(map(_lacks_room, tried)):
             for_room = False
         self._waits(asked, for_room=for_room)
@@ -295,14 +295,14 @@ class Turns:
             # No gang can make way any more, so the gang lacks something that no column shows.
             self._hopeless[key] = asked.now + timedelta(seconds=TURN * asked.patience)
             return None
-        names = frozenset(asked.fleet.names[row] for row in np.flatnonzero(mask).tolist())
+        names = frozenset(asked.snapshot.names[row] for row in np.flatnonzero(mask).tolist())
         return BlockedGroup(key, order, names)
 
     def _given(self, asked: GroupUnderDecision) -> Mapping[str, Ints]:
         """Return the amounts that all gangs take, by resource and cluster."""
-        taken, row = asked.ledger.taken, asked.fleet.row
+        taken, row = asked.ledger.taken, asked.snapshot.row
         if self._taken[0] is not row or self._taken[1] != taken.version:
-            self._taken = (row, taken.version, amounts(taken.by_cluster, asked.fleet))
+            self._taken = (row, taken.version, amounts(taken.by_cluster, asked.snapshot))
         return self._taken[2]
 
 

@@ -25,9 +25,9 @@ NAMED_CLUSTERS = 100
 class PolicyHandlers:
     """Answers from `counts` and the current snapshot at the time of the request."""
 
-    def __init__(self, counts: Tally, fleet: Callable[[], Snapshot]) -> None:
+    def __init__(self, counts: Tally, snapshot: Callable[[], Snapshot]) -> None:
         self._counts = counts
-        self._fleet = fleet
+        self._snapshot = snapshot
 
     def routes(self) -> Sequence[Route]:
         return (
@@ -43,8 +43,8 @@ class PolicyHandlers:
         policy = self._counts.policy((namespace, name))
         if policy is None:
             return failure(404, f"cannot find workload-policy {namespace}/{name}")
-        units, claimed = self._counts.units_of(policy.key), self._counts.claimed(policy.key)
-        holding = {cluster: n for cluster, n in units.items() if n}
+        replicas, claimed = self._counts.replicas_of(policy.key), self._counts.claimed(policy.key)
+        holding = {cluster: n for cluster, n in replicas.items() if n}
         shown = nsmallest(NAMED_CLUSTERS, holding.items(), key=lambda each: (-each[1], each[0]))
         return {
             **self._summary(policy),
@@ -65,6 +65,6 @@ class PolicyHandlers:
             "allocationMethod": policy.method.value,
             "workloads": self._counts.members(policy.key),
             "claimed": sum(self._counts.claimed(policy.key).values()),
-            "domains": [] if policy.fault else allocated(policy, self._counts, self._fleet()),
+            "domains": [] if policy.fault else allocated(policy, self._counts, self._snapshot()),
             "message": policy.fault,
         }

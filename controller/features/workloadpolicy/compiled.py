@@ -17,8 +17,8 @@ import numpy as np
 from controller.features.spec import read_spec
 from controller.features.workloadpolicy.objects import PolicySpec, WorkloadPolicy
 from controller.model.unit import WorkloadInfo
-from controller.planner.unitcycle import Method
-from controller.planner.webster import MAX_UNITS, Ints
+from controller.planner.replicacycle import Method
+from controller.planner.webster import MAX_REPLICAS, Ints
 from crds.base import QUALIFIED
 from crds.workloadpolicy import MOST_DOMAINS, AllocationType
 from machinery.types.metadata import Key
@@ -47,9 +47,9 @@ class Policy:
     def name(self) -> str:
         return self.key[1]
 
-    def counts(self, unit: WorkloadInfo) -> bool:
+    def counts(self, info: WorkloadInfo) -> bool:
         """Return whether the Workload's replicas count against the policy."""
-        return not self.fault and unit.namespace == self.key[0] and self.picks(unit.unit_labels)
+        return not self.fault and info.namespace == self.key[0] and self.picks(info.unit_labels)
 
     def picks(self, labels: Mapping[str, str]) -> bool:
         """Return whether the policy selects pods with these labels."""
@@ -62,7 +62,7 @@ def compile_policy(policy: WorkloadPolicy) -> Policy:
     fault = fault or _fault(spec)
     method = spec.allocation_method or spec.schedule_strategy or Method.BALANCE.value
     domains = [] if fault else spec.allocation_policy
-    numbers = [min(each.replicas, MAX_UNITS) for each in domains]
+    numbers = [min(each.replicas, MAX_REPLICAS) for each in domains]
     return Policy(
         key=policy.metadata.key,
         topology_key=spec.topology_key,

@@ -37,9 +37,9 @@ class PolicyController(ClaimController[WorkloadPolicy]):
         self._handle = handle
         super().__init__(term, WORKLOAD_POLICIES, WorkloadPolicy, claims=claims)
 
-    def quota_of(self, unit: WorkloadInfo) -> Key | None:
+    def quota_of(self, info: WorkloadInfo) -> Key | None:
         """Return the Workload's policy, if that is Required and valid."""
-        key = policy_of(unit)
+        key = policy_of(info)
         policy = None if key is None else self._counts.policy(key)
         return key if policy is not None and policy.required and not policy.fault else None
 

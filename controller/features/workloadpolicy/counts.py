@@ -16,7 +16,7 @@ from controller.features.workloadpolicy.compiled import Policy
 from controller.model.unit import WorkloadInfo
 from machinery.types.metadata import Key
 
-Units: TypeAlias = Mapping[str, int]
+Placements: TypeAlias = Mapping[str, int]
 Told: TypeAlias = Callable[[set[Key], set[Key]], None]
 """Called with the policies that count differently now, and with those that may let in more than
 before: new, edited, or with fewer units somewhere.
@@ -29,22 +29,22 @@ class _DomainTable:
 
     policy: Policy
     members: set[Key] = field(default_factory=set)
-    units: dict[str, int] = field(default_factory=dict)
-    foreign: Mapping[Key, Units] = field(default_factory=dict)
+    replicas: dict[str, int] = field(default_factory=dict)
+    foreign: Mapping[Key, Placements] = field(default_factory=dict)
 
-    def add(self, shares: Units, sign: int) -> None:
+    def add(self, shares: Placements, sign: int) -> None:
         for cluster, n in shares.items():
-            left = self.units.get(cluster, 0) + sign * n
+            left = self.replicas.get(cluster, 0) + sign * n
             if left:
-                self.units[cluster] = left
+                self.replicas[cluster] = left
             else:
-                self.units.pop(cluster, None)
+                self.replicas.pop(cluster, None)
 
 
 @dataclass(frozen=True, slots=True)
 class _PolicyCount:
     labels: Mapping[str, str]
-    shares: Units
+    shares: Placements
 
 
 class Tally:
@@ -77,19 +77,19 @@ class Tally:
         self._eased.add(key)
         self._tell()
 
-    def put(self, unit: WorkloadInfo, placements: Units) -> None:
+    def put(self, info: WorkloadInfo, placements: Placements) -> None:
         """Count a Workload with the shares of it that count."""
-        counted = _PolicyCount(unit.unit_labels, dict(placements))
-        before = self._counted.get(unit.namespace, {}).get(unit.key)
+        counted = _PolicyCount(info.unit_labels, dict(placements))
+        before = self._counted.get(info.namespace, {}).get(info.key)
         if before == counted:
             return
         if before is not None:
-            self._take_out(unit.key, before)
+            self._take_out(info.key, before)
             if before.labels != counted.labels or _falls(before.shares, placements):
-                self._ease(unit.namespace, before)
-        self._counted.setdefault(unit.namespace, {})[unit.key] = counted
-        for table in self._picking(unit.namespace, counted.labels):
-            table.members.add(unit.key)
+                self._ease(info.namespace, before)
+        self._counted.setdefault(info.namespace, {})[info.key] = counted
+        for table in self._picking(info.namespace, counted.labels):
+            table.members.add(info.key)
             table.add(counted.shares, 1)
             self._touched.add(table.policy.key)
         self._tell()
@@ -126,31 +126,31 @@ class Tally:
         table = self._table(key)
         return len(table.members) if table else 0
 
-    def units_of(self, key: Key, *, but: Collection[Key] = ()) -> Units:
+    def replicas_of(self, key: Key, *, but: Collection[Key] = ()) -> Placements:
         """Return the counted replicas of a policy by cluster, without those of some Workloads."""
         table = self._table(key)
         if table is None:
             return {}
-        foreign = [units for of, units in table.foreign.items() if of not in but]
+        foreign = [replicas for of, replicas in table.foreign.items() if of not in but]
         leaving = [self._counted[key[0]][each].shares for each in table.members.intersection(but)]
         if not foreign and not leaving:
-            return table.units
-        units = dict(table.units)
+            return table.replicas
+        replicas = dict(table.replicas)
         for sign, parts in ((1, foreign), (-1, leaving)):
             for part in parts:
                 for cluster, n in part.items():
-                    units[cluster] = units.get(cluster, 0) + sign * n
-        return units
+                    replicas[cluster] = replicas.get(cluster, 0) + sign * n
+        return replicas
 
-    def set_foreign(self, key: Key, foreign: Mapping[Key, Units]) -> bool:
+    def set_foreign(self, key: Key, foreign: Mapping[Key, Placements]) -> bool:
         """Replace the claims of others on a policy; return whether they changed."""
         table = self._table(key)
         if table is None or table.foreign == foreign:
             return False
-        before = sum(self.units_of(key).values())
+        before = sum(self.replicas_of(key).values())
         table.foreign = dict(foreign)
         self._touched.add(key)
-        if sum(self.units_of(key).values()) < before:
+        if sum(self.replicas_of(key).values()) < before:
             self._eased.add(key)
         self._tell()
         return True
@@ -193,23 +193,23 @@ class _PolicyOverlay(Tally):
         self._base = base
         self._placed = dict(placed)
 
-    def place(self, unit: WorkloadInfo, placements: Mapping[str, int]) -> None:
+    def place(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
         """Place a Workload so, see `TakesMore.place`."""
-        self._placed[unit.key] = (unit, placements)
+        self._placed[info.key] = (info, placements)
 
     def policy(self, key: Key) -> Policy | None:
         return self._base.policy(key)
 
-    def units_of(self, key: Key, *, but: Collection[Key] = ()) -> Units:
+    def replicas_of(self, key: Key, *, but: Collection[Key] = ()) -> Placements:
         """Return the base's replicas, with the overlay's Workloads placed as they are here."""
         rules = self._base.policy(key)
-        found = dict(self._base.units_of(key, but={*self._placed, *but}))
-        for of, (unit, placements) in self._placed.items():
-            if of not in but and rules and rules.counts(unit):
+        found = dict(self._base.replicas_of(key, but={*self._placed, *but}))
+        for of, (info, placements) in self._placed.items():
+            if of not in but and rules and rules.counts(info):
                 for cluster, n in placements.items():
                     found[cluster] = found.get(cluster, 0) + n
         return found
 
 
-def _falls(before: Units, after: Units) -> bool:
-    return any(after.get(cluster, 0) < units for cluster, units in before.items())
+def _falls(before: Placements, after: Placements) -> bool:
+    return any(after.get(cluster, 0) < replicas for cluster, replicas in before.items())

@@ -2,10 +2,10 @@
 
 PreFilter binds the policy and copies its counts; Filter refuses clusters beyond a Required policy's
 numbers; Score is the policy's score of each domain; the policy's order in which replicas go to
-domains precedes any other score (`controller.planner.unitcycle`). Each point can be switched off by
-itself: without PreFilter the policy has no effect, without Filter the numbers bind no Workload,
-without Score the replicas stay within them but follow the other plugins' ranking. An edited policy
-moves nothing that is placed.
+domains precedes any other score (`controller.planner.replicacycle`). Each point can be switched
+off by itself: without PreFilter the policy has no effect, without Filter the numbers bind no
+Workload, without Score the replicas stay within them but follow the other plugins' ranking. An
+edited policy moves nothing that is placed.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from controller.framework.interface import (
 from controller.framework.runtime.services import Route
 from controller.framework.status import SKIP, SUCCESS, Status, unschedulable
 from controller.model.unit import WorkloadInfo
-from controller.planner import unitcycle
+from controller.planner import replicacycle
 from controller.planner.indomain import WithinDomain
 from controller.planner.problem import Problem
 from controller.planner.reasons import RuleKind
-from controller.planner.unitcycle import OUTSIDE, DomainOrder, DomainQuota
+from controller.planner.replicacycle import OUTSIDE, DomainOrder, DomainQuota
 from controller.planner.webster import Ints
 from controller.plugins.clusterselection import ClusterAffinityPlugin, ClusterSelector, NamedCluster
 from controller.snapshot.columns import Mask
@@ -60,14 +60,14 @@ _OWN_RULES = (NamedCluster(), ClusterSelector(), ClusterAffinityPlugin())
 """A cluster that the Workload itself excludes is neither chosen nor counted."""
 
 
-def policy_of(unit: WorkloadInfo) -> Key | None:
+def policy_of(info: WorkloadInfo) -> Key | None:
     """Return the one policy that bounds its shares; None for kinds without replicas."""
-    return (unit.namespace, unit.bindings[0]) if unit.bound and len(unit.bindings) == 1 else None
+    return (info.namespace, info.bindings[0]) if info.bound and len(info.bindings) == 1 else None
 
 
-def _about(unit: WorkloadInfo) -> Key:
+def _about(info: WorkloadInfo) -> Key:
     """Return the policy that matters to the Workload; of several that are named none does."""
-    return policy_of(unit) or (unit.namespace, "")
+    return policy_of(info) or (info.namespace, "")
 
 
 _EVENTS = (
@@ -89,12 +89,12 @@ class PolicyState:
 
     policy: Policy
     matches: bool
-    units: Mapping[str, int]
+    replicas: Mapping[str, int]
     bound: PlacementIndex
 
-    def domain(self, fleet: Snapshot) -> Ints:
+    def domain(self, snapshot: Snapshot) -> Ints:
         """Return the domain of each cluster, OUTSIDE where it is in no listed one."""
-        column = fleet.column(self.policy.topology_key)
+        column = snapshot.column(self.policy.topology_key)
         table = np.full(len(column.vocabulary.values), OUTSIDE, dtype=np.int64)
         for number, name in enumerate(self.policy.domains):
             code = column.vocabulary.codes.get(name)
@@ -103,12 +103,12 @@ class PolicyState:
         domains: Ints = table[column.codes]
         return domains
 
-    def held(self, fleet: Snapshot) -> Ints:
-        held = np.zeros(len(fleet), dtype=np.int64)
-        for cluster, units in self.units.items():
-            row = fleet.row.get(cluster)
+    def held(self, snapshot: Snapshot) -> Ints:
+        held = np.zeros(len(snapshot), dtype=np.int64)
+        for cluster, replicas in self.replicas.items():
+            row = snapshot.row.get(cluster)
             if row is not None:
-                held[row] = between(0, units, MOST_UNITS)
+                held[row] = between(0, replicas, MOST_UNITS)
         return held
 
     def count(self, domain: Ints, held: Ints) -> Ints:
@@ -137,14 +137,14 @@ class WorkloadPolicyPlugin(ClaimsQuota):
         return self.endpoints
 
     def pre_filter(
-        self, state: CycleState, unit: WorkloadInfo, _fleet: Snapshot, bound: PlacementIndex
+        self, state: CycleState, info: WorkloadInfo, _snapshot: Snapshot, bound: PlacementIndex
     ) -> Status:
         """Bind the policy, or say why that cannot be done."""
-        if not unit.bound:
+        if not info.bound:
             return SUCCESS
-        key = policy_of(unit)
+        key = policy_of(info)
         if key is None:
-            names = ", ".join(unit.bindings)
+            names = ", ".join(info.bindings)
             text = f"labels bind it to several workload-policies: {names}; leave one"
             return unschedulable(NAME, text, reason=ScheduledReason.AMBIGUOUS_POLICY)
         counts = bound.ledger(Tally)
@@ -157,33 +157,37 @@ class WorkloadPolicyPlugin(ClaimsQuota):
             return unschedulable(NAME, text, reason=ScheduledReason.INVALID_POLICY)
         if self.claims is not None and (closed := self.claims.closed()):
             return unschedulable(NAME, f"workload-policy {policy.name} takes no units: {closed}")
-        units = dict(counts.units_of(key))
-        state.data[NAME] = PolicyState(policy, policy.picks(unit.unit_labels), units, bound)
+        replicas = dict(counts.replicas_of(key))
+        state.data[NAME] = PolicyState(policy, policy.picks(info.unit_labels), replicas, bound)
         return SUCCESS
 
-    def add_share(self, state: CycleState, _unit: WorkloadInfo, cluster: str, units: int) -> None:
+    def add_share(
+        self, state: CycleState, _info: WorkloadInfo, cluster: str, replicas: int
+    ) -> None:
         """Count these replicas on the cluster as well."""
         known: PolicyState | None = state.data.get(NAME)
         if known is not None:
-            more = {**known.units, cluster: max(known.units.get(cluster, 0) + units, 0)}
+            more = {**known.replicas, cluster: max(known.replicas.get(cluster, 0) + replicas, 0)}
             state.data[NAME] = PolicyState(known.policy, known.matches, more, known.bound)
 
-    def remove_share(self, state: CycleState, unit: WorkloadInfo, cluster: str, units: int) -> None:
-        self.add_share(state, unit, cluster, -units)
+    def remove_share(
+        self, state: CycleState, info: WorkloadInfo, cluster: str, replicas: int
+    ) -> None:
+        self.add_share(state, info, cluster, -replicas)
 
     def filter(
-        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+        self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
         """Refuse clusters at a Required policy's numbers; all, for pods that it does not select."""
         known: PolicyState | None = state.data.get(NAME)
         if known is None:
             return NOTHING_REFUSED
         if not known.matches:
-            every = np.ones(len(fleet), dtype=np.bool_)
+            every = np.ones(len(snapshot), dtype=np.bool_)
             return FilterMask([(every, "didn't match the workload-policy constraints")])
         if not known.policy.required:
             return NOTHING_REFUSED
-        domain, held = _view(known, state, unit, fleet)
+        domain, held = _view(known, state, info, snapshot)
         reached = known.count(domain, held) >= known.policy.desired
         inside, name = domain != OUTSIDE, known.policy.name
         full = inside.copy()
@@ -194,10 +198,10 @@ class WorkloadPolicyPlugin(ClaimsQuota):
         )
 
     def cure(self, shortage: Shortage, text: str, _rows: Mask) -> str:
-        policies = " and ".join(shortage.unit.bindings)
-        policy = f"WorkloadPolicy {policies}"
+        policies = " and ".join(shortage.workload.bindings)
+        policy, namespace = f"WorkloadPolicy {policies}", shortage.workload.namespace
         by_reason = {
-            ScheduledReason.POLICY_NOT_FOUND: f"{policy} in namespace {shortage.unit.namespace}",
+            ScheduledReason.POLICY_NOT_FOUND: f"{policy} in namespace {namespace}",
             ScheduledReason.INVALID_POLICY: f"{policy} as its rules say",
             ScheduledReason.AMBIGUOUS_POLICY: "one label that binds a policy instead of several",
         }
@@ -210,7 +214,7 @@ class WorkloadPolicyPlugin(ClaimsQuota):
 
     def remedies(self, shortage: Shortage) -> Sequence[Note]:
         """Suggest a larger quota, where that is used up."""
-        key = policy_of(shortage.unit)
+        key = policy_of(shortage.workload)
         if key is None or shortage.reason is not ScheduledReason.REPLICAS_REACHED:
             return ()
         policy = key[1]
@@ -237,35 +241,35 @@ class WorkloadPolicyPlugin(ClaimsQuota):
     def pre_score(
         self,
         state: CycleState,
-        _unit: WorkloadInfo,
-        _fleet: Snapshot,
+        _info: WorkloadInfo,
+        _snapshot: Snapshot,
         _bound: PlacementIndex,
         _feasible: Mask,
     ) -> Status:
         return SUCCESS if NAME in state.data else SKIP
 
     def score(
-        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+        self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> Ints:
         """Return the policy's score for the next replica."""
         known: PolicyState | None = state.data.get(NAME)
         if known is None:
-            return np.zeros(len(fleet), dtype=np.int64)
-        domain, held = _view(known, state, unit, fleet)
-        column = np.append(unitcycle.scores(_quota(known, state, known.count(domain, held))), 0)
+            return np.zeros(len(snapshot), dtype=np.int64)
+        domain, held = _view(known, state, info, snapshot)
+        column = np.append(replicacycle.scores(_quota(known, state, known.count(domain, held))), 0)
         values: Ints = column[domain]  # OUTSIDE is the last one
         return values
 
-    def divides(self, _unit: WorkloadInfo, state: CycleState) -> bool:
+    def divides(self, _info: WorkloadInfo, state: CycleState) -> bool:
         """Return whether a policy bounds the Workload, and PreFilter is not switched off."""
         return NAME in state.data
 
-    def bound(self, unit: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
+    def bound(self, info: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
         """Add the order of the policy's domains and their numbers; inside them the rank decides."""
         known: PolicyState | None = field.state.data.get(NAME)
         if known is None:
             return problem
-        domain, held = _view(known, field.state, unit, field.fleet)
+        domain, held = _view(known, field.state, info, field.snapshot)
         if known.matches:
             held = held - np.minimum(field.present - problem.present, held)
         quota = _quota(known, field.state, known.count(domain, held))
@@ -276,7 +280,7 @@ class WorkloadPolicyPlugin(ClaimsQuota):
         return replace(problem, domains=order, inside=WithinDomain.RANK, weight=weight)
 
     def post_filter(
-        self, state: CycleState, _unit: WorkloadInfo, _fleet: Snapshot, _unplaced: Unplaced
+        self, state: CycleState, _info: WorkloadInfo, _snapshot: Snapshot, _unplaced: Unplaced
     ) -> Status:
         """Name the domains that are full."""
         known: PolicyState | None = state.data.get(NAME)
@@ -294,13 +298,13 @@ class WorkloadPolicyPlugin(ClaimsQuota):
 
     def status_fields(
         self,
-        unit: WorkloadInfo,
+        info: WorkloadInfo,
         _placements: Mapping[str, int],
-        _fleet: Snapshot,
+        _snapshot: Snapshot,
         _bound: PlacementIndex,
     ) -> Mapping[str, Any]:
         """Return `policyRef`: the policy that bounds the Workload, if its name is a valid one."""
-        key = policy_of(unit)
+        key = policy_of(info)
         named = key is not None and len(key[1]) <= _NAME_LIMIT and _NAME.fullmatch(key[1])
         return {"policyRef": {"name": key[1]} if key and named else None}
 
@@ -312,24 +316,24 @@ def _quota(known: PolicyState, state: CycleState, count: Ints) -> DomainQuota:
 
 
 def _view(
-    known: PolicyState, state: CycleState, unit: WorkloadInfo, fleet: Snapshot
+    known: PolicyState, state: CycleState, info: WorkloadInfo, snapshot: Snapshot
 ) -> tuple[Ints, Ints]:
     """Return each cluster's domain and counted replicas, computed once a snapshot."""
     found = state.data.get(_VIEW)
-    if found is not None and found[0] is known and found[1] is unit and found[2] is fleet:
+    if found is not None and found[0] is known and found[1] is info and found[2] is snapshot:
         view: tuple[Ints, Ints] = found[3]
         return view
-    domain, held = known.domain(fleet), known.held(fleet)
-    held[_excluded(state, unit, fleet, known.bound)] = 0
-    state.data[_VIEW] = (known, unit, fleet, (domain, held))
+    domain, held = known.domain(snapshot), known.held(snapshot)
+    held[_excluded(state, info, snapshot, known.bound)] = 0
+    state.data[_VIEW] = (known, info, snapshot, (domain, held))
     return domain, held
 
 
 def _excluded(
-    state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
+    state: CycleState, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex
 ) -> Mask:
-    out = np.zeros(len(fleet), dtype=np.bool_)
+    out = np.zeros(len(snapshot), dtype=np.bool_)
     for rule in _OWN_RULES:
-        for mask, _ in rule.filter(state, unit, fleet, bound).reasons:
+        for mask, _ in rule.filter(state, info, snapshot, bound).reasons:
             out |= mask
     return out

@@ -27,14 +27,14 @@ def status_of(
     policy: WorkloadPolicy,
     claims: Iterable[HeldClaim],
     counts: Tally,
-    fleet: Snapshot,
+    snapshot: Snapshot,
     now: datetime,
 ) -> dict[str, Any]:
     """Return the whole status; of two claims for one Workload the later one counts."""
     key, latest = policy.metadata.key, {claim.uid: claim for claim in claims}
     rules = counts.policy(key)
     fault = rules.fault if rules else ""
-    domains = allocated(rules, counts, fleet) if rules is not None and not fault else []
+    domains = allocated(rules, counts, snapshot) if rules is not None and not fault else []
     return {
         "observedGeneration": policy.metadata.generation,
         "allocated": domains,
@@ -45,9 +45,9 @@ def status_of(
     }
 
 
-def allocated(rules: Policy, counts: Tally, fleet: Snapshot) -> list[dict[str, Any]]:
+def allocated(rules: Policy, counts: Tally, snapshot: Snapshot) -> list[dict[str, Any]]:
     """Return the policy's domains in order, with their replicas, claimed ones included."""
-    held = _held(rules, counts, fleet)
+    held = _held(rules, counts, snapshot)
     return [
         {
             "name": name,
@@ -58,15 +58,15 @@ def allocated(rules: Policy, counts: Tally, fleet: Snapshot) -> list[dict[str, A
     ]
 
 
-def _held(rules: Policy, counts: Tally, fleet: Snapshot) -> dict[str, int]:
+def _held(rules: Policy, counts: Tally, snapshot: Snapshot) -> dict[str, int]:
     """Return the counted replicas by domain, whether or not the policy lists it."""
     held = dict[str, int]()
-    column = fleet.column(rules.topology_key)
-    for cluster, units in counts.units_of(rules.key).items():
-        row = fleet.row.get(cluster)
+    column = snapshot.column(rules.topology_key)
+    for cluster, replicas in counts.replicas_of(rules.key).items():
+        row = snapshot.row.get(cluster)
         value = None if row is None else column.vocabulary.values[column.codes[row]]
         if value is not None:
-            held[value] = held.get(value, 0) + units
+            held[value] = held.get(value, 0) + replicas
     return held
 
 

@@ -101,11 +101,11 @@ def held(request: Amounts) -> dict[str, int]:
     return {UNITS: request.get(_PODS, 0), **asked(request)}
 
 
-def of_unit(unit: WorkloadInfo) -> dict[str, int]:
+def of_unit(info: WorkloadInfo) -> dict[str, int]:
     """Return the amounts of one replica; none for a placeholder, whose Reservation counts them."""
-    if unit.scheduler_name == PLACEHOLDER_SCHEDULER and unit.controller[:2] == (
+    if info.scheduler_name == PLACEHOLDER_SCHEDULER and info.controller[:2] == (
         API_VERSION,
         "Reservation",
     ):
         return {}
-    return {UNITS: 1, **asked(unit.request)}
+    return {UNITS: 1, **asked(info.request)}

@@ -36,8 +36,8 @@ class QuotaController(ClaimController[WorkloadQuota]):
         self._handle = handle
         super().__init__(term, WORKLOAD_QUOTAS, WorkloadQuota, claims=claims)
 
-    def quota_of(self, unit: WorkloadInfo) -> Key | None:
-        first = next(iter(self._usage.quotas(unit.namespace)), None)
+    def quota_of(self, info: WorkloadInfo) -> Key | None:
+        first = next(iter(self._usage.quotas(info.namespace)), None)
         return None if first is None else first.key
 
     def fields(

@@ -26,7 +26,7 @@ class Short:
     unknown: bool = False
     patched: bool = False
 
-    def words(self, units: int = 1) -> str:
+    def words(self, replicas: int = 1) -> str:
         """Return `WorkloadQuota team: requests.cpu 198 of 200 used, a unit asks for 4`."""
         used, hard = (rendered(self.name, n) for n in (self.used, self.hard))
         text = f"{self.quota.named}: {self.name} {used} of {hard} used"
@@ -36,8 +36,8 @@ class Short:
                 "which is what counts: ask for the most in the template"
             )
         if self.name != RESERVATIONS:
-            who = "a unit asks for" if units == 1 else f"{units} units ask for"
-            text = f"{text}, {who} {rendered(self.name, self.asks * units)}"
+            who = "a unit asks for" if replicas == 1 else f"{replicas} units ask for"
+            text = f"{text}, {who} {rendered(self.name, self.asks * replicas)}"
         if self.unknown:
             text += ", and another scheduler has claimed some for a Workload that is not seen yet"
         return text
@@ -47,7 +47,7 @@ class Short:
 class Spare:
     """The replicas that the quotas let in; None for any number. `short` is the tightest amount."""
 
-    units: int | None
+    replicas: int | None
     short: Short | None = None
 
 
@@ -62,16 +62,16 @@ def spare(quotas: Iterable[CompiledQuota], used: Used, each: Amounts) -> Spare:
             asks, there = each.get(name, 0), used.amounts.get(name, 0)
             if not asks:
                 continue
-            units = 0 if used.unknown else max(hard - there, 0) // asks
-            if least is None or units < least:
-                least, short = units, Short(quota, name, there, hard, asks, used.unknown)
+            replicas = 0 if used.unknown else max(hard - there, 0) // asks
+            if least is None or replicas < least:
+                least, short = replicas, Short(quota, name, there, hard, asks, used.unknown)
     return Spare(least, short)
 
 
 def one_more(quotas: Iterable[CompiledQuota], used: Used) -> Short | None:
     """Return the amount that keeps one more Reservation out; None where none does."""
     found = spare(quotas, used, {RESERVATIONS: 1})
-    return found.short if found.units == 0 else None
+    return found.short if found.replicas == 0 else None
 
 
 def left(quotas: Iterable[CompiledQuota], used: Used) -> dict[str, int]:

@@ -67,7 +67,7 @@ class WorkloadQuotaArgs(Args):
 class Bound:
     """The limit of a pass on all replicas, and the amount that makes it."""
 
-    units: int
+    replicas: int
     short: Short
 
 
@@ -91,41 +91,41 @@ class WorkloadQuotaPlugin(ClaimsQuota):
         return (on(KIND, Action.every(), self._may_help, namespace_of),)
 
     def pre_filter(
-        self, state: CycleState, unit: WorkloadInfo, _fleet: Snapshot, bound: PlacementIndex
+        self, state: CycleState, info: WorkloadInfo, _snapshot: Snapshot, bound: PlacementIndex
     ) -> Status:
         """Limit the replicas, or say why there can be none."""
-        quotas = self.quotas(bound, unit.namespace)
+        quotas = self.quotas(bound, info.namespace)
         if not quotas:
             return SUCCESS
         if self.claims is not None and (closed := self.claims.closed()):
             text = f"{quotas[0].named} lets in no units: {closed}"
             return unschedulable(NAME, text, reason=_REASON)
-        there = sum(unit.present.values())
+        there = sum(info.present.values())
         reservations = bound.ledger(ReservationLedger)
-        used = bound.ledger(Usage).used(unit.namespace, reservations)
-        found = self._spare(state, unit, quotas, used)
-        wanted = unit.replicas if not unit.everywhere else MOST_UNITS
-        if found.short is None or found.units is None or there + found.units >= wanted:
+        used = bound.ledger(Usage).used(info.namespace, reservations)
+        found = self._spare(state, info, quotas, used)
+        wanted = info.replicas if not info.everywhere else MOST_UNITS
+        if found.short is None or found.replicas is None or there + found.replicas >= wanted:
             return SUCCESS
-        inside = {} if unit.booked else _inside(unit, quotas, reservations)
-        units = there + found.units + _most(unit, inside)
-        state.data[NAME] = Bound(units, found.short)
+        inside = {} if info.booked else _inside(info, quotas, reservations)
+        replicas = there + found.replicas + _most(info, inside)
+        state.data[NAME] = Bound(replicas, found.short)
         if inside:
-            cap(state, partial(_capped, unit, inside, found.units))
-        least = unit.replicas if unit.everywhere else 1
-        if not unit.present and units < least:
+            cap(state, partial(_capped, info, inside, found.replicas))
+        least = info.replicas if info.everywhere else 1
+        if not info.present and replicas < least:
             return unschedulable(NAME, found.short.words(least), reason=_REASON)
-        limit(state, PlacementLimit(units, NAME, _REASON))
+        limit(state, PlacementLimit(replicas, NAME, _REASON))
         return SUCCESS
 
     def post_filter(
-        self, state: CycleState, unit: WorkloadInfo, _fleet: Snapshot, unplaced: Unplaced
+        self, state: CycleState, info: WorkloadInfo, _snapshot: Snapshot, unplaced: Unplaced
     ) -> Status:
         """Say which amount keeps replicas out."""
         known: Bound | None = state.data.get(NAME)
-        if known is None or known.units >= unplaced.desired:
+        if known is None or known.replicas >= unplaced.desired:
             return SUCCESS
-        new = unit.replicas - sum(unit.present.values()) if unit.whole else 1
+        new = info.replicas - sum(info.present.values()) if info.whole else 1
         return unschedulable(NAME, known.short.words(max(new, 1)), reason=_REASON)
 
     def cure(self, _shortage: Shortage, text: str, _rows: Any) -> str:
@@ -144,7 +144,7 @@ class WorkloadQuotaPlugin(ClaimsQuota):
         known: Bound | None = shortage.state.data.get(NAME)
         if known is None or shortage.reason is not _REASON:
             return ()
-        rows = np.ones(len(shortage.fleet), dtype=np.bool_)
+        rows = np.ones(len(shortage.snapshot), dtype=np.bool_)
         return (Stop(NoteKind.QUOTA, rows, f"as many as {known.short.quota.named} lets in"),)
 
     def routes(self) -> Sequence[Route]:
@@ -156,26 +156,26 @@ class WorkloadQuotaPlugin(ClaimsQuota):
         return found or ([default_quota(namespace, self._default)] if self._default else [])
 
     def _spare(
-        self, state: CycleState, unit: WorkloadInfo, quotas: Sequence[CompiledQuota], used: Used
+        self, state: CycleState, info: WorkloadInfo, quotas: Sequence[CompiledQuota], used: Used
     ) -> Spare:
-        if not unit.booked:
-            each = of_unit(unit)
-            if each and (wrong := _patched(state, unit, quotas, used)) is not None:
+        if not info.booked:
+            each = of_unit(info)
+            if each and (wrong := _patched(state, info, quotas, used)) is not None:
                 return Spare(0, wrong)
             return spare(quotas, used, each) if each else ANY
-        if not any(unit.present.values()) and (short := one_more(quotas, used)) is not None:
+        if not any(info.present.values()) and (short := one_more(quotas, used)) is not None:
             return Spare(0, short)
-        return spare(quotas, used, held(unit.request))
+        return spare(quotas, used, held(info.request))
 
-    def _may_help(self, unit: WorkloadInfo, _old: Any, _new: Any) -> bool:
+    def _may_help(self, info: WorkloadInfo, _old: Any, _new: Any) -> bool:
         """Return whether one more replica would be let in now; called for thousands at once."""
         index = self._handle.index()
         reservations = index.ledger(ReservationLedger)
-        for resource, more in self._left(index, unit.namespace, reservations):
-            if more < (unit.request.get(resource, 0) if resource else 1):
-                room = reservations.unused_in(unit.namespace)
-                quotas = self.quotas(index, unit.namespace)
-                return bool(room and not unit.booked and _inside(unit, quotas, reservations))
+        for resource, more in self._left(index, info.namespace, reservations):
+            if more < (info.request.get(resource, 0) if resource else 1):
+                room = reservations.unused_in(info.namespace)
+                quotas = self.quotas(index, info.namespace)
+                return bool(room and not info.booked and _inside(info, quotas, reservations))
         return True
 
     def _left(
@@ -201,10 +201,10 @@ class WorkloadQuotaPlugin(ClaimsQuota):
 
 
 def _patched(
-    state: CycleState, unit: WorkloadInfo, quotas: Sequence[CompiledQuota], used: Used
+    state: CycleState, info: WorkloadInfo, quotas: Sequence[CompiledQuota], used: Used
 ) -> Short | None:
     """Return an amount that a patch raises on some cluster above the template's."""
-    base = asked(unit.request)
+    base = asked(info.request)
     for variant in variants_of(state):
         for name, n in asked(variant.request).items():
             for quota in quotas:
@@ -216,46 +216,46 @@ def _patched(
 
 
 def _inside(
-    unit: WorkloadInfo, quotas: Sequence[CompiledQuota], reservations: ReservationLedger
+    info: WorkloadInfo, quotas: Sequence[CompiledQuota], reservations: ReservationLedger
 ) -> dict[str, int]:
     """Return how many more replicas go, by cluster, into room that is counted already.
 
     Only where all amounts that the quotas count of a replica are reserved there.
     """
     counts = {name for quota in quotas for name in quota.hard}
-    each = {name: n for name, n in of_unit(unit).items() if n and name in counts}
+    each = {name: n for name, n in of_unit(info).items() if n and name in counts}
     found: dict[str, int] = {}
-    for reserved in reservations.of(unit):
+    for reserved in reservations.of(info):
         for cluster in (
-            reservations.reserved(reserved.key) if reserved.namespace == unit.namespace else ()
+            reservations.reserved(reserved.key) if reserved.namespace == info.namespace else ()
         ):
             unused = reservations.unused(reserved.key, cluster)
             rest = held(unused)
             fits = min((rest.get(name, 0) // n for name, n in each.items()), default=0)
-            if units := min(fits, fitting(unused, unit.request)):
-                found[cluster] = found.get(cluster, 0) + units
+            if replicas := min(fits, fitting(unused, info.request)):
+                found[cluster] = found.get(cluster, 0) + replicas
     return found
 
 
-def _most(unit: WorkloadInfo, inside: Mapping[str, int]) -> int:
+def _most(info: WorkloadInfo, inside: Mapping[str, int]) -> int:
     """Return how many replicas go inside: those of one cluster, where all go to one."""
-    return max(inside.values(), default=0) if unit.whole else sum(inside.values())
+    return max(inside.values(), default=0) if info.whole else sum(inside.values())
 
 
-def _capped(unit: WorkloadInfo, inside: Mapping[str, int], spare: int, fleet: Snapshot) -> Ints:
+def _capped(info: WorkloadInfo, inside: Mapping[str, int], spare: int, snapshot: Snapshot) -> Ints:
     """Return the most of each cluster: present replicas, those inside, and on one the spare.
 
     Where all replicas go to one cluster, each cluster may have the spare.
     """
-    there = {name: n for name, n in inside.items() if name in fleet.row}
+    there = {name: n for name, n in inside.items() if name in snapshot.row}
     # The spare goes to one cluster only, or several would each take all of it.
     first = max(sorted(there), key=there.__getitem__, default="")
-    column = np.full(len(fleet), spare if unit.whole else 0, dtype=np.int64)
+    column = np.full(len(snapshot), spare if info.whole else 0, dtype=np.int64)
     for name, n in there.items():
-        column[fleet.row[name]] = n + (spare if unit.whole or name == first else 0)
-    for name, n in unit.present.items():
-        if name in fleet.row:
-            column[fleet.row[name]] += n
+        column[snapshot.row[name]] = n + (spare if info.whole or name == first else 0)
+    for name, n in info.present.items():
+        if name in snapshot.row:
+            column[snapshot.row[name]] += n
     return column
 
 

@@ -20,7 +20,7 @@ from controller.model.unit import WorkloadInfo
 from crds.workloadquota import RESERVATIONS
 from machinery.types.metadata import Key
 
-Units: TypeAlias = Mapping[str, int]
+Placements: TypeAlias = Mapping[str, int]
 Told: TypeAlias = Callable[[str, bool], None]
 """Called with a namespace that takes another amount now, and whether that may be less."""
 
@@ -33,25 +33,25 @@ class _QuotaCount:
     """
 
     each: Amounts
-    units: int
+    replicas: int
     booked: bool
     inside: bool
 
     @staticmethod
-    def of(unit: WorkloadInfo, placements: Units) -> _QuotaCount:
-        units = sum(placements.values())
-        each = held(unit.request) if unit.booked else of_unit(unit)
-        return _QuotaCount(each, units, unit.booked, bool(unit.reservations))
+    def of(info: WorkloadInfo, placements: Placements) -> _QuotaCount:
+        replicas = sum(placements.values())
+        each = held(info.request) if info.booked else of_unit(info)
+        return _QuotaCount(each, replicas, info.booked, bool(info.reservations))
 
     def total(self) -> dict[str, int]:
         """Return the amounts for the namespace; the room of Reservations is in their ledger."""
         if self.booked:
-            return {RESERVATIONS: 1} if self.units else {}
-        return {name: n * self.units for name, n in self.each.items()}
+            return {RESERVATIONS: 1} if self.replicas else {}
+        return {name: n * self.replicas for name, n in self.each.items()}
 
     def falls(self, after: _QuotaCount) -> bool:
         """Return whether the Workload may count for less than before."""
-        return self.units > after.units or any(
+        return self.replicas > after.replicas or any(
             n > after.each.get(r, 0) for r, n in self.each.items()
         )
 
@@ -69,7 +69,7 @@ class _Namespace:
     quotas: dict[Key, CompiledQuota] = field(default_factory=dict)
     counted: dict[Key, _QuotaCount] = field(default_factory=dict)
     total: dict[str, int] = field(default_factory=dict)
-    foreign: dict[Key, Mapping[Key, Units]] = field(default_factory=dict)
+    foreign: dict[Key, Mapping[Key, Placements]] = field(default_factory=dict)
 
     def add(self, amounts: Amounts, sign: int) -> None:
         for name, n in amounts.items():
@@ -113,29 +113,29 @@ class Usage:
         """Return all quotas, in no order."""
         return (quota for each in self._namespaces.values() for quota in each.quotas.values())
 
-    def put(self, unit: WorkloadInfo, placements: Units) -> None:
-        """Count a Workload, or the unit of a reservation, with the shares of it that count."""
-        namespace, after = unit.namespace, _QuotaCount.of(unit, placements)
+    def put(self, info: WorkloadInfo, placements: Placements) -> None:
+        """Count a Workload, or a reservation as one, with the shares of it that count."""
+        namespace, after = info.namespace, _QuotaCount.of(info, placements)
         own = self._own(namespace)
-        before = own.counted.get(unit.key)
+        before = own.counted.get(info.key)
         if before == after and not (after.booked or after.inside):
             return
         if before is not None:
             own.add(before.total(), -1)
-        own.counted[unit.key] = after
+        own.counted[info.key] = after
         own.add(after.total(), 1)
-        claimed = any(unit.key in foreign for foreign in own.foreign.values())
+        claimed = any(info.key in foreign for foreign in own.foreign.values())
         eased = after.booked or after.inside or claimed
         self._told(namespace, eased or (before is not None and before.falls(after)))
 
     def drop(self, key: Key) -> None:
-        """Forget a Workload, or the unit of a reservation."""
+        """Forget a Workload, or a reservation counted as one."""
         before = self._of(key[0]).counted.pop(key, None)
         if before is None:
             return
         self._own(key[0]).add(before.total(), -1)
         self._tidy(key[0])
-        self._told(key[0], before.units > 0)
+        self._told(key[0], before.replicas > 0)
 
     def overlay(self, placed: PlacementsByWorkload) -> Usage:
         """Return the sums with these Workloads placed so."""
@@ -154,11 +154,11 @@ class Usage:
                 unknown = unknown or counted is None
                 for name, n in counted.each.items() if counted is not None else ():
                     amounts[name] = amounts.get(name, 0) + n * sum(shares.values())
-                if counted is not None and counted.booked and not counted.units:
+                if counted is not None and counted.booked and not counted.replicas:
                     amounts[RESERVATIONS] = amounts.get(RESERVATIONS, 0) + 1
         return Used(amounts, unknown)
 
-    def set_foreign(self, key: Key, foreign: Mapping[Key, Units]) -> None:
+    def set_foreign(self, key: Key, foreign: Mapping[Key, Placements]) -> None:
         """Replace the claims of others on a quota."""
         own = self._of(key[0])
         if key not in own.quotas or own.foreign.get(key, {}) == foreign:
@@ -185,12 +185,12 @@ class _QuotaOverlay(Usage):
     def __init__(self, base: Usage, placed: PlacementsByWorkload) -> None:
         super().__init__()
         self._base = base
-        for unit, placements in placed.values():
-            self.place(unit, placements)
+        for info, placements in placed.values():
+            self.place(info, placements)
 
-    def place(self, unit: WorkloadInfo, placements: Units) -> None:
+    def place(self, info: WorkloadInfo, placements: Placements) -> None:
         """Place a Workload so, see `TakesMore.place`."""
-        self.put(unit, placements)
+        self.put(info, placements)
 
     def quota(self, key: Key) -> CompiledQuota | None:
         return self._base.quota(key)

@@ -37,7 +37,7 @@ class UnschedulableUnits:
     """Replicas of a subset that a cluster has had no node for, since then."""
 
     cluster: str
-    units: int
+    replicas: int
     since: datetime
 
 
@@ -141,7 +141,7 @@ def _condition(rules: Rules, since: datetime, mark: str | None = None) -> dict[s
 
 
 def _words(waiting: Sequence[UnschedulableUnits], ends: datetime) -> str:
-    some = ", ".join(f"{each.units} on {each.cluster}" for each in waiting[:NAMED_CLUSTERS])
+    some = ", ".join(f"{each.replicas} on {each.cluster}" for each in waiting[:NAMED_CLUSTERS])
     more = len(waiting) - NAMED_CLUSTERS
     rest = f" and on {more} more clusters" if more > 0 else ""
     return f"units have no node: {some}{rest}; it takes no new one until {timestamp(ends)}"

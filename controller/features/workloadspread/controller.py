@@ -142,7 +142,7 @@ class SpreadController(StatusWriter[WorkloadSpread, _SpreadDraft]):
             answer(commit.done, False)  # a deleted Workload is not written any more
 
     async def commit(
-        self, spread: CompiledSpread, unit: WorkloadInfo, placements: Mapping[str, int]
+        self, spread: CompiledSpread, info: WorkloadInfo, placements: Mapping[str, int]
     ) -> bool:
         """Take the quota of a decision on that spread; False means to decide again.
 
@@ -154,18 +154,18 @@ class SpreadController(StatusWriter[WorkloadSpread, _SpreadDraft]):
             return False
         self._end(spread.key)
         began, done = self._clock.monotonic(), asyncio.get_running_loop().create_future()
-        before, after = dict(unit.present), dict(placements)
-        commit = _Commit(spread, unit.uid, before, after, began, done)
+        before, after = dict(info.present), dict(placements)
+        commit = _Commit(spread, info.uid, before, after, began, done)
         self._commits[spread.key] = commit
         self.add(spread.key)
         granted = await done and self._clock.monotonic() - began < WRITE_SECONDS
         COMMITS.labels("written" if granted else "stale").inc()
         return granted
 
-    def withdraw(self, spread: CompiledSpread, unit: WorkloadInfo) -> None:
+    def withdraw(self, spread: CompiledSpread, info: WorkloadInfo) -> None:
         """End the commit of a decision that was not written."""
         commit = self._commits.get(spread.key)
-        if commit is not None and commit.workload == unit.uid:
+        if commit is not None and commit.workload == info.uid:
             self._end(spread.key)
             self.add(spread.key)
 
@@ -273,7 +273,7 @@ class SpreadController(StatusWriter[WorkloadSpread, _SpreadDraft]):
         """Emit an event for replicas that left marked subsets for later ones."""
         if not spread.marked or old.placements == new.placements or spread.fault:
             return
-        classes = Classes.of(spread, self._handle.snapshot(), new.unit.replicas)
+        classes = Classes.of(spread, self._handle.snapshot(), new.info.replicas)
         before, after = classes.held(old.placements), classes.held(new.placements)
         event = rescheduled(spread, before, after)
         stored = self._stored.get(spread.key)
@@ -285,7 +285,7 @@ def _target(workload: Workload | None, commit: _Commit | None, *, certain: bool)
     """Return the Workload as it is, or as it is about to be."""
     if workload is None:
         return SpreadTarget(0, {}, {}, certain=True)
-    total, status = workload.unit.replicas, workload.status
+    total, status = workload.info.replicas, workload.status
     reports = {each.name: each for each in status.clusters}
     if commit is None:
         decided = _moment(status.decision.time)

@@ -31,7 +31,7 @@ from controller.features.workloadspread.entries import (
     stamp,
 )
 from controller.features.workloadspread.objects import SubsetStatus
-from controller.features.workloadspread.subsets import subsets_of, units_of
+from controller.features.workloadspread.subsets import replicas_of, subsets_of
 from controller.model.objects import ClusterShare
 from controller.planner.subsets import Subsets
 from controller.snapshot.columns import Ints
@@ -56,11 +56,11 @@ class Classes:
     """The subsets of a spread over a snapshot, for so many replicas in all."""
 
     subsets: Subsets
-    fleet: Snapshot
+    snapshot: Snapshot
 
     @staticmethod
-    def of(spread: CompiledSpread, fleet: Snapshot, total: int) -> Classes:
-        return Classes(subsets_of(spread, fleet, total), fleet)
+    def of(spread: CompiledSpread, snapshot: Snapshot, total: int) -> Classes:
+        return Classes(subsets_of(spread, snapshot, total), snapshot)
 
     def cap(self, subset: int) -> int:
         """Return the replicas that a subset takes; UNBOUNDED without a limit."""
@@ -68,16 +68,16 @@ class Classes:
 
     def held(self, placements: Mapping[str, int]) -> list[int]:
         """Return the replicas of each subset, excess included."""
-        counted, excess, _ = self.subsets.classified(units_of(placements, self.fleet))
-        units: list[int] = (counted + excess).sum(axis=1).tolist()
-        return units
+        counted, excess, _ = self.subsets.classified(replicas_of(placements, self.snapshot))
+        replicas: list[int] = (counted + excess).sum(axis=1).tolist()
+        return replicas
 
     def ranges(self, placements: Mapping[str, int]) -> Ranges:
         """Return which replicas on each cluster count to which subset; the excess comes last."""
-        units = units_of(placements, self.fleet)
-        counted, excess, _ = self.subsets.classified(units)
+        replicas = replicas_of(placements, self.snapshot)
+        counted, excess, _ = self.subsets.classified(replicas)
         upper = np.vstack((counted, excess)).cumsum(axis=0)
-        return Ranges(self.fleet, upper - np.vstack((counted, excess)), upper)
+        return Ranges(self.snapshot, upper - np.vstack((counted, excess)), upper)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Ranges:
     Those above `above` up to `last` count to a subset.
     """
 
-    fleet: Snapshot
+    snapshot: Snapshot
     above: Ints
     last: Ints
 
@@ -95,12 +95,12 @@ class Ranges:
         """Return the replicas of each subset above and up to these numbers, shape (n,)."""
         inside = np.minimum(self.last, last) - np.maximum(self.above, above)
         both = np.maximum(inside, 0).sum(axis=1).reshape(2, -1)
-        units: list[int] = both.sum(axis=0).tolist()
-        return units
+        replicas: list[int] = both.sum(axis=0).tolist()
+        return replicas
 
     def of(self, cluster: str) -> Iterator[Range]:
         """Yield the ranges of one cluster; none of one that is gone."""
-        row = self.fleet.row.get(cluster)
+        row = self.snapshot.row.get(cluster)
         if row is None:
             return
         subsets = len(self.last) // 2
@@ -159,16 +159,16 @@ def counted(
     stray = [entries_of(each.creating_pods, now) for each in before if each not in named]
     spans = list(apart(span for each in (*creating, *stray) for span in each.spans))
     placements = _with_those_on_their_way(target, spans, now)
-    ranges, fleet = classes.ranges(placements), classes.fleet
-    units, (exist, came) = units_of(placements, fleet), _shown(target, fleet)
-    running = np.minimum(units, came)  # the surge of a rolling update does not count
-    of_each = ranges.within(running - np.minimum(units, exist), running)
+    ranges, snapshot = classes.ranges(placements), classes.snapshot
+    replicas, (exist, came) = replicas_of(placements, snapshot), _shown(target, snapshot)
+    running = np.minimum(replicas, came)  # the surge of a rolling update does not count
+    of_each = ranges.within(running - np.minimum(replicas, exist), running)
     for each, number in zip(found, of_each, strict=True):
         each.active = number
     _note_waiting(found, ranges, target, now)
     if target.leaving is not None:
         spans, creating = _with_new(spans, creating, ranges, came, target, now)
-    _count_coming(found, ranges, target, spans, creating, ranges.within(came, units))
+    _count_coming(found, ranges, target, spans, creating, ranges.within(came, replicas))
     _count_going(found, classes, target, named, now)
     for each in found:
         each.creating, each.not_created = each.creating.parted(CREATE, now)
@@ -194,11 +194,11 @@ def _with_those_on_their_way(
     return most
 
 
-def _shown(target: SpreadTarget, fleet: Snapshot) -> tuple[Ints, Ints]:
+def _shown(target: SpreadTarget, snapshot: Snapshot) -> tuple[Ints, Ints]:
     """Return the replicas of each cluster that exist, and those that ever came, shape (n,) each."""
-    exist, came = np.zeros((2, len(fleet)), dtype=np.int64)
+    exist, came = np.zeros((2, len(snapshot)), dtype=np.int64)
     for name, report in target.reports.items():
-        if (row := fleet.row.get(name)) is not None:
+        if (row := snapshot.row.get(name)) is not None:
             exist[row], came[row] = _seen(report)
     return exist, came
 
@@ -215,9 +215,9 @@ def _note_waiting(
             continue
         with_node = max(placed - report.unschedulable, 0)
         for subset, above, last in ranges.of(cluster):
-            if (units := min(last, placed) - max(above, with_node)) > 0:
+            if (replicas := min(last, placed) - max(above, with_node)) > 0:
                 found[subset].waiting.append(
-                    UnschedulableUnits(cluster, units, _moment(since, now))
+                    UnschedulableUnits(cluster, replicas, _moment(since, now))
                 )
 
 
@@ -239,13 +239,13 @@ def _with_new(
         for span in spans
         for each in span.within(0, min(before.get(span.cluster, 0), after.get(span.cluster, 0)))
     ]
-    more = sorted(name for name, units in after.items() if units > before.get(name, 0))
+    more = sorted(name for name, replicas in after.items() if replicas > before.get(name, 0))
     new = [Span(n, before.get(n, 0) + 1, after[n], stamp(now)) for n in more[:MOST_ENTRIES]]
     if len(more) == len(new):
         return [*known, *new], [*told]
     rest = {name: after[name] for name in more[MOST_ENTRIES:]}
-    had = units_of({name: before.get(name, 0) for name in rest}, ranges.fleet)
-    numbers = ranges.within(np.maximum(had, came), units_of(rest, ranges.fleet))
+    had = replicas_of({name: before.get(name, 0) for name in rest}, ranges.snapshot)
+    numbers = ranges.within(np.maximum(had, came), replicas_of(rest, ranges.snapshot))
     others = [Entries((), number, stamp(now)) for number in numbers]
     return [*known, *new], [a.plus(b) if len(b) else a for a, b in zip(told, others, strict=True)]
 
@@ -264,8 +264,8 @@ def _count_coming(
         came = _seen(target.reports.get(span.cluster)).came
         for subset, above, last in ranges.of(span.cluster):
             listed[subset] += span.within(max(above, came), last)
-    for units, here, missing, entries in zip(found, listed, unseen, told, strict=True):
-        units.creating = Entries(tuple(here)).beside(entries, missing - sum(map(len, here)))
+    for replicas, here, missing, entries in zip(found, listed, unseen, told, strict=True):
+        replicas.creating = Entries(tuple(here)).beside(entries, missing - sum(map(len, here)))
 
 
 def _count_going(
@@ -297,11 +297,11 @@ def _count_going(
         kept[which][place] += span.within(above, exist)
         reached[span.cluster] = max(span.last, above)
     left -= sum(len(span) for kind in kept for spans in kind for span in spans)
-    for place, units in enumerate(found):
-        units.deleting = Entries(tuple(kept[0][place])).beside(deleting[place], left)
-        left -= units.deleting.others
-        units.stuck = Entries(tuple(kept[1][place])).beside(stuck[place], left)
-        left -= units.stuck.others
+    for place, replicas in enumerate(found):
+        replicas.deleting = Entries(tuple(kept[0][place])).beside(deleting[place], left)
+        left -= replicas.deleting.others
+        replicas.stuck = Entries(tuple(kept[1][place])).beside(stuck[place], left)
+        left -= replicas.stuck.others
 
 
 def _beyond(target: SpreadTarget) -> int:
@@ -314,15 +314,15 @@ def _leaving(classes: Classes, target: SpreadTarget, now: datetime) -> list[Entr
     """Return the replicas of each subset that are taken back now; beyond a limit only a number."""
     before, after = target.leaving or {}, target.placements
     ranges = classes.ranges(before)
-    fewer = sorted(name for name, units in before.items() if units > after.get(name, 0))
+    fewer = sorted(name for name, replicas in before.items() if replicas > after.get(name, 0))
     spans: list[list[Span]] = [[] for _ in classes.subsets.names]
     for cluster in fewer[:MOST_ENTRIES]:
         for subset, above, last in ranges.of(cluster):
             span = Span(cluster, above + 1, last, stamp(now))
             spans[subset] += span.within(after.get(cluster, 0), last)
     rest = {name: before[name] for name in fewer[MOST_ENTRIES:]}
-    kept = units_of({name: after.get(name, 0) for name in rest}, classes.fleet)
-    numbers = ranges.within(kept, units_of(rest, classes.fleet))
+    kept = replicas_of({name: after.get(name, 0) for name in rest}, classes.snapshot)
+    numbers = ranges.within(kept, replicas_of(rest, classes.snapshot))
     return [
         Entries(tuple(here), number, stamp(now) if number else None)
         for here, number in zip(spans, numbers, strict=True)

@@ -66,7 +66,7 @@ class WorkloadSpreads:
         )
         return self.controller
 
-    def rest(self) -> None:
+    def stop_leading(self) -> None:
         self.controller = None
 
     def closed(self) -> str:
@@ -75,16 +75,16 @@ class WorkloadSpreads:
         return "" if running else switched_off(NAME)
 
     async def commit(
-        self, spread: CompiledSpread, unit: WorkloadInfo, placements: Mapping[str, int]
+        self, spread: CompiledSpread, info: WorkloadInfo, placements: Mapping[str, int]
     ) -> bool:
         """Commit as `SpreadController.commit` does; grant nothing unless this process leads."""
         return self.controller is not None and await self.controller.commit(
-            spread, unit, placements
+            spread, info, placements
         )
 
-    def withdraw(self, spread: CompiledSpread, unit: WorkloadInfo) -> None:
+    def withdraw(self, spread: CompiledSpread, info: WorkloadInfo) -> None:
         if self.controller is not None:
-            self.controller.withdraw(spread, unit)
+            self.controller.withdraw(spread, info)
 
     def spread_changed(self, old: WorkloadSpread | None, new: WorkloadSpread | None) -> None:
         """Handle an informer's event."""

@@ -36,13 +36,13 @@ class SubsetSummary(msgspec.Struct):
     conditions: list[Condition] = []
 
 
-class _SpreadStatus(msgspec.Struct, rename="camel"):
+class SpreadSummaryStatus(msgspec.Struct, rename="camel"):
     conditions: list[Condition] = []
     subset_statuses: list[SubsetSummary] = []
 
 
 class SpreadSummary(Summary):
-    status: _SpreadStatus = msgspec.field(default_factory=_SpreadStatus)
+    status: SpreadSummaryStatus = msgspec.field(default_factory=SpreadSummaryStatus)
 
 
 def take(report: Report, spreads: Iterable[SpreadSummary], _now: datetime) -> None:

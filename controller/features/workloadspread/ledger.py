@@ -58,7 +58,7 @@ class Spreads:
         """Return the other spreads of this Workload, which do not divide it."""
         return tuple(self._of.get(key, ())[1:])
 
-    def put(self, unit: WorkloadInfo, placements: Mapping[str, int]) -> None:
+    def put(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
         """Count nothing."""
 
     def drop(self, key: Key) -> None:

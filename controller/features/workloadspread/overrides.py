@@ -13,31 +13,31 @@ import msgspec
 import numpy as np
 
 from controller.features.workloadspread.compiled import CompiledSpread, CompiledSubset
-from controller.features.workloadspread.subsets import units_of
+from controller.features.workloadspread.subsets import replicas_of
 from controller.planner.subsets import Subsets
 from controller.snapshot.columns import Ints
 from controller.snapshot.snapshot import Snapshot
 
 
 def overrides_of(
-    spread: CompiledSpread, subsets: Subsets, placements: Mapping[str, int], fleet: Snapshot
+    spread: CompiledSpread, subsets: Subsets, placements: Mapping[str, int], snapshot: Snapshot
 ) -> list[dict[str, Any]] | None:
     """Return status.overrides for these subsets; None where no cluster holds any replica.
 
     Each cluster with replicas stands under the first subset that has some there; those in no subset
     stand in the last entry, which has no name.
     """
-    units = units_of(placements, fleet)
-    classes = np.vstack(subsets.classified(units))
+    replicas = replicas_of(placements, snapshot)
+    classes = np.vstack(subsets.classified(replicas))
     first = _first(subsets, classes)
-    rows = np.flatnonzero(units > 0)
-    rows = rows[np.argsort(fleet.by_name[rows])]
+    rows = np.flatnonzero(replicas > 0)
+    rows = rows[np.argsort(snapshot.by_name[rows])]
     costs = _costs(subsets)
     found = []
     for at, head in enumerate([*map(_head, spread.subsets), {}]):
         named = rows[first[rows] == at].tolist()
         if named:
-            clusters = [_cluster(fleet.names[row], classes[:, row], costs) for row in named]
+            clusters = [_cluster(snapshot.names[row], classes[:, row], costs) for row in named]
             found.append({**head, "clusters": clusters})
     return found or None
 
@@ -54,10 +54,10 @@ def _costs(subsets: Subsets) -> list[int]:
     return [*counted.tolist(), *excess.tolist(), int(outside)]
 
 
-def _cluster(name: str, units: Ints, costs: Sequence[int]) -> dict[str, Any]:
+def _cluster(name: str, replicas: Ints, costs: Sequence[int]) -> dict[str, Any]:
     held = [
         {"cost": cost, "replicas": number}
-        for cost, number in zip(costs, units.tolist(), strict=True)
+        for cost, number in zip(costs, replicas.tolist(), strict=True)
         if number
     ]
     return {"name": name, "deletionCosts": held}

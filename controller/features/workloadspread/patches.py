@@ -39,19 +39,19 @@ class PatchedPod:
     tolerations: tuple[Toleration, ...]
 
 
-def patched(unit: WorkloadInfo, patch: Mapping[str, Any]) -> PatchedPod:
+def patched(info: WorkloadInfo, patch: Mapping[str, Any]) -> PatchedPod:
     """Return the pod of a Workload with a patch over it.
 
     Raises:
         ValueError: the patch does not fit; names the field.
     """
-    if not unit.pod:
-        raise ValueError(f"a {unit.kind} has no pod template that it could be laid over")
-    return _patched(unit.pod, msgspec.json.encode(patch, order="deterministic"))
+    if not info.pod:
+        raise ValueError(f"a {info.kind} has no pod template that it could be laid over")
+    return _patched(info.pod, msgspec.json.encode(patch, order="deterministic"))
 
 
 def variants(
-    spread: CompiledSpread, unit: WorkloadInfo, inside: Callable[[Snapshot], Mask]
+    spread: CompiledSpread, info: WorkloadInfo, inside: Callable[[Snapshot], Mask]
 ) -> list[Variant]:
     """Return the Workload as it is in the subsets where it differs, equal ones as one.
 
@@ -59,11 +59,11 @@ def variants(
     tolerates its taints, or, where none does, of the first one. `inside` returns which clusters
     each matches, shape (subsets, n).
     """
-    said = [(*unit.tolerations, *each.tolerations) for each in spread.subsets]
-    kinds = [Variant(_nowhere, *_asked(unit, None), unit.tolerations)]
+    said = [(*info.tolerations, *each.tolerations) for each in spread.subsets]
+    kinds = [Variant(_nowhere, *_asked(info, None), info.tolerations)]
     alike: list[list[int]] = [[]]
     for at, (subset, tolerations) in enumerate(zip(spread.subsets, said, strict=True)):
-        made = Variant(_nowhere, *_asked(unit, subset.patch), tolerations)
+        made = Variant(_nowhere, *_asked(info, subset.patch), tolerations)
         if made not in kinds:
             kinds.append(made)
             alike.append([])
@@ -74,11 +74,11 @@ def variants(
 
 
 def _asked(
-    unit: WorkloadInfo, patch: Mapping[str, Any] | None
+    info: WorkloadInfo, patch: Mapping[str, Any] | None
 ) -> tuple[Mapping[str, int], Mapping[str, str], tuple[Toleration, ...]]:
     if patch is None:
-        return unit.request, unit.node_selector, unit.pod_tolerations
-    pod = patched(unit, patch)
+        return info.request, info.node_selector, info.pod_tolerations
+    pod = patched(info, patch)
     return pod.request, pod.node_selector, pod.tolerations
 
 
@@ -92,31 +92,33 @@ class _Where:
         self._inside = inside
         self._last: tuple[Snapshot, Ints] | None = None
 
-    def among(self, places: Sequence[int], fleet: Snapshot) -> Mask:
+    def among(self, places: Sequence[int], snapshot: Snapshot) -> Mask:
         """Return the clusters where one of these subsets decides, shape (n,)."""
-        if self._last is None or self._last[0] is not fleet:
-            self._last = (fleet, self._first(fleet))
+        if self._last is None or self._last[0] is not snapshot:
+            self._last = (snapshot, self._first(snapshot))
         mask: Mask = np.isin(self._last[1], places)
         return mask
 
-    def _first(self, fleet: Snapshot) -> Ints:
-        matching = self._inside(fleet)
-        bears = {each: fleet.untolerated(each, HARD) == 0 for each in map(tuple, self._tolerations)}
+    def _first(self, snapshot: Snapshot) -> Ints:
+        matching = self._inside(snapshot)
+        bears = {
+            each: snapshot.untolerated(each, HARD) == 0 for each in map(tuple, self._tolerations)
+        }
         tolerant = matching & np.array([bears[tuple(each)] for each in self._tolerations])
         first: Ints = np.where(tolerant.any(axis=0), tolerant, matching).argmax(axis=0)
         return np.where(matching.any(axis=0), first, len(matching))
 
 
-def _nowhere(fleet: Snapshot) -> Mask:
-    return np.zeros(len(fleet), dtype=np.bool_)
+def _nowhere(snapshot: Snapshot) -> Mask:
+    return np.zeros(len(snapshot), dtype=np.bool_)
 
 
-def fault(spread: CompiledSpread, unit: WorkloadInfo) -> str:
+def fault(spread: CompiledSpread, info: WorkloadInfo) -> str:
     """Return the fault of its patches for the pods of its target; empty where there is none."""
     for i, subset in enumerate(spread.subsets):
         if subset.patch is not None:
             try:
-                patched(unit, subset.patch)
+                patched(info, subset.patch)
             except ValueError as e:
                 return f"spec.subsets[{i}].patch: {e}"
     return ""

@@ -64,12 +64,12 @@ class Commits(Protocol):
         ...
 
     async def commit(
-        self, spread: CompiledSpread, unit: WorkloadInfo, placements: Mapping[str, int]
+        self, spread: CompiledSpread, info: WorkloadInfo, placements: Mapping[str, int]
     ) -> bool:
         """Commit the replicas that come and go; False where the Workload must be decided again."""
         ...
 
-    def withdraw(self, spread: CompiledSpread, unit: WorkloadInfo) -> None:
+    def withdraw(self, spread: CompiledSpread, info: WorkloadInfo) -> None:
         """End the commit of a decision that was not written."""
         ...
 
@@ -103,51 +103,51 @@ class WorkloadSpreadPlugin:
         """Return the endpoints; none in a plan, which serves no requests."""
         return self.endpoints
 
-    def settled(self, unit: WorkloadInfo, _now: datetime, bound: PlacementIndex) -> WorkloadInfo:
+    def settled(self, info: WorkloadInfo, _now: datetime, bound: PlacementIndex) -> WorkloadInfo:
         """Mark the target of a spread as divided."""
-        if unit.divided or bound.ledger(Spreads).of(unit.key) is None:
-            return unit
-        return replace(unit, divided=True)
+        if info.divided or bound.ledger(Spreads).of(info.key) is None:
+            return info
+        return replace(info, divided=True)
 
-    def next_look(self, _unit: WorkloadInfo, _now: datetime) -> float | None:
+    def next_look(self, _info: WorkloadInfo, _now: datetime) -> float | None:
         """Return None: the controller that marks a subset requeues the Workload."""
         return None
 
     def pre_filter(
-        self, state: CycleState, unit: WorkloadInfo, _fleet: Snapshot, bound: PlacementIndex
+        self, state: CycleState, info: WorkloadInfo, _snapshot: Snapshot, bound: PlacementIndex
     ) -> Status:
         """Bind the spread, or say why that cannot be done."""
-        spread = bound.ledger(Spreads).of(unit.key) if unit.divided else None
+        spread = bound.ledger(Spreads).of(info.key) if info.divided else None
         if spread is None:
             return SUCCESS
-        if wrong := fault_of(spread, unit):
+        if wrong := fault_of(spread, info):
             text = f"workload-spread {spread.name}: {wrong}"
             return unschedulable(NAME, text, reason=ScheduledReason.INVALID_SPREAD)
         if self.commits is not None and (closed := self.commits.closed()):
             return unschedulable(NAME, f"workload-spread {spread.name} takes no units: {closed}")
         state.data[NAME] = spread
-        vary(state, patches.variants(spread, unit, partial(self._inside, spread, unit.replicas)))
+        vary(state, patches.variants(spread, info, partial(self._inside, spread, info.replicas)))
         return SUCCESS
 
-    def _inside(self, spread: CompiledSpread, total: int, fleet: Snapshot) -> Mask:
+    def _inside(self, spread: CompiledSpread, total: int, snapshot: Snapshot) -> Mask:
         """Return which clusters each subset matches, shape (subsets, n)."""
-        return self._memory.of(spread, fleet, total).inside
+        return self._memory.of(spread, snapshot, total).inside
 
     def filter(
-        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+        self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
         """Return the clusters that no subset matches."""
         spread = _spread(state)
         if spread is None:
             return NOTHING_REFUSED
-        outside: Mask = np.all(~self._inside(spread, unit.replicas, fleet), axis=0)
+        outside: Mask = np.all(~self._inside(spread, info.replicas, snapshot), axis=0)
         return FilterMask([(outside, f"{_OUTSIDE} {spread.name}")])
 
-    def divides(self, _unit: WorkloadInfo, state: CycleState) -> bool:
+    def divides(self, _info: WorkloadInfo, state: CycleState) -> bool:
         """Return whether a spread bounds the Workload, and PreFilter is not switched off."""
         return NAME in state.data
 
-    def bound(self, unit: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
+    def bound(self, info: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
         """Add the subsets with their order and caps; inside them preferences and scores decide.
 
         Where a subset is marked, replicas that its members leave without a node are free to go.
@@ -155,7 +155,7 @@ class WorkloadSpreadPlugin:
         spread = _spread(field.state)
         if spread is None:
             return problem
-        subsets = self._memory.of(spread, field.fleet, unit.replicas)
+        subsets = self._memory.of(spread, field.snapshot, info.replicas)
         # A cluster that may take replicas and is full lacks only room, too.
         crowded = field.crowded | (field.able & (problem.room <= problem.present))
         able = field.able | crowded
@@ -165,27 +165,27 @@ class WorkloadSpreadPlugin:
             inside=WithinDomain.RANK,
             weight=able.astype(np.int64),
             room=np.where(field.crowded, np.minimum(field.room, UNBOUNDED), problem.room),
-            learnt=_running(unit, field, subsets, problem),
+            learnt=_running(info, field, subsets, problem),
         )
 
     def post_filter(
-        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _unplaced: Unplaced
+        self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _unplaced: Unplaced
     ) -> Status:
         """Name the subsets without a cluster; the plan names the full ones."""
         spread = _spread(state)
-        if spread is None or not (empty := self._empty(spread, unit, fleet)):
+        if spread is None or not (empty := self._empty(spread, info, snapshot)):
             return SUCCESS
         text = f"no cluster is in subset {either(empty)} of workload-spread {spread.name}"
         return Status(reasons=(text,), plugin=NAME)
 
-    def _empty(self, spread: CompiledSpread, unit: WorkloadInfo, fleet: Snapshot) -> list[str]:
-        inside = self._inside(spread, unit.replicas, fleet)
+    def _empty(self, spread: CompiledSpread, info: WorkloadInfo, snapshot: Snapshot) -> list[str]:
+        inside = self._inside(spread, info.replicas, snapshot)
         return [
             each.name for each, row in zip(spread.subsets, inside, strict=True) if not row.any()
         ]
 
     def shortfall(
-        self, _unit: WorkloadInfo, field: Candidates, plan: Apportionment
+        self, _info: WorkloadInfo, field: Candidates, plan: Apportionment
     ) -> Sequence[str]:
         """Name the first subsets that are at their cap, or closed."""
         said = plan.subsets_shut if NAME in field.state.data else ()
@@ -204,7 +204,7 @@ class WorkloadSpreadPlugin:
         for row in np.flatnonzero(plan.rows_shut).tolist():
             mine = (subsets.names[at] for at in np.flatnonzero(subsets.inside[:, row]).tolist())
             text = "; ".join(said[name] for name in mine if name in said)
-            mask = rows.setdefault(text, np.zeros(len(shortage.fleet), dtype=np.bool_))
+            mask = rows.setdefault(text, np.zeros(len(shortage.snapshot), dtype=np.bool_))
             mask[row] = True
         return [Stop(NoteKind.QUOTA, mask, text) for text, mask in rows.items()]
 
@@ -216,7 +216,7 @@ class WorkloadSpreadPlugin:
         subsets = None if plan is None else plan.asked.subsets
         if subsets is None or not subsets.closed.any():
             return None
-        fewer = (name for name, units in sorted(before.items()) if after.get(name, 0) < units)
+        fewer = (name for name, replicas in sorted(before.items()) if after.get(name, 0) < replicas)
         left = next(fewer, None)
         return None if left is None else (ChangeCause.RESCHEDULED.value, left)
 
@@ -246,60 +246,60 @@ class WorkloadSpreadPlugin:
                 f"the end of the mark of subset {either(marked)} {where}, whose units had no node"
             )
             found.append(Note(NoteKind.QUOTA, shortage.pending, spread.name, text))
-        if empty := self._empty(spread, shortage.unit, shortage.fleet):
+        if empty := self._empty(spread, shortage.workload, shortage.snapshot):
             text = f"a cluster in subset {either(empty)} of WorkloadSpread {spread.name}"
             found.append(Note(NoteKind.BOUND, 0, spread.name, text))
         return found
 
     def status_fields(
         self,
-        unit: WorkloadInfo,
+        info: WorkloadInfo,
         placements: Mapping[str, int],
-        fleet: Snapshot,
+        snapshot: Snapshot,
         bound: PlacementIndex,
     ) -> Mapping[str, Any]:
         """Return `overrides`: the patch and the deletion costs of each share."""
-        spread = bound.ledger(Spreads).of(unit.key)
+        spread = bound.ledger(Spreads).of(info.key)
         if spread is None:
             return {"overrides": None}
         # The overrides of a spread that became invalid stay as they are, so that nothing restarts.
-        if fault_of(spread, unit):
+        if fault_of(spread, info):
             return {}
-        subsets = self._memory.of(spread, fleet, unit.replicas)
-        return {"overrides": overrides_of(spread, subsets, placements, fleet)}
+        subsets = self._memory.of(spread, snapshot, info.replicas)
+        return {"overrides": overrides_of(spread, subsets, placements, snapshot)}
 
     def reserve(
-        self, _state: CycleState, _unit: WorkloadInfo, _placements: Mapping[str, int]
+        self, _state: CycleState, _info: WorkloadInfo, _placements: Mapping[str, int]
     ) -> Status:
         """Reserve nothing: only the Workload itself draws on its subsets."""
         return SUCCESS
 
     async def pre_bind(
-        self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+        self, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
     ) -> Status:
         """Commit the replicas; where the spread has changed the Workload is decided again."""
         spread = _spread(state)
         if spread is None or self.commits is None:
             return SUCCESS
-        if await self.commits.commit(spread, unit, placements):
+        if await self.commits.commit(spread, info, placements):
             return SUCCESS
         return unschedulable(NAME)
 
     def unreserve(
-        self, state: CycleState, unit: WorkloadInfo, _placements: Mapping[str, int]
+        self, state: CycleState, info: WorkloadInfo, _placements: Mapping[str, int]
     ) -> None:
         spread = _spread(state)
         if spread is not None and self.commits is not None:
-            self.commits.withdraw(spread, unit)
+            self.commits.withdraw(spread, info)
 
 
-def fault_of(spread: CompiledSpread, unit: WorkloadInfo) -> str:
+def fault_of(spread: CompiledSpread, info: WorkloadInfo) -> str:
     """Return why a spread cannot divide this Workload; empty where it can."""
     if spread.fault:
         return spread.fault
-    if unit.kind == "DaemonSet":
-        return f"its target {unit.name} holds a DaemonSet, which runs on every cluster in full"
-    return patches.fault(spread, unit)
+    if info.kind == "DaemonSet":
+        return f"its target {info.name} holds a DaemonSet, which runs on every cluster in full"
+    return patches.fault(spread, info)
 
 
 def _spread(state: CycleState) -> CompiledSpread | None:
@@ -307,12 +307,12 @@ def _spread(state: CycleState) -> CompiledSpread | None:
     return spread
 
 
-def _running(unit: WorkloadInfo, field: Candidates, subsets: Subsets, problem: Problem) -> Ints:
+def _running(info: WorkloadInfo, field: Candidates, subsets: Subsets, problem: Problem) -> Ints:
     """Return the replicas with a node in marked subsets, where others wait for one, shape (n,)."""
     learnt, home = problem.learnt.copy(), subsets.home
     closed = np.append(subsets.closed, False)[home]
-    for name, shown in unit.shown.items():
-        row = field.fleet.row.get(name)
+    for name, shown in info.shown.items():
+        row = field.snapshot.row.get(name)
         if row is not None and closed[row] and shown.asked == field.present[row]:
             learnt[row] = min(learnt[row], shown.runs)
     return learnt

@@ -85,9 +85,9 @@ def verdict_of(
     if target is None:
         text = f"there is no Workload {spread.target[1]} in namespace {spread.target[0]}"
         return SpreadState(SpreadReadyReason.TARGET_NOT_FOUND, text)
-    if wrong := patches.fault(spread, target.unit):
+    if wrong := patches.fault(spread, target.info):
         return SpreadState(SpreadReadyReason.INVALID_PATCH, wrong)
-    if wrong := fault_of(spread, target.unit):
+    if wrong := fault_of(spread, target.info):
         return SpreadState(SpreadReadyReason.INVALID_SPREAD, wrong, counts=False)
     return SpreadState()
 
@@ -140,7 +140,7 @@ def subset_statuses(
     statuses, events, stranded = [], [], False
     stored = {each.name: each for each in before}
     for place, subset in enumerate(spread.subsets):
-        units, cap = counts[place], classes.cap(place)
+        replicas, cap = counts[place], classes.cap(place)
         last = place + 1 == len(spread.subsets)
         rules = Rules(
             timedelta(seconds=spread.critical_seconds) if spread.adaptive and not last else None,
@@ -148,22 +148,26 @@ def subset_statuses(
             spread.generation,
         )
         said = stored[subset.name].conditions if subset.name in stored else []
-        verdict = adaptive.judged(subset.name, said, units.waiting, rules, now)
+        verdict = adaptive.judged(subset.name, said, replicas.waiting, rules, now)
         statuses.append(
             {
                 "name": subset.name,
-                "replicas": min(units.active, MOST_UNITS),
-                "missingReplicas": -1 if cap >= UNBOUNDED else max(cap - units.active, 0),
-                "creatingPods": units.creating.to_dict(most),
-                "deletingPods": units.deleting.to_dict(most),
-                "stuckPods": units.stuck.to_dict(most),
+                "replicas": min(replicas.active, MOST_UNITS),
+                "missingReplicas": -1 if cap >= UNBOUNDED else max(cap - replicas.active, 0),
+                "creatingPods": replicas.creating.to_dict(most),
+                "deletingPods": replicas.deleting.to_dict(most),
+                "stuckPods": replicas.stuck.to_dict(most),
                 "deletionCost": costs[place],
                 "conditions": [verdict.condition],
             }
         )
-        stranded = stranded or (verdict.condition["status"] == "False" and bool(units.waiting))
-        events += [*_failures(subset.name, units), *verdict.events]
-        looks += [verdict.next_look, units.creating.first(CREATE), units.deleting.first(DELETE)]
+        stranded = stranded or (verdict.condition["status"] == "False" and bool(replicas.waiting))
+        events += [*_failures(subset.name, replicas), *verdict.events]
+        looks += [
+            verdict.next_look,
+            replicas.creating.first(CREATE),
+            replicas.deleting.first(DELETE),
+        ]
     next_look = min((each for each in looks if each), default=None)
     return SpreadResult(statuses, events, next_look, _summary(statuses, classes), stranded)
 
@@ -178,11 +182,19 @@ def _summary(statuses: Sequence[Mapping[str, Any]], classes: Classes) -> str:
     return text if len(text) <= SUMMARY_LIMIT else text[: SUMMARY_LIMIT - 1] + "…"
 
 
-def _failures(name: str, units: Counted) -> Iterator[StatusEvent]:
+def _failures(name: str, replicas: Counted) -> Iterator[StatusEvent]:
     """Yield an event for replicas that did not come, or did not go, in time."""
     for late, reason, text in (
-        (units.not_created, SpreadEventReason.CREATE_FAILED, f"not created in {CREATE_SECONDS} s"),
-        (units.not_deleted, SpreadEventReason.DELETE_FAILED, f"not deleted in {DELETE_SECONDS} s"),
+        (
+            replicas.not_created,
+            SpreadEventReason.CREATE_FAILED,
+            f"not created in {CREATE_SECONDS} s",
+        ),
+        (
+            replicas.not_deleted,
+            SpreadEventReason.DELETE_FAILED,
+            f"not deleted in {DELETE_SECONDS} s",
+        ),
     ):
         if number := len(late):
             where = named(late.spans, NAMED_SPANS)

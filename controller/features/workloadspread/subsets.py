@@ -26,14 +26,14 @@ class SubsetMemo:
     def __init__(self) -> None:
         self._last: tuple[CompiledSpread, Snapshot, int, Subsets] | None = None
 
-    def of(self, spread: CompiledSpread, fleet: Snapshot, total: int) -> Subsets:
+    def of(self, spread: CompiledSpread, snapshot: Snapshot, total: int) -> Subsets:
         last = self._last
-        if last is None or last[0] is not spread or last[1] is not fleet or last[2] != total:
-            last = self._last = (spread, fleet, total, subsets_of(spread, fleet, total))
+        if last is None or last[0] is not spread or last[1] is not snapshot or last[2] != total:
+            last = self._last = (spread, snapshot, total, subsets_of(spread, snapshot, total))
         return last[3]
 
 
-def subsets_of(spread: CompiledSpread, fleet: Snapshot, total: int) -> Subsets:
+def subsets_of(spread: CompiledSpread, snapshot: Snapshot, total: int) -> Subsets:
     """Return the subsets for so many replicas in all; `crowded` is left empty.
 
     Ties are broken by name, so that nothing depends on scores, which change.
@@ -41,43 +41,43 @@ def subsets_of(spread: CompiledSpread, fleet: Snapshot, total: int) -> Subsets:
     marked = np.array([each.name in spread.marked for each in spread.subsets], dtype=np.bool_)
     return Subsets(
         names=[each.name for each in spread.subsets],
-        inside=_stacked([inside(each, fleet) for each in spread.subsets], fleet, np.bool_),
+        inside=_stacked([inside(each, snapshot) for each in spread.subsets], snapshot, np.bool_),
         cap=spread.caps(total),
         closed=marked,
         overflow=np.full(len(marked), not spread.simulates),
-        rank=_stacked([_rank(each, fleet) for each in spread.subsets], fleet, np.int64),
-        crowded=np.zeros(len(fleet), dtype=np.bool_),
-        order=fleet.by_name,
+        rank=_stacked([_rank(each, snapshot) for each in spread.subsets], snapshot, np.int64),
+        crowded=np.zeros(len(snapshot), dtype=np.bool_),
+        order=snapshot.by_name,
     )
 
 
-def inside(subset: CompiledSubset, fleet: Snapshot) -> Mask:
+def inside(subset: CompiledSubset, snapshot: Snapshot) -> Mask:
     """Return the clusters that a subset matches, shape (n,); all where it has no term."""
     if subset.required is None:
-        return np.ones(len(fleet), dtype=np.bool_)
-    return fleet.matches(subset.required)
+        return np.ones(len(snapshot), dtype=np.bool_)
+    return snapshot.matches(subset.required)
 
 
-def units_of(placements: Mapping[str, int], fleet: Snapshot) -> Ints:
+def replicas_of(placements: Mapping[str, int], snapshot: Snapshot) -> Ints:
     """Return the replicas of each cluster, shape (n,), without those on clusters that are gone."""
-    units = np.zeros(len(fleet), dtype=np.int64)
+    replicas = np.zeros(len(snapshot), dtype=np.int64)
     for name, number in placements.items():
-        row = fleet.row.get(name)
+        row = snapshot.row.get(name)
         if row is not None:
-            units[row] = between(0, number, UNBOUNDED)
-    return units
+            replicas[row] = between(0, number, UNBOUNDED)
+    return replicas
 
 
-def _rank(subset: CompiledSubset, fleet: Snapshot) -> Ints:
+def _rank(subset: CompiledSubset, snapshot: Snapshot) -> Ints:
     """Return the sum of the weights of the preferred terms that match, shape (n,)."""
-    rank = np.zeros(len(fleet), dtype=np.int64)
+    rank = np.zeros(len(snapshot), dtype=np.int64)
     for each in subset.preferred:
-        rank += each.weight * fleet.matches(each.preference)
+        rank += each.weight * snapshot.matches(each.preference)
     return rank
 
 
 T = TypeVar("T", bound=np.generic)
 
 
-def _stacked(columns: Sequence[NDArray[T]], fleet: Snapshot, kind: type[T]) -> NDArray[T]:
-    return np.array(columns, dtype=kind).reshape(len(columns), len(fleet))
+def _stacked(columns: Sequence[NDArray[T]], snapshot: Snapshot, kind: type[T]) -> NDArray[T]:
+    return np.array(columns, dtype=kind).reshape(len(columns), len(snapshot))

@@ -54,14 +54,14 @@ def a_bool(answer: Any) -> bool:
     return bool(answer)
 
 
-def a_unit(before: WorkloadInfo) -> Callable[[Any], WorkloadInfo]:
+def a_workload_info(before: WorkloadInfo) -> Callable[[Any], WorkloadInfo]:
     """Accept a WorkloadInfo of the same Workload only."""
 
     def usable(answer: Any) -> WorkloadInfo:
         if not isinstance(answer, WorkloadInfo):
             raise _wanted("a WorkloadInfo", answer)
         if answer.key != before.key or answer.uid != before.uid:
-            raise Unusable(f"gave the unit of another Workload, {'/'.join(answer.key)}")
+            raise Unusable(f"gave the WorkloadInfo of another Workload, {'/'.join(answer.key)}")
         return answer
 
     return usable
@@ -137,25 +137,25 @@ def changed_unit(before: WorkloadInfo) -> Callable[[Any], Status | tuple[Workloa
     def usable(answer: Any) -> Status | tuple[WorkloadInfo, bool]:
         if isinstance(answer, Status):
             return _refusal(answer)
-        info, changed = _parts(answer, 2, "(unit, changed)")
-        return (a_unit(before)(info), True) if a_bool(changed) else (before, False)
+        info, changed = _parts(answer, 2, "(info, changed)")
+        return (a_workload_info(before)(info), True) if a_bool(changed) else (before, False)
 
     return usable
 
 
-def changed_fleet(
+def changed_snapshot(
     before: WorkloadInfo, snapshot: Snapshot
 ) -> Callable[[Any], Status | tuple[WorkloadInfo, Snapshot, bool]]:
 
     def usable(answer: Any) -> Status | tuple[WorkloadInfo, Snapshot, bool]:
         if isinstance(answer, Status):
             return _refusal(answer)
-        info, found, changed = _parts(answer, 3, "(unit, fleet, changed)")
+        info, found, changed = _parts(answer, 3, "(info, snapshot, changed)")
         if not a_bool(changed):
             return before, snapshot, False
         if not isinstance(found, Snapshot):
             raise _wanted("a Snapshot", found)
-        return a_unit(before)(info), found, True
+        return a_workload_info(before)(info), found, True
 
     return usable
 
@@ -167,10 +167,10 @@ def changed_list(
     def usable(answer: Any) -> Status | tuple[WorkloadInfo, Mask, bool]:
         if isinstance(answer, Status):
             return _refusal(answer)
-        info, mask, changed = _parts(answer, 3, "(unit, feasible clusters, changed)")
+        info, mask, changed = _parts(answer, 3, "(info, feasible clusters, changed)")
         if not a_bool(changed):
             return before, left, False
-        return a_unit(before)(info), a_mask(mask, len(left)), True
+        return a_workload_info(before)(info), a_mask(mask, len(left)), True
 
     return usable
 
@@ -192,7 +192,7 @@ def an_assignment(field: Candidates) -> Callable[[Any], Assignment]:
             given += _count(replicas, "a share")
             if not open_[row]:
                 raise Unusable(
-                    f"gave {replicas} units to {field.fleet.names[row]}, which is refused"
+                    f"gave {replicas} units to {field.snapshot.names[row]}, which is refused"
                 )
         if given > desired:
             raise Unusable(f"gave {given} units where {desired} are desired")

@@ -217,5 +217,5 @@ def _stretch(go: Callable[[], Any]) -> _Stretch:
         return _Stretch(waits=go(), answer=_GOES_ON)
     except StopIteration as e:
         return _Stretch(answer=e.value)
-    except Exception as e:  # noqa: BLE001 - whoever awaits it hears of it
+    except Exception as e:  # noqa: BLE001 - the one that awaits it gets it
         return _Stretch(fault=e)

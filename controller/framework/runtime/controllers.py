@@ -51,7 +51,7 @@ class _Part(NamedTuple):
     plugin: str
     name: str
     lead: Callable[[Term], Running | None]
-    rest: Callable[[], None]
+    stop_leading: Callable[[], None]
 
 
 class _Started:
@@ -69,7 +69,7 @@ class _Started:
         if inspect.isawaitable(answer):
             await answer
 
-    def rest(self) -> None:
+    def stop_leading(self) -> None:
         stop = getattr(self._controller, "stop", None)
         if callable(stop):
             stop()
@@ -135,7 +135,7 @@ class Controllers:
     def end(self) -> None:
         for part in self._parts:
             try:
-                part.rest()
+                part.stop_leading()
             except Exception:
                 LOG.exception("the controller %s did not end its term", part.name)
 
@@ -152,7 +152,7 @@ def _parts(features: Iterable[Feature], plugins: Iterable[Plugin]) -> list[_Part
 
 def _of_feature(feature: Feature) -> _Part:
     name = next(iter(feature.plugins), type(feature).__name__)
-    return _Part(name, name, feature.lead, feature.rest)
+    return _Part(name, name, feature.lead, feature.stop_leading)
 
 
 def _of_plugin(plugin: Plugin) -> Iterator[_Part]:
@@ -169,7 +169,7 @@ def _of_plugin(plugin: Plugin) -> Iterator[_Part]:
             LOG.error("plugin %s: a controller needs a name, and run() or start()", plugin.name)
             continue
         started = _Started(each)
-        yield _Part(plugin.name, f"{plugin.name}/{name}", started.lead, started.rest)
+        yield _Part(plugin.name, f"{plugin.name}/{name}", started.lead, started.stop_leading)
 
 
 def _runs(controller: Any) -> bool:

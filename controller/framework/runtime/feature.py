@@ -131,6 +131,6 @@ class Feature(Protocol):
         """Called when a term begins; return None where there is nothing to do in it."""
         ...
 
-    def rest(self) -> None:
+    def stop_leading(self) -> None:
         """Called when the term is over."""
         ...

@@ -55,7 +55,9 @@ def settled(
         return info
     with limited(profile.plugin_timeout):
         for plugin in profile.learning:
-            info = ask(plugin, "Settle", answers.a_unit(info), plugin.settled, info, now, bound)
+            info = ask(
+                plugin, "Settle", answers.a_workload_info(info), plugin.settled, info, now, bound
+            )
     return info
 
 

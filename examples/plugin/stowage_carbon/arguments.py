@@ -1,4 +1,4 @@
-"""What the configuration file says of the plugin, checked before the plugin is made."""
+"""The plugin's arguments in the configuration file, checked before the plugin is made."""
 
 from __future__ import annotations
 

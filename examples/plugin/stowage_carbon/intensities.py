@@ -19,7 +19,7 @@ from controller.snapshot.snapshot import Snapshot
 from stowage_carbon.arguments import MOST_GRAMS, CarbonArgs
 
 GRAMS_LABEL = "carbon.example.com/grams-per-kwh"
-"""On a MemberCluster. Our own controller writes it, or whoever else knows better."""
+"""On a MemberCluster. Our own controller writes it, or any other one."""
 UNKNOWN = -1
 _DIGITS = re.compile(r"[0-9]{1,5}")
 
@@ -33,7 +33,7 @@ class Intensity(NamedTuple):
 
 
 def number(text: str | None) -> int:
-    """A label's value as grams; UNKNOWN for what is no such number, whoever wrote it."""
+    """A label's value as grams; UNKNOWN for a value that is no such number."""
     if text is None or not (
         text.isascii() and text.isdigit() and len(text) <= len(str(MOST_GRAMS))
     ):

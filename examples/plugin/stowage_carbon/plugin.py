@@ -122,21 +122,21 @@ class Carbon:
         return limit is not None and UNKNOWN < grams <= limit
 
     def cure(self, shortage: Shortage, text: str, rows: Mask) -> str:
-        """What to change about those clusters, or about the limit."""
+        """Say what to change about those clusters, or about the limit."""
         if text == _NOT_KNOWN:
             return f"label {GRAMS_LABEL} on the MemberCluster, or its region in the plugin's args"
-        limit = limit_of(shortage.unit)
+        limit = limit_of(shortage.workload)
         if limit is None or text != _beyond(limit):
             return f"label {LIMIT_LABEL} with a whole number of {UNIT}, or no such label"
-        least = int(intensities.column(shortage.fleet, self._args)[rows].min())
+        least = int(intensities.column(shortage.snapshot, self._args)[rows].min())
         return f"label {LIMIT_LABEL} of {least} or more"
 
     def remedies(self, shortage: Shortage) -> Sequence[Note]:
         """A cluster in a region that keeps within the limit and has no cluster yet."""
-        limit = limit_of(shortage.unit)
+        limit = limit_of(shortage.workload)
         if limit is None:
             return ()
-        there = {each.labels.get(self._args.region_label) for each in shortage.fleet.clusters}
+        there = {each.labels.get(self._args.region_label) for each in shortage.snapshot.clusters}
         regions = sorted(
             region
             for region, grams in self._args.regions.items()

@@ -33,7 +33,7 @@ def labelled(name: str, grams: str, region: str = "") -> MemberCluster:
     return cluster(name, region, **{GRAMS_LABEL: grams})
 
 
-def unit(limit: str | None = None, **spec: Any) -> WorkloadInfo:
+def info(limit: str | None = None, **spec: Any) -> WorkloadInfo:
     """Two units of half a cpu each."""
     pod = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "500m"}}}]}
     template = {"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"template": {"spec": pod}}}
@@ -45,7 +45,7 @@ def unit(limit: str | None = None, **spec: Any) -> WorkloadInfo:
     return workload_info(msgspec.convert(document, Workload))
 
 
-def fleet(*clusters: MemberCluster) -> Snapshot:
+def snapshot(*clusters: MemberCluster) -> Snapshot:
     """A snapshot of these."""
     builder = SnapshotBuilder()
     for each in clusters:
@@ -54,15 +54,15 @@ def fleet(*clusters: MemberCluster) -> Snapshot:
 
 
 class Process:
-    """Clusters, as all plugins of a process see them; nobody is woken."""
+    """Clusters, as all plugins of a process see them; no Workload is woken."""
 
     def __init__(self, *clusters: MemberCluster) -> None:
         self.index = PlacementIndex()
-        self._fleet = fleet(*clusters)
+        self._snapshot = snapshot(*clusters)
 
     def snapshot(self) -> Snapshot:
         """The clusters."""
-        return self._fleet
+        return self._snapshot
 
     def activate_in_steps(self, keys: object) -> None:
         """A rehearsal remembers that itself."""

@@ -24,7 +24,7 @@ from machinery.http_messages import Request, Response
 from stowage_carbon.intensities import GRAMS_LABEL
 from stowage_carbon.plugin import LIMIT_LABEL, PEAK
 
-from .make import cluster, fleet, labelled, plugin, unit
+from .make import cluster, info, labelled, plugin, snapshot
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 FILE = Path(__file__).parent.parent / "scheduler.yaml"
@@ -34,7 +34,7 @@ def decided(asked: WorkloadInfo, *clusters: MemberCluster) -> Decision:
     """A whole pass, with the configuration file of the example and the installed package."""
     registry = catalogue.registry().with_installed()
     profile = config.load(FILE, registry, DryRunHandle()).profiles["stowage"]
-    return decide(fleet(*clusters), asked, PlacementIndex(), profile, NOW)
+    return decide(snapshot(*clusters), asked, PlacementIndex(), profile, NOW)
 
 
 def said(decision: Decision) -> Mapping[str, str]:
@@ -44,7 +44,7 @@ def said(decision: Decision) -> Mapping[str, str]:
 
 def test_a_limit_keeps_new_units_from_what_is_dirtier_or_unknown() -> None:
     clusters = (cluster("paris", "fr"), cluster("berlin", "de"), cluster("somewhere"))
-    decision = decided(unit("100"), *clusters)
+    decision = decided(info("100"), *clusters)
     assert decision.placements == {"paris": 2}
     assert said(decision) == {
         "paris": "",
@@ -54,43 +54,43 @@ def test_a_limit_keeps_new_units_from_what_is_dirtier_or_unknown() -> None:
 
 
 def test_without_a_limit_the_cleanest_is_the_best() -> None:
-    decision = decided(unit(), cluster("paris", "fr"), cluster("berlin", "de"), cluster("nowhere"))
-    scores = dict(zip(decision.fleet.names, decision.scores["Carbon"].tolist(), strict=True))
+    decision = decided(info(), cluster("paris", "fr"), cluster("berlin", "de"), cluster("nowhere"))
+    scores = dict(zip(decision.snapshot.names, decision.scores["Carbon"].tolist(), strict=True))
     assert scores == {"paris": 100, "berlin": 0, "nowhere": 0}
     assert decision.placements == {"paris": 2}
 
 
 def test_a_newer_number_on_the_cluster_wins_and_one_of_a_wrong_form_does_not_count() -> None:
     clusters = (labelled("a", "30", "pl"), labelled("b", "-5", "fr"), labelled("c", "9" * 63))
-    decision = decided(unit("50"), *clusters)
+    decision = decided(info("50"), *clusters)
     assert decision.placements == {"a": 2}
     assert said(decision)["b"] == "more than 50 g CO2/kWh"
     assert said(decision)["c"] == "its carbon intensity is not known"
 
 
 def test_what_runs_stays_where_it_has_become_dirty() -> None:
-    asked = unit("100").with_present({"berlin": 2})
+    asked = info("100").with_present({"berlin": 2})
     decision = decided(asked, cluster("berlin", "de"), cluster("paris", "fr"))
     assert decision.placements == {"berlin": 2}
 
 
 def test_beyond_the_peak_nothing_new_but_what_tolerates_it() -> None:
     clusters = (cluster("warsaw", "pl"),)
-    assert not decided(unit(), *clusters).placements
-    tolerating = unit(tolerations=[{"key": PEAK.key, "operator": "Exists"}])
+    assert not decided(info(), *clusters).placements
+    tolerating = info(tolerations=[{"key": PEAK.key, "operator": "Exists"}])
     assert decided(tolerating, *clusters).placements == {"warsaw": 2}
 
 
 def test_it_is_told_what_the_hook_changed() -> None:
-    (told,) = record(decided(unit(), cluster("warsaw", "pl")))["hooks"]
+    (told,) = record(decided(info(), cluster("warsaw", "pl")))["hooks"]
     assert (told["plugin"], told["phase"]) == ("Carbon", "Filter")
     assert PEAK.key in told["text"]
-    assert not record(decided(unit(), cluster("paris", "fr")))["hooks"]
+    assert not record(decided(info(), cluster("paris", "fr")))["hooks"]
 
 
 def test_the_hook_changes_a_copy() -> None:
-    seen = fleet(cluster("warsaw", "pl"), cluster("paris", "fr"))
-    asked = unit()
+    seen = snapshot(cluster("warsaw", "pl"), cluster("paris", "fr"))
+    asked = info()
     answer = plugin(peak=600).before_filter(CycleState(), asked, seen, PlacementIndex())
     assert isinstance(answer, tuple)
     same, changed, whether = answer
@@ -101,8 +101,8 @@ def test_the_hook_changes_a_copy() -> None:
 
 @pytest.mark.parametrize("peak", [None, 680])
 def test_the_hook_leaves_alone_what_is_below_the_peak(peak: int | None) -> None:
-    seen = fleet(cluster("warsaw", "pl"))
-    answer = plugin(peak=peak).before_filter(CycleState(), unit(), seen, PlacementIndex())
+    seen = snapshot(cluster("warsaw", "pl"))
+    answer = plugin(peak=peak).before_filter(CycleState(), info(), seen, PlacementIndex())
     assert isinstance(answer, tuple)
     assert answer[1] is seen
     assert answer[2] is False
@@ -110,11 +110,11 @@ def test_the_hook_leaves_alone_what_is_below_the_peak(peak: int | None) -> None:
 
 @pytest.mark.parametrize("limit", ["", "lots", "1.5", "-1", "٣", "9" * 63])
 def test_a_limit_that_is_no_number_refuses_the_workload_and_says_so(limit: str) -> None:
-    clusters = fleet(cluster("paris", "fr"))
-    status = plugin().pre_filter(CycleState(), unit(limit), clusters, PlacementIndex())
+    clusters = snapshot(cluster("paris", "fr"))
+    status = plugin().pre_filter(CycleState(), info(limit), clusters, PlacementIndex())
     assert not status.ok
     assert LIMIT_LABEL in status.reasons[0]
-    assert decided(unit(limit), cluster("paris", "fr")).placements == {}
+    assert decided(info(limit), cluster("paris", "fr")).placements == {}
 
 
 def helping(asked: WorkloadInfo, *clusters: MemberCluster) -> list[str]:
@@ -124,27 +124,27 @@ def helping(asked: WorkloadInfo, *clusters: MemberCluster) -> list[str]:
 
 def test_it_names_what_would_help() -> None:
     clusters = (cluster("berlin", "de"), cluster("munich", "de"), cluster("somewhere"))
-    region, lift, label = helping(unit("100"), *clusters)
+    region, lift, label = helping(info("100"), *clusters)
     assert region == "a cluster in region fr, with at most 100 g CO2/kWh"
     assert lift.startswith(f"label {LIMIT_LABEL} of 380 or more: that alone keeps it from berlin")
     assert label.startswith(f"label {GRAMS_LABEL} on the MemberCluster")
-    (text,) = helping(unit("lots"), *clusters)
+    (text,) = helping(info("lots"), *clusters)
     assert text == f"label {LIMIT_LABEL} with a whole number of g CO2/kWh, or no such label"
 
 
 def test_it_names_no_region_that_is_there_or_dirtier() -> None:
-    assert not [text for text in helping(unit("50"), cluster("berlin", "de")) if "region" in text]
+    assert not [text for text in helping(info("50"), cluster("berlin", "de")) if "region" in text]
     full = (cluster("paris", "fr"),)
-    asked = unit("100", replicas=1000)
+    asked = info("100", replicas=1000)
     assert not [text for text in helping(asked, *full) if "region" in text]
 
 
 def test_only_a_cluster_within_the_limit_wakes_who_waits() -> None:
     (event,) = plugin().events_to_register()
     assert event.hint is not None
-    assert not event.hint(unit("50"), None, cluster("paris", "fr"))
-    assert not event.hint(unit("50"), None, cluster("somewhere"))
-    assert event.hint(unit("50"), cluster("paris", "fr"), labelled("paris", "50", "fr"))
+    assert not event.hint(info("50"), None, cluster("paris", "fr"))
+    assert not event.hint(info("50"), None, cluster("somewhere"))
+    assert event.hint(info("50"), cluster("paris", "fr"), labelled("paris", "50", "fr"))
 
 
 @pytest.mark.parametrize(

@@ -38,8 +38,8 @@ class Seat:
     async def pre_bind(self, *_: Any) -> Status:
         return unschedulable(self.name, "no seat is free") if self.refusing else SUCCESS
 
-    def post_bind(self, _state: Any, unit: WorkloadInfo, _placements: Any) -> None:
-        self.told.append(unit.name)
+    def post_bind(self, _state: Any, info: WorkloadInfo, _placements: Any) -> None:
+        self.told.append(info.name)
 
 
 async def test_where_the_refusal_cannot_be_told_at_once() -> None:
@@ -97,7 +97,7 @@ def test_a_set_one_of_which_was_edited_is_searched_for_no_place_again(
 
     monkeypatch.setattr(batch, "decide_together", noted)
     view = View(["8"], units := ring(2))
-    found, _, _ = view.decide(units[0], current=lambda unit: unit.name != "w1")
+    found, _, _ = view.decide(units[0], current=lambda info: info.name != "w1")
     assert len(searched) == 1
     assert not found.decisions[0].scheduled
 

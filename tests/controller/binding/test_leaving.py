@@ -46,7 +46,7 @@ def stored(
     status.pop("why", None)
     status.pop("reservations", None)
     document = msgspec.to_builtins(bare)
-    for field in ("unit", "fault"):
+    for field in ("info", "fault"):
         document.pop(field, None)
     return msgspec.convert({**document, "status": status}, Workload)
 

@@ -28,17 +28,17 @@ class Gate:
 
     def __init__(self, *, seconds: float = 60.0) -> None:
         self.seconds = seconds
-        self.room: WaitingWorkloads | None = None
+        self.waiting_workloads: WaitingWorkloads | None = None
         self.asked: list[tuple[str, ...]] = []
         self.taken: dict[tuple[str, ...], Mapping[str, int]] = {}
         self.bound: list[tuple[str, ...]] = []
         self.notes: list[Any] = []
 
-    def use_waiting_room(self, room: WaitingWorkloads) -> None:
-        self.room = room
+    def use_waiting_workloads(self, waiting: WaitingWorkloads) -> None:
+        self.waiting_workloads = waiting
 
     def filter(
-        self, state: CycleState, _unit: WorkloadInfo, _fleet: Snapshot, _bound: Any
+        self, state: CycleState, _info: WorkloadInfo, _snapshot: Snapshot, _bound: Any
     ) -> FilterMask:
         state.data[self.name] = "seen"
         return FilterMask(())
@@ -46,36 +46,36 @@ class Gate:
     ignored_during_execution = True
 
     def reserve(
-        self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+        self, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
     ) -> Status:
         self.notes.append(state.data.get(self.name))
-        self.taken[unit.key] = placements
+        self.taken[info.key] = placements
         return SUCCESS
 
     def unreserve(
-        self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+        self, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
     ) -> None:
-        self.taken.pop(unit.key, None)
+        self.taken.pop(info.key, None)
 
     def permit(
-        self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+        self, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
     ) -> Status:
-        self.asked.append(unit.key)
+        self.asked.append(info.key)
         return wait(self.name, "the gate is shut", seconds=self.seconds)
 
     def post_bind(
-        self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+        self, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
     ) -> None:
         self.notes.append(state.data.get(self.name))
-        self.bound.append(unit.key)
+        self.bound.append(info.key)
 
     def points(self) -> dict[str, Any]:
         return {"reserve": [self], "permit": [self], "post_bind": [self]}
 
     @property
     def waiting(self) -> list[tuple[str, ...]]:
-        assert self.room is not None
-        return [each.unit.key for each in self.room.iterate()]
+        assert self.waiting_workloads is not None
+        return [each.workload.key for each in self.waiting_workloads.iterate()]
 
 
 @pytest.fixture
@@ -124,8 +124,8 @@ async def test_one_that_is_allowed_is_written_and_post_bind_sees_the_state(stage
         stage.workload("demo")
         await stage.until(lambda: gate.waiting == [SHOP])
         await stage.calm(5)
-        assert gate.room is not None
-        gate.room.allow(SHOP, "Gate")
+        assert gate.waiting_workloads is not None
+        gate.waiting_workloads.allow(SHOP, "Gate")
         await stage.until(lambda: stage.placed("demo") == {"a": 2})
         assert stage.says("demo")[:2] == ("True", "Scheduled")
         await stage.calm(1)
@@ -139,8 +139,8 @@ async def test_one_that_is_rejected_says_why_and_gives_back(stage: Stage) -> Non
     async with stage.leading(**gate.points()):
         stage.workload("demo")
         await stage.until(lambda: gate.waiting == [SHOP])
-        assert gate.room is not None
-        gate.room.reject(SHOP, "Gate", "not this week")
+        assert gate.waiting_workloads is not None
+        gate.waiting_workloads.reject(SHOP, "Gate", "not this week")
         await stage.until(lambda: stage.hub.events("FailedScheduling"))
         (event,) = stage.hub.events("FailedScheduling")
         assert event["note"] == "Gate rejected the decision: not this week"
@@ -202,10 +202,10 @@ async def test_the_end_of_a_term_gives_back(stage: Stage) -> None:
 async def test_a_set_waits_as_one(stage: Stage) -> None:
     class OnlyFront(Gate):
         def permit(
-            self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+            self, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
         ) -> Status:
-            self.asked.append(unit.key)
-            return wait(self.name, seconds=60) if unit.name == "front" else SUCCESS
+            self.asked.append(info.key)
+            return wait(self.name, seconds=60) if info.name == "front" else SUCCESS
 
     gate = OnlyFront()
     async with stage.leading(**gate.points()):
@@ -214,8 +214,8 @@ async def test_a_set_waits_as_one(stage: Stage) -> None:
         await stage.until(lambda: stage.says("back")[1] == "WaitingOnPermit")
         assert stage.says("back")[2] == "waits with shop/front for Gate, 60 s at most"
         assert set(gate.taken) == {("shop", "back"), ("shop", "front")}
-        assert gate.room is not None
-        gate.room.allow(("shop", "front"), "Gate")
+        assert gate.waiting_workloads is not None
+        gate.waiting_workloads.allow(("shop", "front"), "Gate")
         await stage.until(lambda: stage.placed("back") and stage.placed("front"))
         assert stage.placed("back") == stage.placed("front") == {"a": 2}
 
@@ -231,11 +231,11 @@ async def test_reserve_is_called_before_the_next_decision(stage: Stage) -> None:
 
     class One(Gate):
         def reserve(
-            self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+            self, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
         ) -> Status:
             if self.taken:
                 return unschedulable(self.name, "the one place is taken")
-            return super().reserve(state, unit, placements)
+            return super().reserve(state, info, placements)
 
     async def slow(method: str, path: str, _body: Any) -> None:
         if method == "PATCH" and "/workloads/" in path:

@@ -52,13 +52,13 @@ MANY = {f"{'k' * 60}{n}": "v" * 63 for n in range(40)}
 
 def decision(workload: Workload, **shares: int) -> Decision:
     """One that places these shares of the Workload, and nothing else."""
-    unit = workload_info(workload)
+    info = workload_info(workload)
     return Decision(
-        unit=unit,
+        workload=info,
         fields=runtime.status_fields(
-            default_profile(), unit, shares, make.fleet(), PlacementIndex()
+            default_profile(), info, shares, make.snapshot(), PlacementIndex()
         ),
-        fleet=make.fleet(),
+        snapshot=make.snapshot(),
         time=make.NOW,
         placements=shares,
         desired=sum(shares.values()),

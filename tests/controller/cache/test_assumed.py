@@ -21,7 +21,7 @@ from controller.plugins.prioritysort import PrioritySort
 from controller.queue.events import freed
 from controller.scheduling.cycle import decide
 from controller.snapshot.builder import Snapshot
-from tests.controller.make import NOW, builder, cluster, unit, workload
+from tests.controller.make import NOW, builder, cluster, info, workload
 from tests.examples import examples
 
 RESOURCES = ("cpu", "memory", "gpu")
@@ -43,9 +43,9 @@ def promised(
     return fits(made.snapshot(), asks)
 
 
-def fits(fleet: Snapshot, asks: Request, **about: Any) -> int:
+def fits(snapshot: Snapshot, asks: Request, **about: Any) -> int:
     asked: dict[str, Any] = {"node_selector": {}, "tolerations": (), **about}
-    return int(fleet.fitting(asks, **asked)[0])
+    return int(snapshot.fitting(asks, **asked)[0])
 
 
 def slots(node: Mapping[str, int], asks: Request) -> int:
@@ -151,14 +151,14 @@ def test_plain_units_on_their_way_leave_accelerators_to_those_who_ask_for_them()
             cluster("b", groups=[{"count": 3, "free": free}]),
         ]
     )
-    plain = unit("plain", replicas=6, distribution="Divided")
+    plain = info("plain", replicas=6, distribution="Divided")
     first = decide(made.snapshot(), plain, PlacementIndex(), default_profile(), NOW)
     assert sum(first.placements.values()) == 6
     for name, units in first.placements.items():
         made.assume(name, plain.load, units)
     asks = {"cpu": "500m", "example.com/gpu": "1"}
     pod = {"containers": [{"name": "main", "resources": {"requests": asks}}]}
-    fast = unit("fast", replicas=5, distribution="Divided", pod=pod)
+    fast = info("fast", replicas=5, distribution="Divided", pod=pod)
     assert decide(made.snapshot(), fast, PlacementIndex(), default_profile(), NOW).placements == {
         "a": 2,
         "b": 3,
@@ -201,7 +201,7 @@ def test_what_has_finished_is_on_its_way_no_more_and_leaves_its_room() -> None:
 
     world = SchedulerCache({"stowage"}, sort=PrioritySort(), reviewed=lambda _: True)
     world.cluster_changed(None, cluster("a"))
-    asks = job().unit.request
+    asks = job().info.request
     begun, ended = job(), job(finished=16)
     world.workload_changed(None, begun)
     assert fits(world.snapshot(), asks) == 0

@@ -21,7 +21,7 @@ from controller.snapshot.builder import Snapshot, SnapshotBuilder, narrowed, wit
 from controller.snapshot.inflight import Load
 from machinery.types.metadata import Key
 from tests.controller.berths import BERTHS, Berths, berth
-from tests.controller.make import builder, cluster, unit
+from tests.controller.make import builder, cluster, info
 from tests.controller.memory import Stage
 from tests.examples import examples
 
@@ -185,9 +185,9 @@ class Moorings:
     def keep(self, room: RoomHolder) -> None:
         self.room = room
 
-    def put(self, unit: WorkloadInfo, placements: Mapping[str, int]) -> None:
-        if unit.booked:
-            self._hold(unit.key, {c: (unit.load, n) for c, n in placements.items()})
+    def put(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
+        if info.booked:
+            self._hold(info.key, {c: (info.load, n) for c, n in placements.items()})
 
     def drop(self, key: Key) -> None:
         self._hold(key, {})
@@ -225,7 +225,7 @@ def test_a_ledger_that_takes_no_room_harms_only_itself(caplog: pytest.LogCapture
     assert sound.room is not None
     sound.room.hold("a", Load.of({"cpu": 1000}), 1)
     assert fits(world.snapshot(), 1000) == {"a": 7}
-    world.assume(unit("demo"), {"a": 2})
+    world.assume(info("demo"), {"a": 2})
     assert fits(world.snapshot(), 1000)["a"] < 7, "and the books go on"
 
 

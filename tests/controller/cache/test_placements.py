@@ -13,7 +13,7 @@ from controller.cache.placements import PlacementIndex
 from controller.model.unit import WorkloadInfo
 from machinery.types.metadata import Key
 from machinery.types.selectors import LabelSelector, Requirement
-from tests.controller.make import CLUSTER, PREFERRED, REQUIRED, ZONE, beside, index, unit, weighted
+from tests.controller.make import CLUSTER, PREFERRED, REQUIRED, ZONE, beside, index, info, weighted
 from tests.examples import examples
 
 APPS = ("front", "back", "cache")
@@ -64,7 +64,7 @@ class Moving(RuleBasedStateMachine):
             spec["workloadAffinity"] = rules(toward, key)
         if away:
             spec["workloadAntiAffinity"] = rules(away, key)
-        made = unit(name, **spec)
+        made = info(name, **spec)
         self.known[made.key] = (made, placements)
         self.index.put(made, placements)
 
@@ -88,20 +88,20 @@ class Moving(RuleBasedStateMachine):
         selector=st.sampled_from(SELECTORS),
     )
     def overlay(self, app: str, moved: str, selector: LabelSelector) -> None:
-        made = unit(moved, labels={"app": app})
+        made = info(moved, labels={"app": app})
         over = self.index.overlay({made.key: (made, {"m9": 1})})
         known = {**self.known, made.key: (made, {"m9": 1})}
         assert over.clusters_of("shop", selector, but=()) == self.expected(
             known, "shop", selector, set()
         )
-        assert self.repelled(over, unit("new")) == self.repelling(known, unit("new"))
+        assert self.repelled(over, info("new")) == self.repelling(known, info("new"))
         assert self.index.clusters_of("shop", selector, but=()) == self.expected(
             self.known, "shop", selector, set()
         )
 
     @rule(app=st.sampled_from(APPS), name=st.sampled_from(["a", "new"]))
     def repel(self, app: str, name: str) -> None:
-        newcomer = unit(name, labels={"app": app})
+        newcomer = info(name, labels={"app": app})
         assert self.repelled(self.index, newcomer) == self.repelling(self.known, newcomer)
 
     @staticmethod
@@ -148,7 +148,7 @@ def test_what_nobody_uses_is_forgotten() -> None:
     made = PlacementIndex()
     for number in range(50):
         app = f"app-{number}"
-        made.put(unit(app, workloadAntiAffinity=rules(app, ZONE)), {"m1": 1})
+        made.put(info(app, workloadAntiAffinity=rules(app, ZONE)), {"m1": 1})
     for number in range(50):
         made.drop(("shop", f"app-{number}"))
     empty = PlacementIndex()
@@ -162,9 +162,9 @@ def test_what_nobody_uses_is_forgotten() -> None:
 @pytest.mark.proves("K18")
 def test_a_decision_does_not_look_at_every_placed_workload() -> None:
     """With a table for its own selector, nothing is asked of the Workloads one by one."""
-    asking = unit("front", workloadAffinity=rules("back", ZONE))
+    asking = info("front", workloadAffinity=rules("back", ZONE))
     made = index(
-        (asking, {}), *((unit(f"w{n}", labels={"app": "back"}), {"m1": 1}) for n in range(9))
+        (asking, {}), *((info(f"w{n}", labels={"app": "back"}), {"m1": 1}) for n in range(9))
     )
     for placed in made._all.values():
         object.__setattr__(placed, "clusters", None)  # whoever looks at it fails
@@ -182,8 +182,8 @@ def test_an_overlay_of_a_ledger_takes_more_or_is_made_anew() -> None:
         def __init__(self) -> None:
             self.units: dict[Key, int] = {}
 
-        def put(self, unit: WorkloadInfo, placements: Mapping[str, int]) -> None:
-            self.units[unit.key] = sum(placements.values())
+        def put(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
+            self.units[info.key] = sum(placements.values())
 
         def drop(self, key: Key) -> None:
             self.units.pop(key, None)
@@ -195,17 +195,17 @@ def test_an_overlay_of_a_ledger_takes_more_or_is_made_anew() -> None:
             return over
 
     class Added(Sum):
-        def place(self, unit: WorkloadInfo, placements: Mapping[str, int]) -> None:
-            self.units[unit.key] = sum(placements.values())
+        def place(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
+            self.units[info.key] = sum(placements.values())
 
     base = PlacementIndex([Sum(), Added()])
     for ledger, number in ((Sum, 3), (Added, 1)):
         ledger.made = 0
         over = base.overlay({})
         for n in range(1, 4):
-            over.place(unit(f"w{n}"), {"a": n})
+            over.place(info(f"w{n}"), {"a": n})
             assert sum(over.ledger(ledger).units.values()) == n * (n + 1) // 2
-        over.place(unit("w3"), {"a": 1})
+        over.place(info("w3"), {"a": 1})
         assert sum(over.ledger(ledger).units.values()) == 4
         assert ledger.made == number + (ledger is Sum)
     assert base.ledger(Sum).units == {}

@@ -57,7 +57,7 @@ def world() -> SchedulerCache:
 
 def room(of: SchedulerCache) -> int:
     """Units of such a Workload for which there is room."""
-    asks = known(workload("asks")).unit.request
+    asks = known(workload("asks")).info.request
     return int(of.snapshot().fitting(asks, node_selector={}, tolerations=())[0])
 
 
@@ -118,7 +118,7 @@ def test_units_that_were_counted_before_stay_counted_when_more_come() -> None:
     grown = w(31, units=11, scheduled=11, capacity_version=30)
     made.workload_changed(first, grown)
     assert room(made) == ROOM - 11, "3 more are in flight, and 8 are not counted twice"
-    made.assume(grown.unit, {"a": 12})
+    made.assume(grown.info, {"a": 12})
     assert room(made) == ROOM - 12
     made.cluster_changed(a(20, running=8), a(30, running=11))
     assert room(made) == ROOM - 12

@@ -36,7 +36,7 @@ from controller.snapshot.snapshot import Snapshot
 from machinery.errors import Unreachable
 from machinery.runtime.store import Cache
 from machinery.types.metadata import Key, Meta
-from tests.controller.make import ZONE, cluster, decided, unit, workload
+from tests.controller.make import ZONE, cluster, decided, info, workload
 from tests.fakeclock import FakeClock, settle
 
 KEY = ("shop", "web")
@@ -217,9 +217,9 @@ class Process:
     def announce(self, *_about: Any) -> None:
         """Nobody waits."""
 
-    async def claim(self, unit: WorkloadInfo, placements: Shares) -> bool:
+    async def claim(self, info: WorkloadInfo, placements: Shares) -> bool:
         """What PreBind does of a decision that was made just now."""
-        return await self.quotas.claim(unit, placements, self.quotas.epoch(unit))
+        return await self.quotas.claim(info, placements, self.quotas.epoch(info))
 
     def claims(self) -> list[Claim]:
         """As the hub tells them."""
@@ -250,7 +250,7 @@ BOUND = {"labels": {"stowage.dev/workload-policy": "demo"}}
 async def test_a_decision_that_waited_while_its_policy_was_made_anew_is_made_again():
     process = Process()
     process.policies.observe(bounding("one"))
-    bound = unit("web", **BOUND)
+    bound = info("web", **BOUND)
     decision = decided(bound, cluster("h1", {ZONE: "host"}), bound=process.world.index)
     assert decision.placements == {"h1": 2}
     plugin, state = process.plugin, decision.cycle_state
@@ -264,7 +264,7 @@ async def test_a_decision_that_waited_while_its_policy_was_made_anew_is_made_aga
 async def test_a_claim_is_told_until_its_write_has_landed_however_slow_that_is():
     process = Process()
     process.policies.observe(bounding("one"))
-    bound = unit("web", **BOUND)
+    bound = info("web", **BOUND)
     decision = decided(bound, cluster("h1", {ZONE: "host"}), bound=process.world.index)
     process.world.assume(bound, decision.placements)
     writing = asyncio.create_task(process.quotas.run())
@@ -287,9 +287,9 @@ async def test_who_finds_no_room_for_long_is_told_to_decide_anew(monkeypatch: py
     process, wide = Process(), {f"cluster-{n}": 1 for n in range(10)}
     process.policies.observe(bounding("one"))
     writing = asyncio.create_task(process.quotas.run())
-    assert await process.claim(unit("first", **BOUND), wide)
+    assert await process.claim(info("first", **BOUND), wide)
     asking = [
-        asyncio.create_task(process.claim(unit(f"w{n}", **BOUND), wide))
+        asyncio.create_task(process.claim(info(f"w{n}", **BOUND), wide))
         for n in range(MOST_WAITING + 2)
     ]
     await process.clock.advance(2)
@@ -310,7 +310,7 @@ async def test_who_waits_is_told_so_when_the_method_of_the_policy_cannot_be_writ
     del method_missing["spec"]["allocationMethod"]
     process.policies.observe(msgspec.convert(method_missing, WorkloadPolicy))
     writing = asyncio.create_task(process.quotas.run())
-    asking = asyncio.create_task(process.claim(unit("first", **BOUND), {"h1": 1}))
+    asking = asyncio.create_task(process.claim(info("first", **BOUND), {"h1": 1}))
     await process.clock.advance(1)
     assert asking.done()
     with pytest.raises(Unreachable):
@@ -336,7 +336,7 @@ def taking_statuses_alone(request: Any) -> Any:
 async def test_no_more_than_half_of_the_workers_wait_for_the_write_of_one_policy():
     process = Process()
     process.policies.observe(bounding("one"))
-    units = [unit(f"w{n}", **BOUND) for n in range(40)]
+    units = [info(f"w{n}", **BOUND) for n in range(40)]
     asking = [asyncio.create_task(process.claim(each, {"h1": 1})) for each in units]
     await settle()  # nobody writes: the hub does not answer
     answered = [each.result() for each in asking if each.done()]
@@ -353,7 +353,7 @@ async def test_a_decision_that_is_never_bound_leaves_nothing_behind():
     process.policies.observe(bounding("one"))
     before = len(gc.get_objects())
     for n in range(2000):
-        bound, state = unit(f"w{n}", **BOUND), CycleState()
+        bound, state = info(f"w{n}", **BOUND), CycleState()
         process.plugin.reserve(state, bound, {"h1": 1})
         process.plugin.unreserve(state, bound, {"h1": 1})
     gc.collect()

@@ -27,7 +27,7 @@ from controller.model.why import (
 )
 from controller.scheduling.cycle import decide
 from crds.workload import WorkloadStatus
-from tests.controller.make import NOW, cluster, fleet, workload
+from tests.controller.make import NOW, cluster, snapshot, workload
 
 pytestmark = pytest.mark.proves("U1")
 
@@ -52,7 +52,7 @@ class Hub:
         """Decide, write, and what was written."""
         read = self.read()
         decision = decide(
-            fleet(*self.clusters), read.unit, PlacementIndex(), default_profile(), NOW
+            snapshot(*self.clusters), read.info, PlacementIndex(), default_profile(), NOW
         )
         patch = patch_of(decision, read)
         written = patch["status"] if patch else {}

@@ -13,7 +13,7 @@ from controller.framework.profile import Profile
 from controller.model.objects import MemberCluster
 from controller.model.unit import WorkloadInfo
 from controller.scheduling.decision import Decision
-from tests.controller.make import ZONE, beside, cluster, decided, required_terms, unit
+from tests.controller.make import ZONE, beside, cluster, decided, info, required_terms
 
 SMALL = [{"count": 1, "free": {"cpu": "2", "memory": "4Gi", "pods": "10"}}]
 
@@ -28,20 +28,20 @@ def why_pending(decision: Decision) -> list[str]:
 
 @pytest.mark.proves("E30")
 def test_nothing_pending_needs_no_help() -> None:
-    decision = decided(unit(), cluster("a"))
+    decision = decided(info(), cluster("a"))
     assert (said(decision), why_pending(decision)) == ([], [])
 
 
 @pytest.mark.proves("E30", "C4")
 def test_without_clusters_one_is_needed() -> None:
-    decision = decided(unit())
+    decision = decided(info())
     assert why_pending(decision) == ["no cluster is registered"]
     assert said(decision) == ["a cluster that is registered: stowage join"]
 
 
 @pytest.mark.proves("E30")
 def test_room_for_all_on_one_cluster() -> None:
-    asked = unit(replicas=6)
+    asked = info(replicas=6)
     decision = decided(asked, cluster("a", groups=SMALL), cluster("b", groups=SMALL))
     assert why_pending(decision) == ["2 clusters: insufficient cpu"]
     assert said(decision) == [
@@ -53,7 +53,7 @@ def test_room_for_all_on_one_cluster() -> None:
 
 @pytest.mark.proves("E30")
 def test_room_for_the_rest_of_a_divided_one() -> None:
-    asked = unit(replicas=10, distribution="Divided")
+    asked = info(replicas=10, distribution="Divided")
     decision = decided(asked, cluster("a", groups=SMALL), cluster("b", groups=SMALL))
     assert decision.pending == 2
     assert why_pending(decision) == ["2 clusters: no room for more"]
@@ -62,10 +62,10 @@ def test_room_for_the_rest_of_a_divided_one() -> None:
 
 def test_only_what_is_lacking_is_named() -> None:
     narrow = [{"count": 1, "free": {"cpu": "1", "memory": "32Gi", "pods": "110"}}]
-    decision = decided(unit(replicas=3, distribution="Divided"), cluster("a", groups=narrow))
+    decision = decided(info(replicas=3, distribution="Divided"), cluster("a", groups=narrow))
     assert said(decision) == ["1 more unit needs 500m cpu on a"]
     full = [{"count": 1, "free": {"cpu": "8", "memory": "32Gi", "pods": "2"}}]
-    decision = decided(unit(replicas=3, distribution="Divided"), cluster("a", groups=full))
+    decision = decided(info(replicas=3, distribution="Divided"), cluster("a", groups=full))
     assert said(decision) == ["1 more unit needs a place among the node's pods on a"]
 
 
@@ -128,7 +128,7 @@ def test_only_what_is_lacking_is_named() -> None:
 def test_what_a_single_predicate_asks_for(
     refused: dict[str, Any], asked: dict[str, Any], helps: str
 ) -> None:
-    assert said(decided(unit(**asked), cluster("a", **refused))) == [helps]
+    assert said(decided(info(**asked), cluster("a", **refused))) == [helps]
 
 
 @pytest.mark.proves("E30")
@@ -136,7 +136,7 @@ def test_the_predicate_that_keeps_the_most_away_comes_first() -> None:
     clusters = [cluster(f"a{n}", ready=False) for n in range(5)] + [
         cluster("c", unschedulable=True)
     ]
-    notes = record(decided(unit(), *clusters))["remedies"]
+    notes = record(decided(info(), *clusters))["remedies"]
     assert [(n["kind"], n["name"], n["number"]) for n in notes] == [
         ("Lift", "ClusterReady", 5),
         ("Lift", "TaintToleration", 1),
@@ -150,7 +150,7 @@ def test_the_predicate_that_keeps_the_most_away_comes_first() -> None:
 def test_one_that_two_predicates_refuse_is_not_promised() -> None:
     both = cluster("a", ready=False, unschedulable=True)
     three = cluster("b", ready=False, unschedulable=True)
-    asked = unit(clusterSelector={"clusterName": "a"})
+    asked = info(clusterSelector={"clusterName": "a"})
     decision = decided(asked, both, three)
     assert said(decision) == [
         (
@@ -162,14 +162,14 @@ def test_one_that_two_predicates_refuse_is_not_promised() -> None:
 
 @pytest.mark.proves("E30", "C8")
 def test_a_workload_refused_as_a_whole() -> None:
-    assert said(decided(unit(targetCluster={"name": "x"}), cluster("a"))) == [
+    assert said(decided(info(targetCluster={"name": "x"}), cluster("a"))) == [
         "another cluster in spec.targetCluster, or one that is registered by that name"
     ]
 
 
 @pytest.mark.proves("E30")
 def test_a_bound_is_named_where_room_is_not_lacking() -> None:
-    asked = unit(
+    asked = info(
         replicas=5,
         distribution="Divided",
         distributionWeights=[
@@ -197,7 +197,7 @@ def test_a_bound_is_named_where_room_is_not_lacking() -> None:
 
 @pytest.mark.proves("E30")
 def test_clusters_that_spread_constraints_leave_out_are_named() -> None:
-    asked = unit(
+    asked = info(
         replicas=9,
         distribution="Divided",
         spreadConstraints=[{"topologyKey": "stowage.dev/cluster", "maxDomains": 1}],
@@ -227,10 +227,10 @@ def test_a_plugin_that_knows_no_cure_is_named_with_what_it_said() -> None:
     class Mute(PerClusterFilter):
         name = "Mute"
 
-        def fits(self, unit: WorkloadInfo, cluster: MemberCluster) -> str:
+        def fits(self, info: WorkloadInfo, cluster: MemberCluster) -> str:
             return "not today"
 
     enabled = {"queueSort": [default_profile().queue_sort], "filter": [Mute()]}
     profile = Profile.of("stowage", {**enabled, "assign": default_profile().assign}, {})
-    (note,) = record(decided(unit(), cluster("a"), profile=profile))["remedies"]
+    (note,) = record(decided(info(), cluster("a"), profile=profile))["remedies"]
     assert note["text"].startswith("whatever makes Mute say 'not today' no longer: that alone")

@@ -43,7 +43,7 @@ class Spared(PerClusterFilter):
     def __init__(self, args: SparedArgs, handle: Handle) -> None:
         self._args, self._handle = args, handle
 
-    def fits(self, _unit: Any, cluster: Any) -> str:
+    def fits(self, _info: Any, cluster: Any) -> str:
         """Empty where it fits."""
         return "spared" if cluster.metadata.name in self._args.clusters else ""
 
@@ -65,13 +65,13 @@ class Anywhere:
     name = "Anywhere"
 
     def __init__(self, _args: Any, _handle: Handle) -> None:
-        """It has no arguments."""
+        """A plugin without arguments."""
 
     def before_pre_filter(
-        self, _state: Any, unit: WorkloadInfo, _fleet: Any, _bound: Any
+        self, _state: Any, info: WorkloadInfo, _snapshot: Any, _bound: Any
     ) -> tuple[WorkloadInfo, bool]:
         """A copy."""
-        return replace(unit, cluster_selector={}), True
+        return replace(info, cluster_selector={}), True
 
 
 class Stuck:
@@ -81,15 +81,15 @@ class Stuck:
     ignored_during_execution = True
 
     def __init__(self, _args: Any, _handle: Handle) -> None:
-        """It has no arguments."""
+        """A plugin without arguments."""
 
-    def filter(self, _state: Any, unit: Any, _fleet: Any, _bound: Any) -> FilterMask:
-        """Nothing is refused, where it comes to an answer."""
-        while unit.name == "spins":
+    def filter(self, _state: Any, info: Any, _snapshot: Any, _bound: Any) -> FilterMask:
+        """Refuse nothing."""
+        while info.name == "spins":
             pass
-        if unit.name == "sleeps":
+        if info.name == "sleeps":
             time.sleep(600)
-        if unit.name == "reads":
+        if info.name == "reads":
             ours, theirs = socket.socketpair()
             with ours, theirs:
                 ours.recv(1)

@@ -18,7 +18,7 @@ from controller.planner.reasons import no_reasons
 from controller.scheduling.decision import Decision
 from crds.workload import ScheduledReason
 from machinery.errors import ConfigurationError
-from tests.controller.make import cluster, decided, unit
+from tests.controller.make import cluster, decided, info
 
 SIZE = 3
 ALL = np.ones(SIZE, dtype=np.bool_)
@@ -78,7 +78,7 @@ class Divides:
     def divides(self, *_: Any) -> Any:
         return self._divides
 
-    def bound(self, unit: Any, field: Any, problem: Any) -> Any:
+    def bound(self, info: Any, field: Any, problem: Any) -> Any:
         return self._answer(problem) if callable(self._answer) else self._answer
 
 
@@ -93,7 +93,7 @@ def passed(**points: Any) -> Decision:
     made = replace(default_profile(), **points)
     made = replace(made, weights={**made.weights, "Odd": 1})
     clusters = [cluster("a"), cluster("b"), cluster("c", ready=False)]
-    return decided(unit(distribution="Divided", replicas=400), *clusters, profile=made)
+    return decided(info(distribution="Divided", replicas=400), *clusters, profile=made)
 
 
 SHORT = "gave an array of shape (2,) for 3 clusters"
@@ -147,11 +147,11 @@ def test_a_score_of_other_integers_counts_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (None, "gave None where (unit, changed) or a Status is wanted"),
-        ((1, 2, 3), "gave tuple where (unit, changed) or a Status is wanted"),
-        ((unit(), 1), "gave 1 where True or False is wanted"),
+        (None, "gave None where (info, changed) or a Status is wanted"),
+        ((1, 2, 3), "gave tuple where (info, changed) or a Status is wanted"),
+        ((info(), 1), "gave 1 where True or False is wanted"),
         (("a", True), "gave 'a' where a WorkloadInfo is wanted"),
-        ((unit("other"), True), "gave the unit of another Workload, shop/other"),
+        ((info("other"), True), "gave the WorkloadInfo of another Workload, shop/other"),
         (SUCCESS, "gave the Status Success, which refuses nothing"),
         (SKIP, "gave the Status Skip, which refuses nothing"),
         (wait("Odd", seconds=3), "gave the Status Wait, which refuses nothing"),
@@ -163,13 +163,13 @@ def test_pre_filter_hook(answer: Any, words: str) -> None:
 
 
 def test_filter_hook() -> None:
-    answer = Answers(lambda _state, unit, _fleet, _bound: (unit, None, True))
+    answer = Answers(lambda _state, info, _snapshot, _bound: (info, None, True))
     words = said(passed(before_filter=[answer]))
     assert words == "plugin Odd failed at FilterHook: gave None where a Snapshot is wanted"
 
 
 def test_score_hook() -> None:
-    answer = Answers(lambda _state, unit, _fleet, _bound, left: (unit, left[:2], True))
+    answer = Answers(lambda _state, info, _snapshot, _bound, left: (info, left[:2], True))
     assert said(passed(before_score=[answer])) == f"plugin Odd failed at ScoreHook: {SHORT}"
 
 
@@ -191,7 +191,7 @@ async def test_a_status(point: str, name: str, answer: Any, words: str) -> None:
     assert said(passed(**{point: [Answers(answer)]})) == f"plugin Odd failed at {name}: {words}"
     made = replace(default_profile(), reserve=[Answers(answer)], permit=[Answers(answer)])
     made = replace(made, pre_bind=[Answers(answer)])
-    about: Any = (made, CycleState(), unit(), {})
+    about: Any = (made, CycleState(), info(), {})
     assert runtime.reserve(*about).reasons == (f"plugin Odd failed at Reserve: {words}",)
     assert runtime.permit(*about)[0].reasons == (f"plugin Odd failed at Permit: {words}",)
     status = await runtime.pre_bind(*about)
@@ -221,8 +221,8 @@ def test_assign(answer: Any, words: str) -> None:
 
 
 def test_assign_gives_no_unit_to_a_refused_cluster() -> None:
-    def to_c(_unit: Any, field: Any) -> Assignment:
-        return Assignment({field.fleet.row["c"]: 1}, 400, no_reasons)
+    def to_c(_info: Any, field: Any) -> Assignment:
+        return Assignment({field.snapshot.row["c"]: 1}, 400, no_reasons)
 
     decision = passed(assign=[Answers(to_c, serves=True)])
     assert said(decision) == "plugin Odd failed at Assign: gave 1 units to c, which is refused"
@@ -254,8 +254,8 @@ class Learns:
 
     name = "Odd"
 
-    def __init__(self, unit: Any, look: Any) -> None:
-        self._unit, self._look = unit, look
+    def __init__(self, info: Any, look: Any) -> None:
+        self._info, self._look = info, look
 
     def serves(self, *_: Any) -> bool:
         return False
@@ -264,7 +264,7 @@ class Learns:
         raise AssertionError
 
     def settled(self, *_: Any) -> Any:
-        return self._unit
+        return self._info
 
     def next_look(self, *_: Any) -> Any:
         return self._look
@@ -274,9 +274,9 @@ class Learns:
 def test_a_look_that_is_no_time_is_taken_again_in_a_while(
     look: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made = replace(default_profile(), assign=[Learns(unit(), look)])
+    made = replace(default_profile(), assign=[Learns(info(), look)])
     now: Any = None
-    assert runtime.next_look(made, unit(), now) == runtime.ASK_AGAIN_SECONDS
+    assert runtime.next_look(made, info(), now) == runtime.ASK_AGAIN_SECONDS
     assert "plugin Odd failed at NextLook: gave" in caplog.text
 
 

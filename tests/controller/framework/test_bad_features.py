@@ -37,7 +37,7 @@ class Broken:
     async def run(self) -> None:
         self._do("run")
 
-    def rest(self) -> None:
+    def stop_leading(self) -> None:
         self._do("rest")
 
     def put(self, *_: Any) -> None:
@@ -80,18 +80,18 @@ async def test_a_feature_that_raises_ends_no_term(
 
 
 class Doorless:
-    """A Permit plugin that cannot take the waiting room."""
+    """A Permit plugin that cannot take the waiting Workloads."""
 
     name = "Doorless"
 
-    def use_waiting_room(self, _room: Any) -> None:
+    def use_waiting_workloads(self, _waiting: Any) -> None:
         raise RuntimeError("out of order")
 
     def permit(self, *_: Any) -> Status:
         return SUCCESS
 
 
-async def test_a_plugin_that_cannot_take_the_waiting_room_ends_no_term(
+async def test_a_plugin_that_cannot_take_the_waiting_workloads_ends_no_term(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     stage = Stage()
@@ -99,4 +99,4 @@ async def test_a_plugin_that_cannot_take_the_waiting_room_ends_no_term(
     async with stage.leading(permit=[*default_profile().permit, Doorless()]):
         stage.workload("demo")
         await stage.until(lambda: stage.placed("demo"))
-    assert "plugin Doorless did not take the waiting room" in caplog.text
+    assert "plugin Doorless did not take the waiting Workloads" in caplog.text

@@ -78,7 +78,7 @@ class Prices:
     def __init__(self, _args: NoArgs, handle: Handle) -> None:
         self.handle = handle
 
-    def post_bind(self, state: Any, unit: Any, placements: Any) -> None:
+    def post_bind(self, state: Any, info: Any, placements: Any) -> None:
         """Nothing depends on it."""
 
     def controllers(self) -> Sequence[Any]:

@@ -23,7 +23,7 @@ from controller.framework.interface import CycleState, FilterMask
 from controller.framework.runtime import framework as runtime
 from controller.framework.status import SUCCESS, Status
 from crds.workload import ScheduledReason
-from tests.controller.make import cluster, decided, unit
+from tests.controller.make import cluster, decided, info
 from tests.examples import window
 
 pytestmark = pytest.mark.timeout(600, method="thread")
@@ -142,24 +142,24 @@ def tidies_up_for_ever() -> None:
 def test_a_plugin_that_hangs_harms_one_decision(hang: Callable[[], None]) -> None:
     made = replace(default_profile(), filter=[Silent(hang)], plugin_timeout=SECONDS)
     before, began = counted("Silent", "Filter"), time.monotonic()
-    decision = decided(unit(), cluster("a"), profile=made)
+    decision = decided(info(), cluster("a"), profile=made)
     assert SECONDS <= time.monotonic() - began < SOON
     assert decision.reason is ScheduledReason.PLUGIN_ERROR
     assert "plugin Silent failed at Filter: no answer within 100 ms" in decision.message
     assert f"({__name__.rpartition('.')[2]}.py:" in decision.message
     assert counted("Silent", "Filter") == before + 1
-    assert decided(unit(), cluster("a")).scheduled
+    assert decided(info(), cluster("a")).scheduled
 
 
 def test_without_a_limit_a_plugin_takes_its_time() -> None:
     made = replace(default_profile(), filter=[Silent(lambda: time.sleep(0.3))], plugin_timeout=0)
-    assert decided(unit(), cluster("a"), profile=made).scheduled
+    assert decided(info(), cluster("a"), profile=made).scheduled
 
 
 def test_many_that_are_slow_together_are_each_within_their_time() -> None:
     slow = [Silent(lambda: time.sleep(SECONDS / 2)) for _ in range(5)]
     made = replace(default_profile(), filter=slow, plugin_timeout=SECONDS)
-    assert decided(unit(), cluster("a"), profile=made).scheduled
+    assert decided(info(), cluster("a"), profile=made).scheduled
 
 
 class Named:
@@ -199,7 +199,7 @@ def test_the_answer_itself_may_hang() -> None:
     made = replace(default_profile(), plugin_timeout=SECONDS)
     plugin = Silent(lambda: None)
     plugin.filter = lambda *_: FilterMask(Endless())  # type: ignore[method-assign,arg-type] # that is the point
-    decision = decided(unit(), cluster("a"), profile=replace(made, filter=[plugin]))
+    decision = decided(info(), cluster("a"), profile=replace(made, filter=[plugin]))
     assert "no answer within 100 ms" in decision.message
 
 
@@ -245,7 +245,7 @@ def test_on_another_thread_it_is_judged_when_it_has_answered(
     made = replace(default_profile(), filter=[Silent(lambda: time.sleep(0.15))], plugin_timeout=0.1)
     found: list[Any] = []
     thread = threading.Thread(
-        target=lambda: found.append(decided(unit(), cluster("a"), profile=made))
+        target=lambda: found.append(decided(info(), cluster("a"), profile=made))
     )
     before = counted("Silent", "Filter")
     thread.start()
@@ -264,7 +264,7 @@ def test_somebody_elses_handler_and_timer_stay() -> None:
         made = replace(
             default_profile(), filter=[Silent(lambda: time.sleep(0.2))], plugin_timeout=SECONDS
         )
-        assert decided(unit(), cluster("a"), profile=made).scheduled
+        assert decided(info(), cluster("a"), profile=made).scheduled
         assert signal.getsignal(signal.SIGALRM) is ours
         assert rung == [signal.SIGALRM]
     finally:
@@ -304,7 +304,7 @@ class Around:
 
 
 async def test_each_point_around_the_write_has_its_time() -> None:
-    about: Any = (CycleState(), unit(), {"a": 2})
+    about: Any = (CycleState(), info(), {"a": 2})
 
     def with_(plugin: Around) -> Any:
         points = {name: [plugin] for name in ("reserve", "permit", "pre_bind", "post_bind")}
@@ -338,7 +338,7 @@ async def test_a_pre_bind_hears_of_its_cancellation() -> None:
             raise AssertionError
 
     made = replace(default_profile(), pre_bind=[Waits("")])
-    task = asyncio.create_task(runtime.pre_bind(made, CycleState(), unit(), {}))
+    task = asyncio.create_task(runtime.pre_bind(made, CycleState(), info(), {}))
     await asyncio.sleep(0.01)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -370,10 +370,10 @@ def test_where_it_is_asked_for_thousands_in_a_row_it_is_given_a_rest() -> None:
     assert plugin in made.telling
     assert plugin in made.telling_own
     ranking, hint = runtime.Ranking(made), runtime.hinting(plugin, plugin.hint, SECONDS)
-    seen = decided(unit()).fleet
+    seen = decided(info()).snapshot
     began = time.monotonic()
     for n in range(1000):
-        about = unit(f"w{n}")
+        about = info(f"w{n}")
         assert ranking.rank(about) == ()
         assert hint(about, None, None) is True
         runtime.status_fields(made, about, {}, seen, None)  # type: ignore[arg-type] # unread

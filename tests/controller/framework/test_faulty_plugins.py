@@ -32,8 +32,8 @@ class Learner:
     def assign(self, *_: Any) -> Any:
         raise AssertionError
 
-    def settled(self, unit: Any, *_: Any) -> Any:
-        return self._do("settled", unit)
+    def settled(self, info: Any, *_: Any) -> Any:
+        return self._do("settled", info)
 
     def next_look(self, *_: Any) -> Any:
         return self._do("next_look", None)
@@ -81,10 +81,10 @@ async def test_one_that_fails_beside_a_decision_ends_no_term(stage: Stage, point
 
 async def test_one_that_fails_to_rank_keeps_nobody_from_being_decided(stage: Stage) -> None:
     class Sort(PrioritySort):
-        def rank(self, unit: Any) -> Any:
-            if unit.name == "odd":
+        def rank(self, info: Any) -> Any:
+            if info.name == "odd":
                 raise RuntimeError("out of order")
-            return super().rank(unit)
+            return super().rank(info)
 
     stage.workload("odd")
     async with stage.leading(queue_sort=Sort()):

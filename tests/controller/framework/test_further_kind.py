@@ -57,10 +57,10 @@ def workload(name: str, replicas: int) -> dict[str, Any]:
 
 
 def plan(folder: Path, *objects: Any) -> Result:
-    fleet, files = folder / "fleet.yaml", folder / "objects.yaml"
-    fleet.write_text(yaml.safe_dump(FLEET))
+    snapshot, files = folder / "fleet.yaml", folder / "objects.yaml"
+    snapshot.write_text(yaml.safe_dump(FLEET))
     files.write_text(yaml.safe_dump_all(objects))
-    where = ("-f", str(files), "--fleet", str(fleet), "-n", "shop")
+    where = ("-f", str(files), "--fleet", str(snapshot), "-n", "shop")
     return CliRunner().invoke(cli, ["plan", *where])
 
 

@@ -53,7 +53,7 @@ class Banned(PerClusterFilter):
             "test_banned", "Clusters that were refused", ("cluster",), zero=[args.clusters]
         )
 
-    def fits(self, unit: Any, cluster: Any) -> str:
+    def fits(self, info: Any, cluster: Any) -> str:
         name = cluster.metadata.name
         if name not in self.args.clusters:
             return ""

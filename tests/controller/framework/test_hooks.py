@@ -41,10 +41,10 @@ from tests.controller.make import (
     cluster,
     decided,
     expression,
-    fleet,
     index,
+    info,
     required_terms,
-    unit,
+    snapshot,
     verdicts,
     workload,
 )
@@ -65,9 +65,9 @@ class More:
         self._changed = changed
 
     def before_pre_filter(
-        self, state: Any, unit: WorkloadInfo, fleet: Snapshot, bound: Any
+        self, state: Any, info: WorkloadInfo, snapshot: Snapshot, bound: Any
     ) -> tuple[WorkloadInfo, bool]:
-        return replace(unit, replicas=unit.replicas + 1), self._changed
+        return replace(info, replicas=info.replicas + 1), self._changed
 
 
 class Anywhere:
@@ -76,9 +76,9 @@ class Anywhere:
     name = "Anywhere"
 
     def before_pre_filter(
-        self, state: Any, unit: WorkloadInfo, fleet: Snapshot, bound: Any
+        self, state: Any, info: WorkloadInfo, snapshot: Snapshot, bound: Any
     ) -> tuple[WorkloadInfo, bool]:
-        return replace(unit, cluster_selector={}, target_cluster=None), True
+        return replace(info, cluster_selector={}, target_cluster=None), True
 
 
 class Refusing:
@@ -88,15 +88,17 @@ class Refusing:
     answer = unschedulable("Refusing", "not today", reason=ScheduledReason.GROUP_DENIED)
 
     def before_pre_filter(
-        self, state: Any, unit: WorkloadInfo, fleet: Snapshot, bound: Any
+        self, state: Any, info: WorkloadInfo, snapshot: Snapshot, bound: Any
     ) -> Status:
         return self.answer
 
-    def before_filter(self, state: Any, unit: WorkloadInfo, fleet: Snapshot, bound: Any) -> Status:
+    def before_filter(
+        self, state: Any, info: WorkloadInfo, snapshot: Snapshot, bound: Any
+    ) -> Status:
         return self.answer
 
     def before_score(
-        self, state: Any, unit: WorkloadInfo, fleet: Snapshot, bound: Any, feasible: Mask
+        self, state: Any, info: WorkloadInfo, snapshot: Snapshot, bound: Any, feasible: Mask
     ) -> Status:
         return self.answer
 
@@ -110,15 +112,15 @@ class Roomier:
         self._cluster = cluster
 
     def before_filter(
-        self, state: Any, unit: WorkloadInfo, fleet: Snapshot, bound: Any
+        self, state: Any, info: WorkloadInfo, snapshot: Snapshot, bound: Any
     ) -> tuple[WorkloadInfo, Snapshot, bool]:
-        before = fleet.clusters[fleet.row[self._cluster]]
+        before = snapshot.clusters[snapshot.row[self._cluster]]
         groups = [
             msgspec.structs.replace(g, free={**g.free, "cpu": str(int(g.free["cpu"]) + 2)})
             for g in before.status.node_groups
         ]
         status = msgspec.structs.replace(before.status, node_groups=groups)
-        return unit, with_cluster(fleet, msgspec.structs.replace(before, status=status)), True
+        return info, with_cluster(snapshot, msgspec.structs.replace(before, status=status)), True
 
 
 class Without:
@@ -130,26 +132,26 @@ class Without:
         self._cluster = cluster
 
     def before_score(
-        self, state: Any, unit: WorkloadInfo, fleet: Snapshot, bound: Any, feasible: Mask
+        self, state: Any, info: WorkloadInfo, snapshot: Snapshot, bound: Any, feasible: Mask
     ) -> tuple[WorkloadInfo, Mask, bool]:
-        left = np.ones(len(fleet), dtype=np.bool_)
-        left[fleet.row[self._cluster]] = False
-        return unit, left, True
+        left = np.ones(len(snapshot), dtype=np.bool_)
+        left[snapshot.row[self._cluster]] = False
+        return info, left, True
 
 
 @pytest.mark.proves("E20")
 def test_a_hook_changes_a_copy_of_the_unit() -> None:
-    asked = unit(clusterSelector={"tier": "gold"}, targetCluster={"name": "nobody"})
+    asked = info(clusterSelector={"tier": "gold"}, targetCluster={"name": "nobody"})
     decision = decided(asked, cluster("a"), profile=profile(before_pre_filter=[Anywhere()]))
     assert decision.placements == {"a": 2}
-    assert decision.unit is asked
+    assert decision.workload is asked
     assert asked.cluster_selector == {"tier": "gold"}
 
 
 @pytest.mark.proves("E21")
 def test_a_hook_gives_one_cluster_more_room() -> None:
     clusters = (cluster("a", groups=SMALL), cluster("b", groups=SMALL))
-    asked = unit(replicas=5)
+    asked = info(replicas=5)
     assert not decided(asked, *clusters).placements
     decision = decided(asked, *clusters, profile=profile(before_filter=[Roomier("b")]))
     assert decision.placements == {"b": 5}
@@ -159,7 +161,7 @@ def test_a_hook_gives_one_cluster_more_room() -> None:
 def test_hooks_before_filter_add_up() -> None:
     hooks = [Roomier("a"), Roomier("a")]
     decision = decided(
-        unit(replicas=8), cluster("a", groups=SMALL), profile=profile(before_filter=hooks)
+        info(replicas=8), cluster("a", groups=SMALL), profile=profile(before_filter=hooks)
     )
     assert decision.placements == {"a": 8}
 
@@ -167,7 +169,7 @@ def test_hooks_before_filter_add_up() -> None:
 @pytest.mark.proves("E22")
 def test_a_hook_takes_a_cluster_out_and_cannot_bring_a_refused_one_in() -> None:
     decision = decided(
-        unit(),
+        info(),
         cluster("a"),
         cluster("b"),
         cluster("c", ready=False),
@@ -181,14 +183,14 @@ def test_a_hook_takes_a_cluster_out_and_cannot_bring_a_refused_one_in() -> None:
 @pytest.mark.proves("E23")
 def test_hooks_chain_and_one_that_changed_nothing_passes_the_old_unit_on() -> None:
     hooks = [More(), More(changed=False), More()]
-    decision = decided(unit(replicas=2), cluster("a"), profile=profile(before_pre_filter=hooks))
+    decision = decided(info(replicas=2), cluster("a"), profile=profile(before_pre_filter=hooks))
     assert decision.placements == {"a": 4}
 
 
 @pytest.mark.proves("E24")
 @pytest.mark.parametrize("phase", ["before_pre_filter", "before_filter", "before_score"])
 def test_a_hook_may_refuse_with_a_reason_in_each_phase(phase: str) -> None:
-    decision = decided(unit(), cluster("a"), profile=profile(**{phase: [Refusing()]}))
+    decision = decided(info(), cluster("a"), profile=profile(**{phase: [Refusing()]}))
     assert decision.message == "0/1 clusters: not today"
     assert decision.reason is ScheduledReason.GROUP_DENIED
     assert decision.state is WorkloadState.PENDING
@@ -205,15 +207,19 @@ class Try:
         self.passes: list[frozenset[str]] = []
 
     def before_filter(
-        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: Any
+        self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, bound: Any
     ) -> tuple[WorkloadInfo, Snapshot, bool] | Status:
         self.passes.append(state.without)
         if self.name in state.without:
-            return unit, fleet, False
+            return info, snapshot, False
         state.tentative.add(self.name)
-        if self._cluster not in fleet.row:
+        if self._cluster not in snapshot.row:
             return unschedulable(self.name, "not there")
-        return replace(unit, cluster_selector={"stowage.dev/cluster": self._cluster}), fleet, True
+        return (
+            replace(info, cluster_selector={"stowage.dev/cluster": self._cluster}),
+            snapshot,
+            True,
+        )
 
 
 @pytest.mark.parametrize(
@@ -230,7 +236,7 @@ def test_a_pass_that_tries_something_is_repeated_without_it(
     room = [{"count": 1, "free": {"cpu": "2", "memory": "8Gi", "pods": "9"}}]
     hook = Try(only)
     decision = decided(
-        unit(replicas=replicas, distribution="Divided"),
+        info(replicas=replicas, distribution="Divided"),
         cluster("a", groups=room),
         cluster("b", groups=room),
         profile=profile(before_filter=[hook]),
@@ -248,16 +254,16 @@ class Capped:
         self._most = most
 
     def pre_filter(
-        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: Any
+        self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, bound: Any
     ) -> Status:
         for most in self._most:
-            cap(state, lambda fleet, most=most: np.full(len(fleet), most, dtype=np.int64))
+            cap(state, lambda snapshot, most=most: np.full(len(snapshot), most, dtype=np.int64))
         return SUCCESS
 
 
 def test_of_several_caps_the_least_holds_and_the_record_says_that_the_clusters_are_full() -> None:
     made = profile(pre_filter=[Capped(3, 2, 4)])
-    asked = unit(replicas=9, distribution="Divided")
+    asked = info(replicas=9, distribution="Divided")
     decision = decided(asked, cluster("a"), cluster("b"), profile=made)
     assert decision.placements == {"a": 2, "b": 2}
     ((kind, number, text),) = [
@@ -277,9 +283,9 @@ class NoAnti:
     name = "NoAnti"
 
     def before_pre_filter(
-        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: Any
+        self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, bound: Any
     ) -> tuple[WorkloadInfo, bool]:
-        return replace(unit, anti_affinity=WorkloadAffinity()), True
+        return replace(info, anti_affinity=WorkloadAffinity()), True
 
 
 @pytest.mark.proves("E20")
@@ -287,7 +293,7 @@ def test_a_hook_that_takes_the_anti_affinity_away_is_told_and_the_stored_object_
     rule = {REQUIRED: [{"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": CLUSTER}]}
     stored = workload(labels={"app": "x"}, workloadAntiAffinity=rule)
     before, asked = msgspec.json.encode(stored), workload_info(stored)
-    there = index((unit("one", labels={"app": "x"}), {"a": 1}))
+    there = index((info("one", labels={"app": "x"}), {"a": 1}))
     assert not decided(asked, cluster("a"), bound=there).placements
     made = profile(before_pre_filter=[NoAnti()])
     decision = decided(asked, cluster("a"), bound=there, profile=made)
@@ -301,8 +307,8 @@ def test_a_hook_that_takes_the_anti_affinity_away_is_told_and_the_stored_object_
 def test_what_hooks_change_of_clusters_is_told_one_after_the_other() -> None:
     hooks = [Roomier("a"), Roomier("b"), Roomier("a")]
     clusters = [cluster(name, groups=SMALL) for name in "abc"]
-    world = fleet(*clusters)
-    decision = decide(world, unit(), PlacementIndex(), profile(before_filter=hooks), NOW)
+    world = snapshot(*clusters)
+    decision = decide(world, info(), PlacementIndex(), profile(before_filter=hooks), NOW)
     assert hooks_of(decision) == [
         "Roomier before Filter: changed a: free cpu 1 → 3",
         "Roomier before Filter: changed b: free cpu 1 → 3",
@@ -329,7 +335,7 @@ def test_hooks_are_called_in_the_order_of_the_configuration() -> None:
     for name in ("First", "Second"):
         registry.with_plugin(name, lambda _args, _handle, name=name: Noting(name))
     configured = parse(ORDERED, registry).profiles["stowage"]
-    decision = decided(unit(replicas=2), cluster("a"), profile=configured)
+    decision = decided(info(replicas=2), cluster("a"), profile=configured)
     assert called == ["Second of 2", "First of 3"]
     assert hooks_of(decision) == [
         "Second before PreFilter: changed replicas 2 → 3",
@@ -359,7 +365,7 @@ def test_one_object_serves_all_phases_and_each_is_told() -> None:
     hook = Everywhere()
     points = {point: [hook] for point in ("before_pre_filter", "before_filter", "before_score")}
     clusters = [cluster(name, groups=SMALL) for name in "ab"]
-    decision = decided(unit(replicas=1), *clusters, profile=profile(**points))
+    decision = decided(info(replicas=1), *clusters, profile=profile(**points))
     assert hooks_of(decision) == [
         "Everywhere before PreFilter: changed replicas 1 → 2",
         "Everywhere before Filter: changed a: free cpu 1 → 3",
@@ -382,7 +388,7 @@ def test_what_a_hook_changed_without_saying_so_is_not_seen() -> None:
             return (*super().before_score(*about)[:2], False)
 
     points = {name: [Secret()] for name in ("before_pre_filter", "before_filter", "before_score")}
-    decision = decided(unit(replicas=1), cluster("a", groups=SMALL), profile=profile(**points))
+    decision = decided(info(replicas=1), cluster("a", groups=SMALL), profile=profile(**points))
     assert decision.placements == {"a": 1}
     assert hooks_of(decision) == []
 
@@ -393,7 +399,7 @@ class Extra(PerClusterFilterHook):
     name = "Extra"
 
     def before_filter_one(
-        self, unit: WorkloadInfo, cluster: MemberCluster
+        self, info: WorkloadInfo, cluster: MemberCluster
     ) -> MemberCluster | str | None:
         match cluster.metadata.labels.get("extra"):
             case "more":
@@ -415,15 +421,15 @@ def test_a_hook_may_be_written_for_one_cluster_at_a_time() -> None:
         for name in "abcd"
     ]
     made = profile(before_filter=[Extra()])
-    asked = unit(replicas=18, distribution="Divided")
+    asked = info(replicas=18, distribution="Divided")
     decision = decided(asked, *clusters, profile=made)
     assert decision.placements == {"a": 6, "b": 6, "d": 2}
     assert verdicts(decision) == {"a": "", "b": "", "c": "kept for others", "d": ""}
     assert decision.refused_by() == {"Extra"}
     assert hooks_of(decision) == ["Extra before Filter: changed a and b: free cpu 1 → 3"]
-    stays = decided(unit(present={"c": 2}), *clusters, profile=made)
+    stays = decided(info(present={"c": 2}), *clusters, profile=made)
     assert stays.placements == {"c": 2}, "what runs there stays"
-    wrong = decided(unit(), cluster("e", {"extra": "?"}), profile=made)
+    wrong = decided(info(), cluster("e", {"extra": "?"}), profile=made)
     assert "a copy of e, a reason or None is wanted, found 7" in wrong.message
 
 
@@ -435,7 +441,7 @@ class NoOdd(PerClusterScoreHook):
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def leaves_out(self, unit: WorkloadInfo, cluster: MemberCluster) -> bool:
+    def leaves_out(self, info: WorkloadInfo, cluster: MemberCluster) -> bool:
         self.asked.append(cluster.metadata.name)
         return int(cluster.metadata.labels["size"]) % 2 == 1
 
@@ -455,7 +461,7 @@ def test_a_score_hook_may_be_written_for_one_cluster_at_a_time() -> None:
     )
     clusters = [cluster(f"c{size}", {"size": str(size)}) for size in (2, 3, 4)]
     away = cluster("away", {"size": "5"}, ready=False)
-    decision = decided(unit(), *clusters, away, profile=made)
+    decision = decided(info(), *clusters, away, profile=made)
     assert sorted(hook.asked) == ["c2", "c3", "c4"], "a refused one is none of its business"
     assert sorted(seen) == ["c2", "c4"]
     assert decision.placements == {"c4": 2}
@@ -469,7 +475,7 @@ class Wordy(NoAnti):
     said: Any = ("forgot whom it avoids",)
 
     def changes(self, before: PassView, after: PassView) -> Any:
-        assert before.unit.anti_affinity != after.unit.anti_affinity
+        assert before.workload.anti_affinity != after.workload.anti_affinity
         if isinstance(self.said, Exception):
             raise self.said
         return self.said
@@ -489,7 +495,7 @@ def test_a_hook_may_have_words_of_its_own(said: Any, told: str) -> None:
     hook = Wordy()
     hook.said = said
     made = profile(before_pre_filter=[hook])
-    (found,) = hooks_of(decided(unit(workloadAntiAffinity=rule), cluster("a"), profile=made))
+    (found,) = hooks_of(decided(info(workloadAntiAffinity=rule), cluster("a"), profile=made))
     assert found.startswith(f"Wordy before PreFilter: {told}")
 
 
@@ -497,14 +503,14 @@ def test_what_is_told_of_many_clusters_and_many_facts_is_bounded() -> None:
     class Renewing(PerClusterFilterHook):
         name = "Renewing"
 
-        def before_filter_one(self, unit: WorkloadInfo, cluster: MemberCluster) -> MemberCluster:
+        def before_filter_one(self, info: WorkloadInfo, cluster: MemberCluster) -> MemberCluster:
             number = int(cluster.metadata.name[1:])
             labels = {f"l{n}": str(n) for n in range(number % 40)}
             meta = msgspec.structs.replace(cluster.metadata, labels=labels)
             return msgspec.structs.replace(cluster, metadata=meta)
 
     clusters = [cluster(f"c{n}") for n in range(300)]
-    decision = decided(unit(), *clusters, profile=profile(before_filter=[Renewing()]))
+    decision = decided(info(), *clusters, profile=profile(before_filter=[Renewing()]))
     told = hooks_of(decision)
     assert len(told) == 21
     assert max(map(len, told)) < 300
@@ -516,7 +522,7 @@ class Even(PerClusterFilter):
 
     name = "Even"
 
-    def fits(self, unit: WorkloadInfo, cluster: MemberCluster) -> str:
+    def fits(self, info: WorkloadInfo, cluster: MemberCluster) -> str:
         return "" if int(cluster.metadata.labels["size"]) % 2 == 0 else "size is odd"
 
 
@@ -525,7 +531,7 @@ class Larger(PerClusterScore):
 
     name = "Larger"
 
-    def score_one(self, unit: WorkloadInfo, cluster: MemberCluster) -> int:
+    def score_one(self, info: WorkloadInfo, cluster: MemberCluster) -> int:
         return int(cluster.metadata.labels["size"])
 
 
@@ -533,10 +539,10 @@ class Larger(PerClusterScore):
 def test_a_plugin_may_be_written_for_one_cluster_at_a_time() -> None:
     made = profile(filter=[Even()], score=[Larger()], weights={"Larger": 3})
     clusters = [cluster(f"c{size}", {"size": str(size)}) for size in (2, 3, 90, 4)]
-    decision = decided(unit(), *clusters, profile=made)
+    decision = decided(info(), *clusters, profile=made)
     assert verdicts(decision) == {"c2": "", "c3": "size is odd", "c4": "", "c90": ""}
-    assert [decision.fleet.names[row] for row in decision.ranking] == ["c90", "c4", "c2"]
-    assert decision.totals[decision.fleet.row["c90"]] == 270
+    assert [decision.snapshot.names[row] for row in decision.ranking] == ["c90", "c4", "c2"]
+    assert decision.totals[decision.snapshot.row["c90"]] == 270
 
 
 class Comforting:
@@ -545,20 +551,20 @@ class Comforting:
     name = "Comforting"
 
     def post_filter(
-        self, state: Any, unit: WorkloadInfo, fleet: Snapshot, unplaced: Unplaced
+        self, state: Any, info: WorkloadInfo, snapshot: Snapshot, unplaced: Unplaced
     ) -> Status:
         self.seen = unplaced
-        return Status(Code.SUCCESS, (f"{len(fleet)} more may come",), self.name)
+        return Status(Code.SUCCESS, (f"{len(snapshot)} more may come",), self.name)
 
 
 @pytest.mark.proves("L4")
 def test_post_filter_sees_verdicts_and_shares() -> None:
     plugin = Comforting()
     made = profile(post_filter=[plugin])
-    asked = unit(replicas=20, distribution="Divided")
+    asked = info(replicas=20, distribution="Divided")
     away = cluster("b", ready=False)
     decision = decided(asked, cluster("a", groups=SMALL), away, profile=made)
-    row = decision.fleet.row
+    row = decision.snapshot.row
     assert decision.placements == {"a": 2}
     assert plugin.seen.shares == {row["a"]: 2}
     assert plugin.seen.desired == 20
@@ -569,10 +575,10 @@ def test_post_filter_sees_verdicts_and_shares() -> None:
 
 def test_post_filter_adds_to_the_message_of_what_found_no_cluster() -> None:
     made = profile(post_filter=[Comforting()])
-    assert decided(unit(), cluster("a", ready=False), profile=made).message == (
+    assert decided(info(), cluster("a", ready=False), profile=made).message == (
         "0/1 clusters: 1 not ready; 1 more may come"
     )
-    assert decided(unit(), cluster("a"), profile=made).message == "2 of 2 units have a cluster"
+    assert decided(info(), cluster("a"), profile=made).message == "2 of 2 units have a cluster"
 
 
 class Prepared:
@@ -580,32 +586,32 @@ class Prepared:
 
     name = "Prepared"
 
-    def pre_filter(self, state: Any, unit: WorkloadInfo, fleet: Snapshot, bound: Any) -> Status:
+    def pre_filter(self, state: Any, info: WorkloadInfo, snapshot: Snapshot, bound: Any) -> Status:
         state.data[self.name] = ["admitted"]
         return SUCCESS
 
     def pre_score(
-        self, state: Any, unit: WorkloadInfo, fleet: Snapshot, bound: Any, feasible: Mask
+        self, state: Any, info: WorkloadInfo, snapshot: Snapshot, bound: Any, feasible: Mask
     ) -> Status:
         state.data[self.name].append(int(feasible.sum()))
         return SUCCESS
 
-    def score(self, state: Any, unit: WorkloadInfo, fleet: Snapshot, bound: Any) -> Any:
+    def score(self, state: Any, info: WorkloadInfo, snapshot: Snapshot, bound: Any) -> Any:
         assert state.data[self.name] == ["admitted", 1]
-        return np.full(len(fleet), 500, dtype=np.int64)
+        return np.full(len(snapshot), 500, dtype=np.int64)
 
 
 def test_the_points_are_called_in_order_and_scores_are_cut_to_100() -> None:
     plugin = Prepared()
     weights: Mapping[str, int] = {"Prepared": 1}
     made = profile(pre_filter=[plugin], pre_score=[plugin], score=[plugin], weights=weights)
-    decision = decided(unit(), cluster("a"), cluster("b", ready=False), profile=made)
-    assert decision.totals[decision.fleet.row["a"]] == 100
+    decision = decided(info(), cluster("a"), cluster("b", ready=False), profile=made)
+    assert decision.totals[decision.snapshot.row["a"]] == 100
 
 
 def test_a_filter_without_its_pre_filter_still_refuses() -> None:
     made = profile(pre_filter=[])
-    decision = decided(unit(targetCluster={"name": "x"}), cluster("a"), profile=made)
+    decision = decided(info(targetCluster={"name": "x"}), cluster("a"), profile=made)
     assert decision.message == "0/1 clusters: 1 didn't match targetCluster"
 
 
@@ -620,8 +626,8 @@ class Sometimes:
     def events_to_register(self) -> Any:
         return ()
 
-    def before_pre_filter(self, _state: Any, unit: Any, _fleet: Any, _bound: Any) -> Any:
-        return (replace(unit, priority=unit.priority + 1), True) if self.changes else (unit, False)
+    def before_pre_filter(self, _state: Any, info: Any, _snapshot: Any, _bound: Any) -> Any:
+        return (replace(info, priority=info.priority + 1), True) if self.changes else (info, False)
 
 
 @pytest.mark.proves("E20", "L2")
@@ -632,7 +638,7 @@ def test_hints_are_asked_where_a_hook_left_everything_as_it_is(changes: bool) ->
     hooks = [*plain.before_pre_filter, Sometimes(changes=changes)]
     profile = replace(plain, before_pre_filter=hooks)
     gold = required_terms([expression("tier", "In", "gold")])
-    refused = unit("demo", clusterAffinity=gold)
+    refused = info("demo", clusterAffinity=gold)
     found = decided(refused, cluster("a"), profile=profile)
     assert found.placements == {}
     awaits = awaited(found, Hints(profile), alone=True)

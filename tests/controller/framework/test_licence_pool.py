@@ -13,7 +13,7 @@ from controller.app import Controller
 from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.explain.record import record
-from controller.planner.webster import MAX_UNITS
+from controller.planner.webster import MAX_REPLICAS
 from controller.scheduling.cycle import decide
 from machinery.api.resources import CRDS, WORKLOADS
 from stowage.setup import install as installer
@@ -29,7 +29,7 @@ from tests.controller.licencepool.feature import (
     Seats,
 )
 from tests.controller.live import World, condition, deciding, placements
-from tests.controller.make import NOW, cluster, fleet, unit
+from tests.controller.make import NOW, cluster, info, snapshot
 from tests.patience import until
 
 CRD = {
@@ -211,7 +211,7 @@ async def test_the_books_are_kept_by_the_next_leader(offices: World) -> None:
 def test_only_more_seats_are_a_hint() -> None:
     (changed, _) = LicenceSeats().events_to_register()
     few, many = (msgspec.convert({"spec": {"seats": n}}, LicencePool) for n in (1, 2))
-    wanting = unit("late", labels=POOL)
+    wanting = info("late", labels=POOL)
     assert changed.about(wanting) == ("shop", "cad")
     assert changed.hint(wanting, few, many)
     assert changed.hint(wanting, None, few)
@@ -220,12 +220,12 @@ def test_only_more_seats_are_a_hint() -> None:
 
 def test_a_set_that_is_tried_elsewhere_sits_in_the_overlay_alone() -> None:
     seats = Seats()
-    seats.seats["shop", "cad"], seats.each["shop", "cad"] = 2, MAX_UNITS
+    seats.seats["shop", "cad"], seats.each["shop", "cad"] = 2, MAX_REPLICAS
     world = PlacementIndex([seats])
-    first, late = unit("first", replicas=2, labels=POOL), unit("late", replicas=1, labels=POOL)
+    first, late = info("first", replicas=2, labels=POOL), info("late", replicas=1, labels=POOL)
     over = world.overlay({first.key: (first, {"a": 2})})
     profile = default_profile(catalogue.registry(features()))
-    found = fleet(cluster("a"))
+    found = snapshot(cluster("a"))
     assert decide(found, late, world, profile, NOW).scheduled
     refused = decide(found, late, over, profile, NOW)
     assert not refused.scheduled

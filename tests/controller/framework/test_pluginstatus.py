@@ -38,9 +38,9 @@ class Teller:
     def assign(self, *_: Any) -> Any:
         raise AssertionError
 
-    def own_status(self, unit: Any, *_: Any) -> Any:
+    def own_status(self, info: Any, *_: Any) -> Any:
         self.asked += 1
-        return self.said(unit) if callable(self.said) else self.said
+        return self.said(info) if callable(self.said) else self.said
 
 
 class TellsAField(Teller):

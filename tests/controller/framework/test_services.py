@@ -40,7 +40,7 @@ class Prices:
 
     name = "Prices"
 
-    def post_bind(self, state: Any, unit: Any, placements: Any) -> None:
+    def post_bind(self, state: Any, info: Any, placements: Any) -> None:
         """Nothing depends on it."""
 
     def routes(self) -> Sequence[Route]:

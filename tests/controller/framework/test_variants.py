@@ -24,7 +24,7 @@ from controller.scheduling.batch import decide_set
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
 from controller.scheduling.steps import at_once
-from tests.controller.make import NOW, builder, cluster, fleet, unit, verdicts
+from tests.controller.make import NOW, builder, cluster, info, snapshot, verdicts
 
 
 class Divider:
@@ -36,34 +36,34 @@ class Divider:
         self.field: Candidates | None = None
         self.told: list[tuple[dict[str, int], int]] = []
 
-    def settled(self, unit: WorkloadInfo, _now: Any, _bound: PlacementIndex) -> WorkloadInfo:
-        return replace(unit, divided=True)
+    def settled(self, info: WorkloadInfo, _now: Any, _bound: PlacementIndex) -> WorkloadInfo:
+        return replace(info, divided=True)
 
-    def next_look(self, _unit: WorkloadInfo, _now: Any) -> float | None:
+    def next_look(self, _info: WorkloadInfo, _now: Any) -> float | None:
         return None
 
-    def pre_filter(self, state: CycleState, unit: WorkloadInfo, *_: Any) -> Any:
+    def pre_filter(self, state: CycleState, info: WorkloadInfo, *_: Any) -> Any:
         small = Variant(
             rows=lambda of: np.array([name.startswith("big") for name in of.names], dtype=np.bool_),
-            request={**unit.request, "cpu": 100},
-            node_selector=unit.node_selector,
-            pod_tolerations=unit.pod_tolerations,
+            request={**info.request, "cpu": 100},
+            node_selector=info.node_selector,
+            pod_tolerations=info.pod_tolerations,
             tolerations=(Toleration(operator="Exists"),),
         )
         vary(state, [small])
         return SUCCESS
 
-    def divides(self, unit: WorkloadInfo, _state: CycleState) -> bool:
-        return unit.divided
+    def divides(self, info: WorkloadInfo, _state: CycleState) -> bool:
+        return info.divided
 
-    def bound(self, _unit: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
+    def bound(self, _info: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
         self.field = field
         return problem
 
     def status_fields(
-        self, _unit: WorkloadInfo, placements: Mapping[str, int], fleet: Any, _: Any
+        self, _info: WorkloadInfo, placements: Mapping[str, int], snapshot: Any, _: Any
     ) -> Any:
-        self.told.append((dict(placements), len(fleet)))
+        self.told.append((dict(placements), len(snapshot)))
         return {}
 
 
@@ -71,12 +71,12 @@ class View:
     """As much of a world as one decision needs."""
 
     def __init__(self, *members: Any) -> None:
-        self._fleet, self.index = fleet(*members), PlacementIndex()
+        self._snapshot, self.index = snapshot(*members), PlacementIndex()
         self.pending_affinity: Any = None
         self.placed_affinity: Any = None
 
     def snapshot(self) -> Any:
-        return self._fleet
+        return self._snapshot
 
 
 def profile(plugin: Divider) -> Profile:
@@ -96,21 +96,21 @@ def divided(of: WorkloadInfo, *members: Any, plugin: Divider | None = None) -> D
 
 @pytest.mark.parametrize("distribution", ["Single", "Duplicated", "Divided"])
 def test_a_divided_unit_is_neither_whole_nor_everywhere(distribution):
-    asked = replace(unit(replicas=3, distribution=distribution), divided=True)
+    asked = replace(info(replicas=3, distribution=distribution), divided=True)
     assert (asked.whole, asked.everywhere, needed(asked)) == (False, False, 1)
     assert replace(asked, kind="DaemonSet").everywhere
 
 
 def test_settle_divides_a_single_workload():
-    found = divided(unit(replicas=3), small("a", "1"), small("b", "500m"))
+    found = divided(info(replicas=3), small("a", "1"), small("b", "500m"))
     assert found.placements == {"a": 2, "b": 1}
-    assert found.unit.divided
+    assert found.workload.divided
 
 
 def test_a_variant_is_counted_and_tolerates_where_it_holds():
     taint = [{"key": "dear", "effect": "NoSchedule"}]
     members = (small("big", "1", taints=taint), small("plain", "1", taints=taint))
-    found = divided(unit(replicas=12), *members)
+    found = divided(info(replicas=12), *members)
     assert verdicts(found) == {"big": "", "plain": "had taints that were not tolerated"}
     assert found.placements == {"big": 10}, "100m each, not 500m"
     (more,) = (each for each in remedies(found) if each.kind.value == "Room")
@@ -120,10 +120,10 @@ def test_a_variant_is_counted_and_tolerates_where_it_holds():
 def test_crowded_is_what_only_a_lack_of_room_refuses():
     plugin = Divider()
     members = (small("a", "1"), small("full", "0"), small("gone", "0", unschedulable=True))
-    divided(unit(replicas=2), *members, plugin=plugin)
+    divided(info(replicas=2), *members, plugin=plugin)
     assert plugin.field is not None
     crowded = plugin.field.crowded.tolist()
-    assert dict(zip(plugin.field.fleet.names, crowded, strict=True)) == {
+    assert dict(zip(plugin.field.snapshot.names, crowded, strict=True)) == {
         "a": False,
         "full": True,
         "gone": False,
@@ -132,10 +132,10 @@ def test_crowded_is_what_only_a_lack_of_room_refuses():
 
 def test_what_is_told_is_asked_of_the_shares_that_were_decided():
     plugin = Divider()
-    divided(unit(replicas=2), small("a", "1"), plugin=plugin)
+    divided(info(replicas=2), small("a", "1"), plugin=plugin)
     assert plugin.told == [({"a": 2}, 1)]
     members = builder([small("a", "0")]).snapshot()
-    held = replace(unit(replicas=2, present={"a": 1}), divided=True)
+    held = replace(info(replicas=2, present={"a": 1}), divided=True)
     decide(members, held, PlacementIndex(), profile(plugin), NOW)
     assert plugin.told[-1] == ({"a": 1}, 1), "what it keeps"
 
@@ -153,7 +153,7 @@ def test_a_unit_keeps_what_a_patch_of_its_pods_needs():
             }
         ],
     }
-    assert unit(pod=pod).pod == (
+    assert info(pod=pod).pod == (
         b'{"metadata":{"labels":{"app":"demo"}},"spec":{"nodeSelector":{"disk":"ssd"},'
         b'"containers":[{"name":"main","resources":{"limits":{"cpu":"1"}}}],'
         b'"volumes":[{"name":"data"}]}}'

@@ -31,7 +31,7 @@ from controller.framework.waiting import WaitingWorkloads
 from controller.model.unit import WorkloadInfo
 from controller.planner.plan import Apportionment
 from controller.planner.problem import Problem
-from controller.planner.webster import MAX_UNITS
+from controller.planner.webster import MAX_REPLICAS
 from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.snapshot import Snapshot
 from crds.workload import ScheduledReason
@@ -49,7 +49,7 @@ class PoolSpec(msgspec.Struct, frozen=True):
     """LicencePool.spec."""
 
     seats: int = 0
-    each: int = MAX_UNITS
+    each: int = MAX_REPLICAS
     """Of one cluster, at the most."""
 
 
@@ -74,16 +74,16 @@ class LicencePool(Object, frozen=True):
     status: PoolStatus = PoolStatus()
 
 
-def pool_of(unit: WorkloadInfo) -> Key | None:
+def pool_of(info: WorkloadInfo) -> Key | None:
     """The pool that a Workload names."""
-    name = unit.labels.get(POOL_LABEL)
-    return (unit.namespace, name) if name else None
+    name = info.labels.get(POOL_LABEL)
+    return (info.namespace, name) if name else None
 
 
-def partner_of(unit: WorkloadInfo) -> Key | None:
+def partner_of(info: WorkloadInfo) -> Key | None:
     """The Workload that it wants beside itself."""
-    name = unit.labels.get(PARTNER_LABEL)
-    return (unit.namespace, name) if name else None
+    name = info.labels.get(PARTNER_LABEL)
+    return (info.namespace, name) if name else None
 
 
 class Seats:
@@ -96,16 +96,16 @@ class Seats:
         self._taken: dict[Key, dict[Key, Mapping[str, int]]] = {}
         self._pools: dict[Key, Key] = {}
 
-    def put(self, unit: WorkloadInfo, placements: Mapping[str, int]) -> None:
+    def put(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
         """Take a Workload with the shares that count."""
-        pool = pool_of(unit)
-        before = self._taken.get(pool, {}).get(unit.key) if pool else None
-        if self._pools.get(unit.key) == pool and before == placements:
+        pool = pool_of(info)
+        before = self._taken.get(pool, {}).get(info.key) if pool else None
+        if self._pools.get(info.key) == pool and before == placements:
             return
-        self.drop(unit.key)
+        self.drop(info.key)
         if pool is not None:
-            self._pools[unit.key] = pool
-            self._taken.setdefault(pool, {})[unit.key] = dict(placements)
+            self._pools[info.key] = pool
+            self._taken.setdefault(pool, {})[info.key] = dict(placements)
             self._told(pool)
 
     def drop(self, key: Key) -> None:
@@ -120,8 +120,8 @@ class Seats:
         copy = Seats()
         copy.seats, copy.each, copy._pools = self.seats, self.each, dict(self._pools)
         copy._taken = {pool: dict(units) for pool, units in self._taken.items()}
-        for unit, placements in placed.values():
-            copy.put(unit, placements)
+        for info, placements in placed.values():
+            copy.put(info, placements)
         return copy
 
     def on(self, pool: Key, *, but: Key | None = None) -> Counter[str]:
@@ -137,15 +137,15 @@ class Seats:
         return pool is not None and any(self._taken[pool][key].values())
 
 
-def _name(unit: WorkloadInfo) -> str:
-    return unit.labels.get(POOL_LABEL, "")
+def _name(info: WorkloadInfo) -> str:
+    return info.labels.get(POOL_LABEL, "")
 
 
 def _more(before: Mapping[str, int], after: Mapping[str, int]) -> bool:
     return sum(after.values()) > sum(before.values())
 
 
-def _more_seats(_unit: WorkloadInfo, old: LicencePool | None, new: LicencePool | None) -> bool:
+def _more_seats(_info: WorkloadInfo, old: LicencePool | None, new: LicencePool | None) -> bool:
     if new is None or old is None:
         return new is not None
     return new.spec.seats > old.spec.seats or new.spec.each > old.spec.each
@@ -158,11 +158,11 @@ class LicenceSeats:
     ignored_during_execution = True
 
     def __init__(self) -> None:
-        self._room: WaitingWorkloads | None = None
+        self._waiting: WaitingWorkloads | None = None
 
-    def use_waiting_room(self, room: WaitingWorkloads) -> None:
+    def use_waiting_workloads(self, waiting: WaitingWorkloads) -> None:
         """Where partners wait."""
-        self._room = room
+        self._waiting = waiting
 
     def events_to_register(self) -> Sequence[EventHint]:
         """A pool came or has more seats; somebody gave one back."""
@@ -173,10 +173,10 @@ class LicenceSeats:
         )
 
     def pre_filter(
-        self, state: CycleState, unit: WorkloadInfo, _fleet: Snapshot, bound: PlacementIndex
+        self, state: CycleState, info: WorkloadInfo, _snapshot: Snapshot, bound: PlacementIndex
     ) -> Status:
         """Find the pool."""
-        pool, seats = pool_of(unit), bound.ledger(Seats)
+        pool, seats = pool_of(info), bound.ledger(Seats)
         if pool is None:
             return SUCCESS
         if pool not in seats.seats:
@@ -185,30 +185,30 @@ class LicenceSeats:
         return SUCCESS
 
     def filter(
-        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+        self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
         """Every cluster, where the seats do not suffice."""
-        pool, seats = pool_of(unit), state.data.get(NAME)
+        pool, seats = pool_of(info), state.data.get(NAME)
         if pool is None or seats is None:
             return NOTHING_REFUSED
-        free = seats.seats[pool] - seats.on(pool, but=unit.key).total()
-        if free >= unit.replicas:
+        free = seats.seats[pool] - seats.on(pool, but=info.key).total()
+        if free >= info.replicas:
             return NOTHING_REFUSED
-        every = np.ones(len(fleet), dtype=np.bool_)
+        every = np.ones(len(snapshot), dtype=np.bool_)
         return FilterMask(
             (), reached=[(every, f"{max(free, 0)} seats free in licence pool {pool[1]}")]
         )
 
     def cure(self, shortage: Shortage, _text: str, _rows: Mask) -> str:
         """The pool, or more of it."""
-        name = shortage.unit.labels.get(POOL_LABEL)
-        return f"a LicencePool {name} with {shortage.unit.replicas} free seats"
+        name = shortage.workload.labels.get(POOL_LABEL)
+        return f"a LicencePool {name} with {shortage.workload.replicas} free seats"
 
     def remedies(self, shortage: Shortage) -> Sequence[Note]:
         """More seats, in all or on each cluster."""
         pool, most = (
-            pool_of(shortage.unit),
-            self._most(shortage.unit, shortage.state, shortage.fleet),
+            pool_of(shortage.workload),
+            self._most(shortage.workload, shortage.state, shortage.snapshot),
         )
         if pool is not None and most is not None and (shortage.held >= most).any():
             text = f"{shortage.pending} more in spec.each of LicencePool {pool[1]}"
@@ -218,48 +218,52 @@ class LicenceSeats:
         text = f"more seats in spec.seats of LicencePool {pool[1]}"
         return (Note(NoteKind.QUOTA, shortage.pending, pool[1], text),)
 
-    def divides(self, _unit: WorkloadInfo, _state: CycleState) -> bool:
-        """It bounds what others divide."""
+    def divides(self, _info: WorkloadInfo, _state: CycleState) -> bool:
+        """The plugin bounds shares that others divide."""
         return False
 
-    def bound(self, unit: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
+    def bound(self, info: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
         """On each cluster the seats that are left there."""
-        most = self._most(unit, field.state, field.fleet)
+        most = self._most(info, field.state, field.snapshot)
         if most is None:
             return problem
         return replace(problem, upper=np.minimum(problem.upper, most))
 
-    def _most(self, unit: WorkloadInfo, state: CycleState, fleet: Snapshot) -> Ints | None:
-        pool, seats = pool_of(unit), state.data.get(NAME)
-        if pool is None or seats is None or seats.each[pool] == MAX_UNITS:
+    def _most(self, info: WorkloadInfo, state: CycleState, snapshot: Snapshot) -> Ints | None:
+        pool, seats = pool_of(info), state.data.get(NAME)
+        if pool is None or seats is None or seats.each[pool] == MAX_REPLICAS:
             return None
-        others = seats.on(pool, but=unit.key)
-        left = [max(seats.each[pool] - others[name], 0) for name in fleet.names]
+        others = seats.on(pool, but=info.key)
+        left = [max(seats.each[pool] - others[name], 0) for name in snapshot.names]
         return np.array(left, dtype=np.int64)
 
     def shortfall(
-        self, unit: WorkloadInfo, field: Candidates, plan: Apportionment
+        self, info: WorkloadInfo, field: Candidates, plan: Apportionment
     ) -> Sequence[str]:
         """The clusters where its pool has no more seats, though there is room."""
-        most = self._most(unit, field.state, field.fleet)
+        most = self._most(info, field.state, field.snapshot)
         if most is None:
             return ()
         full = field.feasible & (plan.shares >= most) & (plan.shares < plan.asked.room)
         if not full.any():
             return ()
-        return (f"{clusters(full, 'has', 'have')} no seat left of licence pool {_name(unit)}",)
+        return (f"{clusters(full, 'has', 'have')} no seat left of licence pool {_name(info)}",)
 
     def stops(self, shortage: Shortage) -> Sequence[Stop]:
         """The same, in the words of an explanation."""
-        most = self._most(shortage.unit, shortage.state, shortage.fleet)
+        most = self._most(shortage.workload, shortage.state, shortage.snapshot)
         if most is None:
             return ()
-        text = f"all seats of licence pool {_name(shortage.unit)} there are taken"
+        text = f"all seats of licence pool {_name(shortage.workload)} there are taken"
         return (Stop(NoteKind.QUOTA, shortage.held >= most, text),)
 
     def where(self, shortage: Shortage, rows: Mask) -> str:
         """Whose seats are meant."""
-        return f"of pool {_name(shortage.unit)}" if pool_of(shortage.unit) and rows.any() else ""
+        return (
+            f"of pool {_name(shortage.workload)}"
+            if pool_of(shortage.workload) and rows.any()
+            else ""
+        )
 
     def cause(
         self, before: Mapping[str, int], after: Mapping[str, int], state: CycleState
@@ -269,23 +273,23 @@ class LicenceSeats:
 
     def own_status(
         self,
-        unit: WorkloadInfo,
+        info: WorkloadInfo,
         placements: Mapping[str, int],
-        _fleet: Snapshot,
+        _snapshot: Snapshot,
         _bound: PlacementIndex,
     ) -> Mapping[str, Any]:
         """The pool, and the seats that the Workload takes of it."""
-        pool = pool_of(unit)
+        pool = pool_of(info)
         return {} if pool is None else {"pool": pool[1], "seats": sum(placements.values())}
 
     def permit(
-        self, state: CycleState, unit: WorkloadInfo, _placements: Mapping[str, int]
+        self, state: CycleState, info: WorkloadInfo, _placements: Mapping[str, int]
     ) -> Status:
-        """Wait for the partner; whoever comes second lets the first one go."""
-        partner, seats = partner_of(unit), state.data.get(NAME)
+        """Wait for the partner; the second one lets the first one go."""
+        partner, seats = partner_of(info), state.data.get(NAME)
         if partner is None or seats is None or seats.holds(partner):
-            if partner is not None and self._room is not None:
-                self._room.allow(partner, NAME)
+            if partner is not None and self._waiting is not None:
+                self._waiting.allow(partner, NAME)
             return SUCCESS
         return wait(NAME, f"{partner[1]} has no seat yet", seconds=PATIENCE_SECONDS)
 
@@ -298,7 +302,7 @@ class PoolController(StatusWriter[LicencePool, Result]):
         self._seats = seats
 
     def draft(self, stored: LicencePool) -> Result:
-        """Who sits where."""
+        """The taken seats."""
         counts = +self._seats.on(stored.metadata.key)
         clusters = [Seated(name, n) for name, n in sorted(counts.items())]
         return Result(fields=msgspec.to_builtins(PoolStatus(counts.total(), clusters)))
@@ -326,7 +330,7 @@ class LicencePools:
         self._writer = PoolController(term, self.seats)
         return self._writer
 
-    def rest(self) -> None:
+    def stop_leading(self) -> None:
         """The term is over."""
         self._writer = None
 

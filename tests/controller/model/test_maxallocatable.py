@@ -21,9 +21,9 @@ from tests.controller.make import (
     builder,
     cluster,
     expression,
-    fleet,
+    info,
     required_terms,
-    unit,
+    snapshot,
     workload,
 )
 from tests.controller.snapshot.test_snapshot import fits, group
@@ -41,8 +41,8 @@ def boasting(requested: str = "0", **spec: Any) -> MemberCluster:
 
 @pytest.mark.proves("N19")
 def test_no_more_is_believed_than_the_spec_says() -> None:
-    assert fits(fleet(boasting()), UNIT) == {"a": 100_000}
-    found = fleet(boasting(maxAllocatable={"cpu": "12"}))
+    assert fits(snapshot(boasting()), UNIT) == {"a": 100_000}
+    found = snapshot(boasting(maxAllocatable={"cpu": "12"}))
     assert fits(found, UNIT) == {"a": 12}
     told = amounts_of(found, "a")
     assert told is not None
@@ -51,8 +51,8 @@ def test_no_more_is_believed_than_the_spec_says() -> None:
 
 @pytest.mark.proves("N19")
 def test_what_is_taken_is_taken_of_the_believed_room() -> None:
-    assert fits(fleet(boasting("5", maxAllocatable={"cpu": "12"})), UNIT) == {"a": 7}
-    assert fits(fleet(boasting("50", maxAllocatable={"cpu": "12"})), UNIT) == {"a": 0}
+    assert fits(snapshot(boasting("5", maxAllocatable={"cpu": "12"})), UNIT) == {"a": 7}
+    assert fits(snapshot(boasting("50", maxAllocatable={"cpu": "12"})), UNIT) == {"a": 0}
 
 
 @pytest.mark.proves("N19")
@@ -71,7 +71,7 @@ def test_a_member_that_forgets_its_pods_gets_no_more_than_the_bound() -> None:
 def test_units_that_landed_are_counted_by_the_hub_itself() -> None:
     known = Cache({"stowage"}, sort=PrioritySort(), reviewed=lambda _: True)
     known.cluster_changed(None, boasting(maxAllocatable={"cpu": "12"}))
-    demo = unit(replicas=20, pod={"containers": [{"resources": {"requests": {"cpu": "1"}}}]})
+    demo = info(replicas=20, pod={"containers": [{"resources": {"requests": {"cpu": "1"}}}]})
     known.assume(demo, {"a": 10})
     assert fits(known.snapshot(), UNIT) == {"a": 2}
 
@@ -79,7 +79,7 @@ def test_units_that_landed_are_counted_by_the_hub_itself() -> None:
         seen = workload(replicas=20, present={"a": 10})
         share = ClusterShare("a", replicas=10, scheduled=scheduled, finished=finished)
         status = replace(seen.status, clusters=[share])
-        return replace(seen, unit=demo.with_present({"a": 10}), status=status)
+        return replace(seen, info=demo.with_present({"a": 10}), status=status)
 
     known.workload_changed(None, landed(7))
     assert fits(known.snapshot(), UNIT) == {"a": 2}, "seven are counted by the member, three fly"
@@ -91,7 +91,7 @@ def test_units_that_landed_are_counted_by_the_hub_itself() -> None:
 
 @pytest.mark.proves("N19")
 def test_a_resource_that_the_bound_does_not_name_is_believed() -> None:
-    found = fleet(boasting(maxAllocatable={"memory": "8Gi"}))
+    found = snapshot(boasting(maxAllocatable={"memory": "8Gi"}))
     assert fits(found, UNIT) == {"a": 100_000}
     assert fits(found, {"memory": 2**30}) == {"a": 8}
     assert fits(found, {"cpu": 1000, "memory": 2**30}) == {"a": 8}
@@ -118,10 +118,10 @@ def test_nodes_stay_nodes_and_together_they_offer_what_is_left(told: Any, left: 
 def test_what_the_spec_pins_counts_before_what_the_member_says() -> None:
     report = {"provider": "aws", "version": "v9.9.9"}
     labels = {"stowage.dev/provider": "aws", "stowage.dev/version": "v9.9.9"}
-    told = fleet(cluster("a", labels, status=report))
+    told = snapshot(cluster("a", labels, status=report))
     assert told.provider.equals("aws").all()
     pinned = cluster("a", labels, status=report, provider="Kind", version="v1.36.3+k3s1")
-    found = fleet(pinned)
+    found = snapshot(pinned)
     assert found.provider.equals("kind").all()
     assert found.version.equals("1.36.3+k3s1").all()
     assert found.column("stowage.dev/provider").equals("Kind").all()

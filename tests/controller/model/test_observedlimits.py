@@ -60,16 +60,16 @@ def limit(name: str, units: int, until: datetime, **other: Any) -> dict[str, Any
     }
 
 
-def learnt(unit: WorkloadInfo, now: datetime = NOW) -> dict[str, int]:
-    settled = runtime.settled(PROFILE, unit, now, PlacementIndex())
-    return {name: each.units for name, each in settled.limits.items()}
+def learnt(info: WorkloadInfo, now: datetime = NOW) -> dict[str, int]:
+    settled = runtime.settled(PROFILE, info, now, PlacementIndex())
+    return {name: each.replicas for name, each in settled.limits.items()}
 
 
 @pytest.mark.proves("D3")
 def test_what_waits_for_a_minute_is_believed_and_not_before() -> None:
-    unit = told({"a": 5, "b": 2}, report("a", 5, 3, NOW - PATIENCE), report("b", 2, 2, None))
+    info = told({"a": 5, "b": 2}, report("a", 5, 3, NOW - PATIENCE), report("b", 2, 2, None))
     early = told({"a": 5}, report("a", 5, 3, NOW - PATIENCE / 2))
-    assert learnt(unit) == {"a": 3}
+    assert learnt(info) == {"a": 3}
     assert learnt(early) == {}
     assert runtime.next_look(PROFILE, early, NOW) == PATIENCE.total_seconds() / 2
     assert learnt(early, NOW + PATIENCE / 2) == {"a": 3}
@@ -114,8 +114,8 @@ def test_only_what_is_divided_by_the_planner_learns() -> None:
 @pytest.mark.parametrize("distribution", ["Single", "Divided"])
 def test_what_a_policy_divides_learns(distribution: str) -> None:
     bound = {"labels": {"app": "demo", "stowage.dev/workload-policy": "p"}}
-    unit = told({"a": 5}, report("a", 5, 3, NOW - HOLD), distribution=distribution, **bound)
-    assert learnt(unit) == {"a": 3}
+    info = told({"a": 5}, report("a", 5, 3, NOW - HOLD), distribution=distribution, **bound)
+    assert learnt(info) == {"a": 3}
 
 
 def test_limits_of_other_pods_are_forgotten() -> None:
@@ -125,10 +125,10 @@ def test_limits_of_other_pods_are_forgotten() -> None:
 
 
 def test_a_limit_is_doubted_when_its_time_is_over() -> None:
-    unit = told({"a": 3}, report("a", 3, 3, None), limits=[limit("a", 3, NOW + HOLD)])
-    assert runtime.next_look(PROFILE, unit, NOW) == HOLD.total_seconds()
-    assert runtime.settled(PROFILE, unit, NOW, PlacementIndex()) is unit
-    assert learnt(unit, NOW + HOLD) == {"a": 6}
+    info = told({"a": 3}, report("a", 3, 3, None), limits=[limit("a", 3, NOW + HOLD)])
+    assert runtime.next_look(PROFILE, info, NOW) == HOLD.total_seconds()
+    assert runtime.settled(PROFILE, info, NOW, PlacementIndex()) is info
+    assert learnt(info, NOW + HOLD) == {"a": 6}
 
 
 def test_the_patience_is_in_the_configuration(tmp_path: Any) -> None:
@@ -141,9 +141,9 @@ def test_the_patience_is_in_the_configuration(tmp_path: Any) -> None:
         )
         return load(file, catalogue.registry()).profiles["stowage"]
 
-    unit = told({"a": 5}, report("a", 5, 3, NOW - timedelta(seconds=5)))
-    assert runtime.settled(configured("5"), unit, NOW, PlacementIndex()).limits["a"].units == 3
-    assert runtime.settled(configured("6"), unit, NOW, PlacementIndex()) is unit
+    info = told({"a": 5}, report("a", 5, 3, NOW - timedelta(seconds=5)))
+    assert runtime.settled(configured("5"), info, NOW, PlacementIndex()).limits["a"].replicas == 3
+    assert runtime.settled(configured("6"), info, NOW, PlacementIndex()) is info
     for wrong in ("-1", "soon", "1.5"):
         with pytest.raises(ConfigurationError, match=r"scheduler.yaml:7: .*unschedulableSeconds"):
             configured(wrong)
@@ -169,7 +169,7 @@ class Loop:
         return msgspec.convert(self.body, Workload)
 
     @property
-    def fleet(self) -> Snapshot:
+    def snapshot(self) -> Snapshot:
         """What is free beside the units that run; those that do not yet are on their way."""
         runs, made = self.runs, SnapshotBuilder()
         for name, room in self.rooms.items():
@@ -194,9 +194,9 @@ class Loop:
             report(name, asked, runs[name], self.since.get(name)) for name, asked in placed.items()
         ]
         current = self.workload
-        unit = runtime.settled(PROFILE, workload_info(current), self.now, PlacementIndex())
-        decision = decide(self.fleet, unit, PlacementIndex(), PROFILE, self.now)
-        patch = patch_of(decision, msgspec.structs.replace(current, unit=unit))
+        info = runtime.settled(PROFILE, workload_info(current), self.now, PlacementIndex())
+        decision = decide(self.snapshot, info, PlacementIndex(), PROFILE, self.now)
+        patch = patch_of(decision, msgspec.structs.replace(current, info=info))
         if patch is not None:
             self.writes += 1
             self.body["status"] |= patch["status"]

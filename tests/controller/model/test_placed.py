@@ -119,7 +119,7 @@ async def test_its_feature_hears_of_it_before_it_is_decided_and_of_no_other() ->
         before = berths.changed
 
         def noted(old: Any, new: Any) -> None:
-            decided.append(world.unit(("shop", "berths/north")) is not None)
+            decided.append(world.info(("shop", "berths/north")) is not None)
             before(old, new)
 
         informer = controller.placed._placed["berths"]._informer

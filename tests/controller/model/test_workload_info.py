@@ -15,8 +15,8 @@ from tests.controller.make import (
     cluster,
     decided,
     expression,
+    info,
     required_terms,
-    unit,
     workload,
 )
 
@@ -29,7 +29,7 @@ def container(cpu: str = "", memory: str = "", **more: Any) -> dict[str, Any]:
 
 
 def request(**pod: Any) -> dict[str, int]:
-    return dict(unit(pod=pod).request)
+    return dict(info(pod=pod).request)
 
 
 class TestRequest:
@@ -105,7 +105,7 @@ class TestRequest:
     )
     def test_a_quantity_that_is_none_is_named(self, pod: dict[str, Any], field: str) -> None:
         with pytest.raises(ValueError, match=f"^{field}: not a quantity"):
-            unit(pod=pod)
+            info(pod=pod)
 
 
 class TestReplicas:
@@ -130,7 +130,7 @@ class TestReplicas:
         assert workload_info(found).replicas == 3
 
     def test_neither_means_one(self) -> None:
-        assert unit(replicas=None).replicas == 1
+        assert info(replicas=None).replicas == 1
 
     def test_a_custom_kind_has_a_path(self) -> None:
         template = {"kind": "Engine", "spec": {"pool": {"size": 4}}}
@@ -147,7 +147,7 @@ class TestReplicas:
 
     @pytest.mark.parametrize("kind", ["DaemonSet", "CronJob"])
     def test_kinds_without_replicas_count_one_for_each_cluster(self, kind: str) -> None:
-        found = unit(kind=kind, replicas=9)
+        found = info(kind=kind, replicas=9)
         assert (found.replicas, found.counted) == (1, False)
 
 
@@ -188,44 +188,44 @@ class TestHash:
 
     @pytest.mark.parametrize("spec", EDITS.values(), ids=EDITS.keys())
     def test_an_edit_of_a_rule_changes_the_rules_part(self, spec: dict[str, Any]) -> None:
-        before, after = unit(**BASE), unit(**spec)
+        before, after = info(**BASE), info(**spec)
         assert before.constraints != after.constraints
         assert before.demand == after.demand
 
     def test_a_number_or_a_request_changes_the_other_part(self) -> None:
-        before = unit(**BASE)
-        for after in (unit(replicas=9, **BASE), unit(pod={"containers": [container("1")]}, **BASE)):
+        before = info(**BASE)
+        for after in (info(replicas=9, **BASE), info(pod={"containers": [container("1")]}, **BASE)):
             assert before.constraints == after.constraints
             assert before.demand != after.demand
 
     def test_what_placement_does_not_read_changes_nothing(self) -> None:
-        assert unit(**BASE).hash == unit(priority=7, adoption="IfUnowned", created="", **BASE).hash
+        assert info(**BASE).hash == info(priority=7, adoption="IfUnowned", created="", **BASE).hash
 
     def test_it_is_the_same_in_every_process_and_release(self) -> None:
         """Other values here mean that an upgrade decides every Workload anew."""
-        plain, ruled = unit(), unit(**EDITS["affinity"])
+        plain, ruled = info(), info(**EDITS["affinity"])
         assert plain.hash == "df0f05e08c231637-c4bd1cf6d0d77e92-160b80643d3f0bad"
         assert ruled.constraints == "004d3990847570b1"
 
     def test_what_only_a_members_scheduler_reads_has_a_part_of_its_own(self) -> None:
         """Limits learnt of the pods as they were say nothing about others."""
         pod = {"containers": [{"name": "main", "image": "registry.example/a"}]}
-        plain, wide = unit(pod=pod), unit(pod={**pod, "nodeSelector": {"disk": "ssd"}})
-        newer = unit(pod={"containers": [{"name": "main", "image": "registry.example/b"}]})
+        plain, wide = info(pod=pod), info(pod={**pod, "nodeSelector": {"disk": "ssd"}})
+        newer = info(pod={"containers": [{"name": "main", "image": "registry.example/b"}]})
         assert (plain.constraints, plain.demand) == (wide.constraints, wide.demand)
         assert plain.shape == newer.shape != wide.shape
 
     def test_the_order_of_a_mapping_does_not_matter(self) -> None:
-        assert unit(clusterSelector={"a": "1", "b": "2"}).hash == (
-            unit(clusterSelector={"b": "2", "a": "1"}).hash
+        assert info(clusterSelector={"a": "1", "b": "2"}).hash == (
+            info(clusterSelector={"b": "2", "a": "1"}).hash
         )
 
     def test_it_comes_back_with_the_placements(self) -> None:
-        again = unit(present={"a": 2}, **BASE)
+        again = info(present={"a": 2}, **BASE)
         assert "-".join(again.decided) == again.hash
         assert not again.edited
-        assert unit(present={"a": 2}, edited=True, **BASE).edited
-        assert not unit(edited=True, **BASE).edited
+        assert info(present={"a": 2}, edited=True, **BASE).edited
+        assert not info(edited=True, **BASE).edited
 
 
 def test_a_field_that_is_no_part_of_the_model_is_skipped() -> None:
@@ -237,4 +237,4 @@ def test_a_field_that_is_no_part_of_the_model_is_skipped() -> None:
 
 @pytest.mark.proves("C7")
 def test_a_decision_needs_nothing_but_dicts() -> None:
-    assert decided(unit(), cluster("a")).placements == {"a": 2}
+    assert decided(info(), cluster("a")).placements == {"a": 2}

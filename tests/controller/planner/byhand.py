@@ -33,7 +33,7 @@ def fewest(of: Problem) -> int:
 
 
 def shrunk_by_hand(of: Problem) -> list[int]:
-    """What is kept, a unit at a time: lower bounds, weights, what has none, what is over bounds."""
+    """Shrink a unit at a time: over bounds first, then without weight, weights, lower bounds."""
     held, order = of.settled().tolist(), of.order.tolist()
     within = np.minimum(of.cap(), of.settled())
     nests = [(bound.group.tolist(), bound.upper.tolist()) for bound in of.groups]

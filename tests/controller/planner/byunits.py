@@ -14,7 +14,7 @@ import numpy as np
 
 from controller.planner.indomain import WithinDomain
 from controller.planner.plan import Problem
-from controller.planner.unitcycle import OUTSIDE, Method
+from controller.planner.replicacycle import OUTSIDE, Method
 
 Row = list[int]
 
@@ -157,7 +157,7 @@ class Loop:
         self._give([0] * len(floor), floor, plain)
 
     def _trimmed(self, shares: Row, floor: Row) -> Row:
-        """What is left of these when no group holds too much."""
+        """Trim these until no group holds too much."""
         now = self.shares, *((self.held, self.count) if self.domains is not None else ())
         saved = [list(each) for each in now]
         for row in self.rows:
@@ -220,5 +220,5 @@ class Loop:
 
 
 def by_units(of: Problem, first: np.ndarray | None) -> Row:
-    """What the loop over units gives; unordered quotas bind weights and packing as groups do."""
+    """The shares of the loop over units; unordered quotas bind weights and packing as groups do."""
     return Loop(of, None if first is None else first.tolist()).solved()

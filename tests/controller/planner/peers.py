@@ -1,7 +1,7 @@
 """Cases of other planners as problems of ours: what each was asked, and what it answered.
 
 A peer's ties are injected as our order, its limits become our bounds. Where a peer is asked to
-divide anew although something is placed, so are we. A capacity that a peer finds out only by
+divide again although something is placed, so are we. A capacity that a peer finds out only by
 overrunning it, we have to find out too.
 """
 
@@ -54,7 +54,7 @@ class Case:
         return present
 
     def fresh(self) -> bool:
-        """Nothing is placed and nothing hidden: peer and planner answer the same question."""
+        """Ask peer and planner the same question: with nothing placed and nothing hidden."""
         return not (self.hidden or self.of.present.any())
 
 
@@ -294,7 +294,7 @@ def _pingpong() -> Iterator[Case | str]:
 
 
 def _weights(case: Any, key: str) -> list[int]:
-    """Of the asked resource; equal for all where nobody has any."""
+    """Of the asked resource; equal for all where no cluster has any."""
     found = [
         (entry[key] or 0) if entry["resource"] == case["resource"] else 0
         for entry in case["clusters"]

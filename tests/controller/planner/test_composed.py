@@ -14,8 +14,8 @@ from controller.planner.indomain import WithinDomain
 from controller.planner.plan import UNBOUNDED, Apportionment, Problem, apportion
 from controller.planner.problem import DomainCount
 from controller.planner.reasons import Reason, RuleKind
+from controller.planner.replicacycle import OUTSIDE, DomainOrder, DomainQuota, Method
 from controller.planner.subsets import Subsets
-from controller.planner.unitcycle import OUTSIDE, DomainOrder, DomainQuota, Method
 
 from .byhand import shrunk_by_hand
 from .bysubsets import SubsetLoop, counted_by_hand

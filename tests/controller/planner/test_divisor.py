@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.planner import webster
-from controller.planner.webster import MAX_UNITS, MAX_WEIGHT, Nest, divide
+from controller.planner.webster import MAX_REPLICAS, MAX_WEIGHT, Nest, divide
 from tests.examples import examples
 
 from .plain import ints, one_at_a_time, seeds, tried
@@ -34,7 +34,7 @@ def _case(dice: random.Random, size: int, heavy: int, most: int):
         "total": dice.randint(0, most * size),
         "weight": [dice.randint(0, heavy) for _ in range(size)],
         "start": [dice.choice([0, 0, dice.randint(0, most)]) for _ in range(size)],
-        "top": [dice.choice([MAX_UNITS, dice.randint(0, most)]) for _ in range(size)],
+        "top": [dice.choice([MAX_REPLICAS, dice.randint(0, most)]) for _ in range(size)],
         "order": order,
         "nests": nests,
     }
@@ -132,13 +132,13 @@ def test_weights_of_every_size_and_units_up_to_the_most(seed: int, size: int) ->
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Counts how often a search looks at a divisor."""
     looks: list[int] = []
-    units = webster._units
+    replicas = webster._replicas
 
     def counted(*args: Any) -> Any:
         looks.append(1)
-        return units(*args)
+        return replicas(*args)
 
-    monkeypatch.setattr(webster, "_units", counted)
+    monkeypatch.setattr(webster, "_replicas", counted)
     return looks
 
 
@@ -193,9 +193,9 @@ def test_the_most_units_of_the_greatest_weights_on_ten_thousand_clusters(
     weights[:extra] = [MAX_WEIGHT - 1, 1, 2, 3, 2**30, 5, 6][:extra]
     none = np.zeros(size, dtype=np.int64)
     held = divide(
-        MAX_UNITS, weight=weights, start=none, top=none + MAX_UNITS, order=np.arange(size)
+        MAX_REPLICAS, weight=weights, start=none, top=none + MAX_REPLICAS, order=np.arange(size)
     )
-    assert int(held.sum()) == MAX_UNITS
+    assert int(held.sum()) == MAX_REPLICAS
     assert held.min() >= 0
     rows = list(zip(weights.tolist(), held.tolist(), strict=True))
     given_ = min((Fraction(w, 2 * a - 1), -row) for row, (w, a) in enumerate(rows) if a)
@@ -211,7 +211,7 @@ def test_priorities_that_a_float_cannot_tell_apart_are_told_apart() -> None:
     start = [units // 2 for units in odd]
     assert odd[0] * weight[1] == odd[1] * weight[0] + 1
     assert weight[0] / odd[0] == weight[1] / odd[1]
-    case = {"total": sum(start) + 1, "weight": weight, "start": start, "top": [MAX_UNITS] * 2}
+    case = {"total": sum(start) + 1, "weight": weight, "start": start, "top": [MAX_REPLICAS] * 2}
     for order in ([0, 1], [1, 0]):
         tried = case | {"order": order, "nests": []}
         assert _ours(tried) == one_at_a_time(**tried) == [start[0], start[1] + 1]
@@ -226,7 +226,7 @@ def test_no_clusters_hold_nothing() -> None:
     ("total", "weight", "words"),
     [
         (1, MAX_WEIGHT + 1, "a weight is at most 2147483647, found 2147483648"),
-        (MAX_UNITS + 1, 1, "at most 2147483647 units are divided at once, asked for 2147483648"),
+        (MAX_REPLICAS + 1, 1, "at most 2147483647 units are divided at once, asked for 2147483648"),
     ],
 )
 def test_what_products_of_63_bits_cannot_hold_is_refused(

@@ -145,8 +145,8 @@ def _least_cost(of: Problem, placed: int) -> int:
             if head not in seen:
                 seen.add(head)
                 graph.add_edge(tail, head, capacity=int(of.groups[depth].upper[head[1]]), weight=0)
-        for unit in range(min(placed, int(of.cap()[row])) if weight else 0):
-            graph.add_edge(path[-1], "sink", capacity=1, weight=SCALE // weight * (2 * unit + 1))
+        for info in range(min(placed, int(of.cap()[row])) if weight else 0):
+            graph.add_edge(path[-1], "sink", capacity=1, weight=SCALE // weight * (2 * info + 1))
     return nx.network_simplex(graph)[0] if placed else 0
 
 

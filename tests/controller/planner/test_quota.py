@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from controller.planner.indomain import Clusters, grow
-from controller.planner.unitcycle import (
+from controller.planner.replicacycle import (
     DomainQuota,
     Method,
     assignment_order,

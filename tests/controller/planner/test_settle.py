@@ -80,12 +80,12 @@ def members(seed: int, *, believed: bool = True) -> Members:
 @MANY
 def test_it_settles_within_as_many_rounds_as_clusters_and_one(seed: int) -> None:
     """No plan comes back, and what runs after the first round never stops running."""
-    fleet = members(seed)
+    snapshot = members(seed)
     plans, ran = [], []
-    for _ in range(len(fleet.names) + 4):
-        plans.append(fleet.round())
-        ran.append(fleet.running())
-    bound = len(fleet.names) + 1
+    for _ in range(len(snapshot.names) + 4):
+        plans.append(snapshot.round())
+        ran.append(snapshot.running())
+    bound = len(snapshot.names) + 1
     assert all(plan == plans[bound - 1] for plan in plans[bound:]), plans
     changes = [tuple(p) for p, last in zip(plans, [None, *plans], strict=False) if p != last]
     assert len(set(changes)) == len(changes), plans
@@ -96,11 +96,11 @@ def test_it_settles_within_as_many_rounds_as_clusters_and_one(seed: int) -> None
 @given(seeds)
 @MANY
 def test_once_settled_every_unit_asked_runs_and_pending_ones_have_nowhere_to_go(seed: int) -> None:
-    fleet = members(seed, believed=False)
-    for _ in range(len(fleet.names) + 2):
-        shares = fleet.round()
-    assert fleet.running() == shares
-    known = replace(fleet.of, learnt=ints([min(t, UNBOUNDED) for t in fleet.true]))
+    snapshot = members(seed, believed=False)
+    for _ in range(len(snapshot.names) + 2):
+        shares = snapshot.round()
+    assert snapshot.running() == shares
+    known = replace(snapshot.of, learnt=ints([min(t, UNBOUNDED) for t in snapshot.true]))
     assert sum(shares) == int(apportion(replace(known, present=ints(shares))).shares.sum())
 
 
@@ -108,18 +108,18 @@ def test_once_settled_every_unit_asked_runs_and_pending_ones_have_nowhere_to_go(
 @MANY
 def test_expiries_move_nothing_that_runs(seed: int) -> None:
     """Days of expiries and new attempts: a running unit stays, and attempts become rare."""
-    fleet = members(seed, believed=False)
-    for _ in range(len(fleet.names) + 2):
-        fleet.round()
-    before = fleet.running()
+    snapshot = members(seed, believed=False)
+    for _ in range(len(snapshot.names) + 2):
+        snapshot.round()
+    before = snapshot.running()
     for _ in range(20):
-        due = next_expiry(fleet.limits)
+        due = next_expiry(snapshot.limits)
         if due is None:
             break
-        fleet.now = max(due, fleet.now)
-        fleet.round()
-        fleet.round()
-        after = fleet.running()
+        snapshot.now = max(due, snapshot.now)
+        snapshot.round()
+        snapshot.round()
+        after = snapshot.running()
         assert all(now >= was for now, was in zip(after, before, strict=True))
         before = after
 
@@ -147,18 +147,18 @@ def _swinging(case: dict[str, Any]) -> Members:
 
 @pytest.mark.parametrize("case", _pingpong(), ids=lambda case: json.dumps(case["current"]))
 def test_where_a_known_planner_swings_for_ever_ours_settles(case: dict[str, Any]) -> None:
-    fleet = _swinging(case)
-    plans = [fleet.round() for _ in range(6)]
+    snapshot = _swinging(case)
+    plans = [snapshot.round() for _ in range(6)]
     settled = plans[-1]
     assert plans[3:] == [settled] * 3
     assert sum(settled) == 45
-    assert fleet.running() == settled
+    assert snapshot.running() == settled
 
 
 def test_it_settles_where_the_file_says() -> None:
     oracle = json.loads((ORACLES / "kubeadmiral_pingpong.json").read_text())
-    fleet = _swinging(oracle["case"])
-    plans = [fleet.round() for _ in range(4)]
+    snapshot = _swinging(oracle["case"])
+    plans = [snapshot.round() for _ in range(4)]
     assert plans[-1] == list(oracle["a_settled_answer"].values())
 
 
@@ -172,12 +172,12 @@ def test_ours_settles_on_neighbours_of_that_input_too() -> None:
             [dice.randint(1, 6) for _ in range(size)],
             present=[dice.choice([0, dice.randint(0, 30)]) for _ in range(size)],
         )
-        fleet = Members(
+        snapshot = Members(
             of, [dice.choice([UNBOUNDED, dice.randint(0, 20)]) for _ in range(size)], {}
         )
-        plans = [fleet.round() for _ in range(size + 4)]
+        plans = [snapshot.round() for _ in range(size + 4)]
         assert plans[size:] == [plans[-1]] * 4
-        assert sum(fleet.running()) == min(of.total, sum(fleet.true))
+        assert sum(snapshot.running()) == min(of.total, sum(snapshot.true))
 
 
 class TestLearning:
@@ -208,7 +208,7 @@ class TestLearning:
 
     def test_a_cluster_that_runs_more_than_believed_is_believed(self) -> None:
         limits = self.look({}, 5, 2)
-        assert self.look(limits, 5, 0)["a"] == replace(limits["a"], units=5)
+        assert self.look(limits, 5, 0)["a"] == replace(limits["a"], replicas=5)
 
     def test_an_expired_limit_is_doubled_and_doubted(self) -> None:
         limits = self.look({}, 5, 2)
@@ -219,7 +219,7 @@ class TestLearning:
 
     def test_a_limit_of_nothing_is_tried_with_one_unit(self) -> None:
         limits = self.look({}, 5, 5)
-        assert self.look(limits, 0, 0, NOW + FIRST_HOLD)["a"].units == 1
+        assert self.look(limits, 0, 0, NOW + FIRST_HOLD)["a"].replicas == 1
 
     def test_a_doubted_limit_that_proves_right_is_held_for_longer(self) -> None:
         limits = self.look(self.look({}, 5, 2), 3, 0, NOW + FIRST_HOLD)

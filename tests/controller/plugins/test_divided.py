@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from controller.planner.reasons import RuleKind
 from crds.workload import ScheduledReason, WorkloadState
-from tests.controller.make import CLUSTER, ZONE, cluster, decided, unit
+from tests.controller.make import CLUSTER, ZONE, cluster, decided, info
 from tests.examples import examples
 
 POD = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}
@@ -25,7 +25,7 @@ def roomy(name: str, room: int, zone: str = "z", **labels: str) -> Any:
 
 
 def divided(replicas: int, **fields: Any) -> Any:
-    return unit("demo", replicas=replicas, distribution="Divided", pod=POD, **fields)
+    return info("demo", replicas=replicas, distribution="Divided", pod=POD, **fields)
 
 
 def weights(**by_zone: Any) -> list[dict[str, Any]]:
@@ -37,7 +37,7 @@ def weights(**by_zone: Any) -> list[dict[str, Any]]:
 def test_by_free_room() -> None:
     found = decided(divided(6), roomy("a", 8), roomy("b", 4))
     assert found.placements == {"a": 4, "b": 2}
-    assert {r.kind for r in found.why(found.fleet.row["a"])} == {RuleKind.WEIGHT}
+    assert {r.kind for r in found.why(found.snapshot.row["a"])} == {RuleKind.WEIGHT}
 
 
 def test_by_static_weights_with_bounds_and_none_where_no_rule_matches() -> None:
@@ -86,7 +86,7 @@ class TestPacking:
             divided(9, packing="Fewest"), roomy("a", 4), roomy("b", 8), roomy("c", 6), roomy("d", 2)
         )
         assert found.placements == {"b": 8, "c": 1}
-        assert [r.kind for r in found.why(found.fleet.row["c"])] == [RuleKind.PACKED]
+        assert [r.kind for r in found.why(found.snapshot.row["c"])] == [RuleKind.PACKED]
 
     def test_growing_fills_those_in_use_first_and_moves_nothing(self) -> None:
         who = divided(9, packing="Fewest", present={"a": 3})
@@ -163,7 +163,7 @@ class TestSpread:
 
     def test_duplicated_goes_to_as_many_clusters(self) -> None:
         limit = [{"topologyKey": CLUSTER, "maxDomains": 4}]
-        who = unit("demo", replicas=2, distribution="Duplicated", spreadConstraints=limit, pod=POD)
+        who = info("demo", replicas=2, distribution="Duplicated", spreadConstraints=limit, pod=POD)
         found = decided(who, *self.ZONES)
         assert len(found.placements) == 4
         assert set(found.placements.values()) == {2}
@@ -179,8 +179,8 @@ class TestSpread:
         self, members: list[tuple[int, str]], replicas: int, least: int, more: int
     ) -> None:
         limit = [{"topologyKey": ZONE, "minDomains": least, "maxDomains": least + more}]
-        fleet = [roomy(f"c{n}", room, zone) for n, (room, zone) in enumerate(members)]
-        found = decided(divided(replicas, spreadConstraints=limit), *fleet)
+        snapshot = [roomy(f"c{n}", room, zone) for n, (room, zone) in enumerate(members)]
+        found = decided(divided(replicas, spreadConstraints=limit), *snapshot)
         usable: dict[str, int] = {}
         for room, zone in members:
             if room:

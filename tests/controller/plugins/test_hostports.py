@@ -27,7 +27,7 @@ from controller.snapshot.builder import Snapshot, with_cluster
 from controller.snapshot.inflight import entries
 from machinery.types import hostports
 from tests.controller.cache.test_assumed import Request, fits, worst
-from tests.controller.make import NOW, ROOMY, builder, cluster, fleet, unit
+from tests.controller.make import NOW, ROOMY, builder, cluster, info, snapshot
 from tests.examples import examples
 
 HTTP, DNS = "hostport/TCP/8080", "hostport/UDP/53"
@@ -86,7 +86,7 @@ class TestWhatAPodTakes:
     )
     def test_what_is_no_port_is_told_with_its_field(self, port: Any, says: str) -> None:
         with pytest.raises(ValueError, match=re.escape(says)):
-            unit(pod=pod(port))
+            info(pod=pod(port))
 
     def test_no_resource_is_mistaken_for_a_port(self) -> None:
         claimed = {"containers": [{"resources": {"requests": {HTTP: "5"}}}]}
@@ -94,12 +94,12 @@ class TestWhatAPodTakes:
             request_of(claimed)
 
     def test_other_ports_are_another_shape_and_other_rules_are_not(self) -> None:
-        one, other = unit(pod=pod(8080)), unit(pod=pod(8081))
+        one, other = info(pod=pod(8080)), info(pod=pod(8081))
         assert one.shape != other.shape, "what was learnt of the one says nothing of the other"
         assert one.constraints == other.constraints
 
     def test_a_patch_of_a_subset_may_change_them(self) -> None:
-        plain = unit(pod=pod({"containerPort": 8080}))
+        plain = info(pod=pod({"containerPort": 8080}))
         assert patched(plain, {"spec": {"hostNetwork": True}}).request == {HTTP: 1, "pods": 1}
         other = {"name": "main", "ports": [{"containerPort": 8080, "hostPort": 9090}]}
         found = patched(plain, {"spec": {"containers": [other]}})
@@ -115,8 +115,8 @@ class TestWhatAPodTakes:
         said = "priorityClassName: the PriorityClass stowage-placeholder is for pods that keep"
         keeps = pod(8080, priorityClassName="stowage-placeholder")
         with pytest.raises(ValueError, match=f"^spec.template.spec.{said}"):
-            unit(pod=keeps)
-        plain = unit(pod=keeps | {"priorityClassName": "high"})
+            info(pod=keeps)
+        plain = info(pod=keeps | {"priorityClassName": "high"})
         with pytest.raises(ValueError, match=f"^spec.{said}"):
             patched(plain, {"spec": {"priorityClassName": "stowage-placeholder"}})
 
@@ -130,7 +130,7 @@ def group(count: int, used: tuple[str, ...] = (), **more: Any) -> dict[str, Any]
 
 
 def with_port(**more: Any) -> WorkloadInfo:
-    return unit("web", pod=pod(8080), distribution="Divided", **more)
+    return info("web", pod=pod(8080), distribution="Divided", **more)
 
 
 def decided(on: Snapshot, of: WorkloadInfo) -> Any:
@@ -142,16 +142,16 @@ class TestRoom:
     """Each node has one of every port that its cluster does not say is in use."""
 
     def test_a_unit_a_node(self) -> None:
-        made = fleet(cluster("a", groups=[group(3)]))
+        made = snapshot(cluster("a", groups=[group(3)]))
         assert list(room(with_port(), made)) == [3]
         assert decided(made, with_port(replicas=5)).placements == {"a": 3}
 
     def test_nodes_on_which_it_is_in_use_take_none(self) -> None:
-        made = fleet(cluster("a", groups=[group(2, (HTTP,)), group(1, (DNS,)), group(4)]))
+        made = snapshot(cluster("a", groups=[group(2, (HTTP,)), group(1, (DNS,)), group(4)]))
         assert list(room(with_port(), made)) == [5]
 
     def test_that_one_is_free_may_be_said_too(self) -> None:
-        made = fleet(cluster("a", groups=[{"count": 2, "free": ROOMY | {HTTP: "7"}}]))
+        made = snapshot(cluster("a", groups=[{"count": 2, "free": ROOMY | {HTTP: "7"}}]))
         assert list(room(with_port(), made)) == [2]
         assert HTTP not in made.groups.free, "ports are no columns, there may be thousands"
 
@@ -159,22 +159,22 @@ class TestRoom:
         made = builder([cluster("a", groups=[group(3)]), cluster("b")])
         made.assume("a", with_port().load, 2)
         assert list(room(with_port(), made.snapshot())) == [1, 1]
-        other = unit("other", pod=pod(9090))
+        other = info("other", pod=pod(9090))
         assert room(other, made.snapshot())[0] == 3, "another port is nobody's"
 
     def test_a_port_that_is_held_is_nobody_elses_until_it_is_given_back(self) -> None:
         made = builder([cluster("a", groups=[group(3)])])
         load = with_port().load
         made.hold("a", load, 2)
-        made.assume("a", unit("else", pod=pod(9090)).load, 1)
+        made.assume("a", info("else", pod=pod(9090)).load, 1)
         held = made.snapshot()
         assert list(room(with_port(), held)) == [1]
         assert list(room(with_port(), held.releasing({"a": {load: 1}}))) == [2]
-        assert list(room(unit("other", pod=pod(9091)), held)) == [3]
+        assert list(room(info("other", pod=pod(9091)), held)) == [3]
 
     def test_units_on_their_way_cannot_lie_where_the_port_is_in_use(self) -> None:
         made = builder([cluster("a", groups=[group(1, (HTTP,)), group(1, (DNS,))])])
-        dns = unit("dns", pod=pod({"hostPort": 53, "protocol": "UDP"}))
+        dns = info("dns", pod=pod({"hostPort": 53, "protocol": "UDP"}))
         made.assume("a", with_port().load, 1)
         assert list(room(dns, made.snapshot())) == [1], "that one lies on the other node"
 
@@ -193,11 +193,11 @@ class TestRoom:
         assert entry[1].ports == Load.of({"hostport/TCP/1": 1, HTTP: 1}).ports
 
     def test_who_is_there_already_is_counted_once(self) -> None:
-        made = fleet(cluster("a", groups=[group(2, (HTTP,)), group(1)]))
+        made = snapshot(cluster("a", groups=[group(2, (HTTP,)), group(1)]))
         assert list(room(with_port(present={"a": 2}), made)) == [3]
 
     def test_a_virtual_cluster_is_not_asked(self) -> None:
-        made = fleet(cluster("a", groups=[group(1, (HTTP,))], virtual=True))
+        made = snapshot(cluster("a", groups=[group(1, (HTTP,))], virtual=True))
         assert decided(made, with_port(replicas=9)).placements == {"a": 9}
 
     def test_what_a_cluster_says_is_forgotten_with_it(self) -> None:
@@ -212,8 +212,8 @@ class TestRoom:
         assert list(room(with_port(), made.snapshot())) == [1]
 
     def test_a_set_of_workloads_finds_the_clusters_that_have_enough_nodes(self) -> None:
-        made = fleet(cluster("a", groups=[group(2)]), cluster("b", groups=[group(3)]))
-        assert list(_roomy(made, [with_port(replicas=3), unit("client", pod=pod())])) == [
+        made = snapshot(cluster("a", groups=[group(2)]), cluster("b", groups=[group(3)]))
+        assert list(_roomy(made, [with_port(replicas=3), info("client", pod=pod())])) == [
             False,
             True,
         ]
@@ -270,7 +270,7 @@ class TestWords:
     """People read the port, not the name of a resource."""
 
     def test_refusal_and_remedy(self) -> None:
-        made = fleet(cluster("a", groups=[group(3, (HTTP,))]))
+        made = snapshot(cluster("a", groups=[group(3, (HTTP,))]))
         found = decided(made, with_port(replicas=2))
         assert found.placements == {}
         assert found.message == "0/1 clusters: 1 no free host port 8080/TCP"
@@ -281,8 +281,10 @@ class TestWords:
     def test_several_ports_and_other_resources(self) -> None:
         spec = pod(8080, {"hostPort": 53, "protocol": "UDP"})
         spec["containers"][0]["resources"] = {"requests": {"memory": "1Gi"}}
-        made = fleet(cluster("a", groups=[{"count": 1, "free": {HTTP: "0", DNS: "0", "cpu": "8"}}]))
-        (note,) = remedies(decided(made, unit("both", pod=spec, replicas=1)))
+        made = snapshot(
+            cluster("a", groups=[{"count": 1, "free": {HTTP: "0", DNS: "0", "cpu": "8"}}])
+        )
+        (note,) = remedies(decided(made, info("both", pod=spec, replicas=1)))
         assert note.text == (
             "the unit needs 1Gi memory and a node whose ports 8080/TCP and 53/UDP are free on a: "
             "there is room for 0 at the most"
@@ -291,7 +293,7 @@ class TestWords:
     def test_numbers_over_http(self) -> None:
         made = builder([cluster("a", groups=[group(2, (HTTP,)), group(3, (HTTP, DNS)), group(1)])])
         made.assume("a", with_port().load, 1)
-        made.hold("a", unit("dns", pod=pod({"hostPort": 53, "protocol": "UDP"})).load, 2)
+        made.hold("a", info("dns", pod=pod({"hostPort": 53, "protocol": "UDP"})).load, 2)
         amounts = amounts_of(made.snapshot(), "a")
         assert amounts is not None
         told = {name: rendered(each) for name, each in amounts._asdict().items()}
@@ -325,6 +327,6 @@ class TestEvents:
 
 @pytest.mark.proves("R14")
 def test_clusters_without_ports_keep_no_more_than_before() -> None:
-    made = fleet(*(cluster(f"c{n}", groups=[group(2)]) for n in range(50)))
+    made = snapshot(*(cluster(f"c{n}", groups=[group(2)]) for n in range(50)))
     assert made.groups.port_sets == (frozenset(),)
     assert set(made.groups.free) == set(ROOMY)

@@ -18,7 +18,7 @@ from tests.controller.make import (
     decided,
     expression,
     index,
-    unit,
+    info,
     weighted,
 )
 
@@ -39,7 +39,7 @@ def only(name: str, weight: int = 1) -> Profile:
 def score(decision: Decision, plugin: str) -> dict[str, int]:
     """A plugin's score of each cluster."""
     values = decision.scores[plugin].tolist()
-    return dict(zip(decision.fleet.names, values, strict=True))
+    return dict(zip(decision.snapshot.names, values, strict=True))
 
 
 def preferring(*weights: tuple[int, dict[str, Any]]) -> dict[str, Any]:
@@ -55,7 +55,7 @@ class TestClusterAffinity:
 
     def test_weights_add_up_and_are_normalised_to_the_best(self) -> None:
         decision = decided(
-            unit(clusterAffinity=self.ASKED),
+            info(clusterAffinity=self.ASKED),
             cluster("a"),
             cluster("b", {"tier": "gold"}),
             cluster("c", {"ssd": ""}),
@@ -66,7 +66,7 @@ class TestClusterAffinity:
 
     def test_the_best_is_the_best_of_those_that_will_do(self) -> None:
         decision = decided(
-            unit(clusterAffinity=self.ASKED),
+            info(clusterAffinity=self.ASKED),
             cluster("b", {"tier": "gold"}),
             cluster("d", {"ssd": ""}, ready=False),
         )
@@ -74,7 +74,7 @@ class TestClusterAffinity:
 
     def test_an_empty_preference_prefers_nobody(self) -> None:
         asked = {PREFERRED: [{"weight": 100, "preference": {}}]}
-        decision = decided(unit(clusterAffinity=asked), cluster("a"))
+        decision = decided(info(clusterAffinity=asked), cluster("a"))
         assert score(decision, "ClusterAffinity") == {"a": 0}
 
 
@@ -86,27 +86,27 @@ class TestWorkloadAffinity:
 
     def test_preferred_affinity_draws_to_the_domain(self) -> None:
         rule = {PREFERRED: [weighted(100, beside("back", ZONE))]}
-        asked = unit("front", workloadAffinity=rule)
-        decision = decided(asked, *self.CLUSTERS, bound=index((unit("back"), {"c": 1})))
+        asked = info("front", workloadAffinity=rule)
+        decision = decided(asked, *self.CLUSTERS, bound=index((info("back"), {"c": 1})))
         assert score(decision, "WorkloadAffinity") == {"a": 0, "b": 0, "c": 100}
         assert list(decision.placements) == ["c"]
 
     def test_preferred_anti_affinity_spreads(self) -> None:
         rule = {PREFERRED: [weighted(100, beside("front"))]}
         labels = {"app": "front"}
-        asked = unit("two", labels=labels, workloadAntiAffinity=rule)
-        there = index((unit("one", labels=labels, workloadAntiAffinity=rule), {"a": 1}))
+        asked = info("two", labels=labels, workloadAntiAffinity=rule)
+        there = index((info("one", labels=labels, workloadAntiAffinity=rule), {"a": 1}))
         decision = decided(asked, cluster("a"), cluster("b"), bound=there)
         assert list(decision.placements) == ["b"]
         assert decided(asked, cluster("a"), bound=there).placements == {"a": 2}
 
     def test_both_weigh_against_each_other(self) -> None:
-        asked = unit(
+        asked = info(
             "front",
             workloadAffinity={PREFERRED: [weighted(30, beside("back", ZONE))]},
             workloadAntiAffinity={PREFERRED: [weighted(60, beside("noisy"))]},
         )
-        there = index((unit("back"), {"a": 1}), (unit("noisy"), {"b": 1}))
+        there = index((info("back"), {"a": 1}), (info("noisy"), {"b": 1}))
         decision = decided(asked, *self.CLUSTERS, bound=there)
         assert score(decision, "WorkloadAffinity") == {"a": 100, "b": 0, "c": 50}
 
@@ -115,8 +115,8 @@ def test_soft_taints_that_are_not_tolerated_lower_the_score() -> None:
     soft = {"key": "old", "effect": "PreferNoSchedule"}
     worse = {"key": "slow", "effect": "PreferNoSchedule"}
     clusters = (cluster("a", taints=[soft, worse]), cluster("b", taints=[soft]), cluster("c"))
-    assert score(decided(unit(), *clusters), "TaintToleration") == {"a": 0, "b": 50, "c": 100}
-    borne = unit(tolerations=[{"key": "old", "operator": "Exists"}])
+    assert score(decided(info(), *clusters), "TaintToleration") == {"a": 0, "b": 50, "c": 100}
+    borne = info(tolerations=[{"key": "old", "operator": "Exists"}])
     assert score(decided(borne, *clusters), "TaintToleration") == {"a": 0, "b": 100, "c": 100}
 
 
@@ -129,7 +129,7 @@ class TestCriteria:
             "requested": {"cpu": "4", "memory": "16Gi"},
             "allocatable": {"cpu": "8", "memory": "32Gi"},
         }
-        decision = decided(unit(replicas=4), cluster("a", status={"capacity": used}), cluster("b"))
+        decision = decided(info(replicas=4), cluster("a", status={"capacity": used}), cluster("b"))
         # 2 of 8 cpu and 4 of 32Gi are placed: 75 and 87 percent stay on the empty one.
         assert score(decision, "ClusterResources") == {"a": 31, "b": 81}
         assert list(decision.placements) == ["b"]
@@ -141,7 +141,7 @@ class TestCriteria:
             cluster("unknown"),
             cluster("middle", annotations={"stowage.dev/cost": "2.5"}),
         )
-        decision = decided(unit(), *clusters, profile=only("ClusterCost"))
+        decision = decided(info(), *clusters, profile=only("ClusterCost"))
         assert score(decision, "ClusterCost") == {
             "dear": 0, "cheap": 100, "unknown": 0, "middle": 62,
         }  # fmt: skip
@@ -149,7 +149,7 @@ class TestCriteria:
 
     def test_one_price_only_is_the_best_price(self) -> None:
         decision = decided(
-            unit(),
+            info(),
             cluster("a"),
             cluster("b", annotations={"stowage.dev/cost": "5"}),
             profile=only("ClusterCost"),
@@ -159,7 +159,7 @@ class TestCriteria:
     def test_a_price_that_cannot_be_had_does_not_blur_the_others(self) -> None:
         """Between those that will do, not between all of the fleet."""
         decision = decided(
-            unit(),
+            info(),
             cluster("gold", annotations={"stowage.dev/cost": "10000"}, ready=False),
             cluster("dear", annotations={"stowage.dev/cost": "5"}),
             cluster("cheap", annotations={"stowage.dev/cost": "4"}),
@@ -173,18 +173,18 @@ class TestCriteria:
         clusters = [
             cluster(f"c{i}", annotations={"stowage.dev/cost": p}) for i, p in enumerate(prices)
         ]
-        decision = decided(unit(), *clusters, profile=only("ClusterCost"))
+        decision = decided(info(), *clusters, profile=only("ClusterCost"))
         assert set(score(decision, "ClusterCost").values()) == {100}
 
     def test_money_back_is_the_best_price(self) -> None:
         prices = {"a": "-2", "b": "0", "c": "2"}
         clusters = [cluster(n, annotations={"stowage.dev/cost": p}) for n, p in prices.items()]
-        decision = decided(unit(), *clusters, profile=only("ClusterCost"))
+        decision = decided(info(), *clusters, profile=only("ClusterCost"))
         assert score(decision, "ClusterCost") == {"a": 100, "b": 50, "c": 0}
 
     def test_the_faster_wins(self) -> None:
         decision = decided(
-            unit(),
+            info(),
             cluster("far", status={"latencyMilliseconds": 200}),
             cluster("near", status={"latencyMilliseconds": 10}),
             cluster("unknown"),
@@ -194,7 +194,7 @@ class TestCriteria:
 
     def test_the_more_reliable_wins(self) -> None:
         decision = decided(
-            unit(),
+            info(),
             cluster("shaky", status={"reliability": {"readyPercent": 40}}),
             cluster("solid", status={"reliability": {"readyPercent": 99}}),
             cluster("unknown"),
@@ -208,7 +208,7 @@ class TestRanking:
 
     @pytest.mark.proves("E19")
     def test_a_weight_flips_the_choice(self) -> None:
-        asked = unit(clusterAffinity=preferring((100, expression("tier", "Exists"))))
+        asked = info(clusterAffinity=preferring((100, expression("tier", "Exists"))))
         clusters = (
             cluster("a", {"tier": ""}, status={"reliability": {"readyPercent": 10}}),
             cluster("b", status={"reliability": {"readyPercent": 90}}),
@@ -237,12 +237,12 @@ class TestRanking:
     def test_the_published_score_is_1_to_10(self, percent: int, rank: int) -> None:
         found = cluster("a", status={"reliability": {"readyPercent": percent}})
         for weight in (1, 7):
-            decision = decided(unit(), found, profile=only("ClusterReliability", weight))
+            decision = decided(info(), found, profile=only("ClusterReliability", weight))
             assert decision.rank_score(0) == rank
 
     @pytest.mark.proves("C20")
     def test_equals_go_by_name(self) -> None:
         clusters = [cluster(name) for name in ("c", "a", "d", "b")]
-        decision = decided(unit(), *clusters)
-        assert [decision.fleet.names[row] for row in decision.ranking] == ["a", "b", "c", "d"]
+        decision = decided(info(), *clusters)
+        assert [decision.snapshot.names[row] for row in decision.ranking] == ["a", "b", "c", "d"]
         assert list(decision.placements) == ["a"]

@@ -16,7 +16,7 @@ from controller.explain.record import record
 from controller.model.observedlimits import ObservedLimit
 from controller.scheduling.decision import Decision
 from crds.workload import ScheduledReason, WorkloadState
-from tests.controller.make import CLUSTER, NOW, ZONE, adds_up, cluster, decided, unit
+from tests.controller.make import CLUSTER, NOW, ZONE, adds_up, cluster, decided, info
 from tests.examples import examples
 
 REGION = "topology.kubernetes.io/region"
@@ -45,7 +45,7 @@ def made(name: str, room: int, **labels: str) -> Any:
     return cluster(name, {CLUSTER: name, **labels}, groups=groups)
 
 
-def fleet(members: list[Member]) -> list[Any]:
+def snapshot(members: list[Member]) -> list[Any]:
     return [
         made(
             f"c{n}",
@@ -57,7 +57,7 @@ def fleet(members: list[Member]) -> list[Any]:
 
 
 def asked(replicas: int, limits: list[dict[str, Any]], **fields: Any) -> Any:
-    return unit(
+    return info(
         "demo",
         replicas=replicas,
         distribution=fields.pop("distribution", "Divided"),
@@ -139,7 +139,7 @@ def placed(
         packing=packing,
         **({"distributionWeights": rules()} if ruled else {}),
     )
-    return decided(who, *fleet(members))
+    return decided(who, *snapshot(members))
 
 
 @pytest.mark.proves("D3", "P4")
@@ -352,7 +352,7 @@ class TestTooManyChoices:
 
     KEYS = tuple(f"example.com/key-{n}" for n in range(6))
 
-    def fleet(self) -> list[Any]:
+    def snapshot(self) -> list[Any]:
         dice = Random(4)
         return [
             made(
@@ -365,7 +365,7 @@ class TestTooManyChoices:
 
     @pytest.mark.proves("P4")
     def test_the_best_that_was_found_is_used_and_the_message_and_the_record_say_so(self) -> None:
-        found = decided(asked(900, [limit(key, None, 3) for key in self.KEYS]), *self.fleet())
+        found = decided(asked(900, [limit(key, None, 3) for key in self.KEYS]), *self.snapshot())
         assert 0 < found.assigned < 900
         adds_up(found)
         said = "spreadConstraints allow more choices of domains than were tried"
@@ -376,7 +376,7 @@ class TestTooManyChoices:
     def test_that_none_was_found_is_not_called_impossible(self) -> None:
         limits = [limit(key, 1, 1) for key in self.KEYS[:5]] + [limit(CLUSTER, 3, None)]
         limits[4] = limit(self.KEYS[4], 3, 4)
-        found = decided(asked(9, limits), *self.fleet())
+        found = decided(asked(9, limits), *self.snapshot())
         assert (found.placements, found.state) == ({}, WorkloadState.FAILED)
         impossible = "spreadConstraints cannot be met together" in found.message
         assert impossible != ("there are more than could be tried" in found.message)
@@ -384,6 +384,6 @@ class TestTooManyChoices:
 
     @pytest.mark.proves("P4")
     def test_where_all_units_have_a_place_nothing_is_said(self) -> None:
-        found = decided(asked(20, [limit(key, None, 3) for key in self.KEYS]), *self.fleet())
+        found = decided(asked(20, [limit(key, None, 3) for key in self.KEYS]), *self.snapshot())
         assert found.scheduled
         assert record(found)["pendingReasons"] == []

@@ -359,7 +359,7 @@ class Scene:
             self._told(name, None)
             return
         if current:
-            self._hashes[name] = workload_of(name, fields).unit.hash
+            self._hashes[name] = workload_of(name, fields).info.hash
         spec = set(WORKLOAD) - {"policy"}
         if before is None or any(before[each] != fields[each] for each in spec):
             self._generation += 1
@@ -383,23 +383,26 @@ class Scene:
 
     def decide(self) -> list[Decision]:
         """What the scheduler decides of ours, alone or as one of a set."""
-        unit = self.world.unit(OURS)
-        assert unit is not None
-        return at_once(decide_set(self.world, unit, {"stowage": PROFILE}, NOW)).decisions
+        info = self.world.info(OURS)
+        assert info is not None
+        return at_once(decide_set(self.world, info, {"stowage": PROFILE}, NOW)).decisions
 
     def carry_out(self, decisions: list[Decision]) -> None:
         """Count, park and write them, as the scheduler does."""
         for decision in decisions:
-            unit = decision.unit
-            self.world.assume(unit, decision.placements)
+            info = decision.workload
+            self.world.assume(info, decision.placements)
             awaits = awaited(decision, HINTS, alone=len(decisions) == 1)
             if awaits is None:
-                self.queue.remove_unschedulable(unit.key)
+                self.queue.remove_unschedulable(info.key)
             else:
-                self.queue.add_unschedulable(self.world.rank(unit), unit, awaits)
+                self.queue.add_unschedulable(self.world.rank(info), info, awaits)
         for decision in decisions:
-            fields = {**self.workloads[decision.unit.name], "present": dict(decision.placements)}
-            self.workload(decision.unit.name, fields, current=True)
+            fields = {
+                **self.workloads[decision.workload.name],
+                "present": dict(decision.placements),
+            }
+            self.workload(decision.workload.name, fields, current=True)
 
     async def ready(self) -> set[Key]:
         """Who can be worked on, after so long that nobody waits for the clock."""
@@ -423,7 +426,7 @@ def keep(held: dict[str, Fields], name: str, fields: Fields | None) -> None:
 
 def ours(decisions: list[Decision]) -> Decision:
     """The decision of the Workload that is looked at."""
-    return next(each for each in decisions if each.unit.key == OURS)
+    return next(each for each in decisions if each.workload.key == OURS)
 
 
 def better(before: Decision, after: Decision) -> bool:

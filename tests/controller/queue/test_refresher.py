@@ -16,7 +16,7 @@ from controller.queue.hints import Awaits
 from controller.queue.refresher import BATCH_SECONDS, PAUSE_SECONDS, ROUND_SECONDS, MessageRefresher
 from controller.queue.scheduling_queue import LONGEST_DELAY_SECONDS, Rank, SchedulingQueue
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
-from tests.controller.make import cluster, flush, unit
+from tests.controller.make import cluster, flush, info
 from tests.controller.memory import Stage
 from tests.examples import window
 from tests.fakeclock import FakeClock
@@ -51,7 +51,7 @@ class Bench:
             await self.gate.wait()
             self.looks.append((key[1], self.clock.monotonic()))
             attempt = not self.queue.refreshing(key)
-            self.queue.add_unschedulable(rank(key[1]), unit(key[1]), ROOM, attempt=attempt)
+            self.queue.add_unschedulable(rank(key[1]), info(key[1]), ROOM, attempt=attempt)
             self.queue.message_written(key)
             self.queue.active.done(key)
 
@@ -110,13 +110,13 @@ async def test_nor_does_it_end_the_patience_that_there_is() -> None:
     bench = Bench()
     queue, clock, demo = bench.queue, bench.clock, ("shop", "demo")
     for _ in range(6):  # in vain, again and again
-        queue.add_unschedulable(rank("demo"), unit("demo"), ROOM)
+        queue.add_unschedulable(rank("demo"), info("demo"), ROOM)
     queue.message_written(demo)
     bench.happens(Action.TAINTS)
     flush(queue)
     queue.refresh(demo)
     assert await queue.active.get() == demo
-    queue.add_unschedulable(rank("demo"), unit("demo"), ROOM, attempt=not queue.refreshing(demo))
+    queue.add_unschedulable(rank("demo"), info("demo"), ROOM, attempt=not queue.refreshing(demo))
     queue.active.done(demo)
     bench.happens(Action.ROOM)
     flush(queue)
@@ -206,9 +206,9 @@ async def test_a_storm_over_thousands_that_wait_is_bounded(monkeypatch: pytest.M
     decided: Counter[Any] = Counter()
     real = scheduler.decide_set
 
-    def counting(world: Any, unit: Any, *about: Any, **more: Any) -> Any:
-        decided[unit.key] += 1
-        return real(world, unit, *about, **more)
+    def counting(world: Any, info: Any, *about: Any, **more: Any) -> Any:
+        decided[info.key] += 1
+        return real(world, info, *about, **more)
 
     monkeypatch.setattr(scheduler, "decide_set", counting)
     monkeypatch.setattr(app, "STALENESS_SECONDS", 1e9)  # of this hub's watches nothing is heard

@@ -16,7 +16,7 @@ from controller.queue.scheduling_queue import (
     SchedulingQueue,
 )
 from controller.queue.unschedulable import MANY
-from tests.controller.make import cluster, flush, unit
+from tests.controller.make import cluster, flush, info
 from tests.fakeclock import FakeClock
 
 POLICY = "WorkloadPolicy"
@@ -32,7 +32,7 @@ ROOM = cluster_events(Action.ROOM)
 
 def park(queue: SchedulingQueue, place: Rank, awaits: Awaits) -> None:
     """Refuse the Workload of that place."""
-    queue.add_unschedulable(place, unit(place.key[1]), awaits)
+    queue.add_unschedulable(place, info(place.key[1]), awaits)
 
 
 def happens(queue: SchedulingQueue, action: Action, name: str = "a") -> None:
@@ -242,7 +242,7 @@ async def test_the_order_is_the_plugins_and_not_that_of_priorities() -> None:
 async def test_a_look_without_a_reason_reaches_whoever_is_known_or_not() -> None:
     clock = FakeClock()
     queue = SchedulingQueue(clock=clock)
-    queue.add_unschedulable(rank("resting"), unit("resting"), NO_EVENT)
+    queue.add_unschedulable(rank("resting"), info("resting"), NO_EVENT)
     await clock.advance(1)
     happens(queue, Action.every())
     flush(queue)

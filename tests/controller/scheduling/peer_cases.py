@@ -22,7 +22,7 @@ from controller.model.observedlimits import FIRST_HOLD, ObservedLimit, Shown
 from controller.model.unit import WorkloadInfo
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
-from tests.controller.make import CLUSTER, NOW, PREFERRED, builder, cluster, unit
+from tests.controller.make import CLUSTER, NOW, PREFERRED, builder, cluster, info
 from tests.controller.planner.peers import Answer, load
 
 REGION = "topology.kubernetes.io/region"
@@ -70,7 +70,7 @@ class Case:
         return {name: units for name, units in self.of.present.items() if name in there}
 
     def most(self, name: str) -> int:
-        """What its room and its upper bound let onto a cluster."""
+        """The most units that its room and its upper bound let onto a cluster."""
         return min(self.room.get(name, AMPLE), self.upper.get(name, AMPLE))
 
     def running(self, shares: Answer) -> int:
@@ -90,9 +90,9 @@ def chosen(decision: Decision) -> frozenset[str]:
 
 def regions(decision: Decision) -> frozenset[str]:
     """The regions of these."""
-    fleet = decision.fleet
-    rows = [fleet.row[name] for name in decision.placements]
-    return frozenset(fleet.clusters[row].metadata.labels[REGION] for row in rows)
+    snapshot = decision.snapshot
+    rows = [snapshot.row[name] for name in decision.placements]
+    return frozenset(snapshot.clusters[row].metadata.labels[REGION] for row in rows)
 
 
 def member(
@@ -122,7 +122,7 @@ def asking(replicas: int, distribution: str, *bounds: Bound, **fields: Any) -> W
         numbers = {name: number for name, number in known.items() if number}
         constraints.append({"topologyKey": key, **numbers})
     asked = {"replicas": replicas, "distribution": distribution, "pod": POD, **fields}
-    return unit(spreadConstraints=constraints, **asked)
+    return info(spreadConstraints=constraints, **asked)
 
 
 def _some(answer: Mapping[str, int]) -> Answer:
@@ -131,7 +131,7 @@ def _some(answer: Mapping[str, int]) -> Answer:
 
 
 def binpack() -> Iterator[Case]:
-    """Where the peer plans anew although something is placed, so do we.
+    """Where the peer plans again although something is placed, so do we.
 
     Units that it counts and that do not run have waited for a node long enough to be believed. A
     limit that it was told is one that we have learnt.
@@ -183,7 +183,7 @@ def _rules(names: list[str], lower: Answer, upper: Answer) -> list[dict[str, Any
 def _aggregated(
     key: str, available: Answer, current: Answer, total: int, answers: list[Answer]
 ) -> Case:
-    """What is available comes on top of what is there."""
+    """Add the available units to the present ones."""
     members = [member(name, room) for name, room in available.items()]
     of = asking(total, "Divided", packing="Fewest", present=current)
     room = {name: more + current.get(name, 0) for name, more in available.items()}
@@ -191,7 +191,7 @@ def _aggregated(
 
 
 def _copies(key: str, names: list[str], total: int, answers: list[Answer]) -> Case:
-    """Nothing is said about room, so there is enough."""
+    """A case without a word on room has enough."""
     members = [member(name, AMPLE) for name in names]
     return Case(key, members, asking(total, "Duplicated"), shares, answers)
 

@@ -1,4 +1,4 @@
-"""What other schedulers were asked about clusters: which will do, and which is the best.
+"""Questions to other schedulers about clusters: which will do, and which is the best.
 
 Taints and labels, the scores of OCM's plugins as an order of clusters, KubeFleet's skew. Their
 clusters, placements and tolerations become ours in the plainest way there is; the answer is looked
@@ -50,7 +50,7 @@ def _toleration(toleration: Doc, effects: Mapping[str, str]) -> Doc:
 
 
 def refused(tolerations: list[Doc]) -> list[str]:
-    """What admission says of a Workload with them; it then never comes to a decision."""
+    """The refusal of admission for a Workload with them; it never comes to a decision then."""
     pods = {"metadata": {"labels": {"app": "demo"}}, "spec": {"containers": []}}
     deployment = {
         "selector": {"matchLabels": {"app": "demo"}},
@@ -121,7 +121,7 @@ def kubefleet() -> Iterator[Case]:
 
 def order(decision: Decision) -> dict[str, int]:
     """The place of each cluster that would do; equals share one."""
-    totals = {decision.fleet.names[row]: int(decision.totals[row]) for row in decision.ranking}
+    totals = {decision.snapshot.names[row]: int(decision.totals[row]) for row in decision.ranking}
     return _places(totals)
 
 

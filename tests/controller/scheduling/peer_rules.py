@@ -225,7 +225,7 @@ def _even(case: Case, decision: Decision) -> bool:
 
 def _best_kept(case: Case, decision: Decision) -> bool:
     """The best cluster's domain is among ours, in no answer of the peer, and nothing is pending."""
-    best = decision.fleet.clusters[int(decision.ranking[0])].metadata.labels[REGION]
+    best = decision.snapshot.clusters[int(decision.ranking[0])].metadata.labels[REGION]
     missed = all(best not in answer for answer in case.answers)
     return best in case.seen(decision) and missed and not decision.pending
 

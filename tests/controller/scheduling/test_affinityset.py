@@ -26,7 +26,7 @@ from tests.controller.make import (
     builder,
     cluster,
     index,
-    unit,
+    info,
 )
 from tests.examples import examples
 
@@ -35,14 +35,14 @@ PROFILE = default_profile()
 
 def wants(name: str, *apps: str, key: str = CLUSTER, **spec: Any) -> WorkloadInfo:
     """A unit that requires Workloads of these apps."""
-    return unit(name, workloadAffinity={REQUIRED: [beside(app, key) for app in apps]}, **spec)
+    return info(name, workloadAffinity={REQUIRED: [beside(app, key) for app in apps]}, **spec)
 
 
 def decide_all(
     units: list[WorkloadInfo], *clusters: Any, bound: PlacementIndex | None = None
 ) -> list[Decision]:
-    fleet = builder(clusters).snapshot()
-    return at_once(decide_together(fleet, units, bound or PlacementIndex(), PROFILE, NOW))
+    snapshot = builder(clusters).snapshot()
+    return at_once(decide_together(snapshot, units, bound or PlacementIndex(), PROFILE, NOW))
 
 
 def placements(decisions: list[Decision]) -> list[dict[str, int]]:
@@ -65,11 +65,11 @@ class TestSets:
     """Who has to be decided together."""
 
     def test_one_that_is_required_and_requires_nobody_is_alone(self) -> None:
-        units = [wants("a", "b"), wants("b", "c"), unit("c")]
+        units = [wants("a", "b"), wants("b", "c"), info("c")]
         assert [set_of(name, units) for name in "abc"] == [["a"], ["b"], ["c"]]
 
     def test_those_that_require_each_other_are_one_set(self) -> None:
-        units = [wants("front", "back"), wants("back", "front"), wants("log", "front"), unit("x")]
+        units = [wants("front", "back"), wants("back", "front"), wants("log", "front"), info("x")]
         assert set_of("front", units) == set_of("back", units) == ["back", "front"]
         assert (set_of("log", units), set_of("x", units)) == (["log"], ["x"])
 
@@ -84,7 +84,7 @@ class TestSets:
         assert (set_of("a", units), set_of("b", units)) == (["a"], ["b"])
 
     def test_a_set_is_found_from_each_of_its_members(self) -> None:
-        units = [wants("a", "b"), wants("b", "a"), wants("c", "a"), unit("d")]
+        units = [wants("a", "b"), wants("b", "a"), wants("c", "a"), info("d")]
         found = {name: set_of(name, units) for name in "abcd"}
         assert found == {"a": ["a", "b"], "b": ["a", "b"], "c": ["c"], "d": ["d"]}
 
@@ -126,7 +126,7 @@ class TestTogether:
     def test_the_answer_is_in_the_order_of_the_question(self) -> None:
         pair = [wants("front", "back"), wants("back", "front", replicas=3)]
         decisions = decide_all(pair, cluster("a"))
-        assert [decision.unit.name for decision in decisions] == ["front", "back"]
+        assert [decision.workload.name for decision in decisions] == ["front", "back"]
         assert placements(decisions) == [{"a": 2}, {"a": 3}]
 
     def test_the_best_cluster_of_the_first_is_left_where_the_other_has_no_room(self) -> None:
@@ -242,9 +242,9 @@ class TestTogether:
                 continue
             decisions = decide_all(members, *clusters)
             assert len({d.scheduled for d in decisions}) == 1
-            there = {d.unit.name: d.placements for d in decisions}
+            there = {d.workload.name: d.placements for d in decisions}
             for decision in decisions:
-                for term in decision.unit.affinity.required:
+                for term in decision.workload.affinity.required:
                     app = term.label_selector.match_labels["app"]
                     near = {labels[c][term.topology_key] for c in there.get(app, {})}
                     here = {labels[c][term.topology_key] for c in decision.placements}

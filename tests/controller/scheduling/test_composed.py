@@ -86,7 +86,7 @@ def test_packing_inside_the_domains_of_a_policy() -> None:
     who = asked(replicas=10, cpu="1", distribution="Divided", packing="Fewest")
     found = decided(who, world(QUOTA), *HERE.values())
     assert found.placements == {"a0": 6, "b0": 4}
-    kinds = {reason.kind for reason in found.why(found.fleet.row["a0"])}
+    kinds = {reason.kind for reason in found.why(found.snapshot.row["a0"])}
     assert kinds == {RuleKind.PACKED, RuleKind.DOMAIN_QUOTA}
 
 
@@ -115,7 +115,7 @@ def test_a_lower_bound_and_a_quota_that_contradict_each_other_are_named() -> Non
     named = "minReplicas 7 of cluster a0 and quota 6 of a contradict each other"
     assert pairs(found) == [named]
     assert named in found.message
-    assert named in [str(reason) for reason in found.why(found.fleet.row["a0"])]
+    assert named in [str(reason) for reason in found.why(found.snapshot.row["a0"])]
     assert named in explained(found)["binding"][-1]["text"]
 
 

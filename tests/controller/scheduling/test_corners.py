@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from controller.cache.placements import PlacementIndex
-from controller.planner.webster import MAX_UNITS
+from controller.planner.webster import MAX_REPLICAS
 from crds.workload import ScheduledReason, WorkloadState
 from tests.controller.features.workloadpolicy.test_messages import (
     HOST,
@@ -19,7 +19,7 @@ from tests.controller.features.workloadpolicy.test_messages import (
     spec,
     told,
 )
-from tests.controller.make import ZONE, cluster, unit
+from tests.controller.make import ZONE, cluster, info
 
 FULL = cluster("a", groups=[{"count": 1, "free": {"cpu": "0", "pods": "9"}}])
 CORDONED = cluster("a", unschedulable=True)
@@ -35,12 +35,15 @@ class TestNumbers:
         self, packing: str
     ) -> None:
         rules = [{"clusterSelector": {}, "weight": 1}]
-        who = unit(
-            replicas=MAX_UNITS, distribution="Divided", packing=packing, distributionWeights=rules
+        who = info(
+            replicas=MAX_REPLICAS,
+            distribution="Divided",
+            packing=packing,
+            distributionWeights=rules,
         )
         free = [cluster(name, groups=[], virtual=True) for name in "abc"]
         found = told(who, PlacementIndex(), *free)
-        assert found.assigned == MAX_UNITS
+        assert found.assigned == MAX_REPLICAS
         assert found.scheduled
 
     def test_to_none_at_a_full_quota(self) -> None:
@@ -50,17 +53,17 @@ class TestNumbers:
     @pytest.mark.parametrize(("distribution", "held"), [("Divided", 3), ("Duplicated", 0)])
     def test_to_none_on_a_cordoned_cluster(self, distribution: str, held: int) -> None:
         found = told(
-            unit(replicas=0, distribution=distribution, present={"a": held}),
+            info(replicas=0, distribution=distribution, present={"a": held}),
             PlacementIndex(),
             CORDONED,
         )
         assert (found.scheduled, found.state) == (True, WorkloadState.SCHEDULED)
 
     def test_a_share_of_none_holds_nothing(self) -> None:
-        waiting = told(unit(replicas=9, present={"a": 0}), PlacementIndex(), FULL)
+        waiting = told(info(replicas=9, present={"a": 0}), PlacementIndex(), FULL)
         assert waiting.reason is ScheduledReason.INSUFFICIENT_CAPACITY
         assert waiting.state is WorkloadState.PENDING
-        refused = told(unit(replicas=9, present={"a": 0}), PlacementIndex(), CORDONED)
+        refused = told(info(replicas=9, present={"a": 0}), PlacementIndex(), CORDONED)
         assert refused.reason is ScheduledReason.FAILED_TO_SCHEDULE
 
     def test_no_empty_share_is_left_while_the_policy_is_missing(self) -> None:
@@ -74,7 +77,7 @@ class TestWhoseFault:
     @pytest.mark.parametrize("packing", ["Proportional", "Fewest"])
     @pytest.mark.parametrize("weights", [[], EVERYWHERE])
     def test_only_room_is_lacking(self, packing: str, weights: list[Any]) -> None:
-        who = unit(replicas=5, distribution="Divided", packing=packing, distributionWeights=weights)
+        who = info(replicas=5, distribution="Divided", packing=packing, distributionWeights=weights)
         lacking = ScheduledReason.INSUFFICIENT_CAPACITY
         says(told(who, PlacementIndex(), FULL), lacking, "0/1 clusters: 1 insufficient cpu")
 
@@ -124,7 +127,7 @@ class TestWhoseFault:
     @pytest.mark.proves("E30")
     def test_the_number_of_a_domain_holds_only_what_is_counted(self) -> None:
         index = rules(spec(host=3))
-        index.put(unit("other", replicas=3, labels={"app": "demo"}), {"h1": 3})
+        index.put(info("other", replicas=3, labels={"app": "demo"}), {"h1": 3})
         found = told(bound(1, app="else", present={"h1": 3}), index, HOST)
         assert found.placements == {"h1": 1}
         assert "domain host is at its quota of 3" in [str(reason) for reason in found.why(0)]

@@ -54,11 +54,11 @@ async def test_a_decision_that_takes_long_lets_the_others_have_their_turn(
     moments = dict[str, float]()
     stage.cluster("a")
 
-    def slowly(view: Any, unit: WorkloadInfo, *about: Any, **more: Any) -> Steps[Batch]:
-        moments.setdefault(unit.name, stage.clock.monotonic())
-        while unit.name == "first" and not stage.placed("second"):
+    def slowly(view: Any, info: WorkloadInfo, *about: Any, **more: Any) -> Steps[Batch]:
+        moments.setdefault(info.name, stage.clock.monotonic())
+        while info.name == "first" and not stage.placed("second"):
             yield
-        return (yield from decide_set(view, unit, *about, **more))
+        return (yield from decide_set(view, info, *about, **more))
 
     monkeypatch.setattr(scheduler, "decide_set", slowly)
     stage.workload("first")

@@ -31,7 +31,7 @@ from tests.controller.make import (
     cluster,
     expression,
     index,
-    unit,
+    info,
     weighted,
 )
 from tests.examples import examples
@@ -159,7 +159,7 @@ def clusters(draw: st.DrawFn) -> list[MemberCluster]:
 
 @st.composite
 def placed(draw: st.DrawFn, name: str) -> Other:
-    other = unit(
+    other = info(
         name,
         labels={"app": draw(st.sampled_from(APPS))},
         namespace=draw(st.sampled_from(["shop", "shop", "elsewhere"])),
@@ -176,7 +176,7 @@ def newcomers(draw: st.DrawFn) -> WorkloadInfo:
         "nodeSelector": draw(st.sampled_from([{}, {}, {"arch": "arm"}])),
         "tolerations": draw(tolerations),
     }
-    return unit(
+    return info(
         "demo",
         replicas=draw(st.integers(0, 4)),
         pod=pod,
@@ -185,15 +185,21 @@ def newcomers(draw: st.DrawFn) -> WorkloadInfo:
     )
 
 
-def arrays(fleet: Snapshot) -> list[bytes]:
+def arrays(snapshot: Snapshot) -> list[bytes]:
     """Every array of a snapshot, as bytes, to notice a write."""
-    found = [fleet.ready, fleet.cordoned, fleet.deleting, fleet.virtual, fleet.by_name]
-    found += [fleet.cost, fleet.latency, fleet.reliability]
-    found += [column.codes for column in fleet.labels.values()]
-    found += list(fleet.taints.values())
-    for amounts in (fleet.allocatable, fleet.requested, fleet.groups.free):
+    found = [
+        snapshot.ready,
+        snapshot.cordoned,
+        snapshot.deleting,
+        snapshot.virtual,
+        snapshot.by_name,
+    ]
+    found += [snapshot.cost, snapshot.latency, snapshot.reliability]
+    found += [column.codes for column in snapshot.labels.values()]
+    found += list(snapshot.taints.values())
+    for amounts in (snapshot.allocatable, snapshot.requested, snapshot.groups.free):
         found += list(amounts.values())
-    found += [fleet.flights.cluster, fleet.flights.load, fleet.flights.units]
+    found += [snapshot.flights.cluster, snapshot.flights.load, snapshot.flights.replicas]
     return [np.asarray(array).tobytes() for array in found]
 
 
@@ -213,7 +219,7 @@ def test_the_columns_say_what_a_loop_over_clusters_says(data: st.DataObject) -> 
         units = data.draw(st.integers(1, 3))
         made.assume(name, Load.of(request), units)
         flying[name] = [(request, units)]
-    bound = index(*((other.unit, other.placements) for other in others))
+    bound = index(*((other.workload, other.placements) for other in others))
     decision = decide(made.snapshot(), asked, bound, PROFILE, NOW)
     assert same(decision, plain(members, asked, others, flying))
 
@@ -235,20 +241,20 @@ def test_it_is_pure_and_counts_every_unit(data: st.DataObject) -> None:
             st.fixed_dictionaries({}, optional={"clusterSelector": st.just({"tier": "gold"})})
         ),
     }
-    asked = unit("demo", **fields)
-    fleet = builder(members).snapshot()
-    before = (arrays(fleet), copy.deepcopy(asked))
-    first = decide(fleet, asked, index(), PROFILE, NOW)
-    assert (arrays(fleet), asked) == before
-    second = decide(fleet, asked, index(), PROFILE, NOW)
+    asked = info("demo", **fields)
+    snapshot = builder(members).snapshot()
+    before = (arrays(snapshot), copy.deepcopy(asked))
+    first = decide(snapshot, asked, index(), PROFILE, NOW)
+    assert (arrays(snapshot), asked) == before
+    second = decide(snapshot, asked, index(), PROFILE, NOW)
     assert record(first) == record(second)
     adds_up(first)
-    assert set(first.placements) <= set(fleet.names)
+    assert set(first.placements) <= set(snapshot.names)
     # Shares that nothing was found for are kept, but nobody assigned them: they have no reason.
-    explained = [bool(first.why(first.fleet.row[name])) for name in first.placements]
-    held = any(name in fleet.row for name in asked.present)
+    explained = [bool(first.why(first.snapshot.row[name])) for name in first.placements]
+    held = any(name in snapshot.row for name in asked.present)
     nothing_wanted = not first.desired and (held or len(first.ranking) > 0)
     assert first.scheduled == (first.pending == 0 and (any(explained) or nothing_wanted))
     assert all(1 <= first.rank_score(int(row)) <= 10 for row in first.ranking)
     rendered = record(first)
-    assert sorted(c["name"] for c in rendered["clusters"]) == sorted(fleet.names)
+    assert sorted(c["name"] for c in rendered["clusters"]) == sorted(snapshot.names)

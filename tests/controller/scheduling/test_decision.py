@@ -7,9 +7,9 @@ import json
 import pytest
 
 from controller.explain.record import record
-from tests.controller.make import PREFERRED, cluster, decided, expression, unit
+from tests.controller.make import PREFERRED, cluster, decided, expression, info
 
-ASKED = unit(
+ASKED = info(
     replicas=4,
     clusterAffinity={
         PREFERRED: [
@@ -100,7 +100,7 @@ def test_the_whole_record() -> None:
 
 @pytest.mark.proves("E30")
 def test_a_refused_workload_has_a_record_too() -> None:
-    rendered = record(decided(unit(targetCluster={"name": "x"}), cluster("a")))
+    rendered = record(decided(info(targetCluster={"name": "x"}), cluster("a")))
     assert rendered["clusters"] == [
         {
             "name": "a",
@@ -140,7 +140,7 @@ def test_as_many_rows_as_are_asked_for(asked: int, rows: int) -> None:
 
 @pytest.mark.parametrize("replicas", [3, 40])
 def test_a_lean_record_says_the_same(replicas: int) -> None:
-    decision = decided(unit(replicas=replicas, distribution="Divided"), *CLUSTERS)
+    decision = decided(info(replicas=replicas, distribution="Divided"), *CLUSTERS)
     assert record(decision.lean()) == record(decision)
     assert decision.cycle_state.plan is not None
     assert decision.lean().cycle_state.plan is None, "it is most of the memory"

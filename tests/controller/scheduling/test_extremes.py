@@ -29,7 +29,7 @@ from controller.model.objects import MemberCluster, Workload
 from controller.plugins.prioritysort import PrioritySort
 from controller.scheduling.cycle import decide
 from controller.snapshot.snapshot import Snapshot
-from tests.controller.make import NOW, ROOMY, ZONE, fleet
+from tests.controller.make import NOW, ROOMY, ZONE, snapshot
 from tests.examples import examples
 
 PROFILE = default_profile()
@@ -208,7 +208,7 @@ def test_ordinary_workloads_are_placed_as_if_the_absurd_were_not_there(
     without = world_of(CLUSTERS, ORDINARY)
     for each in ordinary:
         worlds = (with_it, without)
-        mine, theirs = (decide(w.snapshot(), each.unit, w.index, PROFILE, NOW) for w in worlds)
+        mine, theirs = (decide(w.snapshot(), each.info, w.index, PROFILE, NOW) for w in worlds)
         assert mine.placements == theirs.placements
         assert mine.reason == theirs.reason
         assert sum(mine.placements.values()) == mine.desired
@@ -222,19 +222,19 @@ def test_what_is_absurd_gets_a_condition_that_the_hub_takes(
 ) -> None:
     world = world_of([*CLUSTERS, cluster], [*ORDINARY, absurd], [policy])
     read = known(absurd)
-    unit = runtime.settled(PROFILE, read.unit, NOW, PlacementIndex())
-    runtime.next_look(PROFILE, unit, NOW)
+    info = runtime.settled(PROFILE, read.info, NOW, PlacementIndex())
+    runtime.next_look(PROFILE, info, NOW)
     if not read.fault:
-        decision = decide(world.snapshot(), unit, world.index, PROFILE, NOW)
+        decision = decide(world.snapshot(), info, world.index, PROFILE, NOW)
         record(decision)
         patch = patch_of(decision, read)
         told = dict(patch["status"]) if patch else {}
         steps = told.pop("reasons", [])  # units that went are less than nothing
         assert all(0 <= number < 2**31 for number in _numbers(told))
         assert all(-(2**31) < number < 2**31 for number in _numbers(steps))
-        world.assume(unit, decision.placements)
+        world.assume(info, decision.placements)
     for each in ORDINARY:  # on a cluster with absurd room, too, decisions go on
-        decide(world.snapshot(), known(each).unit, world.index, PROFILE, NOW)
+        decide(world.snapshot(), known(each).info, world.index, PROFILE, NOW)
     told = status_of(policy, [], world.index.ledger(Tally), world.snapshot(), NOW)
     assert all(0 <= number < 2**31 for number in _numbers(told))
     arrays = (*world.snapshot().allocatable.values(), *world.snapshot().groups.free.values())
@@ -246,7 +246,7 @@ def absurd() -> Snapshot:
     """Ten thousand clusters, each of which offers all that can be said."""
     groups = [{"count": 2**31 - 1, "free": dict.fromkeys(ROOMY, str(INT64))}]
     offers = {"allocatable": {"cpu": "9E"}}
-    return fleet(*(member(f"c-{n:05}", groups, capacity=offers) for n in range(10_000)))
+    return snapshot(*(member(f"c-{n:05}", groups, capacity=offers) for n in range(10_000)))
 
 
 @pytest.mark.proves("S2")
@@ -255,7 +255,7 @@ def test_sums_over_ten_thousand_absurd_clusters_do_not_wrap(
     distribution: str, absurd: Snapshot
 ) -> None:
     most = workload("most", replicas=500_000, requests={"cpu": "1"}, distribution=distribution)
-    decision = decide(absurd, known(most).unit, PlacementIndex(), PROFILE, NOW)
+    decision = decide(absurd, known(most).info, PlacementIndex(), PROFILE, NOW)
     assert decision.pending == 0
     assert decision.assigned == 500_000 * (10_000 if distribution == "Duplicated" else 1)
 

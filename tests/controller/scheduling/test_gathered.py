@@ -153,8 +153,8 @@ async def test_where_no_decision_comes_of_it_what_waits_is_reserved_and_held_as_
     stage.workload("two", replicas=3, cpu="1", distribution="Divided")
     reserved: list[str] = []
 
-    def reserve(_state: Any, unit: WorkloadInfo, _placements: Any) -> Status:
-        reserved.append(unit.name)
+    def reserve(_state: Any, info: WorkloadInfo, _placements: Any) -> Status:
+        reserved.append(info.name)
         return unschedulable("Crew", "no berth") if refuses and len(reserved) > 3 else SUCCESS
 
     monkeypatch.setattr(crew, "reserve", reserve)
@@ -166,7 +166,7 @@ async def test_where_no_decision_comes_of_it_what_waits_is_reserved_and_held_as_
         await stage.until(lambda: len(reserved) == 4)
         assert sorted(crew.given_back[:2]) == sorted(crew.keys)
         held = 0 if refuses else 4
-        assert sum(controller.cache.snapshot().flights.units) == held
+        assert sum(controller.cache.snapshot().flights.replicas) == held
         assert len(crew.given_back) == (4 if refuses else 2)
         assert len(crew.room or ()) == (0 if refuses else 2)
 
@@ -179,14 +179,14 @@ async def test_another_set_takes_nothing_of_what_is_held_while_that_is_decided_a
     stage.workload("one", replicas=5, cpu="1", distribution="Divided")
     begun, ended = list[str](), list[str]()
 
-    def slowly(view: Any, unit: WorkloadInfo, *about: Any, **more: Any) -> Steps[Batch]:
-        begun.append(unit.name)
-        while unit.name == "two" and "one" not in begun:
+    def slowly(view: Any, info: WorkloadInfo, *about: Any, **more: Any) -> Steps[Batch]:
+        begun.append(info.name)
+        while info.name == "two" and "one" not in begun:
             yield
-        batch = yield from decide_set(view, unit, *about, **more)
-        while unit.name == "one" and "two" not in ended:
+        batch = yield from decide_set(view, info, *about, **more)
+        while info.name == "one" and "two" not in ended:
             yield
-        ended.append(unit.name)
+        ended.append(info.name)
         return batch
 
     async with stage.leading(with_crew(held, other)):
@@ -210,7 +210,7 @@ async def test_what_waits_is_given_back_when_its_time_is_over(stage: Stage) -> N
     stage.workload("two", replicas=3, cpu="1", distribution="Divided")
     async with stage.leading(with_crew(crew)) as controller:
         await all_say(stage, "WaitingForGroup", "one", "two")
-        assert sum(controller.cache.snapshot().flights.units) == 4
+        assert sum(controller.cache.snapshot().flights.replicas) == 4
         await stage.calm(9)
         assert stage.says("one")[1] == "WaitingForGroup"
         crew.near = 10**6
@@ -220,7 +220,7 @@ async def test_what_waits_is_given_back_when_its_time_is_over(stage: Stage) -> N
             return any("ScheduleTimeout" in str(each) for each in writes)
 
         await stage.until(lambda: over("one") and over("two"))
-        assert sum(controller.cache.snapshot().flights.units) == 0
+        assert sum(controller.cache.snapshot().flights.replicas) == 0
         assert set(crew.given_back) == set(crew.keys)
 
 
@@ -352,7 +352,7 @@ async def test_a_cluster_that_goes_while_they_wait_makes_it_void(stage: Stage) -
         await all_say(stage, "WaitingForGroup", "one", "two")
         stage.hub.remove(MEMBER_CLUSTERS, "b")
         await all_say(stage, "GroupDenied", "one", "two")
-        assert sum(controller.cache.snapshot().flights.units) == 0
+        assert sum(controller.cache.snapshot().flights.replicas) == 0
 
 
 async def test_they_are_decided_again_where_the_world_does_not_rest(

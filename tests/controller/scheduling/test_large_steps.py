@@ -16,7 +16,7 @@ from controller.queue.scheduling_queue import STEP, SchedulingQueue
 from controller.scheduling import affinityset
 from controller.snapshot.builder import SnapshotBuilder
 from tests.controller.cache.test_unseen_room import versioned
-from tests.controller.make import REQUIRED, ZONE, beside, cluster, flush, unit, workload
+from tests.controller.make import REQUIRED, ZONE, beside, cluster, flush, info, workload
 from tests.controller.scheduling.test_long_sets import View, ring
 from tests.fakeclock import FakeClock
 
@@ -211,7 +211,7 @@ def test_the_last_look_at_a_large_set_takes_steps_while_its_clusters_rest(
 def test_what_comes_between_the_last_steps_of_a_set_is_seen(what: str, size: int) -> None:
     units = ring(size)
     against = {REQUIRED: [beside(units[2].name)]}
-    foe = unit("foe", workloadAntiAffinity=against)
+    foe = info("foe", workloadAntiAffinity=against)
 
     def decided(at: int) -> tuple[set[str], int]:
         view = View(["99", "90", "1"], units)

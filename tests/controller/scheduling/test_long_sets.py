@@ -19,7 +19,7 @@ from controller.scheduling.batch import decide_set
 from controller.scheduling.sets import Batch, Others
 from controller.snapshot.builder import SnapshotBuilder
 from machinery.api.resources import WORKLOADS
-from tests.controller.make import CLUSTER, NOW, REQUIRED, ZONE, beside, cluster, unit
+from tests.controller.make import CLUSTER, NOW, REQUIRED, ZONE, beside, cluster, info
 from tests.controller.memory import Stage
 
 SET, FLEET = 50, 1000
@@ -33,7 +33,7 @@ class View:
     def __init__(self, cpus: list[str], units: list[WorkloadInfo]) -> None:
         self.builder, self.index = SnapshotBuilder(), PlacementIndex()
         self.pending_affinity, self.placed_affinity = PendingAffinity(units), PendingAffinity()
-        self.unit = {each.key: each for each in units}.get
+        self.info = {each.key: each for each in units}.get
         for number, cpu in enumerate(cpus):
             self.resize(f"m{number}", cpu)
         for each in units:
@@ -70,7 +70,7 @@ class View:
 def ring(size: int, *, key: str = CLUSTER) -> list[WorkloadInfo]:
     """Each requires the next one."""
     return [
-        unit(
+        info(
             f"w{n}",
             replicas=1,
             workloadAffinity={REQUIRED: [beside(f"w{(n + 1) % size}", key)]},
@@ -144,8 +144,8 @@ def test_a_refusal_that_was_overtaken_says_so() -> None:
 def test_one_that_was_edited_meanwhile_is_not_decided_on_its_old_words() -> None:
     units = ring(2)
     view = View(["8"], units)
-    batch, _, _ = view.decide(units[0], current=lambda unit: unit.name != "w1")
-    assert [each.unit.name for each in batch.decisions] == ["w0"]
+    batch, _, _ = view.decide(units[0], current=lambda info: info.name != "w1")
+    assert [each.workload.name for each in batch.decisions] == ["w0"]
     assert not batch.decisions[0].scheduled
 
 
@@ -202,9 +202,9 @@ async def test_each_of_a_set_is_looked_at_again_at_its_own_time(
         stage.workload(name, workloadAffinity={REQUIRED: [beside(other)]})
     looks: list[str] = []
 
-    def next_look(_profile: Any, unit: WorkloadInfo, _now: Any) -> float | None:
-        looks.append(unit.name)
-        return 5.0 if unit.name == "front" else None
+    def next_look(_profile: Any, info: WorkloadInfo, _now: Any) -> float | None:
+        looks.append(info.name)
+        return 5.0 if info.name == "front" else None
 
     monkeypatch.setattr("controller.framework.runtime.framework.next_look", next_look)
     async with stage.leading():

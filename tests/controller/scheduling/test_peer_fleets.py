@@ -16,7 +16,7 @@ from functools import cache
 import pytest
 
 from benchmarks.fleets import DATA, LABELS, TAINT
-from benchmarks.fleets import unit as workload
+from benchmarks.fleets import info as workload
 from benchmarks.karmada_cases import CASES
 from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
@@ -69,7 +69,7 @@ def _quantities(amounts: dict[str, int]) -> dict[str, str]:
 
 
 @cache
-def _fleet(size: int) -> Snapshot:
+def _snapshot(size: int) -> Snapshot:
     """The first rows of the data, each cluster's room as a single node's."""
     data = json.loads(DATA.read_text())
     members = []
@@ -105,14 +105,14 @@ def asked() -> dict[str, Asked]:
     found = {}
     for case in RECORDED:
         kind = case["id"].split("/")[1]
-        unit = workload(**{**CASES[SPECS[kind]][0], "replicas": case["replicas"]})
+        info = workload(**{**CASES[SPECS[kind]][0], "replicas": case["replicas"]})
         present = {_name(number): units for number, units in case.get("previous", [])}
         if present:
-            unit = replace(
-                unit, present=present, decided=(unit.constraints, unit.demand, unit.shape)
+            info = replace(
+                info, present=present, decided=(info.constraints, info.demand, info.shape)
             )
-        fleet = _fleet(case["clusters"])
-        decision = decide(fleet, unit, PlacementIndex(), default_profile(), NOW)
+        snapshot = _snapshot(case["clusters"])
+        decision = decide(snapshot, info, PlacementIndex(), default_profile(), NOW)
         theirs = {_name(number): units for number, units in case["result"]}
         found[case["id"]] = Asked(case["id"], decision, theirs)
     return found
@@ -123,8 +123,8 @@ def _of(*kinds: str) -> list[str]:
 
 
 def _region(each: Asked, name: str) -> str:
-    fleet = each.decision.fleet
-    return fleet.clusters[fleet.row[name]].metadata.labels["region"]
+    snapshot = each.decision.snapshot
+    return snapshot.clusters[snapshot.row[name]].metadata.labels["region"]
 
 
 def _regions(each: Asked, shares: Answer) -> Counter[str]:
@@ -138,9 +138,9 @@ def test_all_units_are_placed_where_there_is_room(key: str) -> None:
     each = asked()[key]
     assert each.decision.pending == 0
     assert sum(each.ours.values()) == sum(each.theirs.values())
-    fleet = each.decision.fleet
-    most = dict(zip(fleet.names, room(each.decision.unit, fleet).tolist(), strict=True))
-    tainted = {c.metadata.name for c in fleet.clusters if c.spec.taints}
+    snapshot = each.decision.snapshot
+    most = dict(zip(snapshot.names, room(each.decision.workload, snapshot).tolist(), strict=True))
+    tainted = {c.metadata.name for c in snapshot.clusters if c.spec.taints}
     assert tainted
     assert not tainted & {*each.ours}
     assert all(0 < units <= most[name] for name, units in each.ours.items())
@@ -164,8 +164,8 @@ def test_as_many_clusters_are_used(key: str) -> None:
 def test_packing_takes_the_roomiest_which_are_the_same_and_fills_them_in_turn(key: str) -> None:
     """The last one opened holds as little as can be: it is emptied first, and has room to grow."""
     each = asked()[key]
-    free = room(each.decision.unit, each.decision.fleet)
-    full = [name for name, n in each.ours.items() if n == free[each.decision.fleet.row[name]]]
+    free = room(each.decision.workload, each.decision.snapshot)
+    full = [name for name, n in each.ours.items() if n == free[each.decision.snapshot.row[name]]]
     assert set(each.ours) == set(each.theirs)
     assert len(full) == len(each.ours) - 1
     assert min(each.ours.values()) < min(each.theirs.values())
@@ -181,11 +181,11 @@ def test_three_regions_and_twenty_clusters(key: str) -> None:
 
 def _weights(each: Asked, shares: Answer) -> dict[str, int]:
     """What the shares are to be in proportion to: the rules' weights, or the room of those chosen."""
-    fleet, unit = each.decision.fleet, each.decision.unit
+    snapshot, info = each.decision.snapshot, each.decision.workload
     if each.kind == "b_static_weight":
-        open_ = [fleet.names[row] for row in each.decision.ranking]
+        open_ = [snapshot.names[row] for row in each.decision.ranking]
         return {name: int(_region(each, name).removeprefix("region-")) for name in open_}
-    free = dict(zip(fleet.names, room(unit, fleet).tolist(), strict=True))
+    free = dict(zip(snapshot.names, room(info, snapshot).tolist(), strict=True))
     return {name: free[name] for name in shares}
 
 

@@ -102,18 +102,18 @@ class Fleet(RuleBasedStateMachine):
     def decide(self, name: str) -> None:
         if name not in self.specs:
             return
-        fleet, index, unit = self._fleet(), self._index(), self._unit(name)
+        snapshot, index, info = self._snapshot(), self._index(), self._info(name)
         before = self._domains()
-        decision = decide(fleet, unit, index, PROFILE, NOW)
+        decision = decide(snapshot, info, index, PROFILE, NOW)
         old = self.present.get(name, {})
         self.present[name] = dict(decision.placements)
         if decision.scheduled or dict(decision.placements) != old:
-            self.hashes[name] = unit.hash
+            self.hashes[name] = info.hash
         self.last = decision
-        self._keeps_quota(unit, before)
-        self._moves_nothing_without_need(unit, old, decision)
+        self._keeps_quota(info, before)
+        self._moves_nothing_without_need(info, old, decision)
         if decision.scheduled:  # what is pending might find room that the fleet counts only later
-            again = decide(fleet, self._unit(name), self._index(), PROFILE, NOW)
+            again = decide(snapshot, self._info(name), self._index(), PROFILE, NOW)
             assert dict(again.placements) == self.present[name], "what stands is decided again"
 
     @invariant()
@@ -121,16 +121,16 @@ class Fleet(RuleBasedStateMachine):
         if self.last is not None:
             decision = self.last
             adds_up(decision)
-            assert set(decision.placements) <= set(decision.fleet.names)
+            assert set(decision.placements) <= set(decision.snapshot.names)
             as_a_whole = decision.refusals and not decision.masks
             settled = as_a_whole or not decision.placements
             assert settled or decision.scheduled == (decision.pending == 0)
-            for row, name in enumerate(decision.fleet.names):
+            for row, name in enumerate(decision.snapshot.names):
                 kept = [r.number for r in decision.why(row) if r.kind is RuleKind.KEPT]
                 assert sum(kept) <= decision.placements.get(name, 0), "no more stays than is there"
 
-    def _keeps_quota(self, unit: WorkloadInfo, before: dict[str, int]) -> None:
-        if self.policy is None or not unit.bound or self.policy["allocationType"] != "Required":
+    def _keeps_quota(self, info: WorkloadInfo, before: dict[str, int]) -> None:
+        if self.policy is None or not info.bound or self.policy["allocationType"] != "Required":
             return
         after = self._domains()
         for each in self.policy["allocationPolicy"]:
@@ -138,16 +138,16 @@ class Fleet(RuleBasedStateMachine):
             assert after.get(zone, 0) <= max(each["replicas"], before.get(zone, 0))
 
     def _moves_nothing_without_need(
-        self, unit: WorkloadInfo, old: dict[str, int], decision: Decision
+        self, info: WorkloadInfo, old: dict[str, int], decision: Decision
     ) -> None:
         """Without an edit of its rules, a present share shrinks only when fewer units are wanted."""
-        if unit.edited or unit.everywhere or set(old) - set(self.clusters):
+        if info.edited or info.everywhere or set(old) - set(self.clusters):
             return
         shrunk = {c for c, n in old.items() if decision.placements.get(c, 0) < n}
         grown = {c for c, n in decision.placements.items() if n > old.get(c, 0)}
-        moved_whole = unit.whole and len(decision.placements) == 1
+        moved_whole = info.whole and len(decision.placements) == 1
         assert not (shrunk and grown) or moved_whole
-        if sum(old.values()) <= unit.replicas and not moved_whole:
+        if sum(old.values()) <= info.replicas and not moved_whole:
             assert not shrunk
 
     def _domains(self) -> dict[str, int]:
@@ -158,7 +158,7 @@ class Fleet(RuleBasedStateMachine):
                 found[zone] = found.get(zone, 0) + units
         return found
 
-    def _fleet(self) -> Any:
+    def _snapshot(self) -> Any:
         return builder(
             cluster(
                 name,
@@ -169,7 +169,7 @@ class Fleet(RuleBasedStateMachine):
             for name, each in self.clusters.items()
         ).snapshot()
 
-    def _unit(self, name: str) -> WorkloadInfo:
+    def _info(self, name: str) -> WorkloadInfo:
         fields = dict(self.specs[name])
         labels = fields.pop("labels")
         body = workload(
@@ -190,7 +190,7 @@ class Fleet(RuleBasedStateMachine):
             stored = msgspec.convert({"metadata": meta, "spec": self.policy}, WorkloadPolicy)
             index = counting(stored)
         for name in self.specs:
-            index.put(self._unit(name), self.present.get(name, {}))
+            index.put(self._info(name), self.present.get(name, {}))
         return index
 
 

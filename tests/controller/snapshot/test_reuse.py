@@ -26,7 +26,7 @@ from controller.snapshot.inflight import MOST_PLACES
 from controller.snapshot.snapshot import Snapshot
 from machinery.types import hostports
 from tests.controller.features.workloadgroup.ganging import Yard, group, member
-from tests.controller.make import builder, cluster, unit
+from tests.controller.make import builder, cluster, info
 from tests.examples import examples
 
 PORTS = [hostports.resource("TCP", 8080), hostports.resource("UDP", 9090)]
@@ -75,15 +75,17 @@ def fleet_of(dice: random.Random, loads: list[Load], size: int = 24) -> Snapshot
     return made.snapshot()
 
 
-def told(fleet: Snapshot, load: Load) -> list[list[int]]:
+def told(snapshot: Snapshot, load: Load) -> list[list[int]]:
     """Everything that is kept, as the fleet says it."""
     selector, tolerations = load.place or ((), ())
-    asks = unit("asks", replicas=2)
+    asks = info("asks", replicas=2)
     asks = replace(asks, request=dict(load.request), node_selector=dict(selector))
-    scores = SCORING.score(CycleState(), asks, fleet, PlacementIndex())
+    scores = SCORING.score(CycleState(), asks, snapshot, PlacementIndex())
     about: dict[str, Any] = {"node_selector": dict(selector), "tolerations": tolerations}
-    fits = fleet.fitting(dict(load.request), **about)
-    return [each.tolist() for each in (fits, fleet.coming("cpu"), fleet.coming("pods"), scores)]
+    fits = snapshot.fitting(dict(load.request), **about)
+    return [
+        each.tolist() for each in (fits, snapshot.coming("cpu"), snapshot.coming("pods"), scores)
+    ]
 
 
 @pytest.mark.proves("G3")
@@ -115,13 +117,15 @@ def test_nor_does_it_where_more_places_are_told_than_are_looked_at() -> None:
     made.assume("here", load("b"), 5)
     for number in range(MOST_PLACES + 4):
         made.hold(f"{chr(97 + number % 16)}", load(f"held {number}"), 1)
-    fleet = made.snapshot()
+    snapshot = made.snapshot()
     asks = load("a")
-    assert told(fleet, asks)[0][fleet.row["here"]] == 4, "it is not seen that they cannot lie there"
+    assert told(snapshot, asks)[0][snapshot.row["here"]] == 4, (
+        "it is not seen that they cannot lie there"
+    )
     for number in range(2 * MOST_PLACES):
-        fleet = fleet.assuming(load(f"coming {number}"), {"a": 1})
-        assert told(fleet, asks) == told(replace(fleet), asks)
-    assert told(fleet, asks)[0][fleet.row["here"]] == 9
+        snapshot = snapshot.assuming(load(f"coming {number}"), {"a": 1})
+        assert told(snapshot, asks) == told(replace(snapshot), asks)
+    assert told(snapshot, asks)[0][snapshot.row["here"]] == 9
 
 
 @pytest.mark.proves("G3")
@@ -173,4 +177,4 @@ def test_the_room_of_all_clusters_is_computed_once_for_members_that_are_alike(
 def seen(decision: Decision) -> tuple[Any, ...]:
     arrays = (decision.verdicts, decision.totals, decision.ranking, *decision.scores.values())
     words = (decision.reason, decision.state, decision.message, decision.refusals)
-    return (decision.unit.key, decision.placements, words, [each.tolist() for each in arrays])
+    return (decision.workload.key, decision.placements, words, [each.tolist() for each in arrays])

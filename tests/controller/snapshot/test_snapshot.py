@@ -16,7 +16,7 @@ from controller.model.load import Load
 from controller.model.objects import MemberCluster, Toleration
 from controller.snapshot import encode
 from controller.snapshot.builder import UNLIMITED, Snapshot, SnapshotBuilder, with_cluster
-from tests.controller.make import CLUSTER, ZONE, builder, cluster, fleet
+from tests.controller.make import CLUSTER, ZONE, builder, cluster, snapshot
 from tests.controller.scheduling.test_decide_properties import NAMES, arrays, clusters, node_groups
 from tests.examples import examples
 
@@ -183,13 +183,15 @@ def test_only_what_was_decided_is_copied_for_a_decision_in_flight() -> None:
 
 @pytest.mark.proves("C16")
 def test_every_cluster_is_a_domain_of_its_own() -> None:
-    found = fleet(cluster("a"), cluster("b", {CLUSTER: "wrong"}))
+    found = snapshot(cluster("a"), cluster("b", {CLUSTER: "wrong"}))
     assert found.column(CLUSTER).equals("b").tolist() == [False, True]
     assert not found.column(CLUSTER).equals("wrong").any()
 
 
 def test_a_domain_is_the_clusters_that_share_a_value() -> None:
-    found = fleet(cluster("a", {ZONE: "x"}), cluster("b", {ZONE: "x"}), cluster("c"), cluster("d"))
+    found = snapshot(
+        cluster("a", {ZONE: "x"}), cluster("b", {ZONE: "x"}), cluster("c"), cluster("d")
+    )
     assert found.domain(ZONE, ["a"]).tolist() == [True, True, False, False]
     assert not found.domain(ZONE, ["c", "unknown"]).any()
 
@@ -198,40 +200,42 @@ class TestRoom:
     """How many units fit."""
 
     def test_each_node_takes_whole_units_only(self) -> None:
-        assert fits(fleet(cluster("a", groups=[group(3, cpu="900m")]))) == {"a": 3}
+        assert fits(snapshot(cluster("a", groups=[group(3, cpu="900m")]))) == {"a": 3}
 
     def test_the_scarcest_resource_counts(self) -> None:
-        assert fits(fleet(cluster("a", groups=[group(memory="2Gi"), group(pods="1")]))) == {"a": 3}
+        assert fits(snapshot(cluster("a", groups=[group(memory="2Gi"), group(pods="1")]))) == {
+            "a": 3
+        }
 
     def test_a_resource_that_no_node_has_is_lacking(self) -> None:
-        assert fits(fleet(cluster("a")), {"example.com/gpu": 1}) == {"a": 0}
+        assert fits(snapshot(cluster("a")), {"example.com/gpu": 1}) == {"a": 0}
 
     def test_a_cluster_that_has_not_told_its_room_has_none(self) -> None:
-        assert fits(fleet(cluster("a", groups=[]))) == {"a": 0}
+        assert fits(snapshot(cluster("a", groups=[]))) == {"a": 0}
 
     def test_a_virtual_cluster_is_not_checked(self) -> None:
-        assert fits(fleet(cluster("a", groups=[], virtual=True))) == {"a": UNLIMITED}
+        assert fits(snapshot(cluster("a", groups=[], virtual=True))) == {"a": UNLIMITED}
 
     def test_a_unit_that_requests_nothing_fits_anywhere(self) -> None:
-        assert fits(fleet(cluster("a", groups=[])), {}) == {"a": UNLIMITED}
+        assert fits(snapshot(cluster("a", groups=[])), {}) == {"a": UNLIMITED}
 
     def test_a_quantity_that_is_none_counts_as_no_room(self) -> None:
-        assert fits(fleet(cluster("a", groups=[group(cpu="lots")]))) == {"a": 0}
+        assert fits(snapshot(cluster("a", groups=[group(cpu="lots")]))) == {"a": 0}
 
     def test_taints_of_nodes_keep_units_out_that_do_not_tolerate_them(self) -> None:
         taints = [{"key": "gpu", "effect": "NoSchedule"}]
-        found = fleet(cluster("a", groups=[group(taints=taints), group(cpu="1")]))
+        found = snapshot(cluster("a", groups=[group(taints=taints), group(cpu="1")]))
         assert fits(found) == {"a": 2}
         borne = (Toleration(key="gpu", operator="Exists"),)
         assert fits(found, tolerations=borne) == {"a": 10}
 
     def test_a_soft_taint_of_a_node_keeps_nobody_out(self) -> None:
         taints = [{"key": "gpu", "effect": "PreferNoSchedule"}]
-        assert fits(fleet(cluster("a", groups=[group(taints=taints)]))) == {"a": 8}
+        assert fits(snapshot(cluster("a", groups=[group(taints=taints)]))) == {"a": 8}
 
     def test_a_node_selector_counts_the_nodes_that_match_or_do_not_tell(self) -> None:
         arm, x86 = {"kubernetes.io/arch": "arm64"}, {"kubernetes.io/arch": "amd64"}
-        found = fleet(
+        found = snapshot(
             cluster("a", groups=[group(labels=arm), group(labels=x86, cpu="1"), group(cpu="500m")])
         )
         assert fits(found, node_selector=x86) == {"a": 3}
@@ -261,13 +265,13 @@ class TestRoom:
             for g in groups
             if g not in tainted
         )
-        assert fits(fleet(cluster("a", groups=groups)), request) == {"a": expected}
+        assert fits(snapshot(cluster("a", groups=groups)), request) == {"a": expected}
 
 
 @pytest.mark.proves("C33")
 @pytest.mark.parametrize("text", ["free", "nan", "inf", "-inf", ""])
 def test_a_price_that_is_no_finite_number_is_none(text: str) -> None:
-    assert np.isnan(fleet(cluster("a", annotations={"stowage.dev/cost": text})).cost).all()
+    assert np.isnan(snapshot(cluster("a", annotations={"stowage.dev/cost": text})).cost).all()
 
 
 @pytest.mark.proves("E21")

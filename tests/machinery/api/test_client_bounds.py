@@ -14,7 +14,7 @@ from aiohttp import web
 
 from machinery import metrics
 from machinery.api.client import ApiClient
-from machinery.api.lanes import FACT, NOBODY, FairQueue, working_for
+from machinery.api.lanes import FACT, NO_WORKLOAD, FairQueue, working_for
 from machinery.api.resources import CRDS, PODS
 from machinery.config.kubeconfig import Connection
 from machinery.errors import Invalid, NotFound, TooManyRequests, TransportError, Unreachable
@@ -283,17 +283,17 @@ async def test_who_gives_up_in_line_leaves_no_hole() -> None:
     assert order == ["a", "b"]
     assert (line._total, line._held, line._waiting) == (0, Counter(), {})
     async with line.turn():
-        assert line._held == {NOBODY: 1}
+        assert line._held == {NO_WORKLOAD: 1}
 
 
 async def test_one_let_in_at_the_moment_it_gives_up_passes_its_place_on() -> None:
     line = FairQueue(1)
     async with line.turn():
-        waiting = [asyncio.create_task(line._enter(NOBODY)) for _ in range(2)]
+        waiting = [asyncio.create_task(line._enter(NO_WORKLOAD)) for _ in range(2)]
         await asyncio.sleep(0)
     waiting[0].cancel()  # its ticket is called already
     await asyncio.wait_for(waiting[1], 60)
-    line._release(NOBODY)
+    line._release(NO_WORKLOAD)
     assert line._total == 0
 
 

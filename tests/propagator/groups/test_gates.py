@@ -198,7 +198,7 @@ async def hub(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Hub]:
 
 
 BOTH = [entry("a", m1=1), entry("b", m2=1)]
-NOBODY: list[Key] = []
+NO_WORKLOAD: list[Key] = []
 
 
 async def gang(hub: Hub, **status: Any) -> None:
@@ -222,9 +222,9 @@ async def test_an_open_gate_wakes_those_that_it_names(hub: Hub):
     hub.group(gate="Open", released=BOTH, quorumTime=QUORUM)
     assert await hub.wakes() == ["b"]
     hub.group(gate="Open", released=BOTH, quorumTime=QUORUM, running=7)
-    assert await hub.wakes() == NOBODY
+    assert await hub.wakes() == NO_WORKLOAD
     hub.group("other", gate="Closed")
-    assert await hub.wakes() == NOBODY
+    assert await hub.wakes() == NO_WORKLOAD
 
 
 @pytest.mark.proves("G24")
@@ -371,7 +371,7 @@ async def test_a_start_waits_for_all_clusters_and_is_woken_by_them(hub: Hub):
     assert hub.ask("a", "b") == [GateAnswer.WAIT, GateAnswer.WAIT]
     assert "m2: gone fishing" in hub.told("a")
     hub.registry.becomes("m3", Contact.AWAY)
-    assert await hub.wakes() == NOBODY, "none of it goes there"
+    assert await hub.wakes() == NO_WORKLOAD, "none of it goes there"
     hub.registry.becomes("m2", Contact.SERVING)
     assert await hub.wakes() == ["a", "b"]
     assert hub.ask("a", "b") == [GateAnswer.APPLY, GateAnswer.APPLY]
@@ -396,7 +396,7 @@ async def test_a_start_waits_until_each_cluster_has_answered_a_question_of_its_o
     assert hub.told("a") == "", "it passes by itself"
     assert hub.registry.asked == ["m2"], "the answer of m1 is fresh, and none of it goes to m3"
     hub.registry.answers("m2", asked=99.5)  # a question that was under way already
-    assert await hub.wakes() == NOBODY
+    assert await hub.wakes() == NO_WORKLOAD
     assert hub.registry.asked == ["m2", "m2"]
     hub.registry.answers("m2", asked=100.0)
     assert await hub.wakes() == ["a", "b"]
@@ -653,7 +653,7 @@ async def test_who_asked_in_the_moment_of_silence_is_asked_again(hub: Hub):
     await hub.clock.advance(STALE_SECONDS + CHECK_SECONDS / 2 - hub.clock.monotonic())
     assert hub.ask("a") == [GateAnswer.WAIT]
     hub.listed()
-    assert await hub.wakes() == NOBODY
+    assert await hub.wakes() == NO_WORKLOAD
     await hub.clock.advance(CHECK_SECONDS)
     assert await hub.wakes() == ["a"]
 

@@ -17,8 +17,7 @@ from propagator.groups.starting import PATIENCE_SECONDS, Contacts, Starting
 from propagator.members.context import ControllerContext
 from propagator.members.health import Contact
 from propagator.types.group import WorkloadGroup
-from propagator.types.membership import IN_EACH_KEY
-from propagator.types.workload import Workload, workload_of
+from propagator.types.workload import IN_EACH_GROUP_KEY, Workload, workload_of
 from tests.fakeclock import FakeClock
 
 PLACED = {"m1": 2, "m2": 1}
@@ -201,12 +200,12 @@ def test_what_is_no_label_names_no_group(metadata: Any) -> None:
 
 def test_a_template_of_no_group_is_not_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is looked through for each report of ours."""
-    monkeypatch.setattr("propagator.types.membership._decoder", None)
+    monkeypatch.setattr("propagator.types.workload._template_decoder", None)
     body = template("Deployment", own={"app": "web"}, pods={"app": "web"})
     assert gang_member(template=body).groups == ()
     body["metadata"]["annotations"] = {"note": "of no-group at all"}
     assert gang_member(template=body).groups == ()
-    assert all(IN_EACH_KEY in key for key in GROUP_LABELS)
+    assert all(IN_EACH_GROUP_KEY in key for key in GROUP_LABELS)
 
 
 class Fleet:

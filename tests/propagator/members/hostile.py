@@ -34,7 +34,7 @@ ANSI = "\x1b[31mred\x1b[0m\x07"
 
 
 class Mode(StrEnum):
-    """What is wrong with it."""
+    """The fault of the server."""
 
     HONEST = "quiet"
     BOMB = "bomb"  # answers that inflate to a thousand times their size

@@ -16,19 +16,21 @@ from machinery.types.metadata import Key
 from propagator.members.health import Contact
 from propagator.members.objects import ManagedObject
 from propagator.outcome import DesiredShare, Outcome
-from propagator.status.burst import (
-    CHECK_SECONDS,
-    LONGEST_SECONDS,
-    MANY,
-    WITHIN_SECONDS,
-    BurstDetector,
-)
 from propagator.status.cluster_share import ObservedShare
-from propagator.status.controller import GATHER_SECONDS, TIMES_A_WRITE, Reporter
+from propagator.status.controller import (
+    BURST_CHECK_SECONDS,
+    BURST_OUTCOMES,
+    BURST_SECONDS,
+    GATHER_SECONDS,
+    LONGEST_BURST_SECONDS,
+    TIMES_A_WRITE,
+    BurstDetector,
+    Reporter,
+)
 from propagator.types.workload import Workload, workload_of
 from tests.fakeclock import FakeClock
 
-APART = WITHIN_SECONDS / MANY / 2
+APART = BURST_SECONDS / BURST_OUTCOMES / 2
 """Seconds between two applies of a burst."""
 
 
@@ -117,28 +119,28 @@ def many(number: int) -> list[str]:
 def test_a_rush_is_many_outcomes_in_a_short_time_and_ends_with_them():
     clock = FakeClock()
     burst = BurstDetector(clock)
-    for _ in range(MANY - 1):
+    for _ in range(BURST_OUTCOMES - 1):
         burst.count()
     assert not burst.active()
     burst.count()
     assert burst.active()
-    clock._elapsed += WITHIN_SECONDS + 0.01
+    clock._elapsed += BURST_SECONDS + 0.01
     assert not burst.active()
 
 
 @pytest.mark.proves("C22")
 async def test_what_goes_well_is_told_when_the_rush_is_over():
     async with burst() as made:
-        await made.rushes(many(3 * MANY))
+        await made.rushes(many(3 * BURST_OUTCOMES))
         during = set(made.hub.told)
-        assert during <= set(many(MANY)), "what came before it was a burst"
-        await made.clock.advance(WITHIN_SECONDS + CHECK_SECONDS + 0.1)
-        assert set(made.hub.told) == set(many(3 * MANY))
+        assert during <= set(many(BURST_OUTCOMES)), "what came before it was a burst"
+        await made.clock.advance(BURST_SECONDS + BURST_CHECK_SECONDS + 0.1)
+        assert set(made.hub.told) == set(many(3 * BURST_OUTCOMES))
 
 
 async def test_what_is_refused_is_told_at_once_in_a_rush_too():
     async with burst() as made:
-        await made.rushes(many(2 * MANY))
+        await made.rushes(many(2 * BURST_OUTCOMES))
         made.comes("bad", PropagatedReason.REJECTED)
         made.comes("good")
         await made.clock.advance(APART)
@@ -148,18 +150,18 @@ async def test_what_is_refused_is_told_at_once_in_a_rush_too():
 
 async def test_nothing_waits_for_longer_than_the_bound_however_long_the_rush_lasts():
     async with burst() as made:
-        await made.rushes(many(2 * MANY))
+        await made.rushes(many(2 * BURST_OUTCOMES))
         made.comes("first")
         begun = made.clock.monotonic()
-        await made.rushes(f"more-{n}" for n in range(int(2 * LONGEST_SECONDS / APART)))
-        assert made.hub.told["first"] - begun + APART >= LONGEST_SECONDS
-        assert made.hub.told["first"] - begun <= LONGEST_SECONDS + CHECK_SECONDS
+        await made.rushes(f"more-{n}" for n in range(int(2 * LONGEST_BURST_SECONDS / APART)))
+        assert made.hub.told["first"] - begun + APART >= LONGEST_BURST_SECONDS
+        assert made.hub.told["first"] - begun <= LONGEST_BURST_SECONDS + BURST_CHECK_SECONDS
 
 
 async def test_one_that_was_ready_waits_for_no_burst():
     ready = {"type": "Ready", "status": "True", "reason": "Ready", "message": ""}
     async with burst() as made:
-        await made.rushes(many(2 * MANY))
+        await made.rushes(many(2 * BURST_OUTCOMES))
         made.comes("ran", conditions=[ready])
         more = [f"more-{n}" for n in range(round(2 * GATHER_SECONDS / APART))]
         await made.rushes(more)

@@ -68,7 +68,7 @@ class _Known:
 
     workload: Workload
     standing: Standing
-    units: Mapping[str, int]
+    replicas: Mapping[str, int]
 
 
 @dataclass(slots=True)
@@ -224,15 +224,16 @@ class GroupController(StatusWriter[WorkloadGroup, _GroupDraft]):
         """
         if group.fault or facts.could < group.min_member:
             return False
-        less = facts.held < stored.status.waiting and (gate.state or "") == stored.status.gate
-        return less and self._memory.loose(group.key, now)
+        same = (gate.state or "") == (stored.status.gate or "")
+        less = facts.held < stored.status.waiting
+        return same and less and self._memory.loose(group.key, now)
 
     def _mind(
         self, watch: _GateWatch, gate: Gate, look: GroupResult, facts: GroupFacts, now: datetime
     ) -> None:
         """Set when its Workloads are decided again: soon, for as long as they must be emptied."""
         if gate.state is GateState.CLOSED:
-            if any(each.ours and each.units for each in facts.members):
+            if any(each.ours and each.replicas for each in facts.members):
                 watch.due = watch.due or now + timedelta(seconds=EMPTY_SECONDS)
         elif gate.state is None and look.next_look is not None:
             watch.due = look.next_look
@@ -243,7 +244,7 @@ class GroupController(StatusWriter[WorkloadGroup, _GroupDraft]):
         since = self._memory.held_since(key, now)
         held = self._on_their_way(key, read) if since is not None else {}
         members = [each.standing for each in read]
-        scheduled = sum(each.units for each in members) + sum(held.values())
+        scheduled = sum(each.replicas for each in members) + sum(held.values())
         return GroupFacts(
             members=members,
             workloads=len(self._ledger.members(key)),
@@ -261,8 +262,8 @@ class GroupController(StatusWriter[WorkloadGroup, _GroupDraft]):
         found = {}
         for each in read:
             member = decided.get(each.workload.metadata.key)
-            if member is not None and member.placements != each.units:
-                found[each.standing.name] = max(member.assigned - each.standing.units, 0)
+            if member is not None and member.placements != each.replicas:
+                found[each.standing.name] = max(member.assigned - each.standing.replicas, 0)
         return found
 
     def _doubts(
@@ -296,7 +297,7 @@ class GroupController(StatusWriter[WorkloadGroup, _GroupDraft]):
         if len(members) <= MOST_WORKLOADS:
             return members
         released = compile_group(stored).released
-        first = {k: None for k, each in members.items() if each.unit.uid in released}
+        first = {k: None for k, each in members.items() if each.workload.uid in released}
         others = (each for each in members if each not in first)
         return islice(chain(first, others), MOST_WORKLOADS)
 
@@ -309,9 +310,9 @@ class GroupController(StatusWriter[WorkloadGroup, _GroupDraft]):
         found = self._known.get(key)
         if found is None or found.workload is not workload:
             ours = workload.spec.scheduler_name in self._handle.configuration.profiles
-            units = {cluster: n for cluster, n in workload.placements.items() if n > 0}
+            replicas = {cluster: n for cluster, n in workload.placements.items() if n > 0}
             standing = standing_of(workload, ours=ours)
-            found = self._known[key] = _Known(workload, standing, units)
+            found = self._known[key] = _Known(workload, standing, replicas)
         return found
 
 

@@ -76,7 +76,7 @@ class Standing:
     name: str
     uid: str
     placed: bool = False
-    units: int = 0
+    replicas: int = 0
     shares: Mapping[str, int] = field(default_factory=dict)
     decision: str = ""
     ours: bool = True
@@ -158,8 +158,8 @@ def _state(
     group: CompiledGroup, members: Sequence[Standing], now: datetime, doubts: Unconfirmed
 ) -> Gate:
     """Return whether the gate is open, closed or absent, and why."""
-    units = sum(each.units for each in members)
-    enough = not group.fault and units >= group.min_member
+    replicas = sum(each.replicas for each in members)
+    enough = not group.fault and replicas >= group.min_member
     if group.gate == GateState.OPEN:
         return _open(group, members, now, enough=enough, doubts=doubts)
     if group.gate == GateState.CLOSED and not (group.ran and enough):
@@ -172,26 +172,26 @@ def _state(
 def standing_of(workload: Workload, *, ours: bool) -> Standing:
     """Return a member as it is stored; `ours` where its scheduler is one of ours."""
     placements, meta = workload.placements, workload.metadata
-    units = {cluster: n for cluster, n in placements.items() if n > 0}
-    shares = [share for share in workload.status.clusters if share.name in units]
+    replicas = {cluster: n for cluster, n in placements.items() if n > 0}
+    shares = [share for share in workload.status.clusters if share.name in replicas]
     said = conditions.among(workload.status.conditions, WorkloadCondition.SCHEDULED.value)
     found = Standing(
         name=meta.name,
         uid=meta.uid,
         placed=bool(placements),
-        units=sum(units.values()),
-        shares=units,
+        replicas=sum(replicas.values()),
+        shares=replicas,
         decision=decision_of(placements) if placements else "",
         ours=ours and not workload.fault,
         there=frozenset(share.name for share in shares if share.state != ShareState.PENDING.value),
-        seen=within(units, {share.name: _pods(share) for share in shares}),
-        stands=workload.unit is not None and workload.unit.runs,
-        trouble=_trouble(workload, shares) if units else "",
+        seen=within(replicas, {share.name: _pods(share) for share in shares}),
+        stands=workload.info is not None and workload.info.runs,
+        trouble=_trouble(workload, shares) if replicas else "",
         reason=str(said.get("reason") or ""),
         message=str(said.get("message") or "")[:WORDS_LIMIT],
     )
-    found = _stuck(found, workload) if workload.unit is not None else found
-    return _counted(found, ((share, units[share.name]) for share in shares))
+    found = _stuck(found, workload) if workload.info is not None else found
+    return _counted(found, ((share, replicas[share.name]) for share in shares))
 
 
 def _pods(share: ClusterShare) -> int:
@@ -202,12 +202,12 @@ def _pods(share: ClusterShare) -> int:
 
 def _stuck(standing: Standing, workload: Workload) -> Standing:
     """Add the replicas that find no node."""
-    unit = workload.unit
-    for cluster, shown in unit.shown.items():
+    info = workload.info
+    for cluster, shown in info.shown.items():
         # Divided replicas may find a node on another cluster. They count once their cluster's limit
         # is learnt and they were left there in spite of it: then there is no other cluster.
-        limit = unit.limits.get(cluster)
-        left = not unit.learns or (limit is not None and limit.units < shown.asked)
+        limit = info.limits.get(cluster)
+        left = not info.learns or (limit is not None and limit.replicas < shown.asked)
         if shown.since is not None and left:
             since = max(shown.since, standing.stuck_since or shown.since)
             stuck = standing.stuck + shown.asked - shown.runs
@@ -218,10 +218,10 @@ def _stuck(standing: Standing, workload: Workload) -> Standing:
 def _counted(standing: Standing, shares: Iterable[tuple[ClusterShare, int]]) -> Standing:
     """Add the reports of the clusters, none of it beyond the shares."""
     running = succeeded = failed = 0
-    for share, units in shares:
-        well = between(0, share.succeeded, units)
-        badly = between(0, share.failed, units - well)
-        running += between(0, share.ready - well, units - well - badly)
+    for share, replicas in shares:
+        well = between(0, share.succeeded, replicas)
+        badly = between(0, share.failed, replicas - well)
+        running += between(0, share.ready - well, replicas - well - badly)
         succeeded, failed = succeeded + well, failed + badly
     return replace(standing, running=running, succeeded=succeeded, failed=failed)
 
@@ -315,9 +315,9 @@ def _open(
         return Gate(GateState.OPEN)
     if doubts.writing:
         return Gate(GateState.OPEN, waits=True)
-    units = sum(each.units for each in members)
+    replicas = sum(each.replicas for each in members)
     return Gate(
-        GateState.CLOSED, failure=f"{units} units are left, minMember is {group.min_member}"
+        GateState.CLOSED, failure=f"{replicas} units are left, minMember is {group.min_member}"
     )
 
 
@@ -330,7 +330,7 @@ def _too_few_nodes(
     """
     stuck = [each for each in members if each.stuck]
     since = max((each.stuck_since for each in stuck if each.stuck_since), default=None)
-    able = sum(each.units - each.stuck for each in members)
+    able = sum(each.replicas - each.stuck for each in members)
     if since is None or able >= group.min_member:
         return None, ""
     due = since + timedelta(seconds=group.timeout)
@@ -363,7 +363,7 @@ def _has_to_leave(group: CompiledGroup, member: Standing) -> bool:
     beyond = _beyond(group, member)
     if not group.takes_back(member.uid):
         # One of ours that never ran anywhere gives up its place.
-        return member.ours and bool(member.units) and not member.stands
+        return member.ours and bool(member.replicas) and not member.stands
     kept = group.retained.get(member.uid, {})
     return bool(beyond) if member.ours else any(c in member.there and c not in kept for c in beyond)
 
@@ -373,7 +373,9 @@ def _beyond(group: CompiledGroup, member: Standing) -> list[str]:
     if not group.takes_back(member.uid):
         return []
     kept = group.retained.get(member.uid, {})
-    return [cluster for cluster, units in member.shares.items() if units > kept.get(cluster, 0)]
+    return [
+        cluster for cluster, replicas in member.shares.items() if replicas > kept.get(cluster, 0)
+    ]
 
 
 def _noted(group: CompiledGroup, members: Sequence[Standing], gate: Gate) -> Gate:

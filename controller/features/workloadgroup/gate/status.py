@@ -75,7 +75,7 @@ class GroupFacts:
 
     @property
     def scheduled(self) -> int:
-        return sum(each.units for each in self.members)
+        return sum(each.replicas for each in self.members)
 
     @property
     def could(self) -> int:
@@ -89,7 +89,7 @@ class GroupFacts:
     @property
     def refused(self) -> Standing | None:
         """Return the first member that says why the last try failed; None where none does."""
-        found = [each for each in self.members if not each.units and _in_vain(each)]
+        found = [each for each in self.members if not each.replicas and _in_vain(each)]
         return min(found, key=lambda each: each.name, default=None)
 
     @property
@@ -266,7 +266,7 @@ def _quorum(group: CompiledGroup, facts: GroupFacts) -> str:
 def _holding(group: CompiledGroup, facts: GroupFacts) -> str:
     """Say which Workloads hold what, how many replicas are missing, and until when."""
     holders = sorted((facts.holders or {}).items())
-    named = ", ".join(f"{name} {units}" for name, units in holders[:NAMED])
+    named = ", ".join(f"{name} {replicas}" for name, replicas in holders[:NAMED])
     more = f" and {len(holders) - NAMED} more Workloads" if len(holders) > NAMED else ""
     short = max(group.min_member - facts.scheduled - facts.held, 0)
     until = f" until {timestamp(facts.until)}" if facts.until else ""

@@ -99,14 +99,14 @@ def owner(
 
 
 def as_placed(stored: Reservation) -> Workload | None:
-    """What the world is told of a reservation."""
+    """The Workload that a reservation is placed as."""
     found = PLACED.workload(stored)
     if found is None:
         return None
     key = placed_key(PLACED.resource, *stored.metadata.key)
     meta = msgspec.structs.replace(stored.metadata, name=key[1])
     made = known(msgspec.structs.replace(found, metadata=meta))
-    return msgspec.structs.replace(made, unit=replace(made.unit, booked=True))
+    return msgspec.structs.replace(made, info=replace(made.info, booked=True))
 
 
 class Hall:
@@ -151,8 +151,8 @@ class Hall:
         key = workload.metadata.key
         self.world.workload_changed(self.workloads.get(key), workload)
         self.workloads[key] = workload
-        unit: WorkloadInfo = workload.unit
-        return unit
+        info: WorkloadInfo = workload.info
+        return info
 
     def delete(self, name: str, namespace: str = NS) -> None:
         """The hub has deleted a Workload."""
@@ -162,16 +162,16 @@ class Hall:
         self, workload: Workload, placements: Mapping[str, int]
     ) -> tuple[ReservedShare, ...]:
         """A decision whose write is under way; what it tells."""
-        told = self.books.split(workload.unit, placements)
-        self.world.assume(workload.unit, placements)
+        told = self.books.split(workload.info, placements)
+        self.world.assume(workload.info, placements)
         return told
 
     def undo(self, workload: Workload, placements: Mapping[str, int]) -> None:
         """The decision could not be written."""
-        self.world.restore(workload.unit, placements, workload)
+        self.world.restore(workload.info, placements, workload)
 
     def amounts(self, cluster: str) -> ResourceAmounts:
-        """What the next decision finds on a cluster."""
+        """The amounts that the next decision finds on a cluster."""
         found = amounts_of(self.world.snapshot(), cluster)
         assert found is not None
         return found
@@ -182,13 +182,13 @@ class Hall:
 
     def fits_with_its_own(self, workload: Workload, cluster: str) -> int:
         """The same, with what is held for it given back."""
-        fleet = self.world.snapshot().releasing(self.books.releasable(workload.unit))
-        return self._fits(fleet, workload, cluster)
+        snapshot = self.world.snapshot().releasing(self.books.releasable(workload.info))
+        return self._fits(snapshot, workload, cluster)
 
     @staticmethod
-    def _fits(fleet: Any, workload: Workload, cluster: str) -> int:
-        unit = workload.unit
-        found = fleet.fitting(
-            unit.request, node_selector=unit.node_selector, tolerations=unit.pod_tolerations
+    def _fits(snapshot: Any, workload: Workload, cluster: str) -> int:
+        info = workload.info
+        found = snapshot.fitting(
+            info.request, node_selector=info.node_selector, tolerations=info.pod_tolerations
         )
-        return int(found[fleet.row[cluster]])
+        return int(found[snapshot.row[cluster]])

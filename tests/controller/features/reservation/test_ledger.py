@@ -58,7 +58,7 @@ def test_an_owner_finds_the_room_and_takes_it_once():
     demo = owner(request={"cpu": "2"}, replicas=4)
     assert hall.fits(demo, "a") == 0
     assert hall.fits_with_its_own(demo, "a") == 4
-    assert hall.books.inside(demo.unit) == {"a": 4}
+    assert hall.books.inside(demo.info) == {"a": 4}
     assert hall.decide(demo, {"a": 4}) == (share(4),)
     assert hall.amounts("a").reserved == {}
     assert hall.amounts("a").requested["cpu"] == 8000
@@ -91,7 +91,7 @@ def test_one_that_serves_once_serves_nobody_else():
 def test_what_its_only_owner_did_not_take_at_first_it_does_not_take_later():
     hall = Hall("a").reserving(reservation(placed={"a": 2}))
     hall.store(owner(present={"a": 1}, inside=[share(1)]))
-    grown = hall.workloads[NS, "demo"].unit
+    grown = hall.workloads[NS, "demo"].info
     assert hall.books.split(grown, {"a": 5}) == (share(1),)
 
 
@@ -268,8 +268,8 @@ def test_an_owner_is_whom_all_that_is_given_means(entry, fields, expected):
     never = {"object": {"name": "nobody"}}
     compiled = hall.reserve(reservation(owners=[never, entry]))
     demo = owner(**fields)
-    assert matches(compiled, demo.unit) is expected
-    assert bool(hall.books.of(demo.unit)) is expected
+    assert matches(compiled, demo.info) is expected
+    assert bool(hall.books.of(demo.info)) is expected
 
 
 @pytest.mark.proves("E29")
@@ -278,7 +278,7 @@ def test_only_what_runs_stowage_may_hold_room_for_other_namespaces():
     for namespace, expected in (("stowage-system", True), ("other", False), ("shop", True)):
         hall = Hall("a")
         hall.reserve(reservation(namespace=namespace, owners=[entry], placed={"a": 1}))
-        assert bool(hall.books.of(owner().unit)) is expected
+        assert bool(hall.books.of(owner().info)) is expected
 
 
 @pytest.mark.proves("E29")
@@ -286,8 +286,8 @@ def test_a_reservation_is_no_owner_of_another_one():
     hall = Hall("a").reserving(reservation("first", **everybody()))
     placed = as_placed(reservation("second", **everybody(), labels={"app": "demo"}))
     assert placed is not None
-    assert hall.books.of(placed.unit) == []
-    assert hall.books.split(placed.unit, {"a": 1}) == ()
+    assert hall.books.of(placed.info) == []
+    assert hall.books.split(placed.info, {"a": 1}) == ()
 
 
 @pytest.mark.proves("E29")
@@ -451,7 +451,7 @@ def test_one_that_makes_no_sense_says_so_and_holds_nothing(spec, fault):
     assert fault in compiled.fault
     assert not compiled.open
     assert hall.amounts("a").reserved == {}
-    assert hall.books.of(owner().unit) == []
+    assert hall.books.of(owner().info) == []
     placed = as_placed(reservation(**spec))
     assert placed is not None
 
@@ -467,20 +467,20 @@ def test_its_unit_is_one_of_its_template_and_placed_by_its_rules():
     )
     placed = as_placed(stored)
     assert placed is not None
-    unit = placed.unit
-    assert unit.key == (NS, "reservations/peak")
-    assert unit.booked
-    assert unit.request == {"cpu": 2000, "memory": 2**30, "pods": 1}
-    assert (unit.kind, unit.distribution, unit.replicas, unit.priority) == (
+    info = placed.info
+    assert info.key == (NS, "reservations/peak")
+    assert info.booked
+    assert info.request == {"cpu": 2000, "memory": 2**30, "pods": 1}
+    assert (info.kind, info.distribution, info.replicas, info.priority) == (
         "Deployment",
         "Divided",
         3,
         7,
     )
-    assert unit.labels == unit.unit_labels == {"app": "peak"}
-    assert unit.cluster_selector == {"tier": "gold"}
-    assert unit.target_namespace == NS
-    assert compile_reservation(stored).load == unit.load
+    assert info.labels == info.unit_labels == {"app": "peak"}
+    assert info.cluster_selector == {"tier": "gold"}
+    assert info.target_namespace == NS
+    assert compile_reservation(stored).load == info.load
 
 
 @pytest.mark.proves("E25")
@@ -488,7 +488,7 @@ def test_room_for_other_namespaces_lies_where_these_may_go():
     entry = {"object": {"name": "demo", "namespace": "shop"}}
     placed = as_placed(reservation(namespace="stowage-system", owners=[entry]))
     assert placed is not None
-    assert placed.unit.target_namespace == "shop"
+    assert placed.info.target_namespace == "shop"
 
 
 @pytest.mark.proves("E29")
@@ -529,10 +529,10 @@ def test_an_overlay_that_grows_says_what_one_that_is_made_anew_says(
     hall = Hall("a", "b").reserving(reservation(replicas=3, placed={"a": 2, "b": 1}, **everybody()))
     units = [hall.store(owner(f"w{n}")) for n in range(3)]
     grown, late = hall.world.index.overlay({}), hall.world.index.overlay({})
-    for unit in units:
+    for info in units:
         grown.ledger(ReservationLedger)
         for each in (grown, late):
-            each.place(unit, placed)
+            each.place(info, placed)
     mine, others = grown.ledger(ReservationLedger), late.ledger(ReservationLedger)
     for cluster in ("a", "b"):
         assert mine.taken(PEAK, cluster) == others.taken(PEAK, cluster)
@@ -554,7 +554,7 @@ def test_an_overlay_takes_each_workload_once(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(ReservationLedger, "_put_inside", counted)
     overlay = hall.world.index.overlay({})
-    for unit in units:
-        overlay.place(unit, {"a": 1})
+    for info in units:
+        overlay.place(info, {"a": 1})
         overlay.ledger(ReservationLedger)
     assert count == len(units)

@@ -333,9 +333,9 @@ class Books(RuleBasedStateMachine):
         said = self.oracle.told(workload)
         workload.present, workload.said = workload.decided, said
         workload.decided, workload.entered = None, {}
-        unit = self.hall.store(workload.stored())
-        again = self.hall.books.split(unit, unit.present)
-        assert again == unit.reservations, "what is told is told again"
+        info = self.hall.store(workload.stored())
+        again = self.hall.books.split(info, info.present)
+        assert again == info.reservations, "what is told is told again"
         assert self.hall.books.holds() == before
 
     def is_undone(self, name: str) -> None:
@@ -391,8 +391,8 @@ class Books(RuleBasedStateMachine):
         if workload is None:
             return
         before = self.hall.books.holds()
-        unit = self.hall.workloads[NS, name].unit
-        over = self.hall.books.overlay({unit.key: (unit, placed)})
+        info = self.hall.workloads[NS, name].info
+        over = self.hall.books.overlay({info.key: (info, placed)})
         kept = (workload.decided, workload.entered)
         workload.entered = self.oracle.entering(workload, placed)
         workload.decided = placed

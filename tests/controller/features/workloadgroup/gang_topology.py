@@ -35,7 +35,7 @@ from controller.scheduling.steps import at_once
 from controller.snapshot.snapshot import Snapshot
 from crds.names import LABEL_GROUP
 from machinery.types.metadata import Key
-from tests.controller.make import NOW, unit
+from tests.controller.make import NOW, info
 
 CREATED = "2026-01-01T00:00:00Z"
 
@@ -50,7 +50,7 @@ def member(name: str, of: str = "batch", *, cpu: str = "1", **fields: Any) -> Wo
     """A Workload of a group whose pods ask for that much cpu."""
     pod = {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]}
     fields.setdefault("distribution", "Divided")
-    return unit(name, pod=pod, labels={"app": name, LABEL_GROUP: of}, **fields)
+    return info(name, pod=pod, labels={"app": name, LABEL_GROUP: of}, **fields)
 
 
 def books(groups: Iterable[CompiledGroup], units: Iterable[WorkloadInfo]) -> Groups:
@@ -66,8 +66,8 @@ def books(groups: Iterable[CompiledGroup], units: Iterable[WorkloadInfo]) -> Gro
 class View:
     """As much of a world as the decision on a gang needs."""
 
-    def __init__(self, fleet: Snapshot, units: Sequence[WorkloadInfo], ledger: Groups) -> None:
-        self._fleet = fleet
+    def __init__(self, snapshot: Snapshot, units: Sequence[WorkloadInfo], ledger: Groups) -> None:
+        self._snapshot = snapshot
         self._units = {each.key: each for each in units}
         self.index = PlacementIndex([ledger])
         for each in units:
@@ -76,9 +76,9 @@ class View:
         self.placed_affinity: Any = None
 
     def snapshot(self) -> Snapshot:
-        return self._fleet
+        return self._snapshot
 
-    def unit(self, key: Key) -> WorkloadInfo | None:
+    def info(self, key: Key) -> WorkloadInfo | None:
         return self._units.get(key)
 
 
@@ -95,22 +95,22 @@ class Ganging:
         return ANYTHING
 
     def pre_filter(
-        self, _state: CycleState, _unit: WorkloadInfo, _fleet: Snapshot, _bound: PlacementIndex
+        self, _state: CycleState, _info: WorkloadInfo, _snapshot: Snapshot, _bound: PlacementIndex
     ) -> Status:
         return SUCCESS
 
     def filter(
-        self, state: CycleState, _unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+        self, state: CycleState, _info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
         attempt = state.data.get(self.name)
         told: Within | None = attempt.told if attempt is not None else None
-        return NOTHING_REFUSED if told is None else FilterMask(told.outside(fleet))
+        return NOTHING_REFUSED if told is None else FilterMask(told.outside(snapshot))
 
     def gathering(
-        self, unit: WorkloadInfo, _f: Snapshot, bound: PlacementIndex, _now: datetime
+        self, info: WorkloadInfo, _f: Snapshot, bound: PlacementIndex, _now: datetime
     ) -> Gathering | None:
         ledger = bound.ledger(Groups)
-        key = ledger.group_of(unit)
+        key = ledger.group_of(info)
         if key is None:
             return None
         return Gathering(key=key, members=tuple(ledger.members(key)))
@@ -119,13 +119,13 @@ class Ganging:
         self,
         gathering: Gathering,
         units: Sequence[WorkloadInfo],
-        fleet: Snapshot,
+        snapshot: Snapshot,
         bound: PlacementIndex,
     ) -> Iterable[Attempt]:
         ledger = bound.ledger(Groups)
         found = ledger.get(gathering.key)
         assert found is not None
-        for attempt in attempts_of(found, units, fleet, ledger):
+        for attempt in attempts_of(found, units, snapshot, ledger):
             self.tried.append(attempt)
             yield attempt
 
@@ -146,7 +146,7 @@ class Ganging:
         return GroupDecision(TrialResult.REFUSE, unschedulable(self.name, *texts))
 
     def concluded(self, *_: Any) -> None:
-        """Nothing is remembered."""
+        """Remembers nothing."""
 
 
 def profile(plugin: Any) -> Profile:
@@ -158,13 +158,13 @@ def profile(plugin: Any) -> Profile:
 
 
 def decided(
-    fleet: Snapshot,
+    snapshot: Snapshot,
     found: CompiledGroup,
     units: Sequence[WorkloadInfo],
     plugin: Ganging | None = None,
 ) -> Batch:
     """The decisions on a gang."""
-    view = View(fleet, units, books([found], units))
+    view = View(snapshot, units, books([found], units))
     made = {"stowage": profile(plugin or Ganging())}
     return at_once(decide_set(view, units[0], made, NOW))
 

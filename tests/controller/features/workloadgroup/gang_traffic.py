@@ -63,18 +63,18 @@ def traffic(
 
 
 class World(Protocol):
-    """What the traffic asks of a world; `now` in seconds."""
+    """The world that the traffic needs; `now` in seconds."""
 
     def comes(self, arrival: Arrival) -> None:
-        """It is there from now on."""
+        """Add the gang."""
         ...
 
     def ends(self, arrival: Arrival, now: int) -> None:
-        """It has run, and gives its room back."""
+        """End the gang, which gives its room back."""
         ...
 
     def order(self, waiting: Sequence[Arrival]) -> list[Arrival]:
-        """Who is tried first."""
+        """The gangs in the order in which they are tried."""
         ...
 
     def starts(self, arrival: Arrival, now: int) -> bool:
@@ -139,7 +139,7 @@ class InYard:
         self.yard.plugin.memory.cluster_changed()
 
     def order(self, waiting: Sequence[Arrival]) -> list[Arrival]:
-        units = {each.name: self.yard.world.unit(each.key) for each in waiting}
+        units = {each.name: self.yard.world.info(each.key) for each in waiting}
         return sorted(waiting, key=lambda each: self.yard.plugin.rank(units[each.name]))
 
     def starts(self, arrival: Arrival, now: int) -> bool:
@@ -154,7 +154,7 @@ class InYard:
 
 @dataclass
 class Books:
-    """What `Turns` asks of a ledger."""
+    """The part of a ledger that `Turns` reads."""
 
     groups: dict[Key, CompiledGroup] = field(default_factory=dict)
     placed: dict[Key, int] = field(default_factory=dict)
@@ -172,7 +172,7 @@ class Books:
 
 @dataclass(frozen=True, slots=True)
 class Would:
-    """What `Turns` asks of one that waits: it fits as soon as all gangs have given their room back.
+    """A waiting gang as `Turns` reads it: it fits once all gangs have given their room back.
 
     With units of one cpu over one fleet nothing else can be in the way.
     """
@@ -194,10 +194,10 @@ class InModel:
         self.fifo = fifo
         self.books = Books()
         self.turns = Turns()
-        self.fleet: Snapshot = make.fleet(room("c", str(capacity)))
+        self.snapshot: Snapshot = make.snapshot(room("c", str(capacity)))
         self.failed: dict[str, datetime] = {}
         self.waits: dict[str, Arrival] = {}
-        self.load = make.unit().load
+        self.load = make.info().load
         self.passed: set[tuple[str, str]] = set()
 
     def comes(self, arrival: Arrival) -> None:
@@ -218,7 +218,7 @@ class InModel:
         self.turns.over(arrival.key)
 
     def _count(self) -> None:
-        """What gangs take is one unit of the right size."""
+        """Count room as one unit of the right size."""
         self.books.taken.version += 1
         used = self.capacity - self.free
         self.books.taken.by_cluster = {"c": {self.load: used}} if used else {}
@@ -254,14 +254,14 @@ class InModel:
 
 
 class InModelAsked:
-    """What `Turns` reads of an `Asked`, by one number."""
+    """The part of an `Asked` that `Turns` reads, by one number."""
 
     failing = False
 
     def __init__(self, model: InModel, arrival: Arrival, now: datetime) -> None:
         self.model, self.arrival, self.now = model, arrival, now
         self.key, self.order = arrival.key, (arrival.at, arrival.name)
-        self.fleet, self.ledger, self.patience = model.fleet, model.books, model.patience
+        self.snapshot, self.ledger, self.patience = model.snapshot, model.books, model.patience
         self.group = model.books.groups[arrival.key]
         self.waiting = Would(self.group, arrival.units <= model.capacity)
         self.behind: Behind | None = None

@@ -132,7 +132,7 @@ class Yard:
         self.handle.begin(self.world, SchedulerConfiguration(self.profiles))
         self.woken: list[Key] = []
         self.room = WaitingWorkloads(clock=self.time, activate=self.woken.append)
-        self.plugin.use_waiting_room(self.room)
+        self.plugin.use_waiting_workloads(self.room)
         self.workloads: dict[Key, Workload] = {}
         for each in clusters:
             self.world.cluster_changed(None, each)
@@ -157,11 +157,11 @@ class Yard:
         self.world.workload_changed(self.workloads.pop((NS, name)), None)
 
     def batch(self, name: str = "worker", *, others: Others | None = None) -> Batch:
-        """What is decided with it now; nothing changes."""
-        unit = self.world.unit((NS, name))
-        assert unit is not None
+        """The batch that is decided with it now; nothing changes."""
+        info = self.world.info((NS, name))
+        assert info is not None
         ours = Others(partner=lambda key: not self.workloads[key].fault)
-        steps = decide_set(self.world, unit, self.profiles, self.time.at, others=others or ours)
+        steps = decide_set(self.world, info, self.profiles, self.time.at, others=others or ours)
         return at_once(steps)
 
     def decide(self, name: str = "worker", **how: Any) -> dict[str, Decision]:
@@ -171,27 +171,27 @@ class Yard:
             batch.conclusion.note()
         decisions = batch.held or batch.decisions
         for each in decisions:
-            self.world.assume(each.unit, each.placements)
+            self.world.assume(each.workload, each.placements)
             if batch.held and each.moves:
-                self.room.add(each.unit, each.placements, each.cycle_state, batch.waits)
+                self.room.add(each.workload, each.placements, each.cycle_state, batch.waits)
             elif each.moves:
-                self.plugin.post_bind(each.cycle_state, each.unit, each.placements)
-        return {each.unit.name: each for each in batch.decisions}
+                self.plugin.post_bind(each.cycle_state, each.workload, each.placements)
+        return {each.workload.name: each for each in batch.decisions}
 
     def give_back(self, name: str) -> WaitingWorkload:
         """A decision that was held is void."""
         waiting = self.room.remove((NS, name))
         assert waiting is not None
-        self.plugin.unreserve(waiting.state, waiting.unit, waiting.placements)
+        self.plugin.unreserve(waiting.state, waiting.workload, waiting.placements)
         stored = self.workloads[NS, name]
-        self.world.restore(waiting.unit, waiting.placements, stored)
+        self.world.restore(waiting.workload, waiting.placements, stored)
         return waiting
 
     def hold_on(self, waiting: WaitingWorkload) -> None:
-        """It was to be decided anew, and came to no decision."""
-        self.plugin.reserve(waiting.state, waiting.unit, waiting.placements)
+        """Put the Workload back after a turn without a decision."""
+        self.plugin.reserve(waiting.state, waiting.workload, waiting.placements)
         self.room.put(waiting)
-        self.world.assume(waiting.unit, waiting.placements)
+        self.world.assume(waiting.workload, waiting.placements)
 
     def later(self, seconds: float) -> None:
         self.time.at += timedelta(seconds=seconds)

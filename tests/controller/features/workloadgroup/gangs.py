@@ -62,7 +62,7 @@ class Stored:
                 "placements": [{"cluster": c, "replicas": n} for c, n in self.placements.items()],
                 "clusters": self.clusters,
                 "conditions": self.conditions,
-                "decision": {"hash": known(made).unit.hash},
+                "decision": {"hash": known(made).info.hash},
                 "limits": [
                     {"cluster": c, "replicas": n, "until": LATER, "holdSeconds": 300}
                     for c, n in self.limits.items()
@@ -115,11 +115,11 @@ class Gang:
         return [standing_of(each.workload(), ours=each.ours) for each in self.members.values()]
 
     def gate(self, doubts: Unconfirmed = NO_DOUBTS) -> Gate:
-        """What the gate is to be by now."""
+        """The gate as it has to be by now."""
         return gate_of(self.group, self.standings(), self.now, doubts)
 
     def seen(self, doubts: Unconfirmed = NO_DOUBTS, **facts: Any) -> GroupResult:
-        """What a look finds, unwritten."""
+        """The status that a look finds, unwritten."""
         desired = sum(each.replicas for each in self.members.values())
         given = {"members": self.standings(), "workloads": len(self.members), "desired": desired}
         about = GroupFacts(**{**given, **self.facts, **facts})

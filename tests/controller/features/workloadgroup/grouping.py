@@ -54,7 +54,7 @@ class Gangs(Stage):
         self.workload(name, replicas=replicas, cpu=cpu, labels=labels, **given)
 
     def status(self, name: str = "batch") -> dict[str, Any]:
-        """What the group says of itself."""
+        """The status of the group."""
         with suppress(KeyError):
             found: dict[str, Any] = self.hub.read(WORKLOAD_GROUPS, name).get("status", {})
             return found
@@ -94,7 +94,7 @@ class Gangs(Stage):
         return "", "", ""
 
     def reports(self, name: str, state: str = "Running", **counts: int) -> None:
-        """What the propagator says of a Workload where it has units."""
+        """Report as the propagator does on a Workload's units."""
         shares = placements(self.hub.read(WORKLOADS, name))
         entries = [
             {

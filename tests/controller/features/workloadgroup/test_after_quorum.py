@@ -77,7 +77,7 @@ def test_after_it_no_estimate_no_denial_and_no_turn_is_asked_for() -> None:
     before = estimates()
     assert made.decide()["worker"].placements == {"a": 2}
     assert estimates() == before
-    assert made.plugin.next_look(made.world.unit((NS, "worker")), made.time.at) is None
+    assert made.plugin.next_look(made.world.info((NS, "worker")), made.time.at) is None
 
 
 @pytest.mark.proves("G24")
@@ -85,9 +85,9 @@ def test_after_it_a_sibling_that_comes_wakes_who_waits_though_they_are_too_few()
     made = yard(status(worker={"a": 2}), "6")
     old = made.store(member(replicas=3, present={"a": 2}))
     new = member("late", 1)
-    assert made.plugin._sibling(old.unit, None, new)
+    assert made.plugin._sibling(old.info, None, new)
     made.group(group(status={"phase": "Pending"}, generation=2))
-    assert not made.plugin._sibling(old.unit, None, new)
+    assert not made.plugin._sibling(old.info, None, new)
 
 
 @pytest.mark.proves("G24")
@@ -122,17 +122,17 @@ def test_without_an_open_gate_it_is_asked_for(gate: str | None) -> None:
     made.store(member(replicas=2, present={"a": 2}, shown=[{"name": "a", "replicas": 2}]))
     late = made.store(member("late", 1))
     batch = made.batch("late")
-    assert all(not each.placements or each.unit.name != "late" for each in batch.decisions)
+    assert all(not each.placements or each.workload.name != "late" for each in batch.decisions)
     assert not made.groups.started(BATCH)
-    assert late.unit is not None
+    assert late.info is not None
 
 
 @pytest.mark.proves("G24")
 def test_whoever_is_on_its_way_out_is_no_part_of_what_is_left() -> None:
     made = yard(status(worker={"a": 2}), "30").having(member(replicas=2, present={"a": 2}))
     assert made.groups.started(BATCH)
-    unit = made.world.unit((NS, "worker"))
-    made.groups.put(unit, {})
+    info = made.world.info((NS, "worker"))
+    made.groups.put(info, {})
     assert not made.groups.started(BATCH)
 
 

@@ -23,7 +23,7 @@ from controller.framework.waiting import WaitingWorkload
 from controller.model.unit import WorkloadInfo
 from crds.groups.gate import decision_of
 from machinery.http_messages import Request, Response
-from tests.controller.make import unit
+from tests.controller.make import info
 
 pytestmark = pytest.mark.proves("E9")
 
@@ -53,7 +53,7 @@ class Here:
     def member(
         self, name: str, replicas: int, shares: dict[str, int], **fields: Any
     ) -> WorkloadInfo:
-        made = replace(unit(name, replicas=replicas, present=fields.pop("present", {})), **fields)
+        made = replace(info(name, replicas=replicas, present=fields.pop("present", {})), **fields)
         made = replace(made, groups=("batch",), uid=f"uid-{name}")
         self.ledger.put(made, shares)
         return made

@@ -11,10 +11,10 @@ from crds.names import GROUP_LABELS
 from crds.workload import ScheduledReason
 from machinery.types.bounds import clean, quoted
 from tests.controller.features.workloadgroup.ganging import Yard, member, room
-from tests.controller.make import unit
+from tests.controller.make import info
 
 GROUP = "WorkloadGroup shop/batch"
-MEMBER = replace(unit("worker"), groups=("batch",))
+MEMBER = replace(info("worker"), groups=("batch",))
 
 
 @pytest.mark.proves("G18")

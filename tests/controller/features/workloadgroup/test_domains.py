@@ -25,8 +25,8 @@ def come(yard: Yard, name: str, units: int, **how: Any) -> dict[str, int]:
 
 
 def lose(yard: Yard, name: str) -> None:
-    fleet = yard.world.snapshot()
-    yard.world.cluster_changed(fleet.clusters[fleet.row[name]], None)
+    snapshot = yard.world.snapshot()
+    yard.world.cluster_changed(snapshot.clusters[snapshot.row[name]], None)
 
 
 @pytest.mark.parametrize("mode", ["Required", "Preferred"])
@@ -74,8 +74,8 @@ def test_units_on_clusters_that_lost_their_label_stay_and_get_no_company():
     yard.store(member("first", 4, cpu="1", clusterSelector={make.ZONE: "x"}))
     assert yard.decide("first")["first"].placements == {"x": 4}
     yard.store(member("first", 4, cpu="1", present={"x": 4}))
-    fleet = yard.world.snapshot()
-    yard.world.cluster_changed(fleet.clusters[fleet.row["x"]], room("x", "8"))
+    snapshot = yard.world.snapshot()
+    yard.world.cluster_changed(snapshot.clusters[snapshot.row["x"]], room("x", "8"))
     assert yard.decide("first")["first"].placements == {"x": 4}
     yard.store(member("second", 1, cpu="1"))
     found = yard.decide("second")["second"]

@@ -1039,7 +1039,7 @@ class Lives(RuleBasedStateMachine):
             stored = by_uid[uid]
             assert decision == stored.decision
             assert stored.placed
-            units += stored.units
+            units += stored.replicas
         for uid, shares in after.get("retained", {}).items():
             assert uid in decisions
             assert all(n <= by_uid[uid].shares.get(cluster, 0) for cluster, n in shares.items())
@@ -1090,7 +1090,7 @@ TestLives.settings = examples(200, stateful_step_count=40)
 def test_a_look_at_the_largest_group_is_no_matter_of_long(gang: Gang):
     """All its Workloads are looked at in one go."""
     many = [
-        Standing(f"w{n:04}", f"u{n}", placed=True, units=1, decision="0" * 16, running=1)
+        Standing(f"w{n:04}", f"u{n}", placed=True, replicas=1, decision="0" * 16, running=1)
         for n in range(4096)
     ]
     group = replace(gang.group, min_member=4096, gate="Open", ran=True)

@@ -42,7 +42,7 @@ def unit_of(
     name: str, space: str, how: Mapping[str, str], replicas: int, kind: str
 ) -> WorkloadInfo:
     duplicated = "Duplicated" if kind == "everywhere" else "Divided"
-    made = member(name, replicas, namespace=space, labels=how, distribution=duplicated).unit
+    made = member(name, replicas, namespace=space, labels=how, distribution=duplicated).info
     return replace(made, booked=kind == "booked")
 
 
@@ -59,18 +59,18 @@ units = st.builds(
 def recounted(known: Known, key: Key) -> dict[str, Any]:
     """All that the books say of a group, counted by walking over everybody."""
     own = {
-        k: (unit, {c: n for c, n in placed.items() if n})
-        for k, (unit, placed) in known.items()
-        if unit.namespace == key[0] and unit.groups == (key[1],) and not unit.booked
+        k: (info, {c: n for c, n in placed.items() if n})
+        for k, (info, placed) in known.items()
+        if info.namespace == key[0] and info.groups == (key[1],) and not info.booked
     }
-    everywhere = sum(unit.replicas for unit, _ in own.values() if unit.everywhere)
-    desired = sum(unit.replicas for unit, _ in own.values())
+    everywhere = sum(info.replicas for info, _ in own.values() if info.everywhere)
+    desired = sum(info.replicas for info, _ in own.values())
     clusters: dict[str, int] = {}
     for _, placed in own.values():
         for cluster, n in placed.items():
             clusters[cluster] = clusters.get(cluster, 0) + n
     return {
-        "members": {k: (unit.replicas, placed) for k, (unit, placed) in own.items()},
+        "members": {k: (info.replicas, placed) for k, (info, placed) in own.items()},
         "assigned": sum(clusters.values()),
         "desired": desired,
         "on 7": desired + 6 * everywhere,
@@ -81,7 +81,7 @@ def recounted(known: Known, key: Key) -> dict[str, Any]:
 def told(books: Groups, key: Key) -> dict[str, Any]:
     members = books.members(key)
     return {
-        "members": {k: (m.unit.replicas, dict(m.placements)) for k, m in members.items()},
+        "members": {k: (m.workload.replicas, dict(m.placements)) for k, m in members.items()},
         "assigned": books.assigned(key),
         "desired": books.desired(key),
         "on 7": books.desired(key, 7),
@@ -97,20 +97,20 @@ class Books(RuleBasedStateMachine):
         self.books = Groups()
         self.known: Known = {}
 
-    @rule(unit=units, placed=shares)
-    def put(self, unit: WorkloadInfo, placed: Mapping[str, int]) -> None:
+    @rule(info=units, placed=shares)
+    def put(self, info: WorkloadInfo, placed: Mapping[str, int]) -> None:
         before = {key: self.books.version(key) for key in GROUPS}
-        old = self.known.get(unit.key)
-        self.books.put(unit, placed)
-        self.known[unit.key] = (unit, placed)
+        old = self.known.get(info.key)
+        self.books.put(info, placed)
+        self.known[info.key] = (info, placed)
         same = old is not None and (old[0].hash, old[0].groups, old[0].booked) == (
-            unit.hash,
-            unit.groups,
-            unit.booked,
+            info.hash,
+            info.groups,
+            info.booked,
         )
         if same:  # shares alone make no other group of it
             assert before == {key: self.books.version(key) for key in GROUPS}
-        elif (key := self.books.group_of(unit)) is not None:
+        elif (key := self.books.group_of(info)) is not None:
             assert self.books.version(key) not in before.values()
 
     @rule(name=names, space=namespaces)
@@ -128,13 +128,13 @@ class Books(RuleBasedStateMachine):
         self, changes: list[tuple[WorkloadInfo, Mapping[str, int]]]
     ) -> None:
         base = {key: told(self.books, key) for key in GROUPS}
-        changed: Known = {unit.key: (unit, placed) for unit, placed in changes}
+        changed: Known = {info.key: (info, placed) for info, placed in changes}
         at_once = self.books.overlay(changed)
         one_by_one = self.books.overlay({})
         seen: Known = {}
-        for unit, placed in changes:
-            one_by_one.place(unit, placed)  # type: ignore[attr-defined] # an overlay takes more
-            seen[unit.key] = (unit, placed)
+        for info, placed in changes:
+            one_by_one.place(info, placed)  # type: ignore[attr-defined] # an overlay takes more
+            seen[info.key] = (info, placed)
             for key in GROUPS:  # between them as well
                 assert told(one_by_one, key) == recounted(self.known | seen, key)
         for key in GROUPS:
@@ -168,8 +168,8 @@ def test_no_estimate_refuses_what_a_pass_would_place_or_hold(
     for i, (replicas, cpu, how, tolerates) in enumerate(workloads):
         rule_ = {"tolerations": [{"operator": "Exists"}]} if tolerates else {}
         made.store(member(f"w{i}", replicas, cpu=str(cpu), distribution=how, **rule_))
-    members, fleet = made.groups.members((NS, "batch")), made.world.snapshot()
-    short = gap(asked, members.values(), fleet)
+    members, snapshot = made.groups.members((NS, "batch")), made.world.snapshot()
+    short = gap(asked, members.values(), snapshot)
     tried = _untold(made)
     if tried.outcome is not TrialResult.REFUSE:
         assert not short
@@ -194,8 +194,8 @@ def test_an_estimate_of_very_many_different_members_looks_at_the_sum() -> None:
     asked = made.group(group(min_member=100))
     for i in range(100):
         made.store(member(f"w{i}", 1, cpu=f"{3900 + i}m"))
-    members, fleet = made.groups.members((NS, "batch")).values(), made.world.snapshot()
-    assert gap(asked, members, fleet) == ""
+    members, snapshot = made.groups.members((NS, "batch")).values(), made.world.snapshot()
+    assert gap(asked, members, snapshot) == ""
     smaller = make.builder([room(f"c{i}", "80") for i in range(4)]).snapshot()
     assert gap(asked, members, smaller).startswith("resource gap: cpu 74950m more")
 

@@ -17,7 +17,7 @@ from crds.workload import ScheduledReason
 from machinery.api.resources import WORKLOAD_GROUPS
 from tests.controller.crews import Crew
 from tests.controller.features.workloadgroup.grouping import Gangs
-from tests.controller.make import NOW, unit
+from tests.controller.make import NOW, info
 from tests.controller.memory import Stage
 from tests.controller.scheduling.test_gathered import all_say, with_crew
 from tests.controller.scheduling.test_long_sets import View, no_collection
@@ -62,7 +62,7 @@ def gangs(tmp_path: Path) -> Gangs:
 @pytest.mark.parametrize(("size", "refusal"), [(400, None), (MOST_WORKLOADS, DENIED)])
 def test_a_large_set_is_decided_in_short_steps(size: int, refusal: Status | None) -> None:
     crew = Crew([f"w{n}" for n in range(size)], least=2 * size, refusal=refusal)
-    units = [unit(name, replicas=1) for name in crew.names]
+    units = [info(name, replicas=1) for name in crew.names]
     view, profile = View(["4"] * 10, units), with_crew(crew)
     with no_collection():
         batch, longest = in_steps(decide_set(view, units[0], {"stowage": profile}, NOW))
@@ -73,10 +73,10 @@ def test_a_large_set_is_decided_in_short_steps(size: int, refusal: Status | None
 def test_few_decisions_of_a_large_set_are_kept_with_all_that_they_were_decided_on() -> None:
     """Four thousand of them, in a fleet of five thousand, would be more than a process has."""
     crew = Crew([f"w{n}" for n in range(100)], least=1)
-    units = [unit(name, replicas=1, distribution="Divided") for name in crew.names]
+    units = [info(name, replicas=1, distribution="Divided") for name in crew.names]
     view, profile = View(["100"] * 10, units), with_crew(crew)
     batch, _ = in_steps(decide_set(view, units[99], {"stowage": profile}, NOW))
-    full = [d.unit.name for d in batch.decisions if d.cycle_state.plan is not None]
+    full = [d.workload.name for d in batch.decisions if d.cycle_state.plan is not None]
     assert len(full) < 70
     assert "w99" in full, "it is the one that somebody asks about"
 

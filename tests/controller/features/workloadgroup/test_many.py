@@ -53,11 +53,11 @@ def crowd(size: int, *, least: int, present: int = 0, **how: Any) -> tuple[Yard,
     made = Yard(room("a", "0"))
     made.group(group(min_member=least, **how))
     made.store(member("w0", 1, present={"a": 1} if present else None))
-    first = made.world.unit((NS, "w0"))
+    first = made.world.info((NS, "w0"))
     for n in range(1, size):
         there = {"a": 1} if n < present else {}
-        unit = replace(first, name=f"w{n}", uid=f"uid-w{n}", present=there)
-        made.groups.put(unit, there)
+        info = replace(first, name=f"w{n}", uid=f"uid-w{n}", present=there)
+        made.groups.put(info, there)
     roll = made.groups._rolls[BATCH]
     counted = Counted(roll.members)
     roll.members = counted
@@ -67,10 +67,10 @@ def crowd(size: int, *, least: int, present: int = 0, **how: Any) -> tuple[Yard,
 
 def reads(size: int, **how: Any) -> int:
     made, counted = crowd(size, **how)
-    fleet, now = made.world.snapshot(), made.time.at
-    last = made.groups._rolls[BATCH].members[NS, f"w{size - 1}"].unit
+    snapshot, now = made.world.snapshot(), made.time.at
+    last = made.groups._rolls[BATCH].members[NS, f"w{size - 1}"].workload
     before = counted.read
-    found = made.plugin.gathering(last, fleet, made.world.index, now)
+    found = made.plugin.gathering(last, snapshot, made.world.index, now)
     assert found is None
     return counted.read - before
 
@@ -89,7 +89,7 @@ def test_a_refusal_reads_no_more_of_the_members_where_there_are_more(present: in
 @pytest.mark.proves("G23")
 def test_what_a_refusal_takes_back_is_found_all_the_same() -> None:
     made, _ = crowd(100, least=1000, present=3)
-    last = made.groups.members(BATCH)[NS, "w99"].unit
+    last = made.groups.members(BATCH)[NS, "w99"].workload
     found = made.plugin.gathering(last, made.world.snapshot(), made.world.index, made.time.at)
     assert found is not None
     assert found.refusal is not None
@@ -100,7 +100,7 @@ def test_what_a_refusal_takes_back_is_found_all_the_same() -> None:
 @pytest.mark.proves("G23")
 def test_one_that_no_book_knows_gives_back_what_it_has() -> None:
     made, _ = crowd(2, least=9)
-    stranger = replace(made.groups.members(BATCH)[NS, "w1"].unit, name="x", present={"a": 1})
+    stranger = replace(made.groups.members(BATCH)[NS, "w1"].workload, name="x", present={"a": 1})
     found = made.plugin.gathering(stranger, made.world.snapshot(), made.world.index, made.time.at)
     assert found is not None
     assert found.withdrawn == {(NS, "x"): {}}
@@ -122,7 +122,7 @@ def test_too_many_are_told_what_to_do_about_it() -> None:
 
 def _shortage(found: Any) -> Any:
     class Shortage:
-        unit, reason = found.unit, found.reason
+        workload, reason = found.workload, found.reason
 
     return Shortage()
 
@@ -130,13 +130,13 @@ def _shortage(found: Any) -> Any:
 @pytest.mark.proves("G23")
 def test_of_too_many_none_is_woken_by_one_more() -> None:
     made, _ = crowd(MOST_WORKLOADS, least=1)
-    waiting = made.groups.members(BATCH)[NS, "w1"].unit
+    waiting = made.groups.members(BATCH)[NS, "w1"].workload
     new = member("new", 1)
     assert made.plugin._sibling(waiting, None, new)
-    made.groups.put(new.unit, {})
+    made.groups.put(new.info, {})
     assert not made.plugin._sibling(waiting, None, new)
     assert made.plugin._sibling(waiting, new, None), "they are few enough again without it"
     assert made.plugin._sibling(waiting, new, member("new", 1, of="other"))
     for name in ("more", "most"):
-        made.groups.put(member(name, 1).unit, {})
+        made.groups.put(member(name, 1).info, {})
     assert not made.plugin._sibling(waiting, new, None)

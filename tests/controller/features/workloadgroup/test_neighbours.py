@@ -92,9 +92,9 @@ async def test_a_hook_may_change_the_units_of_a_member(
     gangs: Gangs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def doubles(
-        _hook: Any, _state: Any, unit: WorkloadInfo, _fleet: Any, _bound: Any
+        _hook: Any, _state: Any, info: WorkloadInfo, _snapshot: Any, _bound: Any
     ) -> tuple[WorkloadInfo, bool]:
-        return replace(unit, replicas=2 * unit.replicas), True
+        return replace(info, replicas=2 * info.replicas), True
 
     monkeypatch.setattr(ReservationPlugin, "before_pre_filter", doubles)
     gangs.group(least=4)

@@ -108,7 +108,7 @@ def test_a_unit_beyond_the_quorum_waits_alone_and_leaves_the_others_as_they_are(
     batch = made.batch("late")
     [found] = batch.decisions
     assert batch.conclusion is None
-    assert (found.unit.name, found.assigned) == ("late", 0)
+    assert (found.workload.name, found.assigned) == ("late", 0)
     assert "WorkloadGroup shop/batch has its minMember of 4 without them" in found.message
     assert made.placed("worker") == 4
 
@@ -165,10 +165,10 @@ def test_the_order_of_the_queue() -> None:
         member("y", of="young", created=at.format(0)),
         plain("low", created=at.format(0), priority=-1),
     ]
-    units = [each.unit for each in expected]
+    units = [each.info for each in expected]
     shuffled = units[::-1]
     assert sorted(shuffled, key=made.plugin.rank) == units
-    ungrouped = [each.unit for each in expected if not each.unit.groups]
+    ungrouped = [each.info for each in expected if not each.info.groups]
     assert sorted(ungrouped, key=PrioritySort().rank) == ungrouped
 
 
@@ -177,7 +177,7 @@ def test_equal_times_are_told_apart_by_the_group_and_then_by_name() -> None:
     made = yard()
     made.group(group("m", created="2026-01-01T00:00:00Z"))
     units = [
-        each.unit
+        each.info
         for each in (plain("a"), member("z", of="m"), member("zz", of="m"), plain("n"), plain("o"))
     ]
     shuffled = units[::-1]
@@ -187,9 +187,9 @@ def test_equal_times_are_told_apart_by_the_group_and_then_by_name() -> None:
 @pytest.mark.proves("G8")
 def test_a_gang_that_could_not_be_placed_goes_behind_who_came_before_its_failure() -> None:
     made = yard("6", "3")
-    mine = made.store(member(created="2026-01-01T00:00:00Z")).unit
-    other = plain(created="2026-01-02T03:04:05Z").unit  # when the attempt fails
-    later = plain(created="2026-01-02T03:04:06Z").unit
+    mine = made.store(member(created="2026-01-01T00:00:00Z")).info
+    other = plain(created="2026-01-02T03:04:05Z").info  # when the attempt fails
+    later = plain(created="2026-01-02T03:04:06Z").info
     assert made.plugin.rank(mine) < made.plugin.rank(other)
     made.later(0.25)
     made.decide()
@@ -211,22 +211,22 @@ def test_who_has_no_group_is_not_touched() -> None:
 @pytest.mark.proves("G10", "G18")
 def test_nothing_is_read_for_who_has_no_group() -> None:
     made = yard()
-    unit, state, nothing = plain().unit, CycleState(), Any
-    assert made.plugin.gathering(unit, nothing, nothing, made.time.at) is None
-    assert made.plugin.pre_filter(state, unit, nothing, nothing) is SUCCESS
-    assert not made.plugin.filter(state, unit, nothing, nothing).reasons
-    assert made.plugin.permit(state, unit, {"a": 1}) is SUCCESS
-    assert made.plugin.next_look(unit, made.time.at) is None
+    info, state, nothing = plain().info, CycleState(), Any
+    assert made.plugin.gathering(info, nothing, nothing, made.time.at) is None
+    assert made.plugin.pre_filter(state, info, nothing, nothing) is SUCCESS
+    assert not made.plugin.filter(state, info, nothing, nothing).reasons
+    assert made.plugin.permit(state, info, {"a": 1}) is SUCCESS
+    assert made.plugin.next_look(info, made.time.at) is None
 
 
 @pytest.mark.proves("G10")
 def test_a_unit_whose_room_a_ledger_holds_is_in_no_group() -> None:
     made = yard("3")
-    unit = replace(member().unit, booked=True)
+    info = replace(member().info, booked=True)
     assert (
-        made.plugin.gathering(unit, made.world.snapshot(), made.world.index, made.time.at) is None
+        made.plugin.gathering(info, made.world.snapshot(), made.world.index, made.time.at) is None
     )
-    assert made.plugin.pre_filter(CycleState(), unit, made.world.snapshot(), made.world.index).ok
+    assert made.plugin.pre_filter(CycleState(), info, made.world.snapshot(), made.world.index).ok
 
 
 # --- denied ---------------------------------------------------------------------------------------
@@ -314,15 +314,15 @@ def test_a_cluster_that_changed_clears_a_denial() -> None:
 @pytest.mark.proves("G11")
 def test_what_comes_by_while_it_is_denied_is_looked_at_when_that_is_over() -> None:
     made = yard("6", "3")
-    unit = made.store(member("a", 3)).unit
-    other = made.store(member("b", 3)).unit
+    info = made.store(member("a", 3)).info
+    other = made.store(member("b", 3)).info
     made.decide("a")
-    assert made.plugin.next_look(unit, made.time.at) is None  # nobody came: nobody looks
+    assert made.plugin.next_look(info, made.time.at) is None  # nobody came: nobody looks
     made.later(1)
     made.decide("b")
     assert made.plugin.next_look(other, made.time.at) == pytest.approx(2)
     made.decide("a")
-    assert made.plugin.next_look(unit, made.time.at) is None  # one comes for all
+    assert made.plugin.next_look(info, made.time.at) is None  # one comes for all
     made.later(1)
     made.decide("b")  # woken by something else, which was his turn to come
     assert made.plugin.next_look(other, made.time.at) == pytest.approx(1)
@@ -338,10 +338,10 @@ def test_the_missing_workload_wakes_the_others_and_all_are_placed() -> None:
     made.decide("a")
     hint = sibling_hint(made)
     second = made.store(member("b", 1))
-    assert not hint(first.unit, None, second)  # still too few
+    assert not hint(first.info, None, second)  # still too few
     third = made.store(member("c", 1))
-    assert hint(first.unit, None, third)
-    assert not hint(first.unit, None, known(make.workload("stranger", namespace=NS)))
+    assert hint(first.info, None, third)
+    assert not hint(first.info, None, known(make.workload("stranger", namespace=NS)))
     assert {n: d.assigned for n, d in made.decide("a").items()} == {"a": 2, "b": 1, "c": 1}
 
 
@@ -379,15 +379,15 @@ def test_one_estimate_for_an_attempt_of_the_whole_group() -> None:
 @pytest.mark.proves("G14")
 def test_an_attempt_that_is_made_again_is_estimated_once() -> None:
     made = yard("99")
-    unit = made.store(member(replicas=4)).unit
+    info = made.store(member(replicas=4)).info
     before = estimates()
     for _ in range(3):  # the world changes while it is made
         made.world.cluster_changed(None, room("b", "1"))
-        fleet, bound = made.world.snapshot(), made.world.index
-        assert made.plugin.gathering(unit, fleet, bound, made.time.at).refusal is None
+        snapshot, bound = made.world.snapshot(), made.world.index
+        assert made.plugin.gathering(info, snapshot, bound, made.time.at).refusal is None
     assert estimates() == before + 1
     made.later(1)
-    made.plugin.gathering(unit, fleet, bound, made.time.at)
+    made.plugin.gathering(info, snapshot, bound, made.time.at)
     assert estimates() == before + 2
 
 
@@ -428,13 +428,13 @@ def test_where_one_of_a_placed_gang_goes_before_its_quorum_ran_nothing_is_estima
     made = yard("99")
     for name in ("a", "b", "c", "d"):
         made.store(member(name, 1, present={"a": 1}))
-    unit = made.world.unit((NS, "a"))
-    assert unit is not None
-    made.groups.put(unit, {})  # it is on its way out
-    members, fleet = made.groups.members(BATCH).values(), made.world.snapshot()
+    info = made.world.info((NS, "a"))
+    assert info is not None
+    made.groups.put(info, {})  # it is on its way out
+    members, snapshot = made.groups.members(BATCH).values(), made.world.snapshot()
     asked = made.groups.get(BATCH)
     assert asked is not None
-    assert gap(asked, members, fleet) == ""
+    assert gap(asked, members, snapshot) == ""
     for each in made.decide("b").values():
         assert each.reason != "PluginError"
 
@@ -761,13 +761,13 @@ def test_a_label_without_a_group_is_told_and_creating_the_group_mends_it() -> No
 @pytest.mark.proves("G18")
 def test_permit_knows_who_has_no_group_and_whose_group_is_not_there() -> None:
     made = Yard(room("a", "12"))
-    unit = made.store(member(replicas=4, present={"a": 2})).unit
-    more = made.plugin.permit(CycleState(), unit, {"a": 3})
+    info = made.store(member(replicas=4, present={"a": 2})).info
+    more = made.plugin.permit(CycleState(), info, {"a": 3})
     assert (more.code, more.reason) == (Code.UNSCHEDULABLE, ScheduledReason.GROUP_NOT_FOUND)
-    assert made.plugin.permit(CycleState(), unit, {"a": 1}) is SUCCESS  # fewer are always granted
+    assert made.plugin.permit(CycleState(), info, {"a": 1}) is SUCCESS  # fewer are always granted
     made.group(group())
-    assert made.plugin.permit(CycleState(), unit, {"a": 4}) is SUCCESS
-    assert made.plugin.permit(CycleState(), plain().unit, {"a": 4}) is SUCCESS
+    assert made.plugin.permit(CycleState(), info, {"a": 4}) is SUCCESS
+    assert made.plugin.permit(CycleState(), plain().info, {"a": 4}) is SUCCESS
 
 
 @pytest.mark.proves("G2")
@@ -815,7 +815,7 @@ def test_no_gang_is_placed_where_nobody_would_open_its_gate() -> None:
     reason, message = said(made.decide()["worker"])
     assert reason == "GroupDenied"
     assert "the controller of plugin Coscheduling is switched off" in message
-    assert made.plugin.next_look(made.workloads[NS, "worker"].unit, made.time.at) is None
+    assert made.plugin.next_look(made.workloads[NS, "worker"].info, made.time.at) is None
 
 
 # --- the gate -------------------------------------------------------------------------------------
@@ -850,10 +850,10 @@ def test_nothing_is_tried_before_the_time_that_the_group_says() -> None:
     made = yard("99")
     at = made.time.at + timedelta(seconds=20)
     made.group(group(status={"retryTime": at.isoformat()}))
-    unit = made.store(member(replicas=4)).unit
+    info = made.store(member(replicas=4)).info
     reason, message = said(made.decide()["worker"])
     assert (reason, "it is tried again at 2026-01-02T03:04:25Z" in message) == ("GroupDenied", True)
-    assert made.plugin.next_look(unit, made.time.at) == 20
+    assert made.plugin.next_look(info, made.time.at) == 20
     made.later(20)
     assert made.decide()["worker"].assigned == 4
 
@@ -892,10 +892,10 @@ def test_too_few_siblings_take_back_what_was_never_released() -> None:
 
 def test_no_member_is_decided_without_its_group() -> None:
     made = yard("99")
-    unit = made.store(member(replicas=4)).unit
-    fleet, bound = made.world.snapshot(), made.world.index
-    alone = made.plugin.pre_filter(CycleState(), unit, fleet, bound)
+    info = made.store(member(replicas=4)).info
+    snapshot, bound = made.world.snapshot(), made.world.index
+    alone = made.plugin.pre_filter(CycleState(), info, snapshot, bound)
     assert (alone.code, alone.reason) == (Code.UNSCHEDULABLE, ScheduledReason.GROUP_DENIED)
-    assert made.plugin.next_look(unit, made.time.at) == 1  # it comes again
+    assert made.plugin.next_look(info, made.time.at) == 1  # it comes again
     state = CycleState(data={made.plugin.name: Attempt()})
-    assert made.plugin.pre_filter(state, unit, fleet, bound).ok
+    assert made.plugin.pre_filter(state, info, snapshot, bound).ok

@@ -119,7 +119,7 @@ class Gangs(RuleBasedStateMachine):
         self.judge(self.group_of(name), batch.conclusion)
         if not batch.held:
             for each in found.values():
-                self.written(each.unit, each.placements)
+                self.written(each.workload, each.placements)
 
     def judge(self, key: Key, conclusion: Any) -> None:
         """What is concluded keeps to the rules of the quorum."""
@@ -139,20 +139,20 @@ class Gangs(RuleBasedStateMachine):
             waiting = [self.yard.room.get(k) for k in self.yard.groups.members(key)]
             assert all(each is None or each.rejected for each in waiting)
 
-    def written(self, unit: Any, placements: Any) -> None:
+    def written(self, info: Any, placements: Any) -> None:
         """More of a member is written only beside its quorum."""
-        key = self.group_of(unit.name)
-        if sum(placements.values()) > sum(unit.present.values()):
+        key = self.group_of(info.name)
+        if sum(placements.values()) > sum(info.present.values()):
             assert self.yard.groups.assigned(key) >= MINIMUM[key]
             self.since.pop(key, None)
-        before = self.stored(unit.name)
+        before = self.stored(info.name)
         after = member(
-            unit.name,
-            unit.replicas,
+            info.name,
+            info.replicas,
             of=key[1],
             cpu="1",
             present={c: n for c, n in placements.items() if n},
-            decided=before.unit.hash,
+            decided=before.info.hash,
         )
         self.yard.store(after)
 
@@ -166,7 +166,7 @@ class Gangs(RuleBasedStateMachine):
     def write_held(self, name: str) -> None:
         waiting = self.yard.room.remove((NS, name))
         assert waiting is not None
-        self.written(waiting.unit, waiting.placements)
+        self.written(waiting.workload, waiting.placements)
 
     def give_back(self, name: str) -> None:
         for each in self.held_with(name):

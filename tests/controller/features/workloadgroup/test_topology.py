@@ -34,7 +34,7 @@ from tests.controller.features.workloadgroup.gang_topology import (
     member,
     placed,
 )
-from tests.controller.make import NOW, ZONE, cluster, fleet
+from tests.controller.make import NOW, ZONE, cluster, snapshot
 
 PROFILE = default_profile()
 pytestmark = pytest.mark.proves("G4", "G13")
@@ -59,10 +59,10 @@ def by_hand(where: Snapshot, units: Sequence[WorkloadInfo]) -> int:
     return max(found)
 
 
-def alone(where: Snapshot, unit: WorkloadInfo) -> Mapping[str, int]:
+def alone(where: Snapshot, info: WorkloadInfo) -> Mapping[str, int]:
     """Its shares; of one that goes to one cluster as many units as find a place there."""
-    for number in range(unit.replicas, 0, -1) if unit.whole else (unit.replicas,):
-        lone = replace(unit, replicas=number, groups=())
+    for number in range(info.replicas, 0, -1) if info.whole else (info.replicas,):
+        lone = replace(info, replicas=number, groups=())
         found = decide(where, lone, PlacementIndex(), PROFILE, NOW).placements
         if found:
             return found
@@ -99,7 +99,7 @@ def world(clusters: Any, gang: Any) -> tuple[Snapshot, list[WorkloadInfo]]:
         member(f"m{i}", cpu=str(cpu), replicas=n, distribution=how)
         for i, (n, cpu, how) in enumerate(gang)
     ]
-    where = fleet(*made)
+    where = snapshot(*made)
     for i, (*_, coming) in enumerate(clusters):
         for cpu, number in coming.items():
             where = where.assuming(member("other", cpu=str(cpu)).load, {f"c{i}": number})
@@ -155,20 +155,20 @@ def test_whoever_fits_without_the_others_fits_by_what_they_give_back(clusters, g
         for i, (*_, coming) in enumerate(clusters)
     }
     gone = group("batch", quorum, topology_key=ZONE if bound else "")
-    waiting = PendingGroup(group=gone, units=units, fleet=where, need=quorum)
+    waiting = PendingGroup(group=gone, infos=units, snapshot=where, need=quorum)
     if max(able) >= quorum:
         assert waiting.fitting(amounts(taken, where)).any()
 
 
 def test_preferred_takes_as_few_domains_as_will_do():
-    where = fleet(*(zone(f"c{i}", f"z{i}", cpu) for i, cpu in enumerate([1, 4, 2, 3])))
+    where = snapshot(*(zone(f"c{i}", f"z{i}", cpu) for i, cpu in enumerate([1, 4, 2, 3])))
     gone = group("batch", 7, topology_key=ZONE, topology_required=False)
     shares = placed(decided(where, gone, [member("m", replicas=7)]))
     assert shares == {"c1": 4, "c3": 3}
 
 
 def test_preferred_tries_clusters_of_no_domain_last():
-    where = fleet(zone("a", "z1", 2), zone("b", "z2", 2), zone("c", None, 9))
+    where = snapshot(zone("a", "z1", 2), zone("b", "z2", 2), zone("c", None, 9))
     gone = group("batch", 5, topology_key=ZONE, topology_required=False)
     plugin = Ganging()
     shares = placed(decided(where, gone, [member("m", replicas=5)], plugin))
@@ -177,26 +177,26 @@ def test_preferred_tries_clusters_of_no_domain_last():
 
 
 def test_the_domain_that_takes_all_comes_before_one_that_takes_the_quorum():
-    where = fleet(zone("a", "z1", 4), zone("b", "z2", 6), zone("c", "z3", 5))
+    where = snapshot(zone("a", "z1", 4), zone("b", "z2", 6), zone("c", "z3", 5))
     gone = group("batch", 4, topology_key=ZONE)
     assert placed(decided(where, gone, [member("m", replicas=6)])) == {"b": 6}
 
 
 def test_domains_alike_are_tried_by_name():
-    where = fleet(zone("a", "z2", 4), zone("b", "z1", 4))
+    where = snapshot(zone("a", "z2", 4), zone("b", "z1", 4))
     gone = group("batch", 4, topology_key=ZONE)
     assert placed(decided(where, gone, [member("m", replicas=4)])) == {"b": 4}
 
 
 def test_one_cluster_is_a_domain():
-    where = fleet(zone("a", "z1", 3), zone("b", "z1", 5))
+    where = snapshot(zone("a", "z1", 3), zone("b", "z1", 5))
     gone = group("batch", 4, topology_key=LABEL_CLUSTER)
     units = [member("m", replicas=2), member("n", replicas=3)]
     assert placed(decided(where, gone, units)) == {"b": 5}
 
 
 def test_smaller_ones_first_where_the_order_given_misses_the_quorum():
-    where = fleet(zone("a", "z1", 4))
+    where = snapshot(zone("a", "z1", 4))
     units = [member("big", cpu="4", replicas=1), member("small", cpu="1", replicas=4)]
     plugin = Ganging()
     assert placed(decided(where, group("batch", 4), units, plugin)) == {"a": 4}
@@ -204,14 +204,14 @@ def test_smaller_ones_first_where_the_order_given_misses_the_quorum():
 
 
 def test_members_alike_are_tried_in_one_order():
-    where = fleet(zone("a", "z1", 2))
+    where = snapshot(zone("a", "z1", 2))
     plugin = Ganging()
     decided(where, group("batch", 5), [member("a", replicas=4), member("b", replicas=4)], plugin)
     assert len(plugin.tried) == 1
 
 
 def test_a_domain_without_room_costs_no_pass():
-    where = fleet(*(zone(f"c{i:02}", f"z{i:02}", 1) for i in range(40)), zone("big", "y", 9))
+    where = snapshot(*(zone(f"c{i:02}", f"z{i:02}", 1) for i in range(40)), zone("big", "y", 9))
     plugin = Ganging()
     gone = group("batch", 4, topology_key=ZONE)
     decided(where, gone, [member("m", replicas=4)], plugin)
@@ -219,7 +219,7 @@ def test_a_domain_without_room_costs_no_pass():
 
 
 def test_a_gang_that_fits_nowhere_costs_two_passes():
-    where = fleet(*(zone(f"c{i:02}", f"z{i:02}", 1) for i in range(40)))
+    where = snapshot(*(zone(f"c{i:02}", f"z{i:02}", 1) for i in range(40)))
     plugin = Ganging()
     batch = decided(where, group("batch", 4, topology_key=ZONE), [member("m", replicas=4)], plugin)
     assert len(plugin.tried) == 2
@@ -230,7 +230,7 @@ def test_a_gang_that_fits_nowhere_costs_two_passes():
 
 
 def test_passes_are_bounded_whatever_the_gang_and_the_domains(monkeypatch):
-    where = fleet(*(zone(f"c{i:03}", f"z{i:03}", 9) for i in range(100)))
+    where = snapshot(*(zone(f"c{i:03}", f"z{i:03}", 9) for i in range(100)))
     gone = group("batch", 1, topology_key=ZONE)
 
     def number(members: int) -> int:
@@ -245,7 +245,7 @@ def test_passes_are_bounded_whatever_the_gang_and_the_domains(monkeypatch):
 
 
 def test_preferred_begins_where_the_gang_stands():
-    where = fleet(zone("a", "z1", 9), zone("b", "z2", 1), zone("c", "z3", 2))
+    where = snapshot(zone("a", "z1", 9), zone("b", "z2", 1), zone("c", "z3", 2))
     gone = group("batch", 4, topology_key=ZONE, topology_required=False)
     units = [member("there", present={"b": 2}), member("new", replicas=2)]
     plugin = Ganging()
@@ -255,7 +255,7 @@ def test_preferred_begins_where_the_gang_stands():
 
 def test_a_relabelled_cluster_moves_nothing_and_takes_more_where_it_is():
     """The gang stands in two domains then, and goes on in both."""
-    where = fleet(zone("a", "z1", 9), zone("b", "z2", 9), zone("c", "z3", 9))
+    where = snapshot(zone("a", "z1", 9), zone("b", "z2", 9), zone("c", "z3", 9))
     gone = group("batch", 2, topology_key=ZONE)
     units = [member("one", present={"a": 2}), member("two", present={"b": 2})]
     assert placed(decided(where, gone, units)) == {"a": 2, "b": 2}
@@ -265,26 +265,26 @@ def test_a_relabelled_cluster_moves_nothing_and_takes_more_where_it_is():
 
 
 def test_a_cluster_that_is_gone_binds_nobody():
-    where = fleet(zone("b", "z2", 9))
+    where = snapshot(zone("b", "z2", 9))
     gone = group("batch", 2, topology_key=ZONE)
     assert standing(gone, where, books([gone], [member("one", present={"a": 2})])) is None
 
 
 def test_a_key_that_no_cluster_has_is_told():
-    where = fleet(zone("a", None, 9))
+    where = snapshot(zone("a", None, 9))
     text = no_domain(group("batch", 2, topology_key="tier"), where)
     assert text == (
         "WorkloadGroup shop/batch is to be inside one domain of tier, and no cluster has that "
         "label: label MemberClusters, or change spec.topology.topologyKey of the group"
     )
-    assert not no_domain(group("batch", 2, topology_key=ZONE), fleet(zone("a", "z1", 1)))
+    assert not no_domain(group("batch", 2, topology_key=ZONE), snapshot(zone("a", "z1", 1)))
     preferred = group("batch", 2, topology_key="tier", topology_required=False)
     assert not no_domain(preferred, where)
     assert sum(placed(decided(where, preferred, [member("m", replicas=2)])).values()) == 2
 
 
 def test_clusters_that_are_kept_for_others_are_not_counted_on():
-    where = fleet(zone("a", "z1", 9), zone("b", "z2", 5))
+    where = snapshot(zone("a", "z1", 9), zone("b", "z2", 5))
     gone = group("batch", 4, topology_key=ZONE)
     units = [member("m", replicas=4)]
     kept = where.column(ZONE).equals("z1")
@@ -295,13 +295,13 @@ def test_clusters_that_are_kept_for_others_are_not_counted_on():
 def test_many_domains_are_named_by_the_first():
     values = tuple(f"z{i}" for i in range(9))
     within = Within(("shop", "batch"), ZONE, values)
-    [_, (_, text)] = within.outside(fleet(zone("a", "z1", 1)))
+    [_, (_, text)] = within.outside(snapshot(zone("a", "z1", 1)))
     assert text.startswith("outside zone z0, ")
     assert len(text) < 100
 
 
 def test_prefixes_grow_and_end_with_everything():
-    where = fleet(*(zone(f"c{i:02}", f"z{i:02}", 2) for i in range(60)))
+    where = snapshot(*(zone(f"c{i:02}", f"z{i:02}", 2) for i in range(60)))
     gone = group("batch", 5, topology_key=ZONE, topology_required=False)
     units = [member("m", replicas=5)]
     told = [a.told for a in attempts_of(gone, units, where, books([gone], units))]

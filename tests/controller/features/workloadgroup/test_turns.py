@@ -93,9 +93,9 @@ def elsewhere(yard: Yard, name: str, units: int, created: str) -> Batch:
     """What is decided of a gang of another namespace, as who leads notes it."""
     yard.group(group(name, units, namespace="secret", created=created))
     yard.store(member(name, units, of=name, cpu="1", namespace="secret", created=created))
-    unit = yard.world.unit(("secret", name))
-    assert unit is not None
-    batch = at_once(decide_set(yard.world, unit, yard.profiles, yard.time.at))
+    info = yard.world.info(("secret", name))
+    assert info is not None
+    batch = at_once(decide_set(yard.world, info, yard.profiles, yard.time.at))
     assert batch.conclusion is not None
     batch.conclusion.note()
     return batch
@@ -406,7 +406,7 @@ def test_one_that_failed_on_members_keeps_nobody_out_until_it_is_tried_again():
 
 def test_a_restart_forgets_nobody_though_the_later_one_comes_first():
     yard = crowded()
-    yard.plugin.memory.rest()
+    yard.plugin.memory.clear()
     assert come(yard, "small", 2, 2, created=at(0)).assigned == 0
 
 
@@ -423,10 +423,10 @@ def test_a_gang_waits_since_its_quorum_was_there():
 def test_who_stands_behind_is_looked_at_when_the_turn_is_over():
     yard = crowded()
     come(yard, "small", 2, 2, created=at(0))
-    unit = yard.world.unit((NS, "small"))
+    info = yard.world.info((NS, "small"))
     seconds = yard.plugin.memory.turns.again((NS, "small"), yard.time.at)
     assert seconds == pytest.approx(300 + TURN * 300 - 400)
-    assert yard.plugin.next_look(unit, yard.time.at) is not None
+    assert yard.plugin.next_look(info, yard.time.at) is not None
 
 
 def test_no_member_is_relied_on_to_come_for_the_others():
@@ -437,7 +437,7 @@ def test_no_member_is_relied_on_to_come_for_the_others():
         yard.store(member(name, 1, of="small"))
     yard.decide("second")
     for name in ("first", "second"):
-        assert yard.plugin.next_look(yard.world.unit((NS, name)), yard.time.at) is not None
+        assert yard.plugin.next_look(yard.world.info((NS, name)), yard.time.at) is not None
     looked: list[Any] = []
     yard.plugin._handle.look = looked.extend
     yard.delete("runs")

@@ -30,9 +30,9 @@ def small_behind_big() -> tuple[Yard, Callable[[], float | None]]:
     """`big` has the turn and `small` stands behind it; when that is looked at again."""
     yard = crowded()
     assert "kept for WorkloadGroup shop/big" in come(yard, "small", 2, 2, created=at(0)).message
-    unit = yard.world.unit((NS, "small"))
-    assert unit is not None
-    return yard, lambda: yard.plugin.next_look(unit, yard.time.at)
+    info = yard.world.info((NS, "small"))
+    assert info is not None
+    return yard, lambda: yard.plugin.next_look(info, yard.time.at)
 
 
 # --- the turn is over -----------------------------------------------------------------------------

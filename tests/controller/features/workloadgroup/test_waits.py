@@ -46,7 +46,7 @@ async def test_what_was_held_for_too_long_is_not_held_again_until_something_is_n
     async with stage.led() as controller:
 
         def flying() -> int:
-            return int(controller.cache.snapshot().flights.units.sum())
+            return int(controller.cache.snapshot().flights.replicas.sum())
 
         await stage.until(lambda: stage.says("one")[1] == "WaitingForGroup")
         assert flying() == 9
@@ -160,7 +160,7 @@ async def test_it_is_held_on_where_the_world_does_not_rest_to_decide_it_anew(
         await stage.calm(3)
         assert 3 < len(made) < 30, "it is decided anew, and not without a pause"
         assert (stage.placed("stranger"), stage.says("one")) == ({}, said)
-        assert int(controller.cache.snapshot().flights.units.sum()) == 9
+        assert int(controller.cache.snapshot().flights.replicas.sum()) == 9
         monkeypatch.setattr(Together, "attempts", attempts)
         stage.cluster("b", cpu="1")
         await stage.until(lambda: stage.placed("one") == {"a": 9, "b": 1}, seconds=3)
@@ -187,7 +187,7 @@ async def test_a_member_whose_write_takes_long_makes_the_wait_no_longer(
         stage.cluster("small", cpu="100m")
         await stage.until(lambda: came)
         await stage.calm(12)
-        assert int(controller.cache.snapshot().flights.units.sum()) == 9
+        assert int(controller.cache.snapshot().flights.replicas.sum()) == 9
         assert stage.hub.read(WORKLOAD_GROUPS, "crew")["status"]["waiting"] == 9
         monkeypatch.setattr(Scheduler, "_decide", deciding)
         controller.cache.activate(came[0]._in_flight.end([slow]))
@@ -312,10 +312,10 @@ async def test_an_edit_lets_it_be_held_once_more(stage: Gangs) -> None:
             {"metadata": {"generation": 2}, "spec": {"scheduleTimeoutSeconds": 20}},
         )
         await stage.until(lambda: stage.says("one")[1] == "WaitingForGroup")
-        assert int(controller.cache.snapshot().flights.units.sum()) == 9
+        assert int(controller.cache.snapshot().flights.replicas.sum()) == 9
         stage.hub.edit(WORKLOADS, "one", {"metadata": {"generation": 2}, "spec": {"replicas": 9}})
         await stage.until(lambda: "minMember is 10" in stage.says("one")[2])
-        assert int(controller.cache.snapshot().flights.units.sum()) == 0
+        assert int(controller.cache.snapshot().flights.replicas.sum()) == 0
 
 
 @pytest.mark.proves("G24")
@@ -358,7 +358,7 @@ async def test_what_is_taken_back_counts_nowhere_any_more_and_history_says_so(st
         away = {"clusters": [{"name": "a", "replicas": 2, "state": "Unreachable"}]}
         stage.hub.edit(WORKLOADS, "spread", {"status": away}, status=True)
         await stage.until(lambda: not stage.placed("spread") and not stage.placed("bound"))
-        assert int(controller.cache.snapshot().flights.units.sum()) == 0
+        assert int(controller.cache.snapshot().flights.replicas.sum()) == 0
         for name in ("spread", "bound"):
             (last,) = stage.hub.read(WORKLOADS, name)["status"]["history"][-1:]
             assert (last["cause"], last["name"]) == ("GroupWithdrawn", "crew")

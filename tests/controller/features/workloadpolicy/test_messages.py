@@ -25,7 +25,7 @@ from controller.scheduling.decision import Decision
 from controller.snapshot.builder import Snapshot
 from crds.workload import ScheduledReason as Reason
 from crds.workload import WorkloadState as State
-from tests.controller.make import NOW, ZONE, adds_up, builder, cluster, counting, unit
+from tests.controller.make import NOW, ZONE, adds_up, builder, cluster, counting, info
 
 POLICY = ("shop", "demo")
 LABEL = "stowage.dev/workload-policy"
@@ -39,7 +39,7 @@ OUTSIDE = cluster("other")
 
 def bound(replicas: int = 6, *, app: str = "demo", **fields: Any) -> WorkloadInfo:
     """A unit whose pods name the policy, and are counted by it unless they are another `app`'s."""
-    return unit(replicas=replicas, labels={"app": app, LABEL: "demo"}, **fields)
+    return info(replicas=replicas, labels={"app": app, LABEL: "demo"}, **fields)
 
 
 def spec(kind: str = "Required", **domains: int) -> dict[str, Any]:
@@ -60,13 +60,16 @@ def rules(body: Mapping[str, Any]) -> PlacementIndex:
 
 
 def told(
-    who: WorkloadInfo, index: PlacementIndex, *members: MemberCluster, fleet: Snapshot | None = None
+    who: WorkloadInfo,
+    index: PlacementIndex,
+    *members: MemberCluster,
+    snapshot: Snapshot | None = None,
 ) -> Decision:
     """The decision, with the Workload's own shares counted; the invariant holds."""
     if who.present:
         index.put(who, who.present)
-    fleet = fleet or builder(members).snapshot()
-    decision = decide(fleet, who, index, default_profile(), NOW)
+    snapshot = snapshot or builder(members).snapshot()
+    decision = decide(snapshot, who, index, default_profile(), NOW)
     adds_up(decision)
     return decision
 
@@ -231,10 +234,10 @@ def test_static_weights_that_are_all_zero(packing: str) -> None:
     nothing = [{"clusterSelector": {}, "weight": 0}]
     asked = {"distribution": "Divided", "packing": packing, "distributionWeights": nothing}
     words = "2/2 clusters: distributionWeights give weight 0 to 2 clusters"
-    decision = told(unit(replicas=5, **asked), PlacementIndex(), MEMBER, HOST)
+    decision = told(info(replicas=5, **asked), PlacementIndex(), MEMBER, HOST)
     says(decision, Reason.FAILED_TO_SCHEDULE, words)
     assert (decision.placements, decision.pending) == ({}, 5)
-    held = told(unit(replicas=5, present={"m1": 2}, **asked), PlacementIndex(), MEMBER, HOST)
+    held = told(info(replicas=5, present={"m1": 2}, **asked), PlacementIndex(), MEMBER, HOST)
     says(held, Reason.INSUFFICIENT_CAPACITY, "2 of 5 units have a cluster", words)
     assert (held.placements, held.pending) == ({"m1": 2}, 3)
 
@@ -244,7 +247,7 @@ def test_no_static_weight_for_any_cluster_that_would_do() -> None:
     elsewhere = {"clusterSelector": {"matchLabels": {ZONE: "mars"}}, "weight": 1}
     asked = {"distribution": "Divided", "distributionWeights": [elsewhere]}
     says(
-        told(unit(replicas=5, **asked), PlacementIndex(), MEMBER, HOST),
+        told(info(replicas=5, **asked), PlacementIndex(), MEMBER, HOST),
         Reason.FAILED_TO_SCHEDULE,
         "2/2 clusters: no rule of distributionWeights matches a cluster that would do",
     )
@@ -266,14 +269,14 @@ class TestNumbers:
     @pytest.mark.proves("D3")
     @pytest.mark.parametrize("distribution", ["Single", "Divided", "Duplicated"])
     def test_none(self, distribution: str) -> None:
-        decision = told(unit(replicas=0, distribution=distribution), PlacementIndex(), MEMBER, HOST)
+        decision = told(info(replicas=0, distribution=distribution), PlacementIndex(), MEMBER, HOST)
         says(decision, Reason.SCHEDULED, "0 of 0 units have a cluster")
         assert sum(decision.placements.values()) == 0
 
     @pytest.mark.proves("D3")
     @pytest.mark.parametrize(("distribution", "units"), [("Single", 1), ("Divided", 1)])
     def test_one(self, distribution: str, units: int) -> None:
-        decision = told(unit(replicas=1, distribution=distribution), PlacementIndex(), MEMBER, HOST)
+        decision = told(info(replicas=1, distribution=distribution), PlacementIndex(), MEMBER, HOST)
         assert list(decision.placements.values()) == [units]
         assert decision.message == "1 of 1 units have a cluster"
 
@@ -281,7 +284,7 @@ class TestNumbers:
     @pytest.mark.parametrize("distribution", ["Single", "Duplicated"])
     def test_far_too_many_for_any_cluster(self, distribution: str) -> None:
         decision = told(
-            unit(replicas=BIG, distribution=distribution), PlacementIndex(), MEMBER, HOST
+            info(replicas=BIG, distribution=distribution), PlacementIndex(), MEMBER, HOST
         )
         says(decision, Reason.INSUFFICIENT_CAPACITY, "0/2 clusters: 2 insufficient cpu")
         assert (decision.placements, decision.pending) == ({}, BIG)
@@ -290,7 +293,7 @@ class TestNumbers:
     @pytest.mark.parametrize("packing", ["Proportional", "Fewest"])
     def test_far_too_many_for_all_of_them(self, packing: str) -> None:
         asked = {"distribution": "Divided", "packing": packing}
-        decision = told(unit(replicas=BIG, **asked), PlacementIndex(), MEMBER, HOST)
+        decision = told(info(replicas=BIG, **asked), PlacementIndex(), MEMBER, HOST)
         says(
             decision,
             Reason.INSUFFICIENT_CAPACITY,
@@ -337,8 +340,8 @@ class TestFiveThousandClusters:
             {"clusterSelector": {"matchLabels": {ZONE: f"z{n:02}"}}, "weight": n + 1}
             for n in range(50)
         ]
-        who = unit(replicas=replicas, distribution="Divided", distributionWeights=by_zone)
-        decision = told(who, PlacementIndex(), fleet=thousands)
+        who = info(replicas=replicas, distribution="Divided", distributionWeights=by_zone)
+        decision = told(who, PlacementIndex(), snapshot=thousands)
         assert decision.message == f"{replicas} of {replicas} units have a cluster"
         self._can_say_why(decision)
 
@@ -346,8 +349,8 @@ class TestFiveThousandClusters:
     @pytest.mark.parametrize("packing", ["Proportional", "Fewest"])
     @pytest.mark.parametrize("replicas", [0, 1, 7_777, BIG, 2 * BIG])
     def test_by_room(self, thousands: Snapshot, replicas: int, packing: str) -> None:
-        who = unit(replicas=replicas, distribution="Divided", packing=packing)
-        decision = told(who, PlacementIndex(), fleet=thousands)
+        who = info(replicas=replicas, distribution="Divided", packing=packing)
+        decision = told(who, PlacementIndex(), snapshot=thousands)
         assert decision.assigned == min(replicas, self.ROOM)
         if replicas > self.ROOM:
             says(
@@ -364,7 +367,7 @@ class TestFiveThousandClusters:
     def test_with_a_policy(self, thousands: Snapshot, kind: str, method: str) -> None:
         body = spec(kind, **{f"z{n:02}": 40 * n for n in range(50)})
         who = bound(50_000)
-        decision = told(who, rules({**body, "allocationMethod": method}), fleet=thousands)
+        decision = told(who, rules({**body, "allocationMethod": method}), snapshot=thousands)
         listed = sum(40 * n for n in range(50))
         if kind == "Preferred":
             assert decision.message == "50000 of 50000 units have a cluster"
@@ -376,7 +379,7 @@ class TestFiveThousandClusters:
         self._can_say_why(decision)
 
     def _can_say_why(self, decision: Decision) -> None:
-        for row, name in enumerate(decision.fleet.names):
+        for row, name in enumerate(decision.snapshot.names):
             assert bool(decision.why(row)) == (decision.placements.get(name, 0) > 0)
         assert bool(obstacles(decision)) == (decision.pending > 0)
 
@@ -397,7 +400,7 @@ class TestRelabelled:
             "workload-policy demo reached A (5/5), B (3/1)",
         )
         assert decision.placements == {"a1": 5, "h1": 3}
-        row = decision.fleet.row["h1"]
+        row = decision.snapshot.row["h1"]
         assert [str(reason) for reason in decision.why(row)] == [
             "3 stay where they are",
             "domain B holds 3 of its 1",

@@ -79,8 +79,8 @@ def decided(
 ) -> Decision:
     if who.present:
         index.put(who, who.present)
-    fleet = builder(members or MEMBERS).snapshot()
-    return decide(fleet, who, index, profile or default_profile(), NOW)
+    snapshot = builder(members or MEMBERS).snapshot()
+    return decide(snapshot, who, index, profile or default_profile(), NOW)
 
 
 @pytest.mark.proves("K8", "K22", "K26")
@@ -218,34 +218,34 @@ def test_clusters_that_the_workload_excludes_are_neither_counted_nor_chosen():
 @pytest.mark.proves("K19")
 def test_an_edit_between_two_points_does_not_change_the_pass():
     index, who = world(policy(stored(host=3))), asked()
-    fleet, plugin = builder(MEMBERS).snapshot(), Plugin()
+    snapshot, plugin = builder(MEMBERS).snapshot(), Plugin()
     state = CycleState(enabled=default_profile().names)
-    assert plugin.pre_filter(state, who, fleet, index).ok
+    assert plugin.pre_filter(state, who, snapshot, index).ok
     index.ledger(Tally).put_policy(compile_policy(policy(stored(host=0))))
     index.put(asked("sibling", labels={}), {"h1": 3})
-    ((full, _),) = plugin.filter(state, who, fleet, index).reached
-    assert not full[fleet.row["h1"]]
-    assert plugin.score(state, who, fleet, index)[fleet.row["h1"]] == 100
+    ((full, _),) = plugin.filter(state, who, snapshot, index).reached
+    assert not full[snapshot.row["h1"]]
+    assert plugin.score(state, who, snapshot, index)[snapshot.row["h1"]] == 100
 
 
 @pytest.mark.proves("K20")
 def test_what_if_a_share_came_or_went():
     index, who = world(policy(stored(host=3))), asked()
-    fleet, plugin = builder(MEMBERS).snapshot(), Plugin()
+    snapshot, plugin = builder(MEMBERS).snapshot(), Plugin()
     state = CycleState(enabled=default_profile().names)
     plugin.add_share(state, who, "h1", 1)
     assert NAME not in state.data, "without a policy there is nothing to count"
-    plugin.pre_filter(state, who, fleet, index)
+    plugin.pre_filter(state, who, snapshot, index)
     plugin.add_share(state, who, "h1", 2)
     plugin.add_share(state, who, "nowhere", 5)
     plugin.add_share(state, who, "other", 5)
-    assert plugin.score(state, who, fleet, index)[fleet.row["h1"]] == 33
+    assert plugin.score(state, who, snapshot, index)[snapshot.row["h1"]] == 33
     plugin.remove_share(state, who, "h1", 1)
     plugin.remove_share(state, who, "nowhere", 9)
-    assert plugin.score(state, who, fleet, index)[fleet.row["h1"]] == 66
+    assert plugin.score(state, who, snapshot, index)[snapshot.row["h1"]] == 66
     known = state.data[NAME]
     assert isinstance(known, PolicyState)
-    assert known.units["nowhere"] == 0
+    assert known.replicas["nowhere"] == 0
 
 
 @pytest.mark.proves("K21")
@@ -280,7 +280,7 @@ def test_the_policy_column_is_that_of_the_next_unit():
     taken = [(asked("sibling", labels={}), {"a": 4, "c": 1})]
     rules = policy(stored(A=5, B=3, C=1), allocationType="Preferred")
     decision = decided(asked(replicas=1), world(rules, placed=taken), *members)
-    row = decision.fleet.row
+    row = decision.snapshot.row
     column = decision.scores[NAME]
     assert [int(column[row[name]]) for name in "abc"] == [20, 100, 0]
 
@@ -372,9 +372,9 @@ def test_no_units_are_wanted():
 def test_each_number_has_its_reasons():
     who = asked(replicas=5, present={"h1": 2})
     decision = decided(who, world(policy(stored(member=1, host=3))))
-    reasons = {(r.kind, r.number, r.name) for r in decision.why(decision.fleet.row["h1"])}
+    reasons = {(r.kind, r.number, r.name) for r in decision.why(decision.snapshot.row["h1"])}
     assert reasons == {(RuleKind.KEPT, 2, ""), (RuleKind.DOMAIN_QUOTA, 3, "host")}
-    assert decision.why(decision.fleet.row["other"]) == ()
+    assert decision.why(decision.snapshot.row["other"]) == ()
 
 
 @pytest.mark.proves("K18")
@@ -399,7 +399,7 @@ def test_counting_costs_a_table_whatever_lies_behind_it(monkeypatch):
     decision = decided(asked(replicas=100), index, *members)
     assert decision.scheduled
     assert len(looked) <= 2
-    assert sum(index.ledger(Tally).units_of(("shop", "demo")).values()) == 2000
+    assert sum(index.ledger(Tally).replicas_of(("shop", "demo")).values()) == 2000
 
 
 def test_the_table_follows_every_change():
@@ -425,5 +425,5 @@ def test_the_table_follows_every_change():
         for placed in shares.values():
             for where, units in placed.items():
                 expected[where] = expected.get(where, 0) + units
-        assert dict(index.ledger(Tally).units_of(("shop", "demo"))) == expected
+        assert dict(index.ledger(Tally).replicas_of(("shop", "demo"))) == expected
         assert index.ledger(Tally).members(("shop", "demo")) == len(shares)

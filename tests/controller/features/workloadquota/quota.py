@@ -65,6 +65,6 @@ async def most_in(stage: Stage, seconds: float) -> int:
 
 
 def units(stage: Stage) -> int:
-    """Those that have a cluster."""
+    """The units that have a cluster."""
     listed = stage.hub.all(WORKLOADS)
     return sum(sum(stage.placed(each["metadata"]["name"]).values()) for each in listed)

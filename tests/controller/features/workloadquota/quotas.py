@@ -43,6 +43,6 @@ def holding(*quotas: WorkloadQuota) -> PlacementIndex:
 
 
 def used(index: PlacementIndex, namespace: str = "shop") -> dict[str, int]:
-    """What a namespace takes."""
+    """The amounts that a namespace takes."""
     found = index.ledger(Usage).used(namespace, index.ledger(ReservationLedger)).amounts
     return {name: n for name, n in found.items() if n}

@@ -257,9 +257,9 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     real = WorkloadQuotaPlugin.pre_filter
 
-    def noted(self: WorkloadQuotaPlugin, state: Any, unit: Any, fleet: Any, bound: Any) -> Any:
-        found.append(unit.key)
-        return real(self, state, unit, fleet, bound)
+    def noted(self: WorkloadQuotaPlugin, state: Any, info: Any, snapshot: Any, bound: Any) -> Any:
+        found.append(info.key)
+        return real(self, state, info, snapshot, bound)
 
     monkeypatch.setattr(WorkloadQuotaPlugin, "pre_filter", noted)
     return found

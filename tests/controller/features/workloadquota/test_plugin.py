@@ -36,30 +36,30 @@ from tests.examples import examples
 
 CLUSTERS = [make.cluster(name) for name in ("a", "b", "c")]
 EXCEEDED = ScheduledReason.QUOTA_EXCEEDED
-FLEET = make.fleet(*CLUSTERS)
+FLEET = make.snapshot(*CLUSTERS)
 PROFILE = config.default_profile()
 
 
-def tried(unit: WorkloadInfo, bound: PlacementIndex) -> Decision:
-    return decide(FLEET, unit, bound, PROFILE, make.NOW)
+def tried(info: WorkloadInfo, bound: PlacementIndex) -> Decision:
+    return decide(FLEET, info, bound, PROFILE, make.NOW)
 
 
-def place(unit: WorkloadInfo, bound: PlacementIndex) -> Decision:
+def place(info: WorkloadInfo, bound: PlacementIndex) -> Decision:
     """Decide, and count it."""
-    decision = tried(unit, bound)
-    bound.put(unit, decision.placements)
+    decision = tried(info, bound)
+    bound.put(info, decision.placements)
     return decision
 
 
 def written(decision: Decision) -> WorkloadInfo:
     """The unit as its status says it afterwards."""
     shares = ReservedShare.read(decision.fields.get("reservations") or [])
-    return replace(decision.unit, present=decision.placements, reservations=shares)
+    return replace(decision.workload, present=decision.placements, reservations=shares)
 
 
 def asking(name: str, units: int, cpu: str = "1", **spec: Any) -> WorkloadInfo:
     pod = {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]}
-    return make.unit(name, replicas=units, pod=pod, **spec)
+    return make.info(name, replicas=units, pod=pod, **spec)
 
 
 @pytest.mark.proves("N4", "N10b")
@@ -107,26 +107,26 @@ def test_of_several_quotas_all_hold_and_the_tightest_is_named() -> None:
 @pytest.mark.proves("N4")
 def test_nothing_placed_is_taken_away_and_what_is_placed_may_move() -> None:
     bound = holding(quota(units=2))
-    there = make.unit("demo", replicas=6, present={"a": 3, "gone": 1}, distribution="Divided")
+    there = make.info("demo", replicas=6, present={"a": 3, "gone": 1}, distribution="Divided")
     bound.put(there, there.present)
     found = tried(there, bound)
     assert (found.assigned, found.placements["a"]) == (4, 3), "it moves off a cluster that is gone"
     assert found.reason is EXCEEDED
-    single = make.unit("one", replicas=3, present={"gone": 2})
+    single = make.info("one", replicas=3, present={"gone": 2})
     bound.put(single, single.present)
     assert tried(single, bound).assigned == 2
-    fewer = make.unit("demo", replicas=1, present={"a": 3}, distribution="Divided")
+    fewer = make.info("demo", replicas=1, present={"a": 3}, distribution="Divided")
     assert tried(fewer, bound).scheduled, "a scale-down is never held back"
 
 
 @pytest.mark.proves("N4")
 def test_a_copy_on_each_cluster_comes_whole_or_not_at_all() -> None:
     bound = holding(quota(units=7))
-    unit = make.unit("demo", replicas=3, distribution="Duplicated")
-    found = place(unit, bound)
+    info = make.info("demo", replicas=3, distribution="Duplicated")
+    found = place(info, bound)
     assert sorted(found.placements.values()) == [3, 3]
     assert (found.desired, found.reason) == (9, EXCEEDED)
-    more = make.unit("demo", replicas=4, present=found.placements, distribution="Duplicated")
+    more = make.info("demo", replicas=4, present=found.placements, distribution="Duplicated")
     grown = tried(more, bound)
     assert sorted(grown.placements.values()) == [3, 4], "one copy grows, the other stays as it is"
 
@@ -136,7 +136,7 @@ def test_who_needs_none_of_what_is_used_up_is_let_in() -> None:
     bound = holding(quota(**{"example.com/gpu": 0}))
     assert tried(asking("demo", 4), bound).scheduled
     pod = {"containers": [{"name": "m", "resources": {"limits": {"example.com/gpu": "1"}}}]}
-    assert tried(make.unit("gpu", pod=pod), bound).reason is EXCEEDED
+    assert tried(make.info("gpu", pod=pod), bound).reason is EXCEEDED
 
 
 @pytest.mark.proves("N4")
@@ -183,9 +183,9 @@ class TestReservations:
         """A Reservation of the namespace, decided and counted."""
         stored = reservation(name, {"cpu": cpu}, replicas=units, allocateOnce=False, **spec)
         bound.ledger(ReservationLedger).put_reservation(compile_reservation(stored))
-        unit = replace(workload_info(PLACED.workload(stored)), booked=True)
-        unit = replace(unit, name=f"reservations/{name}")
-        return place(unit, bound)
+        info = replace(workload_info(PLACED.workload(stored)), booked=True)
+        info = replace(info, name=f"reservations/{name}")
+        return place(info, bound)
 
     @pytest.mark.proves("N4")
     def test_a_tenant_holds_no_more_room_than_its_quota(self) -> None:
@@ -317,8 +317,8 @@ def test_nothing_placed_ever_exceeds_a_quota_and_freed_room_is_given_at_once(ste
 
     def settle() -> None:
         for _ in range(4):
-            for name, unit in sorted(wanted.items()):
-                now = unit.with_present(placed[name])
+            for name, info in sorted(wanted.items()):
+                now = info.with_present(placed[name])
                 before, found = used(bound), tried(now, bound)
                 placed[name] = dict(found.placements)
                 bound.put(now, placed[name])
@@ -326,8 +326,8 @@ def test_nothing_placed_ever_exceeds_a_quota_and_freed_room_is_given_at_once(ste
                 for each in ledger.quotas("shop"):
                     for what, hard in each.hard.items():
                         assert after.get(what, 0) <= max(hard, before.get(what, 0)), (name, what)
-                if found.reason is EXCEEDED and unit.distribution == "Divided":
-                    asks = {"units": 1, "requests.cpu": unit.request["cpu"]}
+                if found.reason is EXCEEDED and info.distribution == "Divided":
+                    asks = {"units": 1, "requests.cpu": info.request["cpu"]}
                     assert any(
                         after.get(what, 0) + asks[what] > hard
                         for each in ledger.quotas("shop")
@@ -351,8 +351,8 @@ def test_nothing_placed_ever_exceeds_a_quota_and_freed_room_is_given_at_once(ste
             ledger.drop_quota(("shop", name))
         settle()
     counted = holding()
-    for name, unit in wanted.items():
-        counted.put(unit, placed[name])
+    for name, info in wanted.items():
+        counted.put(info, placed[name])
     assert used(bound) == used(counted), "the sums are those of what is placed"
 
 
@@ -369,7 +369,7 @@ async def test_the_endpoints_tell_what_the_next_decision_reads(
 ) -> None:
     monkeypatch.setattr("controller.framework.runtime.services.PAGE", 2)
     bound = holding(*(quota(f"q{n}", units=5, memory="2Gi") for n in range(3)))
-    bound.put(make.unit("demo"), {"a": 1})
+    bound.put(make.info("demo"), {"a": 1})
     first = await asked(bound, "/quotas", {})
     assert [each["name"] for each in first["quotas"]] == ["q0", "q1"]
     rest = await asked(bound, "/quotas", {"continue": first["continue"]})

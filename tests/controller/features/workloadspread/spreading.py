@@ -77,7 +77,7 @@ def ready(stage: Stage, name: str = "ws") -> tuple[str, str]:
 
 
 def report(stage: Stage, name: str = "demo", **current: int) -> None:
-    """What the propagator says: so many pods exist on each cluster."""
+    """Report as the propagator does: so many pods exist on each cluster."""
     placed = stage.placed(name)
     shares = [
         {"name": cluster, "replicas": placed.get(cluster, 0), "current": n, "state": "Creating"}
@@ -87,7 +87,7 @@ def report(stage: Stage, name: str = "demo", **current: int) -> None:
 
 
 def stuck(stage: Stage, cluster: str, units: int, name: str = "demo") -> None:
-    """What the propagator says of pods that the member's scheduler finds no node for."""
+    """Report as the propagator does that pods find no node."""
     placed = stage.placed(name)
     shares = [
         {

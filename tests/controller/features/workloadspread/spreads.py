@@ -73,7 +73,7 @@ def roomy(name: str, cpu: str = "100", *, kind: str = "", **spec: Any) -> Member
     return cluster(name, labels, groups=[{"count": 1, "free": free}], **spec)
 
 
-def unit(
+def info(
     name: str = "demo",
     replicas: int | None = 10,
     *,
@@ -112,17 +112,17 @@ def decided(
     *clusters: MemberCluster,
     profile: Profile | None = None,
 ) -> Decision:
-    """What becomes of a unit, settled as the scheduler does it."""
+    """Decide on a Workload, settled as the scheduler does it."""
     index = known if isinstance(known, PlacementIndex) else world(known)
     made = profile or default_profile()
     if of.present:
         index.put(of, of.present)
-    fleet = builder(clusters).snapshot()
-    return decide(fleet, runtime.settled(made, of, NOW, index), index, made, NOW)
+    snapshot = builder(clusters).snapshot()
+    return decide(snapshot, runtime.settled(made, of, NOW, index), index, made, NOW)
 
 
 def after(decision: Decision, **changed: Any) -> WorkloadInfo:
     """The unit once that decision is written."""
-    of = decision.unit
+    of = decision.workload
     hashes = (of.constraints, of.demand, of.shape)
     return replace(of, present=dict(decision.placements), decided=hashes, shown={}, **changed)

@@ -101,15 +101,15 @@ class Spread(RuleBasedStateMachine):
 
     @rule()
     def decide(self) -> None:
-        fleet, index = self._fleet(), self._index()
-        unit = runtime.settled(PROFILE, self._unit(), NOW, index)
-        decision = decide(fleet, unit, index, PROFILE, NOW)
+        snapshot, index = self._snapshot(), self._index()
+        info = runtime.settled(PROFILE, self._info(), NOW, index)
+        decision = decide(snapshot, info, index, PROFILE, NOW)
         before, self.present = self.present, dict(decision.placements)
         if decision.scheduled or self.present != before:
-            self.decided = unit.hash
+            self.decided = info.hash
         waiting = {c: n for c, n in self.waiting.items() if before.get(c) == self.present.get(c)}
         adds_up(decision)
-        if self.subsets is not None and fleet.names:
+        if self.subsets is not None and snapshot.names:
             self._keeps_the_caps(before)
             self._keeps_the_order(before)
             self._leaves_in_order(before)
@@ -183,8 +183,8 @@ class Spread(RuleBasedStateMachine):
 
     def _is_decided_again(self, decision: Decision) -> None:
         index = self._index()
-        unit = runtime.settled(PROFILE, self._unit(), NOW, index)
-        again = decide(self._fleet(), unit, index, PROFILE, NOW)
+        info = runtime.settled(PROFILE, self._info(), NOW, index)
+        again = decide(self._snapshot(), info, index, PROFILE, NOW)
         assert dict(again.placements) == self.present, "what stands is decided again"
         assert again.fields == decision.fields, "and told again"
 
@@ -222,7 +222,7 @@ class Spread(RuleBasedStateMachine):
                 found[pool] = found.get(pool, 0) + units
         return found
 
-    def _fleet(self) -> Any:
+    def _snapshot(self) -> Any:
         """Free room beside what is there: the units that were present are counted already."""
         self.counted = dict(self.present)
         return builder(
@@ -235,7 +235,7 @@ class Spread(RuleBasedStateMachine):
             for name, each in self.clusters.items()
         ).snapshot()
 
-    def _unit(self) -> WorkloadInfo:
+    def _info(self) -> WorkloadInfo:
         body = workload(replicas=self.replicas, pod=POD, present=self.present, decided=self.decided)
         clusters = [
             {

@@ -26,7 +26,7 @@ ADAPTIVE = adaptive(30)
 
 
 NORMAL = (subset("normal", 100), subset("elastic"))
-FLEET = make.fleet(
+FLEET = make.snapshot(
     make.cluster("m1", {"pool": "normal"}),
     make.cluster("m2", {"pool": "normal"}),
     make.cluster("e1", {"pool": "elastic"}),
@@ -45,7 +45,7 @@ class Book:
         self.placements: dict[str, int] = {}
         self.reports: dict[str, ClusterShare] = {}
         self.decided: datetime | None = None
-        self.fleet = FLEET
+        self.snapshot = FLEET
         self.mark_seconds = 300
         self.told: list[str] = []
 
@@ -66,7 +66,7 @@ class Book:
             self.reports,
             **{"decided": self.decided, "leaving": leaving, **target},
         )
-        classes = Classes.of(spread, self.fleet, self.total)
+        classes = Classes.of(spread, self.snapshot, self.total)
         look = subset_statuses(
             spread, classes, aim, self.before, self.now, mark_seconds=self.mark_seconds
         )
@@ -599,7 +599,7 @@ class TestBounds:
     def wide(self, clusters: int) -> Book:
         book = Book(total=10 * clusters)
         names = [f"c{n:05}" for n in range(clusters)]
-        book.fleet = make.fleet(*(make.cluster(name, {"pool": "elastic"}) for name in names))
+        book.snapshot = make.snapshot(*(make.cluster(name, {"pool": "elastic"}) for name in names))
         book.commit(**dict.fromkeys(names, 10))
         return book
 

@@ -36,7 +36,7 @@ from tests.controller.memory import Stage
 from tests.examples import examples
 
 CLUSTERS = ("m1", "m2", "e1", "both")
-FLEET = make.fleet(
+FLEET = make.snapshot(
     make.cluster("m1", {"pool": "normal"}),
     make.cluster("m2", {"pool": "normal"}),
     make.cluster("e1", {"pool": "elastic"}),
@@ -63,7 +63,7 @@ class Books(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.book = Book(*caps(3, 4), scheduleStrategy=ADAPTIVE)
-        self.book.fleet = FLEET
+        self.book.snapshot = FLEET
         self.marked: dict[str, str] = {}
 
     @initialize()

@@ -28,93 +28,93 @@ HEAD_SECONDS = 10.0
 longer time would keep idle connections of scrapers and probes; a new one costs little."""
 EXCHANGE_SECONDS = 60.0
 """From a request's head to the end of its answer."""
-NOISE_SECONDS = 60.0
+LOG_SECONDS = 60.0
 
 
-class Doorkeeper:
+class ConnectionLimiter:
     """All connections of one listener. `protocol` makes the protocol that speaks HTTP on one."""
 
     def __init__(self, protocol: Callable[[], asyncio.Protocol]) -> None:
         self._protocol = protocol
-        self._guests: dict[asyncio.BaseTransport, Guest] = {}  # the longest idle first
+        self._open: dict[asyncio.BaseTransport, _LimitedConnection] = {}  # the longest idle first
 
     def __call__(self) -> asyncio.Protocol:
         """Return the protocol of a new connection, as `create_server` asks."""
-        return Guest(self, self._protocol())
+        return _LimitedConnection(self, self._protocol())
 
-    def enter(self, guest: Guest, transport: asyncio.Transport) -> bool:
+    def admit(self, connection: _LimitedConnection, transport: asyncio.Transport) -> bool:
         """Whether there is room; an idle connection is closed for it where need be."""
-        if len(self._guests) >= CONNECTIONS:
-            idle = next((each for each in self._guests.values() if not each.busy), None)
+        if len(self._open) >= CONNECTIONS:
+            idle = next((each for each in self._open.values() if not each.busy), None)
             if idle is None:
                 return False
-            idle.leave()
-        self._guests[transport] = guest
+            idle.abort()
+        self._open[transport] = connection
         return True
 
-    def left(self, transport: asyncio.BaseTransport) -> None:
-        self._guests.pop(transport, None)
+    def closed(self, transport: asyncio.BaseTransport) -> None:
+        self._open.pop(transport, None)
 
-    def begins(self, transport: asyncio.BaseTransport | None) -> None:
-        """Note that the head of a request has come there."""
-        if transport is not None and (guest := self._guests.get(transport)):
-            guest.stay(busy=True)
+    def request_began(self, transport: asyncio.BaseTransport | None) -> None:
+        """Start the time limit of an exchange: the head of a request has come."""
+        if transport is not None and (connection := self._open.get(transport)):
+            connection.restart_timer(busy=True)
 
-    def ends(self, transport: asyncio.BaseTransport | None) -> None:
-        """Note that the request there was answered."""
-        if transport is not None and (guest := self._guests.pop(transport, None)):
-            self._guests[transport] = guest  # the last to idle
-            guest.stay(busy=False)
+    def request_ended(self, transport: asyncio.BaseTransport | None) -> None:
+        """Start the time limit of the next head: the request was answered."""
+        if transport is not None and (connection := self._open.pop(transport, None)):
+            self._open[transport] = connection  # the last to idle
+            connection.restart_timer(busy=False)
 
 
-class Guest(asyncio.Protocol):
+class _LimitedConnection(asyncio.Protocol):
     """One connection: passes everything on to the HTTP protocol, and ends in time."""
 
-    def __init__(self, door: Doorkeeper, inner: asyncio.Protocol) -> None:
-        self._door = door
+    def __init__(self, limiter: ConnectionLimiter, inner: asyncio.Protocol) -> None:
+        self._limiter = limiter
         self._inner = inner
         self._transport: asyncio.Transport | None = None
-        self._alarm: asyncio.TimerHandle | None = None
-        self._welcome = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._admitted = False
         self.busy = False
 
-    def stay(self, *, busy: bool) -> None:
+    def restart_timer(self, *, busy: bool) -> None:
         """Begin the time limit again, that of an exchange if `busy`."""
         self.busy = busy
-        if self._alarm is not None:
-            self._alarm.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         seconds = EXCHANGE_SECONDS if busy else HEAD_SECONDS
-        self._alarm = asyncio.get_running_loop().call_later(seconds, self.leave)
+        self._timer = asyncio.get_running_loop().call_later(seconds, self.abort)
 
-    def leave(self) -> None:
+    def abort(self) -> None:
         """Close the connection at once."""
         if self._transport is not None:
-            self._door.left(self._transport)
+            self._limiter.closed(self._transport)
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._welcome = self._door.enter(self, self._transport)
-        if not self._welcome:
+        self._admitted = self._limiter.admit(self, self._transport)
+        if not self._admitted:
             self._transport.abort()
             return
-        self.stay(busy=False)
+        self.restart_timer(busy=False)
         self._inner.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         if self._transport is not None:
-            self._door.left(self._transport)
-        if self._welcome:
+            self._limiter.closed(self._transport)
+        if self._admitted:
             self._inner.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._welcome:
+        if self._admitted:
             self._inner.data_received(data)
 
     def eof_received(self) -> bool | None:
-        return self._inner.eof_received() if self._welcome else None
+        return self._inner.eof_received() if self._admitted else None
 
     def pause_writing(self) -> None:
         self._inner.pause_writing()
@@ -123,7 +123,7 @@ class Guest(asyncio.Protocol):
         self._inner.resume_writing()
 
 
-def names_nobody_else(host: str) -> bool:
+def names_this_machine(host: str) -> bool:
     """Whether a Host header is an IP address or localhost, with or without a port; or empty."""
     name = host.strip()
     if name.startswith("["):
@@ -139,28 +139,28 @@ def names_nobody_else(host: str) -> bool:
     return True
 
 
-class Noise(logging.Filter):
-    """Bytes from strangers that are no HTTP: one line a minute, without its traceback.
+class MalformedRequestFilter(logging.Filter):
+    """Logs bytes that are no HTTP in one line a minute, without a traceback.
 
-    `is_noise` tells them from faults of our own, which are logged as they are.
+    `is_malformed` tells them from faults of our own, which are logged as they are.
     """
 
     def __init__(
-        self, is_noise: Callable[[BaseException], bool], *, clock: Clock | None = None
+        self, is_malformed: Callable[[BaseException], bool], *, clock: Clock | None = None
     ) -> None:
         super().__init__()
-        self._is_noise = is_noise
+        self._is_malformed = is_malformed
         self._clock = clock or SystemClock()
-        self._logged_at = -NOISE_SECONDS
+        self._logged_at = -LOG_SECONDS
         self._unlogged = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Let one record through in a while, with our own message."""
         fault = record.exc_info[1] if record.exc_info else None
-        if fault is None or not self._is_noise(fault):
+        if fault is None or not self._is_malformed(fault):
             return True
         self._unlogged += 1
-        if self._clock.monotonic() - self._logged_at < NOISE_SECONDS:
+        if self._clock.monotonic() - self._logged_at < LOG_SECONDS:
             return False
         record.levelno, record.levelname = logging.WARNING, "WARNING"
         record.msg, record.args = (

@@ -1,18 +1,19 @@
-"""In which order domains take units: one scheduling cycle for each unit, in closed form.
+"""In which order domains take replicas: one scheduling cycle for each replica, in closed form.
 
-The rule, unit by unit. A listed domain below its number goes first: under Balance the one with the
-highest `100*(desired-count)//desired`, under Fill the one with the highest `100*count//desired`,
-equals in the order of the list. Beyond that only a Preferred policy goes on: to the listed domain
-with the lowest count/desired, and when none of them has room to the clusters that are in no listed
-domain. Taking away is the same backwards. Between the clusters of the domain
+The rule, replica by replica. A listed domain below its number goes first: under Balance the one
+with the highest `100*(desired-count)//desired`, under Fill the one with the highest
+`100*count//desired`, equals in the order of the list. Beyond that only a Preferred policy goes on:
+to the listed domain with the lowest count/desired, and when none of them has room to the clusters
+that are in no listed domain. Taking away is the same backwards. Between the clusters of the domain
 `controller.planner.indomain` decides.
 
-Nothing here counts units one by one. A domain's next units have scores that only ever fall under
-Balance, so all domains' units merge by a threshold on the 101 scores; under Fill a domain that was
-chosen stays the best until it is full; beyond the numbers, a threshold on count/desired leaves a
-handful of units to be sorted exactly. So a hundred thousand units cost as much as ten.
+Nothing here counts replicas one by one. A domain's next replicas have scores that only ever fall
+under Balance, so all domains' replicas merge by a threshold on the 101 scores; under Fill a domain
+that was chosen stays the best until it is full; beyond the numbers, a threshold on count/desired
+leaves a handful of replicas to be sorted exactly. So a hundred thousand replicas cost as much as
+ten.
 
-Integers only; pure; standard library and numpy. The tests hold it against the loop over units.
+Integers only; pure; standard library and numpy. The tests hold it against the loop over replicas.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ _BEST = 100
 _FAR = 60
 """Halvings after which a threshold is as exact as a float can be."""
 _FARTHEST = 2.0**60
-"""More units than there can be, and still an int64."""
+"""More replicas than there can be, and still an int64."""
 TURNS = 64
-"""The number of units whose order is listed."""
+"""The number of replicas whose order is listed."""
 _PLACES = 31
 """Binary places of a fraction that are computed at once."""
 
@@ -43,7 +44,7 @@ _Rule: TypeAlias = Callable[[int, Ints, Ints, Ints], Ints]
 
 
 class Method(Enum):
-    """Which domain below its number takes the next unit."""
+    """Which domain below its number takes the next replica."""
 
     FILL = "Fill"
     BALANCE = "Balance"
@@ -55,7 +56,7 @@ class DomainQuota:
 
     Args:
         desired: the domains' numbers.
-        count: units of all counted Workloads, the one that is decided included.
+        count: replicas of all counted Workloads, the one that is decided included.
         method: Fill or Balance.
         required: nothing goes beyond the numbers, nor to clusters outside.
         ordered: domains are ranked by the policy; otherwise only clusters are, by their score.
@@ -69,21 +70,21 @@ class DomainQuota:
 
     @property
     def gap(self) -> Ints:
-        """Return the units that each listed domain lacks, and 0 for the clusters outside."""
+        """Return the replicas that each listed domain lacks, and 0 for the clusters outside."""
         return np.append(np.maximum(self.desired - self.count, 0), 0)
 
 
 @dataclass(frozen=True, slots=True)
 class DomainOrder:
-    """The domains of a problem, and the order in which they take its units.
+    """The domains of a problem, and the order in which they take its replicas.
 
     Args:
         names: the listed domains.
         domain: shape (n,), an index into them, or OUTSIDE.
-        quota: their numbers, and their counts while the Workload has its present units.
-        held: shape (n,), units of all counted Workloads on each cluster; they break ties.
-        uncounted: shape (n,), where the Workload's present units are not counted; they leave first,
-            and no domain's count falls for it.
+        quota: their numbers, and their counts while the Workload has its present replicas.
+        held: shape (n,), replicas of all counted Workloads on each cluster; they break ties.
+        uncounted: shape (n,), where the Workload's present replicas are not counted; they leave
+            first, and no domain's count falls for it.
     """
 
     names: Sequence[str]
@@ -99,11 +100,11 @@ class DomainOrder:
 
     @property
     def leaving(self) -> Ints:
-        """Return `place` for units that leave, shape (n,)."""
+        """Return `place` for replicas that leave, shape (n,)."""
         return np.where(self.uncounted, len(self.names), self.place)
 
     def after(self, change: Ints) -> DomainOrder:
-        """Return the order once each cluster holds so many more units of the Workload, or fewer."""
+        """Return the order once each cluster holds so many more replicas of the Workload."""
         counted = np.where(self.uncounted, np.maximum(change, 0), change)
         count = np.maximum(self.quota.count + self.by_domain(counted)[:-1], 0)
         return replace(self, held=self.held + change, quota=replace(self.quota, count=count))
@@ -113,18 +114,18 @@ class DomainOrder:
         return sums(self.place, values, len(self.names) + 1)
 
 
-def growth(quota: DomainQuota, room: Ints, units: int) -> Ints:
-    """Return the units that each listed domain takes, and last the clusters outside.
+def growth(quota: DomainQuota, room: Ints, replicas: int) -> Ints:
+    """Return the replicas that each listed domain takes, and last the clusters outside.
 
     Args:
         quota: the numbers and the counts.
-        room: shape (domains + 1,), units that the clusters of each can take, those outside last.
-        units: fewer are taken where nothing may take the rest.
+        room: shape (domains + 1,), replicas that the clusters of each can take, those outside last.
+        replicas: fewer are taken where nothing may take the rest.
     """
     below = np.minimum(np.maximum(quota.desired - quota.count, 0), room[:-1])
     fill = _in_sequence if quota.method is Method.FILL else _in_balance
-    taken = fill(min(units, int(below.sum())), quota.desired, quota.count, below)
-    outside, left = 0, units - int(taken.sum())
+    taken = fill(min(replicas, int(below.sum())), quota.desired, quota.count, below)
+    outside, left = 0, replicas - int(taken.sum())
     if not quota.required and left:
         rest = room[:-1] - taken
         reached = quota.count + taken >= quota.desired
@@ -135,13 +136,13 @@ def growth(quota: DomainQuota, room: Ints, units: int) -> Ints:
     return np.append(taken, outside)
 
 
-def decline(quota: DomainQuota, own: Ints, units: int) -> Ints:
-    """Return the units that each listed domain gives back, and last the clusters outside.
+def decline(quota: DomainQuota, own: Ints, replicas: int) -> Ints:
+    """Return the replicas that each listed domain gives back, and last the clusters outside.
 
-    `own` has the same shape: the units that each can give back.
+    `own` has the same shape: the replicas that each can give back.
     """
-    outside = min(units, int(own[-1]))
-    left = units - outside
+    outside = min(replicas, int(own[-1]))
+    left = replicas - outside
     over = np.minimum(np.maximum(quota.count - quota.desired, 0), own[:-1])
     first = _kept_last(_beyond, min(left, int(over.sum())), quota.desired, quota.count, over)
     left -= int(first.sum())
@@ -155,18 +156,20 @@ def decline(quota: DomainQuota, own: Ints, units: int) -> Ints:
 
 
 def scores(quota: DomainQuota) -> Ints:
-    """Return the score of each domain's next unit, 0..100; 0 once it has reached its number."""
+    """Return the score of each domain's next replica, 0..100; 0 once it has reached its number."""
     some = np.maximum(quota.desired, 1)
     count = quota.count if quota.method is Method.FILL else quota.desired - quota.count
     value: Ints = np.clip(_BEST * count // some, 0, _BEST)
     return value * (quota.count < quota.desired)
 
 
-def assignment_order(quota: DomainQuota, room: Ints, units: int, *, most: int = TURNS) -> list[int]:
-    """Return the domains, or OUTSIDE, that take the first `most` units, one after the other."""
+def assignment_order(
+    quota: DomainQuota, room: Ints, replicas: int, *, most: int = TURNS
+) -> list[int]:
+    """Return the domains, or OUTSIDE, that take the first `most` replicas, one after the other."""
     order: list[int] = []
     before = np.zeros(len(quota.desired) + 1, dtype=np.int64)
-    for number in range(1, min(units, most) + 1):
+    for number in range(1, min(replicas, most) + 1):
         after = growth(quota, room, number)
         found = np.flatnonzero(after > before)
         if not len(found):
@@ -176,54 +179,54 @@ def assignment_order(quota: DomainQuota, room: Ints, units: int, *, most: int = 
     return order
 
 
-def _in_balance(units: int, desired: Ints, count: Ints, most: Ints) -> Ints:
-    """Take the first units by falling score, equals by the list; a domain takes a whole level."""
+def _in_balance(replicas: int, desired: Ints, count: Ints, most: Ints) -> Ints:
+    """Take the first replicas by falling score, equals by the list; a domain takes whole levels."""
     levels = np.arange(_BEST + 1, -2, -1, dtype=np.int64)[:, None]
     last = desired - -(-levels * desired // _BEST)
-    # Units whose score is at least the level's; below level 0 no unit is left out.
+    # Replicas whose score is at least the level's; below level 0 no replica is left out.
     reach = np.where(levels < 0, most, np.clip(last - count + 1, 0, most))
-    level = int(np.argmax(reach.sum(axis=1) >= units))
+    level = int(np.argmax(reach.sum(axis=1) >= replicas))
     if level == 0:
         return np.zeros_like(most)
     sure: Ints = reach[level - 1]
-    return sure + first_come(reach[level] - sure, units - int(sure.sum()))
+    return sure + first_come(reach[level] - sure, replicas - int(sure.sum()))
 
 
-def _in_sequence(units: int, desired: Ints, count: Ints, most: Ints) -> Ints:
-    """Take units from one domain after the other, the fullest first, equals by the list."""
+def _in_sequence(replicas: int, desired: Ints, count: Ints, most: Ints) -> Ints:
+    """Take replicas from one domain after the other, the fullest first, equals by the list."""
     ratio = _BEST * count // np.maximum(desired, 1)
     line = np.argsort(-ratio, kind="stable")
     taken = np.zeros_like(most)
-    taken[line] = first_come(most[line], units)
+    taken[line] = first_come(most[line], replicas)
     return taken
 
 
-def _out_of_sequence(units: int, desired: Ints, count: Ints, most: Ints) -> Ints:
+def _out_of_sequence(replicas: int, desired: Ints, count: Ints, most: Ints) -> Ints:
     """Take back in reverse: the least full domain gives first, equals from the end of the list."""
     ratio = np.where(count >= desired, _BEST, _BEST * count // np.maximum(desired, 1))
     line = np.lexsort((-np.arange(len(most)), ratio))
     given = np.zeros_like(most)
-    given[line] = first_come(most[line], units)
+    given[line] = first_come(most[line], replicas)
     return given
 
 
-def _beyond(units: int, desired: Ints, count: Ints, most: Ints) -> Ints:
-    """Take the first units by rising count/desired, equals by the list; number 0 comes last."""
+def _beyond(replicas: int, desired: Ints, count: Ints, most: Ints) -> Ints:
+    """Take the first replicas by rising count/desired, equals by the list; number 0 comes last."""
     taken = np.zeros_like(most)
-    if units <= 0:
+    if replicas <= 0:
         return taken
     known = desired > 0
     low, high = 0.0, float((count + most + 1).max() / max(1, int(desired[known].min(initial=1))))
     for _ in range(_FAR):
         middle = (low + high) / 2
-        enough = _up_to(middle, desired, count, most, known).sum() >= units
+        enough = _up_to(middle, desired, count, most, known).sum() >= replicas
         low, high = (low, middle) if enough else (middle, high)
-    # Floats round: one unit less of each is surely among the first, and one more surely not.
+    # Floats round: one replica less of each is surely among the first, and one more surely not.
     taken = np.maximum(_up_to(low, desired, count, most, known) - 1, 0)
     near = np.where(known, np.minimum(_up_to(high, desired, count, most, known) + 1, most), 0)
-    taken = taken + _first_of(desired, count + taken, near - taken, units - int(taken.sum()))
+    taken = taken + _first_of(desired, count + taken, near - taken, replicas - int(taken.sum()))
     nothing = np.where(known, 0, most)
-    return taken + first_come(nothing, units - int(taken.sum()))
+    return taken + first_come(nothing, replicas - int(taken.sum()))
 
 
 def _up_to(ratio: float, desired: Ints, count: Ints, most: Ints, known: Mask) -> Ints:
@@ -231,25 +234,25 @@ def _up_to(ratio: float, desired: Ints, count: Ints, most: Ints, known: Mask) ->
     return np.where(known, np.clip(reach, 0, most), 0)
 
 
-def _first_of(desired: Ints, count: Ints, some: Ints, units: int) -> Ints:
-    """Take the first of a few units of each domain by count/desired, compared to 62 binary places.
+def _first_of(desired: Ints, count: Ints, some: Ints, replicas: int) -> Ints:
+    """Take the first few replicas of all domains by count/desired, compared to 62 binary places.
 
     Two such fractions differ by more than that, or are equal, as no number has more than 31 bits.
     """
     domain = np.repeat(np.arange(len(some)), some)
-    unit = np.arange(len(domain)) - np.repeat(np.cumsum(some) - some, some)
+    replica = np.arange(len(domain)) - np.repeat(np.cumsum(some) - some, some)
     number = desired[domain]
-    whole, rest = np.divmod(count[domain] + unit, number)
+    whole, rest = np.divmod(count[domain] + replica, number)
     upper, rest = np.divmod(rest << _PLACES, number)
     lower = (rest << _PLACES) // number
-    line = np.lexsort((domain, lower, upper, whole))[: max(units, 0)]
+    line = np.lexsort((domain, lower, upper, whole))[: max(replicas, 0)]
     return np.bincount(domain[line], minlength=len(some))
 
 
-def _kept_last(rule: _Rule, units: int, desired: Ints, count: Ints, most: Ints) -> Ints:
-    """Return those of the last `most` units of each domain that the rule would have given last."""
-    if units <= 0:
+def _kept_last(rule: _Rule, replicas: int, desired: Ints, count: Ints, most: Ints) -> Ints:
+    """Return which of the last `most` replicas of each domain the rule would have given last."""
+    if replicas <= 0:
         return np.zeros_like(most)
-    keep = rule(int(most.sum()) - units, desired, count - most, most)
+    keep = rule(int(most.sum()) - replicas, desired, count - most, most)
     given: Ints = most - keep
     return given

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from machinery.runtime.keyed_backoff import KeyedBackoff, steady
+from machinery.runtime.backoff import KeyedBackoff, steady
 from tests.fakeclock import FakeClock
 
 

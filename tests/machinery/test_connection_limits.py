@@ -11,8 +11,8 @@ from contextlib import suppress
 import aiohttp
 import pytest
 
-from machinery import doorkeeper, http_server
-from machinery.doorkeeper import CONNECTIONS, names_nobody_else
+from machinery import connection_limits, http_server
+from machinery.connection_limits import CONNECTIONS, names_this_machine
 from machinery.http_messages import Request, Response
 from machinery.http_server import HttpServer
 from tests.machinery.test_http import echo, raw, serving
@@ -87,7 +87,7 @@ async def test_where_all_connections_are_at_work_a_new_one_is_turned_away() -> N
     ids=["nothing", "half a head", "half a body", "idle after an answer"],
 )
 async def test_who_does_not_go_on_is_left(begun: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doorkeeper, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(connection_limits, "HEAD_SECONDS", 0.3)
     monkeypatch.setattr(http_server, "HEAD_SECONDS", 0.3)
     async with serving(server()) as url:
         started = time.monotonic()
@@ -100,7 +100,7 @@ async def test_who_does_not_go_on_is_left(begun: bytes, monkeypatch: pytest.Monk
 
 @pytest.mark.proves("S11")
 async def test_a_head_that_drips_is_no_head(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doorkeeper, "HEAD_SECONDS", 0.4)
+    monkeypatch.setattr(connection_limits, "HEAD_SECONDS", 0.4)
     async with serving(server()) as url:
         reader, writer = await connected(url, b"GET /x HTTP/1.1\r\n")
         with suppress(ConnectionError):
@@ -135,7 +135,7 @@ async def test_a_head_that_drips_is_no_head(monkeypatch: pytest.MonkeyPatch) -> 
     ],
 )
 async def test_on_loopback_nobody_reaches_us_by_a_name_of_his_own(host: str, welcome: bool) -> None:
-    assert names_nobody_else(host) is welcome
+    assert names_this_machine(host) is welcome
     async with serving(server()) as url:
         for path in (b"/x", b"/unknown"):
             answer = await raw(url, (ASK % host.encode()).replace(b"/x", path))
@@ -175,7 +175,7 @@ async def test_what_is_no_http_makes_one_line_and_no_traceback(
 
 
 async def test_a_fault_of_our_own_is_told_whole() -> None:
-    noise = doorkeeper.Noise(lambda fault: isinstance(fault, KeyError))
+    noise = connection_limits.MalformedRequestFilter(lambda fault: isinstance(fault, KeyError))
     record = logging.LogRecord(
         "x", logging.ERROR, "f", 1, "m", (), (ValueError, ValueError(), None)
     )
