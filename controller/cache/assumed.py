@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from controller.cache.placements import PlacementIndex
+from controller.model.load import Load
 from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.builder import SnapshotBuilder
@@ -254,12 +255,12 @@ class AssumedPlacements:
                 self._builder.assume(cluster, load, replicas)
             if cluster not in was:
                 self._holders.setdefault(cluster, set()).add(key)
-        self._recount(before, after)
+        self._recount(other, _landed(before), load, _landed(after))
 
-    def _recount(self, before: AssumedPlacement | None, after: AssumedPlacement | None) -> None:
-        """Move a Workload's counted replicas from `before` to `after`, where they changed."""
-        load, other = (held.unit.load if held else None for held in (after, before))
-        was, now = (_landed(held) for held in (before, after))
+    def _recount(
+        self, other: Load | None, was: dict[str, int], load: Load | None, now: dict[str, int]
+    ) -> None:
+        """Move a Workload's counted replicas from before to after, where they changed."""
         if load == other and was == now:
             return
         for cluster, replicas in was.items():

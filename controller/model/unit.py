@@ -247,15 +247,15 @@ def restated(held: Workload, meta: Meta, status: WorkloadStatus) -> Workload:
 def _of_status(workload: Workload, shape: str, *, counted: bool, divided: bool) -> dict[str, Any]:
     """Return the fields that the status gives, and the version."""
     status, decided = workload.status, _parts(workload.status.decision.hash)
-    return {
-        "present": workload.placements,
-        "decided": decided,
-        "limits": from_status(status) if divided and decided[-1] == shape else _NOTHING,
-        "shown": shown(workload) or _NOTHING if counted else _NOTHING,
-        "version": workload.metadata.resource_version,
-        "reservations": ReservedShare.read(status.reservations),
-        "runs": any(c.current or c.ready or c.scheduled for c in status.clusters),
-    }
+    return dict(  # noqa: C408 - names of fields, and no texts
+        present=workload.placements,
+        decided=decided,
+        limits=from_status(status) if divided and decided[-1] == shape else _NOTHING,
+        shown=shown(workload) or _NOTHING if counted else _NOTHING,
+        version=workload.metadata.resource_version,
+        reservations=ReservedShare.read(status.reservations),
+        runs=any(c.current or c.ready or c.scheduled for c in status.clusters),
+    )
 
 
 def _controller(meta: Meta) -> tuple[str, str, str, str]:
