@@ -29,7 +29,7 @@ from controller.snapshot.builder import Snapshot, SnapshotBuilder
 from crds.workload import WorkloadCondition
 from machinery import logs
 from machinery.clock import Clock
-from machinery.tasks import Gradually
+from machinery.tasks import Gradually, end
 from machinery.types.metadata import Key, Meta
 
 LOG = logs.get(__name__)
@@ -42,8 +42,13 @@ RESYNC_PAUSE = 0.05
 def known(workload: Workload) -> Workload:
     """Return the Workload as the informer keeps it: with a WorkloadInfo in place of its template.
 
-    Where the template cannot be read, that WorkloadInfo asks for nothing and `fault` says why.
+    Where the template cannot be read, that WorkloadInfo asks for nothing and `fault` says why. A
+    Workload that has the WorkloadInfo of its version is returned as it is.
     """
+    meta, made = workload.metadata, workload.info
+    current = (meta.key, meta.resource_version)
+    if isinstance(made, WorkloadInfo) and (made.key, made.version) == current:
+        return workload
     slim = compact(workload)
     try:
         info, fault = workload_info(workload), ""
@@ -155,6 +160,7 @@ class SchedulerCache:
         self._assumed = AssumedPlacements(self.index, self._builder)
         self._renames = Renames()
         self._renamed: Gradually[Key] = Gradually(self._read_renamed)
+        self._landing: Gradually[tuple[str, Key]] = Gradually(self._land)
         self._stored: Callable[[Key], Workload | None] = lambda _: None
         self._feed = QueueFeed(sort)
         # Undone decisions whose freed room is announced once their Workloads are decided again.
@@ -336,12 +342,16 @@ class SchedulerCache:
             self._feed.cluster(old, None)
             return
         self._builder.upsert(new)
-        landed = self._assumed.saw(new)
+        name = new.metadata.name
+        self._landing.add(name, [(name, key) for key in self._assumed.saw(new)])
         self._read_again(self._renames.saw(old, new))
         self._feed.cluster(old, new)
-        # The landed replicas hide in the cluster's numbers what became free there meanwhile.
-        if landed:
-            self._feed.announce(MEMBER_CLUSTER, new.metadata.key, Action.ROOM)
+
+    def _land(self, item: tuple[str, Key]) -> None:
+        cluster, key = item
+        self._assumed.land(key, cluster)
+        # Replicas in flight hide in the cluster's numbers what became free there meanwhile.
+        self._feed.announce(MEMBER_CLUSTER, ("", cluster), Action.ROOM)
 
     def _drop(self, key: Key) -> None:
         self._unannounced.pop(key, None)
@@ -357,8 +367,12 @@ class SchedulerCache:
         return not self._renamed.waiting
 
     async def run(self) -> None:
-        """Read the shares of renamed clusters, few at a time, until cancelled."""
-        await self._renamed.run()
+        """Land replicas and read the shares of renamed clusters, few at a time, until cancelled."""
+        landing = asyncio.create_task(self._landing.run())
+        try:
+            await self._renamed.run()
+        finally:
+            await end([landing])
 
     def _read_again(self, clusters: Collection[str]) -> None:
         """Queue a new read of every Workload with shares on clusters of these names."""

@@ -57,12 +57,12 @@ class SystemClock:
 
 def timestamp(moment: datetime) -> str:
     """Return `2026-01-02T03:04:05Z`, as Kubernetes writes metav1.Time (whole seconds, UTC)."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
 def microtime(moment: datetime) -> str:
     """Return `2026-01-02T03:04:05.000006Z`, as Kubernetes writes metav1.MicroTime."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
 
 
 def parse_timestamp(text: str) -> datetime:

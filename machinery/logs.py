@@ -32,6 +32,9 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\
 """Characters that a terminal obeys instead of showing them, except for line ends and tabs."""
 
 
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+
+
 def get(name: str) -> logging.Logger:
     """Return the logger of a module; the argument is its `__name__`."""
     return logging.getLogger(name)
@@ -82,7 +85,7 @@ class JsonFormatter(logging.Formatter):
             line["object"] = redacted(str(about))
         if record.exc_info:
             line["error"] = redacted(self.formatException(record.exc_info))
-        text = _CONTROLS.sub(_escaped, json.dumps(line, ensure_ascii=False))
+        text = _CONTROLS.sub(_escaped, _encode(line))
         # Lone surrogates, as in file names that are no UTF-8, cannot be written to the stream.
         return text.encode(errors="backslashreplace").decode()
 

@@ -68,13 +68,18 @@ class ServerBudget:
         self._burst = min(self._most, self._burst + since * lasting) - seconds
         return self._free <= 0
 
+    @property
+    def paces_connections(self) -> bool:
+        """Whether connections to this server begin one at a time: not to the hub."""
+        return self._most != math.inf
+
     async def connect(self) -> None:
         """Wait until a connection to this server may begin, one at a time and server by server.
 
         A handshake is milliseconds of work without a break: hundreds of connections that begin
         together, as when a member comes back, would hold the loop for seconds.
         """
-        if self._most == math.inf:
+        if not self.paces_connections:
             return
         async with self._connecting, _locks_of().connecting:
             await self.clock.sleep(CONNECT_SECONDS)

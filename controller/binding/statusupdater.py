@@ -144,7 +144,7 @@ class StatusUpdater:
                 answer = await self._client.request("GET", path)
                 self._workloads.upsert(key, answer)
                 raise
-            self._workloads.upsert(key, answer, status)
+            self._workloads.upsert(key, answer, patch)
             written = True
         self._unconfirmed.pop(key, None)
         WRITE_SECONDS.observe(self._clock.monotonic() - started)

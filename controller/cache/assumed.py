@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from controller.cache.placements import PlacementIndex
+from controller.model.load import Load
 from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.builder import SnapshotBuilder
@@ -156,11 +157,13 @@ class AssumedPlacements:
     def take(self, workload: Workload) -> list[str]:
         """Take an informer's Workload; return the clusters with fewer replicas in flight now."""
         placements, deleting = workload.placements, workload.metadata.deleting
-        before = self._all.get(workload.metadata.key)
+        before, key = self._all.get(workload.metadata.key), workload.metadata.key
+        for cluster in list(before.late) if before is not None else ():
+            self.land(key, cluster)
         counted = self._counted(workload, placements)
         self._index.put(workload.info, placements, deleting=deleting)
         self._put(workload.info, placements, counted)
-        after = self._all[workload.metadata.key].flying
+        after = self._all[key].flying
         flew = before.flying.items() if before is not None else ()
         # Where the cluster's status came first, these were taken off its room twice until now.
         return [cluster for cluster, replicas in flew if replicas > after.get(cluster, replicas)]
@@ -189,27 +192,28 @@ class AssumedPlacements:
         self._fly(key, self._all.pop(key, None), None)
         self._index.drop(key)
 
-    def saw(self, cluster: MemberCluster) -> bool:
-        """Note the version of a cluster; return whether it took replicas out of flight."""
+    def saw(self, cluster: MemberCluster) -> list[Key]:
+        """Note the version of a cluster; return the Workloads that `land` is to be called for."""
         name, version = cluster.metadata.name, number(cluster.metadata.resource_version)
-        self._seen[name] = _LATEST if version is None else version
-        waiting = [self._all[key] for key in self._awaiting.get(name, ())]
-        landed = [held for held in waiting if held.late[name].version <= self._seen[name]]
-        for held in landed:
-            self._land(held, name)
-        return bool(landed)
+        seen = self._seen[name] = _LATEST if version is None else version
+        awaiting = self._awaiting.get(name, ())
+        return [key for key in awaiting if self._all[key].late[name].version <= seen]
+
+    def land(self, key: Key, cluster: str) -> None:
+        """Take the replicas of a Workload that a cluster counts by now out of flight there."""
+        held = self._all[key] if key in self._awaiting.get(cluster, ()) else None
+        if held is None or held.late[cluster].version > self._seen.get(cluster, 0):
+            return  # it was heard of meanwhile
+        flying = max(held.placements[cluster] - held.late.pop(cluster).counted, 0)
+        if flying != held.flying[cluster]:
+            load, before = held.workload.load, held.counted(cluster)
+            self._builder.assume(cluster, load, flying - held.flying[cluster])
+            held.flying[cluster] = flying
+            self._builder.count(cluster, load, held.counted(cluster) - before)
+        _discard(self._awaiting, cluster, key)
 
     def lost(self, cluster: str) -> None:
         self._seen.pop(cluster, None)
-
-    def _land(self, held: AssumedPlacement, cluster: str) -> None:
-        flying = max(held.placements[cluster] - held.late.pop(cluster).counted, 0)
-        if flying != held.flying[cluster]:
-            before = held.counted(cluster)
-            self._builder.assume(cluster, held.workload.load, flying - held.flying[cluster])
-            held.flying[cluster] = flying
-            self._builder.count(cluster, held.workload.load, held.counted(cluster) - before)
-        _discard(self._awaiting, cluster, held.workload.key)
 
     def _put(
         self, info: WorkloadInfo, placements: Mapping[str, int], counted: _AssumedCount
@@ -251,12 +255,12 @@ class AssumedPlacements:
                 self._builder.assume(cluster, load, replicas)
             if cluster not in was:
                 self._holders.setdefault(cluster, set()).add(key)
-        self._recount(before, after)
+        self._recount(other, _landed(before), load, _landed(after))
 
-    def _recount(self, before: AssumedPlacement | None, after: AssumedPlacement | None) -> None:
-        """Move a Workload's counted replicas from `before` to `after`, where they changed."""
-        load, other = (held.workload.load if held else None for held in (after, before))
-        was, now = (_landed(held) for held in (before, after))
+    def _recount(
+        self, other: Load | None, was: dict[str, int], load: Load | None, now: dict[str, int]
+    ) -> None:
+        """Move a Workload's counted replicas from before to after, where they changed."""
         if load == other and was == now:
             return
         for cluster, replicas in was.items():

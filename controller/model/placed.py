@@ -14,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from controller.model.objects import Workload
+from controller.model.objects import Workload, WorkloadStatus
+from controller.model.unit import restated
 from machinery import logs
 from machinery.api.resources import WORKLOADS, Resource
 from machinery.errors import Invalid
@@ -25,7 +26,15 @@ from machinery.types.metadata import Key, Object
 
 LOG = logs.get(__name__)
 
+
+class _Written(Object, frozen=True):
+    """A Workload of which only the status was written."""
+
+    status: WorkloadStatus = WorkloadStatus()
+
+
 _decoder = msgspec.json.Decoder(Workload)
+_status_decoder = msgspec.json.Decoder(_Written)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,16 +198,27 @@ class SchedulableLister:
         resource = self._resource(key)
         return ObjectRef(resource.api_version, resource.kind, key[0], _name(key), uid)
 
-    def upsert(self, key: Key, answer: bytes, written: Mapping[str, Any] | None = None) -> None:
+    def upsert(self, key: Key, answer: bytes, patch: Mapping[str, Any] | None = None) -> None:
         """Take the hub's answer to a read or a write of ours at once.
 
-        `written` is the status that was written. Raises Invalid where the object does not have it.
+        `patch` is what was written. Raises Invalid where the object does not have it.
         """
         found = self._of(key)
         if found is None:
-            self._workloads.upsert(_decoder.decode(answer))
+            self._workloads.upsert(self._answered(key, answer, patch))
         else:
-            found.upsert(answer, (written or {}).get("placements"))
+            found.upsert(answer, (patch or {}).get("status", {}).get("placements"))
+
+    def _answered(self, key: Key, answer: bytes, patch: Mapping[str, Any] | None) -> Workload:
+        """Return the Workload of an answer, compiled where only its status differs from ours."""
+        held = self._workloads.get(key)
+        version = patch["metadata"]["resourceVersion"] if patch is not None else None
+        if held is not None and held.metadata.resource_version == version:
+            # Compiling a template costs several times as much as reading a status.
+            found = _status_decoder.decode(answer)
+            if msgspec.structs.replace(found.metadata, resource_version=version) == held.metadata:
+                return restated(held, found.metadata, found.status)
+        return _decoder.decode(answer)
 
     def status(self, key: Key, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return fields of a Workload's status as the object has them. Raises Invalid."""

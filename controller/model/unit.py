@@ -27,6 +27,7 @@ from controller.model.objects import (
     Workload,
     WorkloadAffinity,
     WorkloadSpec,
+    WorkloadStatus,
 )
 from controller.model.observedlimits import ObservedLimit, Shown, from_status, shown
 from controller.model.requests import request_of
@@ -193,7 +194,6 @@ def workload_info(workload: Workload) -> WorkloadInfo:
         _bindings(meta.labels, podtemplate.labels_of(template), labels),
     )
     shape = _hash([request, {field: pod[field] for field in _PLACED_BY if field in pod}])
-    decided = _parts(workload.status.decision.hash)
     divided = counted and (spec.distribution == Distribution.DIVIDED or bool(bindings))
     return WorkloadInfo(
         namespace=meta.namespace,
@@ -224,20 +224,37 @@ def workload_info(workload: Workload) -> WorkloadInfo:
         weights=tuple(spec.distribution_weights),
         packing=spec.packing,
         spread=tuple(spec.spread_constraints),
-        present=workload.placements,
         constraints=_hash(_rules(spec, meta.namespace)),
         demand=_hash([_replicas(spec, template) if counted else 1, request]),
         shape=shape,
-        decided=decided,
-        limits=from_status(workload.status) if divided and decided[-1] == shape else _NOTHING,
-        shown=shown(workload) or _NOTHING if counted else _NOTHING,
-        version=meta.resource_version,
         pod=podtemplate.skeleton(pod_meta, pod),
-        reservations=ReservedShare.read(workload.status.reservations),
         controller=_controller(meta),
         template_name=podtemplate.name_of(template),
         groups=groups_named(meta.labels, podtemplate.labels_of(template), labels),
-        runs=any(c.current or c.ready or c.scheduled for c in workload.status.clusters),
+        **_of_status(workload, shape, counted=counted, divided=divided),
+    )
+
+
+def restated(held: Workload, meta: Meta, status: WorkloadStatus) -> Workload:
+    """Return a compiled Workload as of a version of which nothing but the status is another."""
+    info: WorkloadInfo = held.info
+    later = msgspec.structs.replace(held, metadata=meta, status=why.compact(status), info=None)
+    divided = info.counted and info.learns
+    fields = _of_status(later, info.shape, counted=info.counted, divided=divided)
+    return msgspec.structs.replace(later, info=replace(info, **fields))
+
+
+def _of_status(workload: Workload, shape: str, *, counted: bool, divided: bool) -> dict[str, Any]:
+    """Return the fields that the status gives, and the version."""
+    status, decided = workload.status, _parts(workload.status.decision.hash)
+    return dict(  # noqa: C408 - names of fields, and no texts
+        present=workload.placements,
+        decided=decided,
+        limits=from_status(status) if divided and decided[-1] == shape else _NOTHING,
+        shown=shown(workload) or _NOTHING if counted else _NOTHING,
+        version=workload.metadata.resource_version,
+        reservations=ReservedShare.read(status.reservations),
+        runs=any(c.current or c.ready or c.scheduled for c in status.clusters),
     )
 
 

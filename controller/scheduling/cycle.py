@@ -192,7 +192,7 @@ class _Pass:
     def _refuse(
         self, mask: Mask, plugin: str, text: str, *, reached: bool = False, short: bool = False
     ) -> None:
-        if not mask.any():
+        if not np.count_nonzero(mask):  # several times as fast as `any` on few clusters
             return
         self.refusals.append(Refusal(plugin, text, reached, short))
         self.masks.append(mask)

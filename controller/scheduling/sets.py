@@ -12,6 +12,8 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Protocol
 
+import msgspec
+
 from controller.cache.assumed import PendingAffinity
 from controller.cache.placements import PlacementIndex
 from controller.framework.calling import answers
@@ -152,9 +154,7 @@ def confirmed(
     for _ in range(_CALM_TRIES if large else 0):
         version, clusters = view.index.version, _clusters(view, chosen)
         same = yield from find_again()
-        if version == view.index.version and all(
-            before is now for before, now in zip(clusters, _clusters(view, chosen), strict=True)
-        ):
+        if version == view.index.version and all(map(_alike, clusters, _clusters(view, chosen))):
             return same
     return at_once(find_again())
 
@@ -164,3 +164,11 @@ def _clusters(view: View, names: Iterable[str]) -> list[MemberCluster | None]:
     rows = map(snapshot.row.get, sorted(names))
     # Placements on their way to these clusters show in the index's version.
     return [None if row is None else snapshot.clusters[row] for row in rows]
+
+
+def _alike(before: MemberCluster | None, now: MemberCluster | None) -> bool:
+    """Whether decisions read the same of both: most reports of a member say nothing new."""
+    if before is now or before is None or now is None:
+        return before is now
+    meta = msgspec.structs.replace(now.metadata, resource_version=before.metadata.resource_version)
+    return before == msgspec.structs.replace(now, metadata=meta)

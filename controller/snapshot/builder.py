@@ -165,15 +165,15 @@ def with_cluster(snapshot: Snapshot, cluster: MemberCluster) -> Snapshot:
 
 def with_clusters(snapshot: Snapshot, clusters: Iterable[MemberCluster]) -> Snapshot:
     """As `with_cluster`, for several; the cost grows with their number, but for one copy."""
-    rows = [_row(snapshot, cluster) for cluster in clusters]
+    there = [(snapshot.row[cluster.metadata.name], cluster) for cluster in clusters]
+    numbers = [row for row, _ in there]
+    flying, held = snapshot.flights.by_row(numbers), snapshot.holds.by_row(numbers)
+    rows = []
+    for row, cluster in there:
+        name = cluster.metadata.name
+        loads = (flying[row], snapshot.merged.get(name) or held[row])
+        rows.append((row, Row.of(cluster, *loads, snapshot.counted.get(name, {}))))
     return _written(snapshot, rows) if rows else snapshot
-
-
-def _row(snapshot: Snapshot, cluster: MemberCluster) -> tuple[int, Row]:
-    name = cluster.metadata.name
-    row = snapshot.row[name]
-    held = snapshot.merged.get(name) or snapshot.holds.on(row)
-    return row, Row.of(cluster, snapshot.flights.on(row), held, snapshot.counted.get(name, {}))
 
 
 def narrowed(snapshot: Snapshot, names: Collection[str]) -> Snapshot:

@@ -6,6 +6,7 @@ rows that changed, and returns new columns; it never writes to an array that it 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -96,6 +97,10 @@ class Changes:
         return Changes(rows, np.array([i for i, _ in rows], dtype=np.int64))
 
 
+# A hook may copy every cluster in each pass, with the same quantities again and again.
+_bounded = functools.lru_cache(maxsize=2**14, typed=True)(quantities.bounded)
+
+
 def _amounts(texts: Mapping[str, Any]) -> dict[str, int]:
     """Parse what a member reports, cut to what counts; an invalid quantity counts as nothing.
 
@@ -107,7 +112,7 @@ def _amounts(texts: Mapping[str, Any]) -> dict[str, int]:
         if resource.startswith(hostports.PREFIX):
             continue
         try:
-            amounts[resource] = quantities.bounded(resource, texts[resource])
+            amounts[resource] = _bounded(resource, texts[resource])
         except ValueError:
             amounts[resource] = 0
     return amounts
@@ -203,7 +208,9 @@ def taints(last: Mapping[Taint, Mask], changes: Changes, size: int) -> Mapping[T
         mask[changes.numbers] = False
     for i, row in changes.rows:
         for taint in row.cluster.spec.taints:
-            columns.setdefault(taint, np.zeros(size, dtype=np.bool_))[i] = True
+            if taint not in columns:
+                columns[taint] = np.zeros(size, dtype=np.bool_)
+            columns[taint][i] = True
     return {taint: mask for taint, mask in columns.items() if mask.any()}
 
 
@@ -218,7 +225,9 @@ def amounts(name: str, last: Mapping[str, Ints], changes: Changes, size: int) ->
         column[changes.numbers] = 0
     for i, row in changes.rows:
         for resource, amount in read(row).items():
-            columns.setdefault(resource, np.zeros(size, dtype=np.int64))[i] = amount
+            if resource not in columns:
+                columns[resource] = np.zeros(size, dtype=np.int64)
+            columns[resource][i] = amount
     return {resource: column for resource, column in columns.items() if column.any()}
 
 

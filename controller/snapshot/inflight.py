@@ -149,7 +149,7 @@ class InFlight:
         if not whole:
             return left
         # Loads that were told apart stay so: merged again, less could seem to take more.
-        apart = self._by_row(whole)
+        apart = self.by_row(list(whole))
         touched = {row for row, load, _ in others if row in whole and load not in apart[row]}
         fresh = [
             entry
@@ -160,14 +160,6 @@ class InFlight:
         ]
         merged = left.place[left.load] == _EVERYWHERE
         return left._where(~merged | ~np.isin(left.cluster, list(touched))).plus(fresh)  # noqa: SLF001 - one class
-
-    def _by_row(self, rows: Iterable[int]) -> dict[int, set[Load]]:
-        found: dict[int, set[Load]] = {row: set() for row in rows}
-        loads = list(self.codes)
-        at = np.flatnonzero(np.isin(self.cluster, list(found)))
-        for row, load in zip(self.cluster[at].tolist(), self.load[at].tolist(), strict=True):
-            found[row].add(loads[load])
-        return found
 
     def less(self, others: Iterable[tuple[int, Load, int]], rows: int) -> InFlight:
         """Return what is left without these, among so many rows; never less than nothing."""
@@ -185,9 +177,18 @@ class InFlight:
         return self._with(self.cluster[left], self.load[left], replicas[left])
 
     def on(self, row: int) -> dict[Load, int]:
-        loads = list(self.codes)
-        found = np.flatnonzero(self.cluster == row).tolist()
-        return {loads[self.load[i]]: int(self.replicas[i]) for i in found}
+        return self.by_row([row])[row]
+
+    def by_row(self, rows: Sequence[int]) -> dict[int, dict[Load, int]]:
+        """Return the replicas of each load on each of these rows."""
+        found: dict[int, dict[Load, int]] = {row: {} for row in rows}
+        if len(self):
+            loads = list(self.codes)
+            at = np.flatnonzero(np.isin(self.cluster, rows))
+            columns = (each[at].tolist() for each in (self.cluster, self.load, self.replicas))
+            for row, load, replicas in zip(*columns, strict=True):
+                found[row][loads[load]] = replicas
+        return found
 
     def amount(self, resource: str, rows: int) -> Ints:
         """Return what all these replicas ask for of a resource, shape (rows,)."""

@@ -69,15 +69,17 @@ def open_pool(
 ) -> aiohttp.ClientSession:
     """Return a pool without a bound: requests wait in our own lines (`lanes`)."""
     connector = aiohttp.TCPConnector(ssl=context, limit=0, keepalive_timeout=IDLE_SECONDS)
-    turns = aiohttp.TraceConfig()
-    turns.on_connection_create_start.append(lambda *_: pace.connect())
+    traces = []
+    if pace.paces_connections:  # a trace costs each request, not only those that connect
+        traces.append(turns := aiohttp.TraceConfig())
+        turns.on_connection_create_start.append(lambda *_: pace.connect())
     return aiohttp.ClientSession(
         connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),
         read_bufsize=READ_BUFFER,
         auto_decompress=False,
         middlewares=(middleware,),
-        trace_configs=[turns],
+        trace_configs=traces,
     )
 
 

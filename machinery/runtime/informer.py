@@ -133,6 +133,7 @@ class Informer(Cache[T]):
         self._failed = -math.inf
         self._synced = asyncio.Event()
         self._failures = 0
+        self._answered = ""  # the newest version that an answer to a write of ours has brought
         self._listed = False  # False also where `version` is too old to watch from
         self._cut = False  # the server may be another one since, or have been restored
         self._whole = False  # the next list is requested in one piece
@@ -173,9 +174,12 @@ class Informer(Cache[T]):
         Ignored when not newer than what is held, or than what was seen: an object whose end was
         seen since does not come back. The selectors must choose the object.
         """
-        if order(obj.metadata.resource_version, self.version) not in (-1, 0):
+        version = obj.metadata.resource_version
+        if order(version, self.version) not in (-1, 0):
             with suppress(NoRoom):  # the watch will report it
                 self._keep(obj, self.observe, size=self._sizes.get(obj.metadata.key, 0))
+            if order(version, self._answered) != -1:
+                self._answered = version
 
     def discard(self) -> None:
         """Return the memory budget; the informer is not run again."""
@@ -244,7 +248,8 @@ class Informer(Cache[T]):
             stint.begin()
             page = taken_apart(answer)
             version = page.metadata.resource_version
-            restored = order(version, self.version) == -1
+            if restored := order(version, self.version) == -1:
+                self._answered = ""  # of a history that has ended
             take = self.restore if restored else self.observe
             for raw in page.items or ():
                 if stint.due():
@@ -304,13 +309,16 @@ class Informer(Cache[T]):
 
     def _learn(self, raw: msgspec.Raw, take: Callable[[T], None]) -> tuple[Meta, bool]:
         """Decode one object and take it in; return its metadata, and whether it is in the cache."""
-        size = len(memoryview(raw))
+        size = self._kept_bytes or len(memoryview(raw))
         try:
+            if (echo := self._echo(raw)) is not None:
+                self._weigh(echo.key, size)
+                return echo, True
             if self._free_form:
                 bounds.check_json(memoryview(raw))
             obj = self._decoder.decode(raw)
             check_names(obj.metadata)
-            return obj.metadata, self._keep(obj, take, size=self._kept_bytes or size)
+            return obj.metadata, self._keep(obj, take, size=size)
         except NoRoom:
             self._client.refuse("list")
             raise
@@ -321,6 +329,18 @@ class Informer(Cache[T]):
             if meta.deleting and self._departing is not None:
                 self._depart(raw, meta, take)
             return meta, meta.key in self
+
+    def _echo(self, raw: msgspec.Raw) -> Meta | None:
+        """Return the metadata of an object that an answer has brought in this version or later."""
+        # Half of what a busy writer's watch shows are its own writes: they are not decoded again.
+        if order(self.version, self._answered) != -1:
+            return None
+        meta = identity_of(raw).metadata
+        held = self.get(meta.key)
+        if held is None or held.metadata.uid != meta.uid:
+            return None
+        known = order(meta.resource_version, held.metadata.resource_version)
+        return meta if known in (-1, 0) else None
 
     def _depart(self, raw: msgspec.Raw, meta: Meta, take: Callable[[T], None]) -> None:
         """Take in the substitute for a deleted object that cannot be read."""
@@ -352,13 +372,18 @@ class Informer(Cache[T]):
         key = obj.metadata.key
         if key not in self:
             self._check_number(len(self) + 1)
-        # The difference alone: an object that is as large as before needs no further room. The
-        # one before has given its own back with that, also where it is dropped for another uid.
-        self._shelf.take(size - self._sizes.get(key, 0))
+        self._weigh(key, size)
         self._sizes[key] = 0
         take(kept)
         self._sizes[key] = size
         return True
+
+    def _weigh(self, key: Key, size: int) -> None:
+        """Account for an object's size. Raises NoRoom."""
+        # The difference alone: an object that is as large as before needs no further room. The
+        # one before has given its own back with that, also where it is dropped for another uid.
+        self._shelf.take(size - self._sizes.get(key, 0))
+        self._sizes[key] = size
 
     def _drop(self, held: T) -> None:
         self._shelf.take(-self._sizes.pop(held.metadata.key, 0))

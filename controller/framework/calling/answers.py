@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from controller.framework.gathering import Attempt, Gathering, GroupDecision, TrialResult
-from controller.framework.interface import Assignment, Candidates, FilterMask
+from controller.framework.interface import NOTHING_REFUSED, Assignment, Candidates, FilterMask
 from controller.framework.status import Code, Status
 from controller.model.unit import WorkloadInfo
 from controller.planner.problem import Problem
@@ -100,6 +100,8 @@ def refused(size: int) -> Callable[[Any], FilterMask]:
     def usable(answer: Any) -> FilterMask:
         if not isinstance(answer, FilterMask):
             raise _wanted("a FilterMask", answer)
+        if answer is NOTHING_REFUSED:
+            return answer
         said = (answer.reasons, answer.reached, answer.short)
         return FilterMask(*(_reasons(each, size) if each else () for each in said))
 

@@ -100,7 +100,8 @@ def ask(
         raise failed(plugin, point, words(e)) from e
     finally:
         HERE.call = outer
-        call.over()
+        if call.traced is not None:
+            call.over()
     if HERE.seconds and stopwatch() - began > HERE.seconds:
         _late(plugin, point, stopwatch() - began)
     return answer
@@ -158,6 +159,9 @@ def _late(plugin: Plugin, point: str, seconds: float) -> None:
     LOG.warning("plugin %s took %.1f s at %s", plugin.name, seconds, point)
 
 
+_GOES_ON = object()
+
+
 class _Stretch(NamedTuple):
     """The end of a stretch: what the plugin waits for, its answer, or what it raised."""
 
@@ -185,31 +189,39 @@ class in_stretches(Awaitable[Status]):  # noqa: N801 - it reads as what it does
         self._plugin = plugin
         self._seconds = seconds
         self._begin = partial(plugin.pre_bind, state, info, placements)
+        self._steps: Any = None
+        self._last = _Stretch(answer=_GOES_ON)
+
+    def begin(self) -> bool:
+        """Run to the first wait; return whether there is one."""
+        self._last = self._run(self._first)
+        return self._last.answer is _GOES_ON
 
     def __await__(self) -> Generator[Any, Any, Status]:
-        steps: Any = self._run(lambda: _Stretch(answer=self._begin().__await__())).answer
-        go: Callable[[], Any] = partial(next, steps)
+        if self._steps is None:
+            self.begin()
         while True:
-            stretch = self._run(partial(_stretch, go))
-            if stretch.fault is not None:
-                raise stretch.fault
-            if stretch.waits is None and stretch.answer is not _GOES_ON:
-                answer: Status = stretch.answer
+            if self._last.fault is not None:
+                raise self._last.fault
+            if self._last.answer is not _GOES_ON:
+                answer: Status = self._last.answer
                 return answer
             try:
-                yield stretch.waits
+                yield self._last.waits
             except BaseException as e:  # noqa: BLE001 - it is the plugin's to hear of a cancellation
-                go = partial(steps.throw, e)
+                go = partial(self._steps.throw, e)
             else:
-                go = partial(next, steps)
+                go = partial(next, self._steps)
+            self._last = self._run(partial(_stretch, go))
+
+    def _first(self) -> _Stretch:
+        self._steps = self._begin().__await__()
+        return _stretch(partial(next, self._steps))
 
     def _run(self, stretch: Callable[[], _Stretch]) -> _Stretch:
         with limited(self._seconds):
             done: _Stretch = ask(self._plugin, "PreBind", lambda each: each, stretch)
             return done
-
-
-_GOES_ON = object()
 
 
 def _stretch(go: Callable[[], Any]) -> _Stretch:

@@ -6,6 +6,7 @@ first, room is never promised twice; where both count a unit for a moment, too l
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from controller.model.objects import ClusterShare, MemberCluster, Workload
 from controller.plugins.prioritysort import PrioritySort
 from controller.queue.refresher import ROUND_SECONDS
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
+from machinery.tasks import SLICE, end
 from tests.controller.make import ROOMY, cluster, workload
 from tests.controller.memory import Stage
 from tests.examples import examples
@@ -270,3 +272,48 @@ def counted(stage: Stage, units: int, *, by: Any) -> None:
 def free(cpu: str) -> dict[str, Any]:
     """The status of a cluster of one node with so much of it."""
     return {"nodeGroups": [{"count": 1, "free": {**ROOMY, "cpu": cpu}}]}
+
+
+async def test_many_shares_that_land_at_once_land_in_slices() -> None:
+    many = 20 * SLICE
+    made = world()
+    made.cluster_changed(None, a(10))
+    for number in range(many):
+        share = {"scheduled": 1, "capacity_version": 20}
+        made.workload_changed(None, w(21, name=f"w{number}", units=1, **share))
+    running = asyncio.create_task(made.run())
+    await asyncio.sleep(0)
+    made.cluster_changed(a(10), a(20, running=1))
+    turns, before = 0, in_flight(made)
+    assert before == 500 * many, "none of them within the handler"
+    while after := in_flight(made):
+        assert 0 <= before - after <= 500 * SLICE
+        await asyncio.sleep(0)
+        turns, before = turns + 1, after
+    assert turns >= many // SLICE
+    assert room(made) == ROOM - 1
+    await end([running])
+
+
+async def test_a_share_that_is_heard_of_again_before_its_slice_waits_for_the_later_version() -> (
+    None
+):
+    made = world()
+    made.cluster_changed(None, a(10))
+    shares = [w(21, name=f"w{n}", units=1, scheduled=1, capacity_version=20) for n in range(900)]
+    for each in shares:
+        made.workload_changed(None, each)
+    made.cluster_changed(a(10), a(20, running=1))
+    later = w(31, name="w0", units=1, scheduled=1, capacity_version=30)
+    made.workload_changed(shares[0], later)
+    made.workload_changed(shares[1], None)
+    running = asyncio.create_task(made.run())
+    for _ in range(9):
+        await asyncio.sleep(0)
+    assert in_flight(made) == 0, "what was counted at version 20 is counted at version 30 as well"
+    await end([running])
+
+
+def in_flight(of: SchedulerCache) -> int:
+    """Thousandths of cpu that are in flight to the cluster."""
+    return int(of.snapshot().coming("cpu").sum())

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.model.objects import Workload
-from controller.model.unit import workload_info
+from controller.eventhandlers import known
+from controller.model.objects import Workload, WorkloadStatus
+from controller.model.unit import restated, workload_info
 from tests.controller.make import (
     REQUIRED,
     beside,
@@ -238,3 +239,36 @@ def test_a_field_that_is_no_part_of_the_model_is_skipped() -> None:
 @pytest.mark.proves("C7")
 def test_a_decision_needs_nothing_but_dicts() -> None:
     assert decided(info(), cluster("a")).placements == {"a": 2}
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {},
+        {"placements": [{"cluster": "a", "replicas": 2}], "decision": {"hash": "x-y-z"}},
+        {
+            "placements": [{"cluster": "a", "replicas": 3}, {"cluster": "b", "replicas": 1}],
+            "clusters": [{"name": "a", "replicas": 3, "scheduled": 2, "unschedulable": 1}],
+            "limits": [
+                {"cluster": "a", "replicas": 2, "until": "2026-01-01T00:00:00Z", "holdSeconds": 9}
+            ],
+            "reservations": [
+                {"namespace": "n", "name": "r", "uid": "u", "cluster": "a", "replicas": 1}
+            ],
+            "reasons": [{"cluster": "a", "steps": [{"units": 3}]}],
+        },
+    ],
+)
+@pytest.mark.parametrize("distribution", ["Single", "Divided"])
+def test_another_status_is_read_as_if_all_were_compiled_again(
+    status: dict[str, Any], distribution: str
+) -> None:
+    before = workload(present={"a": 1}, decided="old-old-old", distribution=distribution)
+    shape = known(before).info.shape
+    if "limits" in status:  # those of another shape do not count
+        status = {**status, "decision": {"hash": f"x-y-{shape}"}}
+    meta = msgspec.structs.replace(before.metadata, resource_version="7")
+    after = msgspec.convert(status, WorkloadStatus)
+    whole = known(msgspec.structs.replace(before, metadata=meta, status=after))
+    assert restated(known(before), meta, after) == whole
+    assert known(whole) is whole

@@ -206,6 +206,22 @@ def test_the_last_look_at_a_large_set_takes_steps_while_its_clusters_rest(
     assert sum(passes) >= 3 * len(units)
 
 
+def test_the_last_look_at_a_large_set_takes_steps_while_its_clusters_report_nothing_new(
+    passes: list[int],
+) -> None:
+    units = ring(50, key=ZONE)
+    view = View(["1"] * 100, units)
+
+    def heartbeat(number: int) -> None:
+        passes.append(0)
+        view.resize("m2", "1")
+        view.resize("m3", str(90 + number % 2) if number < 3 * len(units) else "90")
+
+    batch, _, _ = view.decide(units[0], between=heartbeat)
+    assert all(each.scheduled for each in batch.decisions)
+    assert max(passes) <= 2
+
+
 @pytest.mark.parametrize("size", [3, 18])
 @pytest.mark.parametrize("what", ["room", "repelled", "gone"])
 def test_what_comes_between_the_last_steps_of_a_set_is_seen(what: str, size: int) -> None:

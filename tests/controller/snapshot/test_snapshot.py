@@ -15,7 +15,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from controller.model.load import Load
 from controller.model.objects import MemberCluster, Toleration
 from controller.snapshot import encode
-from controller.snapshot.builder import UNLIMITED, Snapshot, SnapshotBuilder, with_cluster
+from controller.snapshot.builder import (
+    UNLIMITED,
+    Snapshot,
+    SnapshotBuilder,
+    with_cluster,
+    with_clusters,
+)
+from controller.snapshot.inflight import InFlight
 from tests.controller.make import CLUSTER, ZONE, builder, cluster, snapshot
 from tests.controller.scheduling.test_decide_properties import NAMES, arrays, clusters, node_groups
 from tests.examples import examples
@@ -318,3 +325,21 @@ def test_columns_go_when_no_cluster_uses_them_any_more() -> None:
     borne = (Toleration(key="t2999", operator="Exists"),)
     assert fits(found) == {"a": 0, "b": 16}
     assert fits(found, tolerations=borne)["a"] > 0
+
+
+@pytest.mark.proves("L7")
+def test_a_hook_that_copies_every_cluster_reads_each_load_and_quantity_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = SnapshotBuilder()
+    for number in range(50):
+        made.upsert(cluster(f"c{number}"))
+        made.assume(f"c{number}", Load.of({"cpu": number + 1}), 2)
+    before = made.snapshot()
+    looks, by_row = [], InFlight.by_row
+    monkeypatch.setattr(InFlight, "by_row", lambda *about: (looks.append(about), by_row(*about))[1])
+    parsed = encode._bounded.cache_info().misses
+    after = with_clusters(before, before.clusters)
+    assert len(looks) == 2, "in flight and held, once for all clusters"
+    assert encode._bounded.cache_info().misses == parsed
+    assert after.coming("cpu").tolist() == before.coming("cpu").tolist()

@@ -516,6 +516,35 @@ async def test_write_through_is_told_once_and_never_goes_back(server, informer, 
     assert story.take() == ["~a6"]
 
 
+async def test_the_echo_of_a_write_is_not_read_again(server, clock, story):
+    read: list[str] = []
+
+    def noted(obj: Thing) -> Thing:
+        read.append(obj.metadata.resource_version)
+        return obj
+
+    server.put("a", size=1)
+    informer = informer_of(server, clock, story, transform=noted)
+    running = asyncio.create_task(informer.run())
+    await informer.wait_synced()
+    await settle()
+    answers = [thing("a", 150, size=5), thing("a", 160, size=6)]
+    for answer in answers:
+        informer.upsert(answer)
+    read.clear()
+    server.version = 149
+    server.put("a", size=5)
+    server.version = 159
+    server.put("a", size=6)
+    await settle()
+    assert (read, informer.version) == ([], "160")
+    server.put("a", size=7)
+    await settle()
+    assert read == ["161"]
+    assert informer.get(("ns", "a")).spec.size == 7
+    running.cancel()
+
+
 async def test_write_through_does_not_bring_the_dead_back(server, informer, story):
     answer = server.put("a")
     await informer.wait_synced()
