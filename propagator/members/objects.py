@@ -54,7 +54,8 @@ class _WireSpec(msgspec.Struct, frozen=True):
 
 
 class _ReplicatedWire(Wire, frozen=True):
-    spec: _WireSpec = _WireSpec()
+    spec: _WireSpec | str | int | float | bool | list[Any] | None = None
+    """A mapping; any other value counts as empty."""
 
 
 def wire_of(resource: Resource) -> type[Wire]:
@@ -76,7 +77,8 @@ def slim(resource: Resource, found: Wire | ManagedObject) -> ManagedObject:
         return found
     check_metadata(found.metadata)
     entries = found.metadata.managed_fields
-    replicas = found.spec.replicas if isinstance(found, _ReplicatedWire) else None
+    spec = found.spec if isinstance(found, _ReplicatedWire) else None
+    replicas = spec.replicas if isinstance(spec, _WireSpec) else None
     return ManagedObject(
         metadata=_bare(found.metadata),
         kind=resource.kind,  # the items of a list come without theirs

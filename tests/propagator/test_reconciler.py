@@ -59,6 +59,7 @@ async def test_a_share_that_left_goes_at_once_while_its_gang_starts(
         "gates": gates,
         "inventory": SimpleNamespace(wait_listed=wait_listed),
         "shares": SimpleNamespace(remove=remove),
+        "guard": None,
         "orphans": SimpleNamespace(sweep=sweep),
         "reporter": SimpleNamespace(queue=SimpleNamespace(add=lambda _: None)),
     }

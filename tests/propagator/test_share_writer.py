@@ -60,6 +60,7 @@ async def test_a_share_that_is_taken_away_before_the_first_write_is_not_written(
         writer=SimpleNamespace(),  # type: ignore[arg-type] # nothing is written
         unconfirmed=SimpleNamespace(),  # type: ignore[arg-type] # nothing is in doubt
         pruner=SimpleNamespace(),  # type: ignore[arg-type] # nothing is removed
+        guard=SimpleNamespace(kept=nothing),  # type: ignore[arg-type] # nothing is lowered
         record_outcome=lambda _key, _member, outcome: told.append(outcome),
     )
     session: Any = SimpleNamespace(name="m1", mark=Mark())
@@ -98,6 +99,7 @@ async def test_a_gate_that_closes_meanwhile_lets_nothing_more_through(waves: int
         gates=SimpleNamespace(may_apply=lambda _: next(open_for)),  # type: ignore[arg-type] # as well
         writer=SimpleNamespace(write=write),  # type: ignore[arg-type] # as well
         pruner=SimpleNamespace(),  # type: ignore[arg-type] # nothing is removed
+        guard=SimpleNamespace(kept=_none),  # type: ignore[arg-type] # nothing is lowered
         record_outcome=lambda _key, _member, outcome: told.append(outcome),
     )
     session: Any = SimpleNamespace(name="m1", mark=Mark())
@@ -108,3 +110,7 @@ async def test_a_gate_that_closes_meanwhile_lets_nothing_more_through(waves: int
 
 async def _no_mark() -> str:
     return ""
+
+
+async def _none(*_: Any) -> None:
+    pass

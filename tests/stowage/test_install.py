@@ -97,12 +97,12 @@ def test_crds_only_and_admission_is_in_force_when_it_returns(cluster, stowage):
 )
 def test_a_tenants_role_reaches_our_kinds_in_its_namespace(installed, role, may, may_not):
     """As `kubectl create rolebinding --clusterrole=edit` gives them everything else."""
-    whose = f"system:serviceaccount:default:{role}"
+    space = f"people-{role}"
+    whose = f"system:serviceaccount:{space}:someone"
     kubectl = installed.kubectl
-    kubectl("create", "rolebinding", f"user-{role}", f"--clusterrole={role}",
-            f"--serviceaccount=default:{role}")  # fmt: skip
+    kubectl("create", "namespace", space)
 
-    def can(verb: str, what: str, namespace: str = "default") -> bool:
+    def can(verb: str, what: str, namespace: str = space) -> bool:
         resource, _, subresource = what.partition("/")
         asked = [f"--subresource={subresource}"] if subresource else []
         answer = kubectl("auth", "can-i", verb, f"{resource}.stowage.dev", *asked,
@@ -119,10 +119,10 @@ def test_a_tenants_role_reaches_our_kinds_in_its_namespace(installed, role, may,
     ]
     kubectl("apply", "-f", "-", input=yaml.safe_dump(
         {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
-         "metadata": {"name": f"put-together-{role}", "namespace": "default"}, "rules": rules}
+         "metadata": {"name": role, "namespace": space}, "rules": rules}
     ))  # fmt: skip
-    kubectl("create", "rolebinding", f"together-{role}", f"--role=put-together-{role}",
-            f"--serviceaccount=default:{role}")  # fmt: skip
+    kubectl("create", "rolebinding", role, f"--role={role}", f"--namespace={space}",
+            f"--serviceaccount={space}:someone")  # fmt: skip
     assert [each for each in may if not can(*each.split())] == []
     assert [each for each in may_not if can(*each.split())] == []
     assert not can("get", "workloads", "kube-system")
