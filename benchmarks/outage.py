@@ -26,14 +26,16 @@ from benchmarks.ground import SPACE, Process, spent, workload
 from benchmarks.members import POLICIES_SECONDS, Fleet, fleet, resident, until
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, NAMESPACES, SECRETS, WORKLOADS
+from propagator.members.census import LATE_SECONDS
 from tests.propagator.stage import counted
 
 HUB_RESOURCES = frozenset({"workloads", "memberclusters", "workloadgroups", "secrets"})
 LOOK_SECONDS = 0.25
 PATIENCE_SECONDS = 900.0
 CREATORS = 16
-SETTLE_SECONDS = 15.0
-"""The wait after all is Ready until the propagator has written all statuses."""
+SETTLE_SECONDS = LATE_SECONDS + 15.0
+"""The wait after all is Ready until the propagator has written all statuses, and has searched each
+member for the second time: that lists the usual kinds, with an outage and without one."""
 
 
 @dataclass(frozen=True)
