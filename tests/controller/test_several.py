@@ -19,8 +19,10 @@ from machinery.errors import Unreachable
 from tests.patience import until
 
 from .live import World, configured, deciding, process
+from .pairs import pair
 
 MANY, FEW = 120, 20
+KILLS = 30
 
 
 @pytest.mark.proves("E31", "E19")
@@ -71,6 +73,28 @@ async def test_one_that_was_frozen_writes_no_second_decision(world: World, tmp_p
                 )
                 await world.settle()
                 assert second.leading
+    assert {name: len(made) for name, made in decisions.items()} == dict.fromkeys(decisions, 1)
+
+
+@pytest.mark.long
+@pytest.mark.proves("N6", "C23")
+async def test_of_two_replicas_whose_leader_is_killed_each_decision_is_written_once(
+    world: World, tmp_path: Path
+) -> None:
+    """Now and then in the middle of a few decisions; who leads next makes none of them again."""
+    await world.cluster("one", cpu="1000", pods="10000")
+    async with _decisions(world) as decisions, pair(world, tmp_path) as both:
+        for number in range(KILLS):
+            leader = await both.leader()
+            names = [f"load-{number}-{each}" for each in range(3)]
+            for name in names:
+                await world.workload(name)
+            await world.placed(names[number % 3], seconds=90)
+            await both.kill(leader)
+        for number in range(KILLS):
+            for each in range(3):
+                await world.placed(f"load-{number}-{each}", seconds=90)
+        await until(lambda: len(decisions) == 3 * KILLS)
     assert {name: len(made) for name, made in decisions.items()} == dict.fromkeys(decisions, 1)
 
 
