@@ -108,9 +108,8 @@ class EventHandlers:
             concerned = self._clusters_of(before) | self._clusters_of(known)
             return concerned | self._inventory.holders(known.uid)
         patched = _with_new_patch(before, known)
-        waiting = self._guard.waiting(known.metadata.key)
-        if waiting and known.status.clusters != before.status.clusters:
-            patched |= waiting
+        if known.status.ready != before.status.ready:
+            patched |= self._reporter.keeping(known.metadata.key)
         if running(known) and not running(before):
             return patched | (self._clusters_of(known) - set(known.placements))
         return patched

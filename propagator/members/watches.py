@@ -192,9 +192,8 @@ class Watches:
         informer = Informer(
             self._client_for(namespace),
             resource,
-            cast(
-                "type[ManagedObject]", wire_of(resource)
-            ),  # `slim` makes it one before a handler sees it
+            # `slim` makes it one before a handler sees it.
+            cast("type[ManagedObject]", wire_of(resource)),
             transform=functools.partial(slim, resource),
             namespace=namespace or None,
             label_selector=MANAGED_SELECTOR,

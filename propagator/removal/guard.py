@@ -12,6 +12,7 @@ lower their shares at the same moment do not both count on the other's replicas.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
 from machinery.tasks import in_slices
@@ -19,10 +20,12 @@ from machinery.types.metadata import Key
 from propagator.members.context import ControllerContext
 from propagator.members.health import Contact
 from propagator.members.inventory import main_object, owned
-from propagator.members.pods import main_of
+from propagator.members.pods import Main, main_of
 from propagator.members.readiness import readiness_of
 from propagator.types.workload import Workload
 
+COUNT_SECONDS = 0.5
+"""A count of ready replicas is believed for so long, unless a member tells of the Workload."""
 ORDERED = frozenset({"StatefulSet"})
 """Kinds that lose the highest ordinal first, whether its pod is ready or not."""
 
@@ -42,60 +45,73 @@ class Kept:
         )
 
 
+@dataclass(slots=True)
+class _Count:
+    """The ready replicas of all shares of a Workload of that version, for a short while."""
+
+    version: str
+    until: float
+    ready: int = 0
+
+
 class Guard:
     def __init__(self, context: ControllerContext) -> None:
         self._registry = context.registry
-        self._waiting: dict[Key, set[str]] = {}
-
-    def waiting(self, key: Key) -> set[str]:
-        """Return the members on which a share of the Workload keeps more than it should."""
-        return self._waiting.get(key, set())
+        self._clock = context.clock
+        # Each member that lowers its share asks, and a Workload may have ten thousand shares.
+        self._ready: dict[Key, _Count] = {}
+        self._counting = asyncio.Lock()
+        context.registry.on_change(self._member_changed)
 
     async def kept(self, workload: Workload, member: str) -> Kept | None:
         """Return what the share on that member keeps beyond its placement; None for nothing."""
-        kept = await self._kept(workload, member)
-        if kept is not None:
-            self._waiting.setdefault(workload.metadata.key, set()).add(member)
-        elif (members := self._waiting.get(workload.metadata.key)) is not None:
-            members.discard(member)
-            if not members:
-                del self._waiting[workload.metadata.key]
-        return kept
-
-    def forget(self, key: Key) -> None:
-        """Drop the state of a Workload that is gone."""
-        self._waiting.pop(key, None)
-
-    async def _kept(self, workload: Workload, member: str) -> Kept | None:
-        target = workload.shares.get(member, 0)
-        present, ready = self._seen(workload, member)
-        if present <= target:
+        target, main = workload.shares.get(member, 0), main_of(workload)
+        if self._seen(main, member)[0] <= target:
             return None
+        ready_in_all = await self._ready_in_all(workload, main)
+        present, ready = self._seen(main, member)
+        elsewhere = ready_in_all - min(ready, target)
         goal = max(sum(workload.placements.values()), workload.wanted - workload.status.pending)
-        elsewhere = 0
-        async for name in in_slices(sorted(workload.shares)):
-            if name != member:
-                _, there = self._seen(workload, name)
-                elsewhere += min(there, workload.shares[name])
         keeps = least(
             target=target,
             present=present,
             ready=ready,
             elsewhere=elsewhere,
             goal=goal,
-            ordered=workload.template_kind in ORDERED,
+            ordered=main.kind in ORDERED,
         )
         return Kept(keeps, elsewhere, goal) if keeps > target else None
 
-    def _seen(self, workload: Workload, member: str) -> tuple[int, int]:
+    def forget(self, key: Key) -> None:
+        """Drop the state of a Workload that is gone."""
+        self._ready.pop(key, None)
+
+    def _member_changed(self, _member: str, key: Key | None) -> None:
+        # That a member stopped answering shows only seconds later: COUNT_SECONDS covers that.
+        if key is not None:
+            self._ready.pop(key, None)
+
+    async def _ready_in_all(self, workload: Workload, main: Main) -> int:
+        """Return the ready replicas of all shares, each at most what it is to have."""
+        key, version = workload.metadata.key, workload.metadata.resource_version
+        async with self._counting:  # else each of the members that wait would count as well
+            known, now = self._ready.get(key), self._clock.monotonic()
+            if known is not None and known.version == version and now < known.until:
+                return known.ready
+            self._ready[key] = count = _Count(version, now + COUNT_SECONDS)
+            async for name in in_slices(workload.shares):
+                count.ready += min(self._seen(main, name)[1], workload.shares[name])
+            return count.ready
+
+    def _seen(self, main: Main, member: str) -> tuple[int, int]:
         """Return the replicas that a member's object asks for, and those that are ready."""
         session = self._registry.get(member)
         if session is None or session.contact is not Contact.SERVING:
             return 0, 0
-        main = main_object(main_of(workload), owned(session, workload.uid))
-        if main is None or main.replicas is None:
+        found = main_object(main, owned(session, main.uid))
+        if found is None or found.replicas is None:
             return 0, 0
-        return main.replicas, readiness_of(workload.template_kind, main, main.replicas).ready
+        return found.replicas, readiness_of(main.kind, found, found.replicas).ready
 
 
 def least(
@@ -105,7 +121,7 @@ def least(
 
     Args:
         target: the replicas that it is to have.
-        present: the replicas that its object asks for now, more than `target`.
+        present: the replicas that its object asks for now.
         ready: those of them that are ready.
         elsewhere: the ready replicas of all other shares, each at most what it is to have.
         goal: the replicas of the Workload that are to be ready.

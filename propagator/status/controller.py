@@ -131,6 +131,10 @@ class Reporter:
             self._burst.count()
         self.queue.add(key)
 
+    def keeping(self, key: Key) -> set[str]:
+        """Return the members on which a share keeps replicas until others are ready."""
+        return {name for name, outcome in self._outcomes.get(key, {}).items() if outcome.keeps}
+
     async def runs(self, workload: Workload) -> bool:
         """Whether all present shares are seen to run, and not only reported so on the hub."""
         return await self._survey.runs(workload, self._outcomes.get(workload.metadata.key, {}))

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from propagator.removal.guard import least
+from machinery.types.metadata import Key
+from propagator.members.health import Contact
+from propagator.members.objects import ManagedObject, managed
+from propagator.removal.guard import COUNT_SECONDS, Guard, least
+from propagator.types.workload import Workload, workload_of
+from tests.fakeclock import FakeClock
 from tests.propagator.stage import DEPLOYMENTS, MakeStage, Stage, deployment
 from tests.propagator.waits import until
 
@@ -78,6 +86,78 @@ def test_the_highest_ordinals_stay_while_one_below_is_not_ready() -> None:
     """A StatefulSet would lose a ready pod, and keep the one that is not."""
     facts = {"target": 2, "present": 4, "elsewhere": 0, "goal": 6}
     assert least(**facts, ready=3, ordered=True) == 4
+
+
+@dataclass
+class Fleet:
+    """Members with a share of one Workload each, as the guard looks at them."""
+
+    clock: FakeClock
+    ready: dict[str, int]
+    present: int
+    looks: int = 0
+    changed: Callable[[str, Key | None], None] = lambda _name, _key: None
+
+    def guard(self) -> Guard:
+        def listen(listener: Callable[[str, Key | None], None]) -> None:
+            self.changed = listener
+
+        context: Any = SimpleNamespace(
+            clock=self.clock, registry=SimpleNamespace(get=self.session, on_change=listen)
+        )
+        return Guard(context)
+
+    def session(self, name: str) -> Any:
+        watches = SimpleNamespace(owned=lambda _uid: self.owned(name))
+        return SimpleNamespace(contact=Contact.SERVING, link=SimpleNamespace(watches=watches))
+
+    def owned(self, name: str) -> list[tuple[Any, ManagedObject]]:
+        self.looks += 1
+        found = {
+            "metadata": {"namespace": "shop", "name": "web", "uid": f"uid-{name}"},
+            "spec": {"replicas": self.present},
+            "status": {"readyReplicas": self.ready[name]},
+        }
+        return [(DEPLOYMENTS, managed(DEPLOYMENTS, found))]
+
+
+def placed(**shares: int) -> Workload:
+    return workload_of(
+        {
+            "metadata": {"namespace": "shop", "name": "web", "uid": "u", "resourceVersion": "7"},
+            "spec": {"targetDeployment": deployment("web")},
+            "status": {
+                "placements": [{"cluster": c, "replicas": n} for c, n in shares.items()],
+            },
+        }
+    )
+
+
+@pytest.mark.proves("M20")
+async def test_members_that_lower_their_shares_at_once_look_at_each_a_few_times() -> None:
+    """And not each of them at all others."""
+    names = [f"m{number}" for number in range(400)]
+    fleet = Fleet(FakeClock(), dict.fromkeys(names, 3), present=3)
+    guard, workload = fleet.guard(), placed(**dict.fromkeys(names, 2))
+    kept = await asyncio.gather(*(guard.kept(workload, name) for name in names))
+    assert kept == [None] * len(names)
+    assert fleet.looks <= 4 * len(names)
+
+
+@pytest.mark.proves("M20")
+@pytest.mark.parametrize("told", [True, False], ids=["as it says so", "soon in any case"])
+async def test_a_count_ends_when_a_member_changes(told: bool) -> None:
+    fleet = Fleet(FakeClock(), {"m1": 3, "m2": 3}, present=3)
+    guard, workload = fleet.guard(), placed(m1=2, m2=3)
+    assert await guard.kept(workload, "m1") is None
+    fleet.ready["m2"] = 1
+    if told:
+        fleet.changed("m2", workload.metadata.key)
+    else:
+        await fleet.clock.advance(COUNT_SECONDS)
+    kept = await guard.kept(workload, "m1")
+    assert kept is not None
+    assert (kept.replicas, kept.ready_elsewhere, kept.goal) == (3, 1, 5)
 
 
 async def replicas(stage: Stage, member: str) -> int:
