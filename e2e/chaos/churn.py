@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from e2e.chaos import wishes
+from e2e.chaos.judgement import life_of, template_of
 from e2e.chaos.stage import MEMBERS, ChaosStage
 from e2e.chaos.wishes import NAMESPACES, Wish
 from machinery.api.resources import NAMESPACES as NAMESPACE_KIND
@@ -125,7 +126,7 @@ class Churn:
                 self._idle(key)
             if key not in self.wanted:
                 await self._delete(key)
-            elif wishes.life_of(found) != self._lives.get(key):
+            elif life_of(template_of(found)) != self._lives.get(key):
                 # Of this name there was another one then: an edit would make one of the other.
                 await self._delete_on_hub(key)
         # The copy may be of the moment between what stands beside a Workload and the Workload.

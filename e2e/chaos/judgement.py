@@ -65,6 +65,13 @@ def life_of(found: Body | Whole) -> int:
     return int(labels.get(wishes.LABEL_LIFE, 0))
 
 
+def template_of(workload: Body) -> Body:
+    """Return the object that a Workload runs."""
+    spec = workload["spec"]
+    template: Body = spec.get("targetDeployment") or spec["template"]
+    return template
+
+
 def placed(workload: Body) -> dict[str, int]:
     """Return the units by cluster."""
     return {p["cluster"]: p["replicas"] for p in workload["status"].get("placements", [])}
@@ -151,8 +158,7 @@ def claims(workload: Body) -> list[str]:
 
 def main_of(workload: Body) -> tuple[str, str]:
     """Return (kind, image) of the object that runs the units."""
-    spec = workload["spec"]
-    template = spec.get("targetDeployment") or spec["template"]
+    template = template_of(workload)
     return template.get("kind", "Deployment"), image_of(template)
 
 

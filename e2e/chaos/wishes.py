@@ -242,14 +242,6 @@ def mode_of(workload: Mapping[str, Any]) -> str:
     return bound.get(policy) or str(workload["spec"].get("distribution"))
 
 
-def life_of(workload: Mapping[str, Any]) -> int | None:
-    """Return which of the Workloads of its name it is."""
-    spec = workload["spec"]
-    main = spec.get("targetDeployment") or spec.get("template") or {}
-    life = main.get("metadata", {}).get("labels", {}).get(LABEL_LIFE)
-    return int(life) if life is not None else None
-
-
 def image(wish: Wish) -> str:
     return f"registry.k8s.io/pause:{wish.tag}"
 

@@ -12,7 +12,6 @@ SIGALRM. There the clock says afterwards that it was late (`guard`).
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found] # typeshed has it as `signal` alone
 import signal
 import sys
 import threading
@@ -94,11 +93,9 @@ def _arm(seconds: float) -> bool:
     """Start the timer; return whether it ticks."""
     if threading.get_ident() != threading.main_thread().ident:
         return False
-    # The one in `signal` looks for the handler among the members of an enum, which costs more than
-    # all the rest, and a decision arms the timer a dozen times.
-    known = _signal.getsignal(signal.SIGALRM)
+    known = signal.getsignal(signal.SIGALRM)
     if known is not _tick:
-        if known != signal.SIG_DFL:
+        if known is not signal.SIG_DFL:
             return False
         # The handler stays installed: without a call in progress it does nothing.
         signal.signal(signal.SIGALRM, _tick)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.binding.leaving import leaving_of
+from controller.binding.leaving import MOST_LEAVING, leaving_of
 from controller.explain.steps import Occasion
 from controller.model.objects import LeavingShare, Workload
 from controller.model.unit import workload_info
@@ -106,6 +106,15 @@ def test_a_single_copy_goes_when_all_of_the_other_is_ready() -> None:
 def test_a_cluster_that_is_gone_holds_nothing() -> None:
     before = stored({"m1": 4}, ready={"m1": 4})
     assert leaves(before, {"m2": 4}, clusters=("m2", "m3")) == {}
+
+
+def test_a_status_names_so_many_at_the_most() -> None:
+    names = [f"c{number:04}" for number in range(3 * MOST_LEAVING)]
+    half = len(names) // 2
+    before = stored(dict.fromkeys(names[:half], 2), ready=dict.fromkeys(names[:half], 2))
+    after = dict.fromkeys(names[half:], 2)
+    stay = leaves(before, after, clusters=tuple(names))
+    assert list(stay) == names[:MOST_LEAVING]
 
 
 def test_neither_copies_nor_gangs_leave_by_replicas() -> None:
