@@ -6,8 +6,9 @@ closes it. The gate follows from stored objects alone: the next leader, after wh
 last one died, goes on from there.
 
 The gate opens once replicas of at least minMember have a cluster, and closes when one of them fails
-before so many have run, or when so many find no node that too few are left. From then on nothing
-closes it. It is removed when all have lost their placements, so that the next try starts over.
+before so many have run, or when so many find no node that too few are left. An open gate releases
+nothing more while fewer than minMember are left. Once so many have run, nothing closes it. It is
+removed when all have lost their placements, so that the next try starts over.
 
 A gate that closes takes back the placements that it has released, and nothing else. Without a gate
 nothing of the group is pushed: so the pods that its clusters report in that moment ran before. They
@@ -313,7 +314,7 @@ def _open(
         return Gate(GateState.OPEN, due=due)
     if group.fault:
         return Gate(GateState.OPEN)
-    if doubts.writing:
+    if doubts.writing:  # and until then no more of it is released: it would be half a gang
         return Gate(GateState.OPEN, waits=True)
     replicas = sum(each.replicas for each in members)
     return Gate(
@@ -390,7 +391,7 @@ def _noted(group: CompiledGroup, members: Sequence[Standing], gate: Gate) -> Gat
             return gate
         there = {each.uid for each in members}
         entries = {uid: decision for uid, decision in group.released.items() if uid in there}
-    elif gate.state is GateState.CLOSED and group.gate in (GateState.OPEN, GateState.CLOSED):
+    elif group.gate in _STATES and (gate.state is GateState.CLOSED or gate.waits):
         entries = dict(group.released)
     retained = {uid: shares for uid, shares in retained.items() if shares and uid in entries}
     return replace(gate, released=entries, retained=retained)
