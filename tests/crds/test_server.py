@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
 
@@ -203,7 +205,9 @@ def test_a_taint_from_before_the_rule_hinders_no_other_write(asking):
 
     def taken(name: str) -> bool:
         made = cluster | {"metadata": {"name": name}}
-        return not refusal(asking.request, "POST", where, made, query={"dryRun": "All"})
+        with suppress(JSONDecodeError):  # a path that is not served yet is answered in plain text
+            return not refusal(asking.request, "POST", where, made, query={"dryRun": "All"})
+        return False
 
     def edit(part: str = "", **change: Any) -> dict[str, Any]:
         path, how = f"{where}/old{part}", "application/merge-patch+json"
