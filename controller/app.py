@@ -320,7 +320,14 @@ class Controller:
             PENDING.set_function(lambda: 0)
 
     async def _decide(self, queue: SchedulingQueue) -> None:
-        term = Term(self._client, self._clock, self._check, self._kinds.__getitem__, self._recorder)
+        term = Term(
+            self._client,
+            self._clock,
+            self._check,
+            self._kinds.__getitem__,
+            self._recorder,
+            self._settings.namespace,
+        )
         running = self._controllers.begin(term, self._elector.forsake)
         status_updater = StatusUpdater(
             self._client,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 
+from controller.features.evacuation.feature import Evacuations
 from controller.features.reservation.feature import Reservations
 from controller.features.workloadgroup.feature import WorkloadGroups
 from controller.features.workloadpolicy.feature import WorkloadPolicies
@@ -25,6 +26,7 @@ FEATURES: Sequence[Callable[[], Feature]] = (
     Reservations,
     WorkloadGroups,
     WorkloadQuotas,
+    Evacuations,
 )
 DEFAULT_QUOTA = QUOTA
 """The plugin that `defaultQuota` of the configuration is for."""

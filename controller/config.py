@@ -146,7 +146,8 @@ def parse(
     text: str, registry: Registry, handle: Handle | None = None, *, name: str = "configuration"
 ) -> SchedulerConfiguration:
     """Parse a configuration; without a handle, for a dry run. Raises ConfigurationError."""
-    workshop = _Workshop(registry, handle or DryRunHandle())
+    rehearsal = DryRunHandle()
+    workshop = _Workshop(registry, handle or rehearsal)
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         document = yaml.safe_load(text)
@@ -184,7 +185,9 @@ def parse(
         for each in found.profiles
     }
     elect, movement = found.leader_election.leader_elect, found.movement.read()
-    return SchedulerConfiguration(profiles, elect, given, movement)
+    configuration = SchedulerConfiguration(profiles, elect, given, movement)
+    rehearsal.configuration = configuration
+    return configuration
 
 
 class _Places:

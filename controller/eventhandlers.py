@@ -262,9 +262,21 @@ class SchedulerCache:
             and all(name in self.snapshot().row for name in info.present)
             and not info.limits
             and not info.shown
-            and not status.leaving
+            and not self._moves(info)
             and status.says(self._fields(info, info.present, self.snapshot(), self.index))
             and self._reviewed(workload.metadata)
+        )
+
+    def _moves(self, info: WorkloadInfo) -> bool:
+        """Whether replicas leave a cluster, or may have to, or may come back to one."""
+        state = info.moving
+        if state.leaving or state.displaced or state.rebalance_due:
+            return True
+        snapshot = self.snapshot()
+        return bool(snapshot.evacuating.any()) and any(
+            snapshot.evacuating[row]
+            for name in info.present
+            if (row := snapshot.row.get(name)) is not None
         )
 
     def assume(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
@@ -326,8 +338,8 @@ class SchedulerCache:
         self._feed.landed(new.metadata.key, landed)
         edited = events.edited(old, new)
         reported = old is None or old.info.shown != new.info.shown
-        if new.status.leaving and old is not None:  # successors may be ready
-            reported |= old.status.clusters != new.status.clusters
+        if old is not None and not reported and self._moves(new.info):  # successors may be ready
+            reported = old.status.clusters != new.status.clusters
         if (edited or not ours or reported) and self.needs_decision(new):
             self._feed.activate([new.info], after_backoff=not (edited or reported))
 

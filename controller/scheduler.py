@@ -307,9 +307,10 @@ class Scheduler:
                 self._queue.message_written(decision.workload.key)
         await self._write(decisions)
         looks: dict[Key, float | None] = {}
-        for info in (decision.workload for decision in decisions):
-            profile = self._profiles[info.scheduler_name]
-            looks[info.key] = seconds = runtime.next_look(profile, info, self._clock.now())
+        for decision in decisions:
+            info, now = decision.workload, self._clock.now()
+            due = runtime.next_look(self._profiles[info.scheduler_name], info, now)
+            looks[info.key] = seconds = earliest(due, decision.moving.wait(now))
             if seconds is not None and info.key != key:
                 self._queue.add_after(self._cache.rank(info), seconds)
         return looks[key]
@@ -566,6 +567,10 @@ class Scheduler:
             self._conclude(key)
 
 
+def earliest(*seconds: float | None) -> float | None:
+    return min((each for each in seconds if each is not None), default=None)
+
+
 def awaited(decision: Decision, hints: Hints, *, alone: bool) -> Awaits | None:
     """Return the events that could place more of the Workload.
 
@@ -574,7 +579,7 @@ def awaited(decision: Decision, hints: Hints, *, alone: bool) -> Awaits | None:
     if decision.reason is ScheduledReason.INVALID_WORKLOAD:
         return None
     # A new cluster is a new place for a Workload that runs everywhere.
-    if decision.scheduled and not decision.workload.everywhere:
+    if decision.scheduled and not (decision.workload.everywhere or decision.moving.stuck):
         return None
     changed = bool(decision.changes)
     # What refused one member of a set may be what another one lacks.

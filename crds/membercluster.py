@@ -309,6 +309,10 @@ class Evacuation(Model):
 
     causes: list[EvacuationCause] = atomic(MOST_TAINTS + 1)
     """Why: its taints, and its loss."""
+    dwells_until: Timestamp | None = None
+    """Until when nothing new goes here, as the cluster was lost a short while ago."""
+    dwell_seconds: Count = 0
+    """For how long that is; a loss meanwhile doubles it."""
     units: Count = 0
     """The units that had to leave."""
     left: Count = 0

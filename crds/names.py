@@ -16,6 +16,9 @@ SYSTEM_NAMESPACE = "stowage-system"
 CANARY_NAMESPACE = "stowage-canary"
 """The target of the Workload that tries admission; nothing is ever stored for it."""
 
+PROPAGATOR_LEASE = "stowage-propagator"
+"""The Lease of the propagator, in the namespace of our processes."""
+
 FIELD_MANAGER = "stowage"
 """The field manager of every server-side apply on a member."""
 

@@ -15,7 +15,7 @@ import os
 import socket
 import uuid
 
-from crds.names import ANNOTATION_RELEASE
+from crds.names import ANNOTATION_RELEASE, PROPAGATOR_LEASE
 from machinery import logs, loopwatch, metrics
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_GROUPS, WORKLOADS
@@ -31,7 +31,6 @@ from propagator.leadership import Manager
 from propagator.settings import PropagatorSettings
 
 LOG = logs.get(__name__)
-LEASE = "stowage-propagator"
 CHECK_SECONDS = 1.0
 """Seconds between two checks of who leads."""
 
@@ -59,7 +58,7 @@ class Propagator:
         self._elector = LeaderElector(
             hub,
             namespace=settings.namespace,
-            name=LEASE,
+            name=PROPAGATOR_LEASE,
             identity=self._identity,
             clock=self._clock,
             annotations={ANNOTATION_RELEASE: release()},

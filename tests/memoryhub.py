@@ -74,10 +74,16 @@ class MemoryHub(Verbs):
         return copy.deepcopy(self._list(res.path(None), {})["items"])
 
     def edit(
-        self, res: Resource, name: str, patch: Mapping[str, Any], *, status: bool = False
+        self,
+        res: Resource,
+        name: str,
+        patch: Mapping[str, Any],
+        *,
+        status: bool = False,
+        namespace: str = "shop",
     ) -> Body:
-        """A merge patch of somebody else's in the namespace shop, or of a cluster-scoped object."""
-        path = res.path("shop" if res.namespaced else None, name)
+        """A merge patch of somebody else's in that namespace, or of a cluster-scoped object."""
+        path = res.path(namespace if res.namespaced else None, name)
         return self._patch(path, dict(patch), status=status)
 
     def remove(self, res: Resource, name: str) -> None:

@@ -1,21 +1,26 @@
 """Which replicas still stand where a Workload is placed no more, until their successors are ready.
 
 `status.leaving` is written with the placements: a move is a step of both in one write. Replicas
-leave a cluster as others become ready, by what the propagator reports. A smaller number of wanted
-replicas moves nothing, so those that are too many go at once. Pure.
+leave a cluster as others become ready, by what the propagator reports; those of a kind that must
+not run twice leave once the cluster shows that they are gone. What a lost cluster has stands there
+until it is back. A smaller number of wanted replicas moves nothing, so those that are too many go
+at once. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from controller.explain.steps import Occasion
+from controller.model.moving import ready_of
 from controller.model.objects import LeavingShare, Workload
 from controller.model.placed import is_workload
 from controller.model.unit import WorkloadInfo
-from crds.fields.placing import Distribution
+from controller.scheduling.moving import Moves
+from controller.snapshot.snapshot import Snapshot
+from crds.fields.shares import ShareState
 
 MOST_LEAVING = 1000
 """The most shares that a status names; each takes about 110 bytes beside those of placements."""
@@ -26,7 +31,8 @@ def leaving_of(
     info: WorkloadInfo,
     placements: Mapping[str, int],
     *,
-    clusters: Container[str],
+    moves: Moves,
+    snapshot: Snapshot,
     occasion: Callable[[], Occasion],
 ) -> list[LeavingShare]:
     """Return the shares that leave from now on, by cluster.
@@ -35,13 +41,15 @@ def leaving_of(
         workload: the object as stored, with the placements and `leaving` of before.
         info: the Workload of the decision.
         placements: those of the decision.
-        clusters: the clusters that exist.
+        moves: what leaves, and why.
+        snapshot: the clusters that exist.
         occasion: what set this change of the placements off; asked where a share begins to leave.
     """
-    if not placements or not is_workload(workload.metadata.key) or not _moves_by_replicas(info):
+    if not placements or not is_workload(workload.metadata.key) or not _leaves(info):
         return []
     if not workload.status.leaving and dict(placements) == workload.placements:
         return []
+    clusters = snapshot.row
     before = {each.cluster: each for each in workload.status.leaving if each.cluster in clusters}
     standing = {name: n for name, n in workload.placements.items() if name in clusters}
     for each in before.values():
@@ -53,36 +61,75 @@ def leaving_of(
     }
     if not excess:
         return []
-    ready = {share.name: share.ready for share in workload.status.clusters}
-    missing = sum(max(n - ready.get(cluster, 0), 0) for cluster, n in placements.items())
     grown = sum(max(n - standing.get(cluster, 0), 0) for cluster, n in placements.items())
-    stay = min(missing, grown + sum(each.replicas for each in before.values()))
-    if stay and info.distribution == Distribution.SINGLE and not info.divided:
-        stay = sum(excess.values())  # a copy goes as a whole
+    moved = grown + sum(each.replicas for each in before.values())
+    once = info.moving.at_most_once(info.replicas)
+    gone = _gone(workload, info, before) if once else {}
+    stay = moved if once else min(_missing(workload, info, placements), moved)
+    if stay and info.whole:
+        moved = stay = sum(excess.values())  # a copy goes as a whole
     found = []
     # Those that have been leaving go on standing before others begin to.
     for cluster in sorted(excess, key=lambda each: (each not in before, each)):
-        replicas = min(excess[cluster], stay)
-        stay -= replicas
-        if replicas:
-            found.append(_share(cluster, replicas, before.get(cluster), occasion))
+        lost = _is_lost(cluster, before, moves, snapshot)
+        replicas = min(excess[cluster] - gone.get(cluster, 0), moved if lost else stay)
+        moved -= replicas
+        stay -= 0 if lost else replicas
+        if replicas > 0:
+            found.append(_share(cluster, replicas, before.get(cluster), moves, occasion))
     # The rest of very many stays as well, by the guard of the propagator; but a status is bounded.
     return sorted(found[:MOST_LEAVING], key=lambda each: each.cluster)
 
 
+def _missing(workload: Workload, info: WorkloadInfo, placements: Mapping[str, int]) -> int:
+    """Return how many replicas are not ready where they are placed."""
+    spec = info.moving.spec
+    ready = {share.name: ready_of(share, spec) for share in workload.status.clusters}
+    return sum(max(n - ready.get(cluster, 0), 0) for cluster, n in placements.items())
+
+
+def _gone(
+    workload: Workload, info: WorkloadInfo, before: Mapping[str, LeavingShare]
+) -> dict[str, int]:
+    """Return the replicas that have left, as their clusters show, of those that were leaving."""
+    states = {share.name: share.state for share in workload.status.clusters}
+    found = {}
+    for cluster, each in before.items():
+        seen = info.counted and states.get(cluster) != ShareState.UNREACHABLE.value
+        stands = info.moving.surplus.get(cluster, 0) if seen else each.replicas
+        found[cluster] = max(each.replicas - stands, 0) if cluster in states else each.replicas
+    return found
+
+
+def _is_lost(
+    cluster: str, before: Mapping[str, LeavingShare], moves: Moves, snapshot: Snapshot
+) -> bool:
+    """Whether nobody can see what stands there: it is lost, and has not been back since."""
+    if snapshot.ready[snapshot.row[cluster]]:
+        return False
+    eviction = moves.evictions.get(cluster)
+    return cluster in before or (eviction is not None and eviction.lost)
+
+
 def _share(
-    cluster: str, replicas: int, before: LeavingShare | None, occasion: Callable[[], Occasion]
+    cluster: str,
+    replicas: int,
+    before: LeavingShare | None,
+    moves: Moves,
+    occasion: Callable[[], Occasion],
 ) -> LeavingShare:
     if before is not None:
         return msgspec.structs.replace(before, replicas=replicas)
-    now = occasion()
-    return LeavingShare(cluster, replicas, str(now.cause), now.name, now.time)
+    now, eviction = occasion(), moves.evictions.get(cluster)
+    if eviction is not None:
+        return LeavingShare(cluster, replicas, eviction.cause, eviction.name, now.time)
+    return LeavingShare(cluster, replicas, moves.cause or str(now.cause), now.name, now.time)
 
 
-def _moves_by_replicas(info: WorkloadInfo) -> bool:
+def _leaves(info: WorkloadInfo) -> bool:
     """Whether replicas of one cluster stand in for those of another.
 
     Copies of a duplicated Workload do not. What a gang releases is its placements alone.
     """
-    duplicated = info.distribution == Distribution.DUPLICATED and not info.divided
-    return info.counted and not duplicated and not info.groups
+    by_replicas = info.counted and not info.everywhere
+    return not info.groups and (by_replicas or (info.kind == "CronJob" and not info.everywhere))

@@ -6,13 +6,14 @@ makes it safe to send the propagator's conditions back as they were.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
 import msgspec
 
+from controller.binding import moving
 from controller.binding.leaving import leaving_of
 from controller.cache.renames import current_names
 from controller.explain import steps
@@ -113,7 +114,7 @@ def summary(placements: Mapping[str, int]) -> str:
 
 
 def _fields(decision: Decision, workload: Workload) -> dict[str, Any]:
-    placements = decision.placements
+    placements, leaving = decision.placements, _leaving(decision, workload)
     status: dict[str, Any] = {
         "observedGeneration": workload.metadata.generation,
         **_numbers(decision),
@@ -123,13 +124,11 @@ def _fields(decision: Decision, workload: Workload) -> dict[str, Any]:
         "clusterRef": _reference(placements),
         **_by_plugins(decision, workload),
         "decision": {"hash": _hash(decision, workload), "time": timestamp(decision.time)},
-        "conditions": _conditions(decision, workload),
+        "conditions": _conditions(decision, workload, leaving),
     }
     if dict(placements) != workload.placements:
         status |= _why(decision, workload)
-    leaving = _leaving(decision, workload)
-    if leaving or workload.status.leaving:
-        status["leaving"] = msgspec.to_builtins(leaving)
+    status |= _moves(decision, workload, leaving)
     status |= _footprint(placements, workload)
     if decision.workload.limits or workload.status.limits:
         status["limits"] = to_status(decision.workload.limits)
@@ -154,9 +153,25 @@ def _leaving(decision: Decision, workload: Workload) -> list[LeavingShare]:
         workload,
         decision.workload,
         decision.placements,
-        clusters=decision.snapshot.row,
+        moves=decision.moving,
+        snapshot=decision.snapshot,
         occasion=partial(_occasion, decision, workload),
     )
+
+
+def _moves(
+    decision: Decision, workload: Workload, leaving: Sequence[LeavingShare]
+) -> dict[str, Any]:
+    """Return the fields that say what moves, and what may come back; none of a Workload at rest."""
+    status, old = dict[str, Any](), workload.status
+    displaced = moving.displaced_of(decision, workload)
+    if leaving or old.leaving:
+        status["leaving"] = msgspec.to_builtins(leaving)
+    if displaced or old.displaced:
+        status["displaced"] = msgspec.to_builtins(displaced)
+    if decision.moving.rebalanced:
+        status["rebalanced"] = decision.moving.rebalanced
+    return status
 
 
 def _footprint(placements: Mapping[str, int], workload: Workload) -> dict[str, Any]:
@@ -225,6 +240,8 @@ def _cause(decision: Decision, workload: Workload) -> tuple[str, str]:
     if gone and not decision.placements.keys() >= set(gone):
         return ChangeCause.CLUSTER_GONE, gone[0]
     constraints, demand, shape = info.decided
+    if (cause := moving.cause_of(decision, present)) is not None:
+        return cause
     if constraints and (constraints, shape) != (info.constraints, info.shape):
         return ChangeCause.EDITED, ""
     if demand and demand != info.demand:
@@ -333,6 +350,8 @@ def _stored(
         "clusterSummary": status["clusterSummary"] == old.cluster_summary,
         "limits": status.get("limits", []) == to_status(from_status(old)),
         "leaving": status.get("leaving", []) == msgspec.to_builtins(old.leaving),
+        "displaced": status.get("displaced", []) == msgspec.to_builtins(old.displaced),
+        "rebalanced": status.get("rebalanced", old.rebalanced) == old.rebalanced,
         "state": status.get("state", old.state) == old.state,
     }
     return (
@@ -354,6 +373,8 @@ def _shares(status: Mapping[str, Any]) -> dict[str, int]:
 def _hash(decision: Decision, workload: Workload) -> str:
     kept = bool(decision.placements) and dict(decision.placements) == workload.placements
     info = decision.workload
+    if info.edited and decision.moving.stuck:  # what cannot leave yet leaves once it can
+        return "-".join((info.decided[0], info.demand, info.shape))[-HASH_LIMIT:]
     # Shares that a refusal left in place are still the old decision's: the refused edit stays an
     # edit.
     if kept and not decision.scheduled and workload.status.decision.hash:
@@ -369,10 +390,13 @@ def _reference(placements: Mapping[str, int]) -> dict[str, Any] | None:
     return {"apiVersion": API_VERSION, "kind": "MemberCluster", "name": cluster}
 
 
-def _conditions(decision: Decision, workload: Workload) -> list[dict[str, Any]]:
+def _conditions(
+    decision: Decision, workload: Workload, leaving: Sequence[LeavingShare] = ()
+) -> list[dict[str, Any]]:
     """Return the conditions: ours renewed, the propagator's as they are, each in its place.
 
-    Failed stands there only while it is true: most Workloads never have it.
+    Failed stands there only while it is true: most Workloads never have it. Moving stands there
+    from the first move on.
     """
     after = {condition["type"]: condition for condition in workload.status.conditions}
     failed = after.pop(WorkloadCondition.FAILED.value, {})
@@ -381,12 +405,28 @@ def _conditions(decision: Decision, workload: Workload) -> list[dict[str, Any]]:
     ours = [_condition(WorkloadCondition.SCHEDULED, decision.scheduled, scheduled, decision, now)]
     if decision.state is WorkloadState.FAILED:
         ours.append(_condition(WorkloadCondition.FAILED, True, failed, decision, now))
+    if (moves := moving.moving_of(decision, workload, leaving)) is not None:
+        ours.append(_moving(moves, after.get(WorkloadCondition.MOVING.value, {}), decision, now))
     for condition in ours:
         after[condition["type"]] = condition
     strangers = [kind for kind in after if kind not in _KNOWN]
     for kind in strangers[CONDITIONS_LIMIT - len(_KNOWN) :]:
         del after[kind]
     return list(after.values())
+
+
+def _moving(
+    moves: moving.MovingCondition, old: Mapping[str, Any], decision: Decision, generation: int
+) -> dict[str, Any]:
+    return conditions.renewed(
+        old,
+        type_=WorkloadCondition.MOVING.value,
+        true=moves.true,
+        reason=moves.reason.value,
+        message=moves.message[:MESSAGE_LIMIT],
+        now=decision.time,
+        generation=generation,
+    )
 
 
 def _condition(

@@ -5,8 +5,8 @@ pure: they read the snapshot, the Workload and the placements index, and return 
 scores work on whole columns; `controller.framework.percluster` lets a plugin be written for one
 cluster at a time, and only that plugin pays for the loop.
 
-    QueueSort → hooks → PreFilter → hooks → Filter → PostFilter → PreScore → hooks → Score →
-    NormalizeScore → Assign → Reserve → Permit → PreBind → Bind → PostBind
+    QueueSort → hooks → PreFilter → hooks → Filter → Deschedule → PostFilter → PreScore → hooks →
+    Score → NormalizeScore → Assign → Reserve → Permit → PreBind → Bind → PostBind
 """
 
 from __future__ import annotations
@@ -141,6 +141,59 @@ class Filter(Plugin, Protocol):
         self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex
     ) -> FilterMask:
         """Return the refused clusters, with reasons that can be counted."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """The replicas of a Workload that must leave a cluster, be it now or later.
+
+    Args:
+        cause: the word of the history, such as Drained.
+        name: the subject of the cause, such as the taint.
+        due: from when on they leave; None where they do not leave before something changes.
+        reason: why they do not leave yet, or none: a reason of the condition Moving.
+        note: the same in words.
+        lost: the cluster does not answer. What stands there is no surge, and no budget keeps it.
+    """
+
+    cause: str
+    name: str = ""
+    due: datetime | None = None
+    reason: str = ""
+    note: str = ""
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Descheduling:
+    """What a plugin says of the clusters that a Workload is on, or has left.
+
+    Args:
+        evictions: by cluster, of those with replicas in placements or in `leaving`.
+        returns: from when on a cluster of `displaced` takes replicas again, by its name; the others
+            take none.
+        budget: how many replicas of all Workloads may begin to move now for a cause, and why no
+            more do; None for any number.
+    """
+
+    evictions: Mapping[str, Eviction] = field(default_factory=dict)
+    returns: Mapping[str, datetime] = field(default_factory=dict)
+    budget: Callable[[str], tuple[int, str] | None] = lambda _cause: None
+
+
+@runtime_checkable
+class Deschedule(Plugin, Protocol):
+    """Which of its clusters a Workload must leave. A replica stays where no other cluster fits.
+
+    The other plugins find the new places. How many replicas leave at once, and what keeps the old
+    ones until the new ones are ready, is no matter of the plugin.
+    """
+
+    def deschedule(
+        self, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex, now: datetime
+    ) -> Descheduling:
+        """Return what must leave, and what may come back."""
         ...
 
 
@@ -351,6 +404,7 @@ class Candidates:
         reached: only quotas that are used up keep new replicas away, and their plugins give bounds.
         crowded: only a lack of room keeps new replicas away.
         state: what the plugins of this pass left for each other.
+        staying: replicas that stay for now where they must leave: they are not divided.
     """
 
     snapshot: Snapshot
@@ -365,6 +419,7 @@ class Candidates:
     reached: Mask
     crowded: Mask
     state: CycleState
+    staying: int = 0
 
     @property
     def able(self) -> Mask:

@@ -16,6 +16,7 @@ PROTOCOLS: Mapping[str, type | tuple[type, ...]] = {
     "preFilter": interface.PreFilter,
     "filterHook": interface.FilterHook,
     "filter": interface.Filter,
+    "deschedule": interface.Deschedule,
     "postFilter": interface.PostFilter,
     "preScore": interface.PreScore,
     "scoreHook": interface.ScoreHook,
@@ -44,6 +45,7 @@ class Profile:
     pre_filter: Sequence[interface.PreFilter] = ()
     before_filter: Sequence[interface.FilterHook] = ()
     filter: Sequence[interface.Filter] = ()
+    deschedule: Sequence[interface.Deschedule] = ()
     post_filter: Sequence[interface.PostFilter] = ()
     pre_score: Sequence[interface.PreScore] = ()
     before_score: Sequence[interface.ScoreHook] = ()
@@ -109,6 +111,7 @@ class Profile:
             pre_filter=enabled.get("preFilter", ()),
             before_filter=enabled.get("filterHook", ()),
             filter=enabled.get("filter", ()),
+            deschedule=enabled.get("deschedule", ()),
             post_filter=enabled.get("postFilter", ()),
             pre_score=enabled.get("preScore", ()),
             before_score=enabled.get("scoreHook", ()),
@@ -128,7 +131,14 @@ class Profile:
         yield self.queue_sort
         for point in (
             (*self.before_pre_filter, *self.pre_filter, *self.before_filter, *self.filter),
-            (*self.post_filter, *self.pre_score, *self.before_score, *self.score, *self.assign),
+            (
+                *self.deschedule,
+                *self.post_filter,
+                *self.pre_score,
+                *self.before_score,
+                *self.score,
+                *self.assign,
+            ),
             (*self.reserve, *self.permit, *self.pre_bind, *self.post_bind),
         ):
             yield from point
@@ -136,7 +146,7 @@ class Profile:
     def refusing(self) -> list[interface.Plugin]:
         """Return the plugins that can keep replicas from clusters, each once."""
         before_write = (*self.reserve, *self.permit, *self.pre_bind)
-        found = (*self.pre_filter, *self.filter, *self.assign, *before_write)
+        found = (*self.pre_filter, *self.filter, *self.deschedule, *self.assign, *before_write)
         return list({plugin.name: plugin for plugin in found}.values())
 
     def hooks(self) -> list[interface.Plugin]:

@@ -132,10 +132,12 @@ class BlockedWorkload(msgspec.Struct, frozen=True, omit_defaults=True):
     message: str = ""
 
 
-class Evacuation(msgspec.Struct, frozen=True):
+class Evacuation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """MemberCluster.status.evacuation: what leaves the cluster, and why."""
 
     causes: list[EvacuationCause] = []
+    dwells_until: str = ""
+    dwell_seconds: int = 0
     units: int = 0
     left: int = 0
     workloads: int = 0
@@ -163,6 +165,17 @@ class MemberCluster(Object, frozen=True):
     @property
     def ready(self) -> bool:
         return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
+
+    @property
+    def reason(self) -> str:
+        """The reason of Ready; empty without."""
+        return next((c.reason for c in self.status.conditions if c.type == "Ready"), "")
+
+    @property
+    def evacuating(self) -> bool:
+        """Whether Workloads leave it, or it was lost a short while ago."""
+        evacuation = self.status.evacuation
+        return evacuation is not None and bool(evacuation.causes or evacuation.dwells_until)
 
     @property
     def labels(self) -> dict[str, str]:
@@ -351,6 +364,7 @@ class ClusterShare(msgspec.Struct, frozen=True, rename="camel"):
     unschedulable: int = 0
     unschedulable_since: datetime | None = None
     state: str = ""
+    message: str = ""
     available: int | None = None
     """Pods that have been ready for minReadySeconds; None where that is 0."""
     blocked: ShareBlocked | None = None

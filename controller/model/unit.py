@@ -16,6 +16,7 @@ import msgspec
 
 from controller.model import movement, podtemplate, why
 from controller.model.load import Load
+from controller.model.moving import AT_REST, MovingState, moving_state, runs_once
 from controller.model.objects import (
     ClusterAffinity,
     DistributionWeight,
@@ -128,6 +129,8 @@ class WorkloadInfo:
     """The names that its labels give of its group: more than one is a mistake of the user's."""
     runs: bool = False
     """Whether a cluster reports pods of it."""
+    moving: MovingState = AT_REST
+    """Its budgets of movement, and what moves."""
 
     @property
     def key(self) -> Key:
@@ -233,7 +236,7 @@ def workload_info(workload: Workload) -> WorkloadInfo:
         controller=_controller(meta),
         template_name=podtemplate.name_of(template),
         groups=groups_named(meta.labels, podtemplate.labels_of(template), labels),
-        **_of_status(workload, shape, counted=counted, divided=divided),
+        **_of_status(workload, shape, counted=counted, divided=divided, once=runs_once(template)),
     )
 
 
@@ -242,15 +245,20 @@ def restated(held: Workload, meta: Meta, status: WorkloadStatus) -> Workload:
     info: WorkloadInfo = held.info
     later = msgspec.structs.replace(held, metadata=meta, status=why.compact(status), info=None)
     divided = info.counted and info.learns
-    fields = _of_status(later, info.shape, counted=info.counted, divided=divided)
+    once = info.moving.once
+    fields = _of_status(later, info.shape, counted=info.counted, divided=divided, once=once)
     return msgspec.structs.replace(later, info=replace(info, **fields))
 
 
-def _of_status(workload: Workload, shape: str, *, counted: bool, divided: bool) -> dict[str, Any]:
+def _of_status(
+    workload: Workload, shape: str, *, counted: bool, divided: bool, once: bool
+) -> dict[str, Any]:
     """Return the fields that the status gives, and the version."""
     status, decided = workload.status, _parts(workload.status.decision.hash)
+    present = workload.placements
     return dict(  # noqa: C408 - names of fields, and no texts
-        present=workload.placements,
+        present=present,
+        moving=moving_state(workload, present, once=once),
         decided=decided,
         limits=from_status(status) if divided and decided[-1] == shape else _NOTHING,
         shown=shown(workload) or _NOTHING if counted else _NOTHING,

@@ -5,6 +5,7 @@ cannot differ from what happens. It does no I/O, reads no clock and changes none
 
     may the Workload be placed at all   hooks, PreFilter
     which clusters could take it        hooks, Filter: the first refusal of a cluster is its reason
+    which clusters it must leave        Deschedule
     how well they suit                  hooks, PreScore, Score, NormalizeScore, weighted sum
     how many replicas each gets         Assign
 """
@@ -29,19 +30,22 @@ from controller.framework.interface import (
     Assignment,
     Candidates,
     CycleState,
+    Descheduling,
     Plugin,
     PreScore,
     Unplaced,
 )
 from controller.framework.profile import Profile
-from controller.framework.room import room_of
+from controller.framework.room import room_of, within
 from controller.framework.runtime.framework import named, status_fields
 from controller.framework.status import Code, Status, unschedulable
 from controller.model.unit import WorkloadInfo
 from controller.planner.reasons import no_reasons
+from controller.scheduling import moving
 from controller.scheduling.decision import FITS, Decision, HookChange, Refusal
 from controller.scheduling.division import assigned
-from controller.scheduling.outcome import of_assignment, of_refusal
+from controller.scheduling.moving import NO_MOVES, Departures, Moves
+from controller.scheduling.outcome import ScheduledCondition, of_assignment, of_refusal
 from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.snapshot import Snapshot
 from crds.workload import WorkloadState
@@ -69,14 +73,15 @@ def decide(
     state = CycleState(data=dict(data), enabled=profile.names)
     try:
         with limited(profile.plugin_timeout):
-            decision = _decide(*about, state)
+            said = moving.descheduling(profile, info, snapshot, bound, now)
+            decision = _decide(*about, said, state)
             # A plugin narrowed this pass to try a preference (`CycleState.tentative`). Where that
             # leaves replicas over, the pass is repeated without it.
-            if decision.scheduled or not state.tentative:
+            if not state.tentative or (decision.scheduled and not decision.moving.stuck):
                 return decision
             without = frozenset(state.tentative)
             again = CycleState(data=dict(data), enabled=profile.names, without=without)
-            return _decide(*about, again)
+            return _decide(*about, said, again)
     except PluginError as e:
         return _refused(*about, e.status)
 
@@ -87,15 +92,17 @@ def _decide(
     bound: PlacementIndex,
     profile: Profile,
     now: datetime,
+    said: Descheduling,
     state: CycleState,
 ) -> Decision:
-    work = _Pass(profile, bound, info, snapshot, state)
+    back = moving.resumed(info, said, snapshot)
+    work = _Pass(profile, bound, moving.with_resumed(info, back), snapshot, state, said, now)
     refusal = work.admit() or work.filter() or work.score()
     assignment = None
     if refusal is None:
         assignment = assigned(profile, work.info, work.candidates())
     if assignment is not None:
-        return _recorded(info, work, assignment, now)
+        return _recorded(info, work, *work.moved(assignment, back))
     if refusal is None:
         name = profile.scheduler_name
         missing = f"profile {name} has no plugin for distribution {work.info.distribution}"
@@ -112,6 +119,9 @@ class _Pass:
     info: WorkloadInfo
     snapshot: Snapshot
     state: CycleState
+    said: Descheduling
+    now: datetime
+    leaving: Departures = moving.NO_DEPARTURES
     changes: list[HookChange] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     masks: list[Mask] = field(default_factory=list)
@@ -187,6 +197,7 @@ class _Pass:
                 self._refuse(mask, plugin.name, text, reached=True)
             for mask, text in refused.short:
                 self._refuse(mask, plugin.name, text, short=True)
+        self._leave()
         return None
 
     def _refuse(
@@ -197,6 +208,26 @@ class _Pass:
         self.refusals.append(Refusal(plugin, text, reached, short))
         self.masks.append(mask)
         self.verdicts[mask & self.feasible] = len(self.refusals)
+
+    def _leave(self) -> None:
+        """Let go of the shares that leave their clusters now, as far as the budgets let them."""
+        evictions = self.said.evictions
+        for cluster, eviction in evictions.items():
+            # A toleration for a while lets the Workload stay, and not come back.
+            if moving.due(eviction, self.now) and cluster in self.snapshot.row:
+                mask = np.zeros(len(self.snapshot), dtype=np.bool_)
+                mask[self.snapshot.row[cluster]] = True
+                self._refuse(mask, self.profile.deschedule[0].name, moving.LEFT)
+        self.leaving = moving.departures(
+            self.info,
+            self.snapshot,
+            self.said,
+            self.keeps,
+            self.now,
+            wanted=within(self.state, self.info.replicas),
+        )
+        for each in self.leaving.rows:
+            self.keeps[each.row] = False
 
     def score(self) -> Status | None:
         """Run Score: the feasible clusters' scores by plugin, 0..100, and their weighted sum."""
@@ -278,6 +309,68 @@ class _Pass:
             reached=self._only(lambda refusal: refusal.reached and refusal.plugin in planned),
             crowded=self._only(lambda refusal: refusal.short),
             state=self.state,
+            staying=self.leaving.staying,
+        )
+
+    def verdict(self, assignment: Assignment) -> ScheduledCondition:
+        """Return the condition Scheduled of an assignment."""
+        said = self.pending_reasons(assignment)
+        holds = any(name in self.snapshot.row for name in self.info.present)
+        return of_assignment(assignment, self.verdicts, self.refusals, said, holds=holds)
+
+    def moved(self, found: Assignment, back: Mapping[str, int]) -> tuple[Assignment, Moves]:
+        """Return the assignment with the replicas that stay for now, and what moves."""
+        state, leaving, now = self.info.moving, self.leaving, self.now
+        waits = state.rebalance_due is not None or state.displaced
+        if self.said is moving.NOTHING_LEAVES and not (leaving.rows or back or waits):
+            return found, NO_MOVES
+        limit = within(self.state, found.desired)
+        whole = self.info.everywhere
+        assignment, stuck = moving.completed(found, leaving, limit, everywhere=whole)
+        names, on_the_way = self.snapshot.names, moving.on_the_way(self.info)
+        moves = Moves(
+            evictions=self.said.evictions,
+            stuck={names[row]: replicas for row, replicas in stuck.items()},
+            lacks=self.verdict(found).message if stuck else "",
+            held=leaving.held,
+            holder=leaving.holder,
+            cancelled=back,
+            look=moving.next_look(self.said, self.info, now, waits=leaving.waits or on_the_way),
+        )
+        if not waits or leaving.rows or back or not self._stands(assignment):
+            return assignment, moves
+        return self._onward(assignment, moves)
+
+    def _stands(self, assignment: Assignment) -> bool:
+        """Whether all replicas have a cluster, and none moves."""
+        named = {self.snapshot.names[row]: n for row, n in assignment.shares.items()}
+        return sum(named.values()) == assignment.desired and named == dict(self.info.present)
+
+    def _onward(self, assignment: Assignment, moves: Moves) -> tuple[Assignment, Moves]:
+        """Return a step of a rebalance, or of a return to clusters that it was driven from."""
+        found, plan = self.candidates(), self.state.plan
+        nothing = np.zeros(len(self.snapshot), dtype=np.bool_)
+        free = replace(found, keeps=nothing, held=nothing)
+        fresh = assigned(self.profile, self.info, free)
+        step = None
+        if fresh is not None and sum(fresh.shares.values()) == assignment.desired:
+            step = moving.onward(self.info, found, fresh, self.said, self.now)
+        if step is None or step.assignment is None:
+            self.state.plan = plan
+        if step is None:
+            return assignment, moves
+        due = self.info.moving.rebalance_due
+        asked = due is not None and due <= self.now
+        names, waits = self.snapshot.names, step.left > 0 or moving.on_the_way(self.info)
+        return step.assignment or assignment, replace(
+            moves,
+            cause=step.cause if step.assignment else "",
+            returned={names[row]: replicas for row, replicas in step.returned.items()},
+            dropped=step.dropped,
+            held=moves.held + step.left,
+            holder=step.holder,
+            rebalanced=self.info.moving.spec.rebalance_after if asked and not step.left else "",
+            look=moving.next_look(self.said, self.info, self.now, waits=waits),
         )
 
     def _only(self, meant: Callable[[Refusal], bool]) -> Mask:
@@ -301,21 +394,17 @@ def _short(values: Ints) -> NDArray[Any]:
     return values
 
 
-def _recorded(info: WorkloadInfo, work: _Pass, assignment: Assignment, now: datetime) -> Decision:
-    names = work.snapshot.names
+def _recorded(info: WorkloadInfo, work: _Pass, assignment: Assignment, moves: Moves) -> Decision:
+    names, now = work.snapshot.names, work.now
     shares = list(assignment.shares.items())
     if not assignment.in_order:
         shares.sort(key=lambda share: names[share[0]])
-    said, holds = (
-        work.pending_reasons(assignment),
-        any(name in work.snapshot.row for name in info.present),
-    )
-    verdict = of_assignment(assignment, work.verdicts, work.refusals, said, holds=holds)
+    verdict = work.verdict(assignment)
     weights = {name: work.profile.weights[name] for name in work.scores}
     placements, desired = {names[row]: replicas for row, replicas in shares}, assignment.desired
     state, why = verdict.state, assignment.why
     if not shares and info.replicas:
-        kept, wanted = _kept(info, work.snapshot)
+        kept, wanted = _kept(work.info, work.snapshot)
         if kept:  # nothing found: the present shares stay
             placements, desired = kept, wanted
             state, why = WorkloadState.SCHEDULED, no_reasons
@@ -344,6 +433,7 @@ def _recorded(info: WorkloadInfo, work: _Pass, assignment: Assignment, now: date
         fields=status_fields(work.profile, info, placements, work.snapshot, work.bound),
         cycle_state=work.state,
         changes=work.changes,
+        moving=moves,
     )
 
 

@@ -29,6 +29,7 @@ from controller.planner.reasons import (
     no_reasons,
     nothing_binds,
 )
+from controller.scheduling.moving import NO_MOVES, Moves
 from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.snapshot import Snapshot
 from crds.workload import ScheduledReason, WorkloadState
@@ -101,6 +102,8 @@ class Decision:
     """The state of the pass, for the points around the write."""
     changes: Sequence[HookChange] = ()
     """The changes by hooks, in their order."""
+    moving: Moves = NO_MOVES
+    """The replicas that leave their clusters, and those that should."""
     incomplete: tuple[Key, ...] = ()
     """Workloads that run without this one though all of them require each other."""
 

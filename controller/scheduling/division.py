@@ -104,7 +104,7 @@ def asked(info: WorkloadInfo, field: Candidates) -> Problem:
     order[field.line] = np.arange(size)
     unbounded = np.full(size, UNBOUNDED, dtype=np.int64)
     return Problem(
-        total=within(field.state, info.replicas),
+        total=max(within(field.state, info.replicas) - field.staying, 0),
         weight=np.where(field.able, np.minimum(room, MAX_WEIGHT), 0),
         lower=np.zeros(size, dtype=np.int64),
         upper=unbounded,

@@ -142,6 +142,7 @@ PLAIN: Mapping[str, tuple[type[np.generic], Callable[[Row], Any]]] = {
     "cordoned": (np.bool_, lambda row: row.cluster.spec.unschedulable),
     "deleting": (np.bool_, lambda row: row.cluster.metadata.deleting),
     "virtual": (np.bool_, lambda row: row.cluster.spec.virtual),
+    "evacuating": (np.bool_, lambda row: row.cluster.evacuating),
     "cost": (np.float64, _cost),
     "latency": (np.int64, _latency),
     "reliability": (np.int64, _reliability),

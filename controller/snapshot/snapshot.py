@@ -34,6 +34,7 @@ class Snapshot:
         by_name: the place of each row in the order of names.
         labels: a column for each label key; `stowage.dev/cluster` is on every cluster.
         taints: a mask for each taint that any cluster has.
+        evacuating: Workloads leave it, or it was lost a short while ago (status.evacuation).
         rules: the globs of spec.namespaces, one a line.
         kinds: spec.allowedKinds, one a line.
         given, withheld: status.namespaces, one a line; absent where the member takes any other.
@@ -59,6 +60,7 @@ class Snapshot:
     cordoned: Mask
     deleting: Mask
     virtual: Mask
+    evacuating: Mask
     cost: Floats
     latency: Ints
     reliability: Ints

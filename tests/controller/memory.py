@@ -15,6 +15,7 @@ from controller.app import Controller, ControllerSettings
 from controller.config import default_profile
 from controller.framework.profile import Profile, SchedulerConfiguration
 from controller.framework.runtime.feature import Feature
+from controller.model.movement import MovementConfiguration
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from machinery.config.kubeconfig import Connection
@@ -152,6 +153,7 @@ class Stage:
         elect: bool = True,
         standby: bool = False,
         features: Sequence[Feature] | None = None,
+        movement: MovementConfiguration | None = None,
         **points: Any,
     ) -> AsyncIterator[Controller]:
         """A controller with these plugins at these points of the profile, from when it leads on.
@@ -163,11 +165,14 @@ class Stage:
         settings = ControllerSettings(
             connection=Connection(server="http://memory"), http_port=0, identity=identity
         )
+        configuration = SchedulerConfiguration(
+            {made.scheduler_name: made}, elect, movement=movement or MovementConfiguration()
+        )
         controller = Controller(
             settings,
             cast("ApiClient", self.hub),
             clock=self.clock,
-            configuration=SchedulerConfiguration({made.scheduler_name: made}, leader_elect=elect),
+            configuration=configuration,
             features=features,
         )
         async with self._running(controller, standby=standby):

@@ -9,12 +9,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, TypeVar
 
 import numpy as np
 
 from controller.framework.gathering import Attempt, Gathering, GroupDecision, TrialResult
-from controller.framework.interface import NOTHING_REFUSED, Assignment, Candidates, FilterMask
+from controller.framework.interface import (
+    NOTHING_REFUSED,
+    Assignment,
+    Candidates,
+    Descheduling,
+    Eviction,
+    FilterMask,
+)
 from controller.framework.status import Code, Status
 from controller.model.unit import WorkloadInfo
 from controller.planner.problem import Problem
@@ -65,6 +73,20 @@ def a_workload_info(before: WorkloadInfo) -> Callable[[Any], WorkloadInfo]:
         return answer
 
     return usable
+
+
+def a_descheduling(answer: Any) -> Descheduling:
+    """Accept evictions whose times have a time zone: all others are compared with these."""
+    if not isinstance(answer, Descheduling):
+        raise _wanted("a Descheduling", answer)
+    for each in answer.evictions.values():
+        if not isinstance(each, Eviction):
+            raise _wanted("Evictions by cluster", each)
+    moments = [each.due for each in answer.evictions.values()] + list(answer.returns.values())
+    for at in moments:
+        if at is not None and (not isinstance(at, datetime) or at.tzinfo is None):
+            raise _wanted("times with a time zone", at)
+    return answer
 
 
 def a_place_in_line(answer: Any) -> tuple[Any, ...]:

@@ -15,6 +15,7 @@ from controller.cache.ledger import Ledger
 from controller.framework.runtime.arguments import Factory
 from controller.framework.runtime.handle import Handle
 from controller.model.placed import PlacedKind
+from crds.names import SYSTEM_NAMESPACE
 from machinery.api.resources import Resource
 from machinery.clock import Clock
 from machinery.errors import ConfigurationError
@@ -59,6 +60,7 @@ class Term:
     """A term of leadership. `check` raises LeaseLost; call it right before each write.
 
     `informer` returns that of a kind among the feature's watches; `recorder` records Events.
+    `namespace` is that of our processes' Leases.
     """
 
     client: ApiClient
@@ -66,6 +68,7 @@ class Term:
     check: Callable[[], None]
     informer: Callable[[Resource], Informer[Any]]
     recorder: EventRecorder
+    namespace: str = SYSTEM_NAMESPACE
 
 
 @runtime_checkable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -14,6 +15,8 @@ from controller.binding.leaving import MOST_LEAVING, leaving_of
 from controller.explain.steps import Occasion
 from controller.model.objects import LeavingShare, Workload
 from controller.model.unit import workload_info
+from controller.scheduling.moving import NO_MOVES, Moves
+from controller.snapshot.snapshot import Snapshot
 from machinery.api.resources import WORKLOADS
 from tests.controller import make
 from tests.controller.memory import Stage
@@ -51,14 +54,24 @@ def stored(
     return msgspec.convert({**document, "status": status}, Workload)
 
 
+@cache
+def fleet(names: tuple[str, ...], *, lost: tuple[str, ...] = ()) -> Snapshot:
+    return make.snapshot(*(make.cluster(name, ready=name not in lost) for name in names))
+
+
 def leaves(
-    workload: Workload, placements: Mapping[str, int], *, clusters: tuple[str, ...] = NAMES
+    workload: Workload,
+    placements: Mapping[str, int],
+    *,
+    clusters: tuple[str, ...] = NAMES,
+    moves: Moves = NO_MOVES,
 ) -> dict[str, int]:
     found = leaving_of(
         workload,
         workload_info(workload),
         placements,
-        clusters=clusters,
+        moves=moves,
+        snapshot=fleet(clusters),
         occasion=lambda: Occasion("2026-01-02T00:00:00Z", "Scaled"),
     )
     return {each.cluster: each.replicas for each in found}
@@ -132,7 +145,8 @@ def test_an_entry_says_since_when_and_why_and_keeps_it() -> None:
         workload,
         workload_info(workload),
         {"m1": 1, "m3": 5},
-        clusters=NAMES,
+        moves=NO_MOVES,
+        snapshot=fleet(NAMES),
         occasion=lambda: Occasion("2026-01-02T00:00:00Z", "ClusterGone", "m2"),
     )
     assert found == [

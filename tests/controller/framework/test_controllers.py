@@ -316,17 +316,31 @@ async def test_they_are_chosen_by_name(
         "the controller Reservation runs",
         "the controller Coscheduling runs",
         "the controller WorkloadQuota runs",
+        "the controller TaintEviction runs",
     }
+
+
+EVERY = [
+    "WorkloadPolicy",
+    "WorkloadSpread",
+    "Reservation",
+    "Coscheduling",
+    "WorkloadQuota",
+    "TaintEviction",
+]
 
 
 @pytest.mark.proves("E13", "E14")
 @pytest.mark.parametrize(
     ("chosen", "runs"),
     [
-        ("*", ["WorkloadPolicy", "WorkloadSpread", "Reservation", "Coscheduling", "WorkloadQuota"]),
-        ("*,-WorkloadSpread", ["WorkloadPolicy", "Reservation", "Coscheduling", "WorkloadQuota"]),
+        ("*", EVERY),
+        ("*,-WorkloadSpread", [each for each in EVERY if each != "WorkloadSpread"]),
         (" WorkloadSpread ", ["WorkloadSpread"]),
-        ("-WorkloadSpread,*,-Reservation", ["WorkloadPolicy", "Coscheduling", "WorkloadQuota"]),
+        (
+            "-WorkloadSpread,*,-Reservation",
+            ["WorkloadPolicy", "Coscheduling", "WorkloadQuota", "TaintEviction"],
+        ),
     ],
 )
 def test_what_features_run_is_chosen_in_the_same_way(chosen: str, runs: list[str]) -> None:
@@ -340,5 +354,4 @@ def test_a_name_without_controllers_is_an_error(chosen: str) -> None:
     text = f"--controller-plugins {chosen}: no plugin "
     with pytest.raises(ConfigurationError, match=re.escape(text)) as fault:
         Controllers(catalogue.features(), [], chosen, clock=FakeClock())
-    known = "known: Coscheduling, Reservation, WorkloadPolicy, WorkloadQuota, WorkloadSpread"
-    assert known in str(fault.value)
+    assert f"known: {', '.join(sorted(EVERY))}" in str(fault.value)

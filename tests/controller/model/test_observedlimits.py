@@ -211,8 +211,10 @@ def test_units_without_a_node_go_where_there_is_one() -> None:
     loop.turn(40)
     assert loop.workload.placements == {"a": 3, "b": 4}
     assert loop.workload.status.pending == 1
+    loop.turn(11)
+    assert loop.body["status"]["conditions"][-1]["reason"] == "NotReadyThere"
     written = loop.writes
-    loop.turn(100)
+    loop.turn(89)
     assert loop.writes == written, "nothing new, nothing written"
     (told_,) = loop.body["status"]["limits"]
     assert told_ == limit("a", 3, NOW + timedelta(seconds=71) + HOLD, doubted=False)

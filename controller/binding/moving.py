@@ -1,0 +1,209 @@
+"""What a status says of moves: the condition Moving, the cause, and what may come back. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from controller.framework.interface import Eviction
+from controller.model.moving import moment_of, ready_of
+from controller.model.objects import DisplacedShare, LeavingShare, Workload
+from controller.scheduling.decision import Decision
+from controller.scheduling.moving import Moves, due
+from crds.fields.movement import MovingReason
+from crds.fields.why import ChangeCause
+from crds.workload import WorkloadCondition
+from machinery.clock import timestamp
+
+MOST_DISPLACED = 64
+"""Clusters that a status names to which replicas may return."""
+NOT_READY_SECONDS = 10.0
+"""How long successors may take to become ready before the condition says that they do not."""
+NAMED = 3
+"""Clusters that a message names."""
+_RETURNING = frozenset(
+    each.value
+    for each in (
+        ChangeCause.CLUSTER_LOST,
+        ChangeCause.DRAINED,
+        ChangeCause.TAINTED,
+        ChangeCause.OUT_OF_SERVICE,
+    )
+)
+_WORDS: Mapping[str, str] = {
+    ChangeCause.CLUSTER_LOST.value: "lost",
+    ChangeCause.DRAINED.value: "drain",
+    ChangeCause.TAINTED.value: "taint",
+    ChangeCause.OUT_OF_SERVICE.value: "out of service",
+    ChangeCause.REBALANCED.value: "rebalance",
+    ChangeCause.RETURNED.value: "return",
+    ChangeCause.EDITED.value: "edit",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MovingCondition:
+    reason: MovingReason
+    message: str
+
+    @property
+    def true(self) -> bool:
+        return self.reason is MovingReason.MOVING
+
+
+def displaced_of(decision: Decision, workload: Workload) -> list[DisplacedShare]:
+    """Return the replicas that may come back to a cluster, by cluster."""
+    info, moves = decision.workload, decision.moving
+    if not info.moving.spec.returns or info.whole or info.everywhere:
+        return []
+    before, after = workload.placements, decision.placements
+    found = {
+        each.cluster: each
+        for each in workload.status.displaced
+        if each.cluster in decision.snapshot.row and each.cluster not in moves.dropped
+    }
+    grown = sum(max(n - before.get(cluster, 0), 0) for cluster, n in after.items())
+    for cluster, eviction in moves.evictions.items():
+        went = min(before.get(cluster, 0) - after.get(cluster, 0), grown)
+        if went > 0 and eviction.cause in _RETURNING:
+            known, now = found.get(cluster), timestamp(decision.time)
+            replicas = went + (known.replicas if known else 0)
+            found[cluster] = DisplacedShare(cluster, replicas, eviction.cause, now)
+    for back in (moves.cancelled, moves.returned):
+        for cluster, replicas in back.items():
+            if (known := found.get(cluster)) is not None:
+                left = known.replicas - replicas
+                found[cluster] = DisplacedShare(cluster, left, known.cause, known.time)
+    shares = sorted(found.values(), key=lambda each: (each.time, each.cluster))
+    return [each for each in shares if each.replicas > 0][-MOST_DISPLACED:]
+
+
+def moving_of(
+    decision: Decision, workload: Workload, leaving: Sequence[LeavingShare]
+) -> MovingCondition | None:
+    """Return the condition Moving; None for a Workload that never moved and has no reason to."""
+    moves, after, lacking = decision.moving, decision.placements, _lacking(decision, workload)
+    going = [each for each in leaving if lacking or _seen(each.cluster, decision)]
+    waits = {
+        cluster: eviction
+        for cluster, eviction in moves.evictions.items()
+        if eviction.reason and after.get(cluster) and not due(eviction, decision.time)
+    }
+    stuck, blocked = sum(moves.stuck.values()), sum(after[cluster] for cluster in waits)
+    total = sum(each.replicas for each in going) + stuck + moves.held + blocked
+    if not total:
+        known = any(c["type"] == MOVING for c in workload.status.conditions)
+        moved = known or leaving or workload.status.leaving
+        return MovingCondition(MovingReason.SETTLED, _settled(leaving)) if moved else None
+    if going:
+        reason, text = _going(decision, workload, going, lacking)
+        text += f"; {_no_room(moves)}" if stuck else ""
+    elif stuck:
+        reason, text = MovingReason.NO_ROOM, _no_room(moves)
+    elif waits:
+        first = waits[min(waits)]
+        reason, text = MovingReason(first.reason), first.note
+    else:
+        reason = MovingReason.FLEET_BUDGET if moves.holder else MovingReason.MOVING
+        text = f"{moves.held} wait: {moves.holder or 'others of it move first'}"
+    verb = "leaves" if total == 1 else "leave"
+    where = _where(moves, going, waits)
+    return MovingCondition(reason, f"{total} of {decision.desired} units {verb} {where}: {text}")
+
+
+MOVING = WorkloadCondition.MOVING.value
+
+
+def _seen(cluster: str, decision: Decision) -> bool:
+    """Whether it is known what stands on a cluster: of a lost one it is not."""
+    row = decision.snapshot.row.get(cluster)
+    return row is not None and bool(decision.snapshot.ready[row])
+
+
+def _where(moves: Moves, going: Sequence[LeavingShare], waits: Mapping[str, Eviction]) -> str:
+    names = {each.cluster: word(each.cause) for each in going}
+    for cluster in (*moves.stuck, *waits):
+        eviction = moves.evictions.get(cluster)
+        names[cluster] = word(eviction.cause if eviction else ChangeCause.EDITED.value)
+    if names:
+        return _named(names)
+    causes = sorted({each.cause for each in moves.evictions.values()} or {moves.cause})
+    return f"their clusters ({', '.join(map(word, causes))})"
+
+
+def _lacking(decision: Decision, workload: Workload) -> dict[str, int]:
+    """Return the replicas that are not ready where they are placed, by cluster."""
+    spec = decision.workload.moving.spec
+    ready = {share.name: ready_of(share, spec) for share in workload.status.clusters}
+    return {
+        cluster: less
+        for cluster, replicas in decision.placements.items()
+        if (less := replicas - ready.get(cluster, 0)) > 0
+    }
+
+
+def _settled(leaving: Sequence[LeavingShare]) -> str:
+    if not leaving:
+        return "every unit is where it shall be"
+    named = _named({each.cluster: word(each.cause) for each in leaving})
+    return f"every unit runs where it shall be; what {named} still has goes once it answers"
+
+
+def word(cause: str) -> str:
+    """Return a cause as a message has it."""
+    return _WORDS.get(cause, cause)
+
+
+def _going(
+    decision: Decision,
+    workload: Workload,
+    going: Sequence[LeavingShare],
+    lacking: Mapping[str, int],
+) -> tuple[MovingReason, str]:
+    """Return what replicas wait for that have begun to leave."""
+    shares = {share.name: share for share in workload.status.clusters}
+    for each in going:
+        share = shares.get(each.cluster)
+        blocked = None if share is None else share.blocked
+        if blocked is not None and blocked.reason == MovingReason.DISRUPTION_BUDGET.value:
+            return MovingReason.DISRUPTION_BUDGET, f"{each.replicas} wait: {blocked.message}"
+    if not lacking:
+        return MovingReason.MOVING, "their successors are ready"
+    parts = []
+    for cluster in sorted(lacking)[:NAMED]:
+        placed = decision.placements[cluster]
+        said = shares[cluster].message if cluster in shares else ""
+        part = f"{placed - lacking[cluster]} of {placed} ready on {cluster}"
+        parts.append(f"{part} ({said})" if said else part)
+    moments = [at for each in going if (at := moment_of(each.since)) is not None]
+    late = timedelta(seconds=NOT_READY_SECONDS)
+    stands = bool(moments) and decision.time - max(moments) >= late
+    reason = MovingReason.NOT_READY_THERE if stands else MovingReason.MOVING
+    return reason, ", ".join(parts)
+
+
+def _no_room(moves: Moves) -> str:
+    units = sum(moves.stuck.values())
+    verb = "stays" if units == 1 else "stay"
+    return f"{units} {verb}, as no other cluster takes them: {moves.lacks}"
+
+
+def _named(clusters: Mapping[str, str]) -> str:
+    """Return `member-1 (drain), member-2 (lost) and 3 more`."""
+    first = sorted(clusters.items())[:NAMED]
+    text = ", ".join(f"{name} ({why})" if why else name for name, why in first)
+    return f"{text} and {len(clusters) - NAMED} more" if len(clusters) > NAMED else text
+
+
+def cause_of(decision: Decision, before: Mapping[str, int]) -> tuple[str, str] | None:
+    """Return the cause of a change that moves replicas, and its subject; None for another one."""
+    moves, after = decision.moving, decision.placements
+    if moves.cause:
+        return moves.cause, ""
+    for cluster, eviction in sorted(moves.evictions.items()):
+        if before.get(cluster, 0) > after.get(cluster, 0) and due(eviction, decision.time):
+            return eviction.cause, cluster
+    if moves.cancelled:
+        return ChangeCause.MOVE_CANCELLED.value, min(moves.cancelled)
+    return None

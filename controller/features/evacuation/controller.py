@@ -1,0 +1,237 @@
+"""Writes what leaves each cluster, and since when; the leader alone runs it.
+
+The causes and their times are stored before anything leaves because of them, so that the next
+leader goes on with the same times. A cluster without a taint of effect NoExecute, and that answers,
+costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from controller.features.evacuation import status, taints
+from controller.features.evacuation.brake import braked
+from controller.features.evacuation.fleet import FleetMoves
+from controller.features.evacuation.plugin import TaintEviction
+from controller.features.evacuation.propagatorlease import PropagatorLease
+from controller.features.evacuation.status import Standing
+from controller.features.evacuation.waiting import Waiting
+from controller.framework.runtime.feature import Term
+from controller.framework.runtime.handle import Handle
+from controller.framework.statuswriter import Result, StatusWriter
+from controller.model.moving import moment_of
+from controller.model.objects import BlockedWorkload, Condition, MemberCluster, Workload
+from crds.fields.movement import MovingReason
+from crds.membercluster import MOST_BLOCKED, EvacuatingReason, MemberClusterCondition
+from crds.workload import WorkloadCondition
+from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
+from machinery.runtime.informer import Informer
+from machinery.tasks import in_slices
+from machinery.types import conditions
+from machinery.types.metadata import Key
+
+CALM_SECONDS = 1.0
+"""Between two writes of a cluster because of its numbers."""
+LEASE_SECONDS = 1.0
+"""Between two looks at the propagator's Lease, while a cluster does not answer."""
+WAKE_SECONDS = 0.2
+"""Between two rounds of Workloads that wait for the moves of others."""
+_EVACUATING = MemberClusterCondition.EVACUATING.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Draft(Result):
+    """A drafted status; `woken` says that Workloads may leave or return from now on."""
+
+    woken: bool = False
+
+
+class EvacuationController(StatusWriter[MemberCluster, _Draft]):
+    """The evacuations of a fleet, for one term of leadership."""
+
+    action = "Evacuating"
+
+    def __init__(
+        self,
+        term: Term,
+        *,
+        moves: FleetMoves,
+        waiting: Waiting,
+        plugin: TaintEviction,
+        handle: Handle,
+    ) -> None:
+        super().__init__(term, MEMBER_CLUSTERS, MemberCluster)
+        self._workloads: Informer[Workload] = term.informer(WORKLOADS)
+        self._moves = moves
+        self._plugin = plugin
+        self._handle = handle
+        self._lease = PropagatorLease(term.client, namespace=term.namespace, clock=term.clock)
+        self._waiting = waiting
+        self._free = asyncio.Event()
+        self._standing: dict[Key, Standing] = {}
+
+    def resync(self, stored: MemberCluster) -> None:
+        """Queue a cluster when the term begins, and the Workloads that leave it."""
+        if _concerns(stored):
+            self.add(stored.metadata.key)
+            self._handle.look(sorted(self._moves.on(stored.metadata.name)))
+
+    def cluster_changed(self, stored: MemberCluster) -> None:
+        if _concerns(stored):
+            self.add(stored.metadata.key)
+
+    def loss_changed(self) -> None:
+        """Look at every cluster that is lost: the brake depends on all of them."""
+        for each in self._stored.values():
+            if taints.unreachable(each):
+                self.add(each.metadata.key)
+
+    def moved(self, cluster: str) -> None:
+        """Look at a cluster soon, as a Workload there has other replicas than before."""
+        stored = self._stored.get(("", cluster))
+        if stored is not None and _concerns(stored):
+            self.add(stored.metadata.key, after=CALM_SECONDS)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(super().run())
+            tasks.create_task(self._watch_lease())
+            tasks.create_task(self._wake())
+
+    def freed(self) -> None:
+        """Have Workloads decided again that wait for the moves of others, a few at a time."""
+        self._free.set()
+
+    async def _wake(self) -> None:
+        while True:
+            await self._free.wait()
+            self._free.clear()
+            self._handle.look(self._waiting.first(self._handle.snapshot()))
+            await self._clock.sleep(WAKE_SECONDS)
+
+    async def _watch_lease(self) -> None:
+        while True:
+            if not any(map(taints.unreachable, self._stored.values())):
+                self._lease.forget()
+            elif await self._lease.look():
+                self.loss_changed()
+            await self._clock.sleep(LEASE_SECONDS)
+
+    async def prepare(self, stored: MemberCluster) -> None:
+        """Count what must leave the cluster, in slices."""
+        cluster, blocked = stored.metadata.name, list[BlockedWorkload]()
+        units = workloads = stay = 0
+        async for key in in_slices(sorted(self._moves.on(cluster))):
+            workload = self._workloads.get(key)
+            if workload is None or workload.info is None:
+                continue
+            info = workload.info
+            leaving = info.moving.leaving.get(cluster)
+            there = info.present.get(cluster, 0)
+            if there and not self._plugin.evicts(info, stored):
+                stay += there
+                there = 0
+            there += leaving.replicas if leaving is not None else 0
+            if not there:
+                continue
+            units, workloads = units + there, workloads + 1
+            if len(blocked) < MOST_BLOCKED and (held := _blocked(workload)) is not None:
+                blocked.append(held)
+        self._standing[stored.metadata.key] = Standing(units, workloads, stay, blocked)
+
+    def draft(self, stored: MemberCluster) -> _Draft | None:
+        if not _concerns(stored):
+            return None
+        now, key = self._clock.now(), stored.metadata.key
+        evacuation = stored.status.evacuation
+        not_ready = taints.name_of(taints.NOT_READY)
+        causes = evacuation.causes if evacuation is not None else []
+        since = next((moment_of(each.since) for each in causes if each.name == not_ready), None)
+        unreachable = taints.unreachable(stored)
+        if unreachable and since is None and not self._lease.judged:
+            return _Draft(fields=None)  # the Lease is looked at by now
+        condition = _condition(stored)
+        said = status.evacuation_of(
+            stored,
+            self._standing.get(key, status.NOTHING),
+            self._handle.configuration.movement,
+            now,
+            blind=unreachable and self._lease.late,
+            doubted=unreachable and since is not None and not self._lease.counts(since),
+            brake=self._brake(),
+            before=str(condition.get("reason", "")),
+        )
+        wait = None if said.look is None else max((said.look - now).total_seconds(), 0.0)
+        woken = (evacuation, condition.get("reason")) != (said.evacuation, said.reason.value)
+        told = condition.get("message") == said.message
+        told |= said.reason is EvacuatingReason.TOLERATING  # it counts seconds
+        if not woken and told:
+            return _Draft(fields=None, requeue_after=wait)
+        renewed = conditions.renewed(
+            condition,
+            type_=_EVACUATING,
+            true=said.true,
+            reason=said.reason.value,
+            message=said.message,
+            now=now,
+            generation=stored.metadata.generation,
+        )
+        others = [_as_written(c) for c in stored.status.conditions if c.type != _EVACUATING]
+        return _Draft(
+            fields={**status.fields_of(said), "conditions": [*others, renewed]},
+            events=said.events,
+            requeue_after=wait,
+            anyway=True,  # compared above
+            woken=woken,
+        )
+
+    def landed(self, key: Key, result: _Draft, *, written: bool) -> None:
+        if written and result.woken:
+            self._handle.look(sorted(self._moves.on(key[1])))
+
+    def forget(self, key: Key) -> None:
+        self._standing.pop(key, None)
+
+    def _brake(self) -> str:
+        configuration = self._handle.configuration.movement.brake
+        domains, lost = {}, []
+        for each in self._stored.values():
+            name = each.metadata.name
+            domains[name] = each.labels.get(configuration.topology_key, "")
+            if taints.unreachable(each) and not taints.meant(each):
+                lost.append(name)
+        return braked(lost, domains, configuration)
+
+
+def _concerns(cluster: MemberCluster) -> bool:
+    """Whether there is anything to say of a cluster, or anything said."""
+    told = _condition(cluster).get("reason")
+    return bool(taints.in_force(cluster)) or cluster.evacuating or told not in (None, "None")
+
+
+def _condition(cluster: MemberCluster) -> dict[str, Any]:
+    found = next((c for c in cluster.status.conditions if c.type == _EVACUATING), None)
+    return {} if found is None else _as_written(found)
+
+
+def _as_written(condition: Condition) -> dict[str, Any]:
+    """Return a condition as it is stored: what it does not say is absent there."""
+    said: dict[str, Any] = msgspec.to_builtins(condition)
+    return {name: value for name, value in said.items() if value or name in _ALWAYS}
+
+
+_ALWAYS = ("status", "reason", "message")
+
+
+def _blocked(workload: Workload) -> BlockedWorkload | None:
+    for each in workload.status.conditions:
+        if each.get("type") == WorkloadCondition.MOVING.value and each.get("status") == "False":
+            reason = str(each.get("reason", ""))
+            if reason == MovingReason.SETTLED.value:
+                return None
+            return BlockedWorkload(*workload.metadata.key, reason, str(each.get("message", "")))
+    return None

@@ -1,0 +1,187 @@
+"""TaintEviction: a cluster is left because of a taint of effect NoExecute, or of its loss.
+
+Kubernetes' taint-eviction-controller does the same with nodes. What is known of a taint stands in
+status.evacuation of the MemberCluster: a taint that is not there yet has no effect, so that the
+time of a toleration counts from one moment for every reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+
+import numpy as np
+
+from controller.cache.placements import PlacementIndex
+from controller.features.evacuation import taints
+from controller.features.evacuation.fleet import FleetMoves
+from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
+from controller.framework.explains import Shortage
+from controller.framework.interface import (
+    NOTHING_REFUSED,
+    CycleState,
+    Descheduling,
+    Eviction,
+    FilterMask,
+)
+from controller.framework.runtime.arguments import NoArgs
+from controller.framework.runtime.handle import Handle
+from controller.framework.status import SUCCESS, Status
+from controller.model.movement import NEVER, amount
+from controller.model.objects import MemberCluster, Taint
+from controller.model.unit import WorkloadInfo
+from controller.snapshot.columns import Mask
+from controller.snapshot.snapshot import Snapshot
+from crds.fields.movement import MovingReason
+from crds.membercluster import EvacuatingReason, MemberClusterCondition
+from crds.names import TAINT_OUT_OF_SERVICE
+
+NAME = "TaintEviction"
+_NONE = Descheduling()
+
+
+class TaintEviction:
+    """Evictions of present shares, and a filter of clusters that were lost a short while ago."""
+
+    name = NAME
+    ignored_during_execution = True
+
+    def __init__(self, _args: NoArgs, handle: Handle) -> None:
+        self.handle = handle
+        """That of the process, once the feature is attached."""
+
+    def events_to_register(self) -> Sequence[EventHint]:
+        """Return the events that could give a replica that must leave another place."""
+        return (on(MEMBER_CLUSTER, Action.ADDED | Action.ROOM | Action.READY | Action.TAINTS),)
+
+    def pre_filter(
+        self,
+        state: CycleState,
+        _info: WorkloadInfo,
+        snapshot: Snapshot,
+        _bound: PlacementIndex,
+    ) -> Status:
+        """Try first without the clusters that dwell."""
+        if NAME not in state.without and _dwelling(snapshot).any():
+            state.tentative.add(NAME)
+        return SUCCESS
+
+    def filter(
+        self, state: CycleState, _info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
+    ) -> FilterMask:
+        """Refuse clusters that are back for a short while only, where another one fits."""
+        if NAME not in state.tentative:
+            return NOTHING_REFUSED
+        return FilterMask([(_dwelling(snapshot), "was lost a short while ago")])
+
+    def cure(self, _shortage: Shortage, _text: str, _rows: Mask) -> str:
+        return "the end of its dwell (status.evacuation.dwellsUntil of the MemberCluster)"
+
+    def deschedule(
+        self, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex, now: datetime
+    ) -> Descheduling:
+        """Return what must leave tainted and lost clusters, and what may come back."""
+        displaced = info.moving.displaced
+        if not (displaced or info.moving.rebalance_due or snapshot.evacuating.any()):
+            return _NONE
+        evictions = {}
+        for cluster in {**info.present, **info.moving.leaving}:
+            row = snapshot.row.get(cluster)
+            if row is not None and snapshot.evacuating[row]:
+                eviction = self._eviction(info, snapshot.clusters[row])
+                if eviction is not None:
+                    evictions[cluster] = eviction
+        returns = {}
+        for cluster in displaced:
+            row = snapshot.row.get(cluster)
+            if row is not None and _takes_back(snapshot.clusters[row]):
+                returns[cluster] = now
+        return Descheduling(evictions, returns, self._budget(bound.ledger(FleetMoves)))
+
+    def evicts(self, info: WorkloadInfo, cluster: MemberCluster) -> bool:
+        """Whether a taint in force drives the Workload from the cluster, be it later."""
+        return any(
+            self._tolerated(taint, info) is not None for taint in taints.in_force(cluster).values()
+        )
+
+    def _tolerated(self, taint: Taint, info: WorkloadInfo) -> timedelta | None:
+        """Return for how long the Workload stays; None for ever."""
+        default: int | None = 0
+        if taint == taints.NOT_READY:
+            seconds = self.handle.configuration.movement.not_ready_toleration_seconds
+            default = None if seconds == NEVER else seconds
+        return taints.tolerated(taint, info.tolerations, default)
+
+    def _eviction(self, info: WorkloadInfo, cluster: MemberCluster) -> Eviction | None:
+        """Return the first eviction that is due, by any of the taints; None where all are borne."""
+        lost, found = not cluster.ready, list[Eviction]()
+        fenced = any(t.key == TAINT_OUT_OF_SERVICE for t, _, _ in taints.noted(cluster))
+        for taint, cause, since in taints.noted(cluster):
+            tolerated = self._tolerated(taint, info)
+            # A person's word that nothing runs there needs no more time to pass.
+            if tolerated is None or (fenced and taint == taints.NOT_READY):
+                continue
+            why, due = taints.cause_of(taint), since + tolerated
+            about = partial(Eviction, why.value, cause.name, lost=lost)
+            if taint == taints.NOT_READY and (held := _held(cluster)) is not None:
+                found.append(about(reason=held[0], note=held[1]))
+            elif lost and not fenced and info.moving.at_most_once(info.replicas):
+                name = cluster.metadata.name
+                note = (
+                    f"its units run at most once, and {name} does not answer: once nothing runs "
+                    f"there, taint it {TAINT_OUT_OF_SERVICE}:NoExecute, or delete the MemberCluster"
+                )
+                reason = MovingReason.AWAITING_FENCING.value
+                found.append(about(reason=reason, note=note))
+            else:
+                found.append(about(due=due))
+        return min(found, key=_order, default=None)
+
+    def _budget(self, moves: FleetMoves) -> Callable[[str], tuple[int, str] | None]:
+        most_of = self.handle.configuration.movement.max_moving
+
+        def budget(_cause: str) -> tuple[int, str] | None:
+            most = max(amount(most_of, moves.placed, up=False), 1)
+            text = f"{moves.moving} of at most {most} units of the fleet move (movement.maxMoving)"
+            return max(most - moves.moving, 0), text
+
+        return budget
+
+
+def _order(eviction: Eviction) -> tuple[bool, float]:
+    due = eviction.due
+    return due is None, 0.0 if due is None else due.timestamp()
+
+
+def _held(cluster: MemberCluster) -> tuple[str, str] | None:
+    """Return why a loss moves nothing now, as a reason of Moving and in words; None where it does.
+
+    Blindness is no reason that a Workload tells: it is over soon, or the cluster tells of it.
+    """
+    for condition in cluster.status.conditions:
+        if condition.type == MemberClusterCondition.EVACUATING.value:
+            if condition.reason == EvacuatingReason.BRAKED.value:
+                return MovingReason.BRAKED.value, condition.message
+            if condition.reason == EvacuatingReason.BLIND.value:
+                return "", condition.message
+    return None
+
+
+def _takes_back(cluster: MemberCluster) -> bool:
+    """Whether a cluster takes replicas again that left it."""
+    usable = cluster.ready and not cluster.metadata.deleting and not cluster.spec.unschedulable
+    return usable and not cluster.evacuating and not taints.in_force(cluster)
+
+
+def _dwelling(snapshot: Snapshot) -> Mask:
+    """Return the clusters that were lost a short while ago."""
+
+    def dwells() -> Mask:
+        mask = snapshot.evacuating.copy()
+        for row in np.flatnonzero(mask).tolist():
+            evacuation = snapshot.clusters[row].status.evacuation
+            mask[row] = evacuation is not None and bool(evacuation.dwells_until)
+        return mask
+
+    return snapshot.kept.fixed((NAME, "dwells"), dwells)

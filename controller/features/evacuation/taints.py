@@ -1,0 +1,77 @@
+"""Taints of effect NoExecute, those that a spec has and the one that stands for a loss. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+
+from controller.model.moving import moment_of
+from controller.model.objects import EvacuationCause, MemberCluster, Taint, Toleration
+from crds.fields.labels import TaintEffect
+from crds.fields.why import ChangeCause
+from crds.membercluster import ReadyReason
+from crds.names import TAINT_DRAIN, TAINT_NOT_READY, TAINT_OUT_OF_SERVICE
+
+NO_EXECUTE = TaintEffect.NO_EXECUTE.value
+NOT_READY = Taint(TAINT_NOT_READY, NO_EXECUTE)
+_CAUSES = {
+    TAINT_DRAIN: ChangeCause.DRAINED,
+    TAINT_OUT_OF_SERVICE: ChangeCause.OUT_OF_SERVICE,
+    TAINT_NOT_READY: ChangeCause.CLUSTER_LOST,
+}
+_LONGEST = timedelta(days=366 * 70)
+
+
+def name_of(taint: Taint) -> str:
+    """Return `<key>[=<value>]:NoExecute`."""
+    return f"{taint.key}{'=' if taint.value else ''}{taint.value}:{taint.effect}"
+
+
+def cause_of(taint: Taint) -> ChangeCause:
+    return _CAUSES.get(taint.key, ChangeCause.TAINTED)
+
+
+def unreachable(cluster: MemberCluster) -> bool:
+    """Whether a cluster does not answer: any other trouble is one of ours, or of its credential."""
+    return not cluster.ready and cluster.reason == ReadyReason.UNREACHABLE.value
+
+
+def meant(cluster: MemberCluster) -> bool:
+    """Whether a person has taken the cluster out of use: it is not lost then, be it away."""
+    ours = (TAINT_DRAIN, TAINT_OUT_OF_SERVICE)
+    return cluster.spec.unschedulable or any(t.key in ours for t in cluster.spec.taints)
+
+
+def in_force(cluster: MemberCluster) -> dict[str, Taint]:
+    """Return the taints of effect NoExecute by their names."""
+    found = {name_of(t): t for t in cluster.spec.taints if t.effect == NO_EXECUTE}
+    if unreachable(cluster):
+        found[name_of(NOT_READY)] = NOT_READY
+    return found
+
+
+def noted(cluster: MemberCluster) -> Iterator[tuple[Taint, EvacuationCause, datetime]]:
+    """Yield the taints in force that status.evacuation has, each with when it was first seen."""
+    evacuation, taints = cluster.status.evacuation, in_force(cluster)
+    for cause in evacuation.causes if evacuation is not None else ():
+        taint, since = taints.get(cause.name), moment_of(cause.since)
+        if taint is not None and since is not None:
+            yield taint, cause, since
+
+
+def tolerated(
+    taint: Taint, tolerations: Sequence[Toleration], default: int | None
+) -> timedelta | None:
+    """Return for how long a taint is tolerated; None for ever.
+
+    Args:
+        taint: one of effect NoExecute.
+        tolerations: those of a Workload; the first that tolerates the taint counts.
+        default: the seconds where none of them does; None for ever.
+    """
+    seconds = default
+    for each in tolerations:
+        if each.tolerates(taint):
+            seconds = each.toleration_seconds
+            break
+    return None if seconds is None else min(timedelta(seconds=max(seconds, 0)), _LONGEST)

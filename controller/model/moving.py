@@ -1,0 +1,143 @@
+"""What an object says of the moves of a Workload: its budgets, what leaves, what may come back.
+
+Compiled with the `WorkloadInfo`; a Workload at rest shares one empty value with all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from controller.model.movement import amount
+from controller.model.objects import (
+    ClusterShare,
+    DisplacedShare,
+    LeavingShare,
+    MovementSpec,
+    Template,
+    Workload,
+)
+from crds.fields.shares import ShareState
+from machinery.clock import parse_timestamp
+from machinery.types.bounds import MOST_UNITS, between
+
+SURGE, UNAVAILABLE = "25%", 0
+"""The budgets of a Workload that names none."""
+ONCE_SURGE, ONCE_UNAVAILABLE = 0, 1
+"""Those of a kind whose units must not run twice."""
+ONCE = frozenset({"StatefulSet", "Job", "CronJob"})
+
+
+@dataclass(frozen=True, slots=True)
+class MovingState:
+    """The budgets as written, and the moves that are under way.
+
+    Args:
+        spec: spec.movement.
+        once: the kind is one whose units must not run twice.
+        leaving: status.leaving, by cluster.
+        displaced: status.displaced, by cluster.
+        rebalanced: status.rebalanced.
+        ready: the ready replicas of each share, at least `minReadySeconds` long; only while
+            replicas leave.
+        surplus: replicas that stand on a cluster beyond its placement, as it reports, by cluster.
+    """
+
+    spec: MovementSpec = field(default_factory=MovementSpec)
+    once: bool = False
+    leaving: Mapping[str, LeavingShare] = field(default_factory=dict)
+    displaced: Mapping[str, DisplacedShare] = field(default_factory=dict)
+    rebalanced: str = ""
+    ready: Mapping[str, int] = field(default_factory=dict)
+    surplus: Mapping[str, int] = field(default_factory=dict)
+
+    def surge(self, desired: int) -> int:
+        """Return how many replicas beyond `desired` there may be while some move."""
+        given = self.spec.max_surge
+        if given is None:
+            given = ONCE_SURGE if self.once else SURGE
+        return amount(given, desired, up=True)
+
+    def unavailable(self, desired: int) -> int:
+        """Return how many ready replicas below `desired` a move may cause."""
+        given = self.spec.max_unavailable
+        if given is None:
+            given = ONCE_UNAVAILABLE if self.at_most_once(desired) else UNAVAILABLE
+        return amount(given, desired, up=False)
+
+    def at_most_once(self, desired: int) -> bool:
+        """Return whether a replica is made elsewhere only once the old one is gone."""
+        return self.surge(desired) == 0
+
+    def under_way(self) -> int:
+        """Return the replicas that stand somewhere beside those of placements."""
+        clusters = self.leaving.keys() | self.surplus.keys()
+        return sum(
+            max(
+                self.surplus.get(name, 0),
+                self.leaving[name].replicas if name in self.leaving else 0,
+            )
+            for name in clusters
+        )
+
+    @property
+    def rebalance_due(self) -> datetime | None:
+        """Return from when on a rebalance is due that has not been made; None for none."""
+        asked = self.spec.rebalance_after
+        return None if not asked or asked == self.rebalanced else moment_of(asked)
+
+
+AT_REST = MovingState()
+AT_REST_ONCE = MovingState(once=True)
+
+
+def moving_state(workload: Workload, present: Mapping[str, int], *, once: bool) -> MovingState:
+    """Return what an object says; `present` are its shares."""
+    spec, status = workload.spec, workload.status
+    leaving = {each.cluster: each for each in status.leaving}
+    displaced = {each.cluster: each for each in status.displaced}
+    surplus = _surplus(workload, present)
+    if not (leaving or displaced or surplus or status.rebalanced or spec.movement != AT_REST.spec):
+        return AT_REST_ONCE if once else AT_REST
+    ready = {each.name: ready_of(each, spec.movement) for each in status.clusters if leaving}
+    return MovingState(spec.movement, once, leaving, displaced, status.rebalanced, ready, surplus)
+
+
+def runs_once(template: Template) -> bool:
+    """Return whether the units of a template must not run twice."""
+    if template.kind in ONCE:
+        return True
+    strategy: Any = template.spec.get("strategy") if isinstance(template.spec, dict) else None
+    kind = strategy.get("type") if isinstance(strategy, dict) else None
+    return template.kind == "Deployment" and kind == "Recreate"
+
+
+def ready_of(share: ClusterShare, spec: MovementSpec) -> int:
+    """Return the replicas of a share that stand in for others."""
+    counted = share.ready
+    if spec.min_ready_seconds:
+        counted = min(share.available or 0, share.ready)
+    return between(0, counted, MOST_UNITS)
+
+
+def _surplus(workload: Workload, present: Mapping[str, int]) -> dict[str, int]:
+    found = {}
+    for share in workload.status.clusters:
+        # What a lost cluster reported last says nothing of what stands there now.
+        if share.state == ShareState.UNREACHABLE.value:
+            continue
+        stands = max(share.current, share.scheduled + share.unschedulable)
+        more = between(0, stands, MOST_UNITS) - present.get(share.name, 0)
+        if more > 0:
+            found[share.name] = more
+    return found
+
+
+def moment_of(text: str) -> datetime | None:
+    """Return the moment of a stored time; None where it is none."""
+    try:
+        return parse_timestamp(text)
+    except ValueError:
+        return None

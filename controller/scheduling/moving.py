@@ -1,0 +1,472 @@
+"""Which replicas of a Workload leave their clusters in a pass, and which stay for now. Pure.
+
+A plugin says which clusters a Workload must leave (`Deschedule`). In one pass so many of its
+replicas are placed anew as its budgets let move at once; the others stay, and so does each replica
+for which no other cluster has a place. What must leave a cluster and has not begun to is lowered
+first where fewer replicas are wanted.
+
+A replica that has begun to leave is its cluster's again where nothing drives it away any more and
+its successor is not ready: `resumed` makes that the starting point of the pass.
+
+A rebalance, and a return to clusters that a Workload was driven from, are moves from the present
+shares towards those that a Workload without shares would get.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+import numpy as np
+
+from controller.cache.placements import PlacementIndex
+from controller.framework.calling import answers
+from controller.framework.calling.guard import ask
+from controller.framework.interface import Assignment, Candidates, Descheduling, Eviction
+from controller.framework.profile import Profile
+from controller.model.placed import is_workload
+from controller.model.unit import WorkloadInfo
+from controller.planner.reasons import Reason, RuleKind
+from controller.snapshot.columns import Ints, Mask
+from controller.snapshot.snapshot import Snapshot
+from crds.fields.why import ChangeCause
+
+EVERY = 2**31
+"""More replicas than there are: no budget."""
+EDITED = Eviction(cause="")
+"""A cluster that the edited rules exclude: what set the move off is said by the history."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """The moves of one decision. Replicas by cluster.
+
+    Args:
+        evictions: why replicas leave, of all that leave now, later, or not yet.
+        stuck: those that could leave now, and for which no other cluster has a place.
+        lacks: what these lack, in words.
+        held: the number of those that wait until others have moved.
+        holder: whose moves they wait for, in words; empty where it is the Workload's own.
+        cancelled: those that are their cluster's again.
+        cause: Rebalanced or Returned, where the shares move towards a fresh plan.
+        returned: those that a cluster of status.displaced got back.
+        dropped: clusters of status.displaced to which nothing returns any more.
+        rebalanced: the value for status.rebalanced.
+        look: when the Workload has to be decided again; None for never.
+    """
+
+    evictions: Mapping[str, Eviction] = field(default_factory=dict)
+    stuck: Mapping[str, int] = field(default_factory=dict)
+    lacks: str = ""
+    held: int = 0
+    holder: str = ""
+    cancelled: Mapping[str, int] = field(default_factory=dict)
+    cause: str = ""
+    returned: Mapping[str, int] = field(default_factory=dict)
+    dropped: frozenset[str] = frozenset()
+    rebalanced: str = ""
+    look: datetime | None = None
+
+    def wait(self, now: datetime) -> float | None:
+        """Return the seconds until `look`, None for never."""
+        return None if self.look is None else max((self.look - now).total_seconds(), 0.0)
+
+
+NO_MOVES = Moves()
+NOTHING_LEAVES = Descheduling()
+LEFT = "had to be left"
+"""The refusal of a cluster that the Workload must leave."""
+
+
+def descheduling(
+    profile: Profile,
+    info: WorkloadInfo,
+    snapshot: Snapshot,
+    bound: PlacementIndex,
+    now: datetime,
+) -> Descheduling:
+    """Return what the plugins say of the clusters that a Workload is on. Raises PluginError."""
+    plugins = profile.deschedule
+    if not (plugins and (info.present or info.moving.leaving)) or not is_workload(info.key):
+        return NOTHING_LEAVES
+    if info.groups and not info.runs:
+        return NOTHING_LEAVES  # before a gang runs, its gate alone takes placements back
+    found = NOTHING_LEAVES
+    for plugin in plugins:
+        about = (info, snapshot, bound, now)
+        said = ask(plugin, "Deschedule", answers.a_descheduling, plugin.deschedule, *about)
+        found = said if found is NOTHING_LEAVES else _merged(found, said)
+    return found
+
+
+def _merged(one: Descheduling, other: Descheduling) -> Descheduling:
+    evictions = dict(one.evictions)
+    for cluster, eviction in other.evictions.items():
+        before = evictions.get(cluster)
+        if before is None or _first(eviction) < _first(before):
+            evictions[cluster] = eviction
+
+    def budget(cause: str) -> tuple[int, str] | None:
+        both = [said for said in (one.budget(cause), other.budget(cause)) if said is not None]
+        return min(both, default=None)
+
+    return Descheduling(evictions, {**one.returns, **other.returns}, budget)
+
+
+def _first(eviction: Eviction) -> float:
+    return float("inf") if eviction.due is None else eviction.due.timestamp()
+
+
+def resumed(info: WorkloadInfo, said: Descheduling, snapshot: Snapshot) -> dict[str, int]:
+    """Return the replicas in `leaving` that are their cluster's again, by cluster.
+
+    Those whose successor is not ready, on clusters that nothing drives them from any more.
+    """
+    moving, found = info.moving, dict[str, int]()
+    if not moving.leaving or info.everywhere or not info.counted:
+        return {}
+    missing = sum(_missing(info).values())
+    for cluster, share in sorted(moving.leaving.items()):
+        row = snapshot.row.get(cluster)
+        if row is None or cluster in said.evictions or share.cause not in _CANCELLED_BY_END:
+            continue
+        if not snapshot.ready[row] or snapshot.deleting[row]:
+            continue
+        replicas = min(share.replicas, missing)
+        if info.whole and replicas < share.replicas:
+            continue
+        if replicas > 0:
+            found[cluster] = replicas
+            missing -= replicas
+    return found
+
+
+_CANCELLED_BY_END = frozenset(
+    each.value
+    for each in (
+        ChangeCause.DRAINED,
+        ChangeCause.TAINTED,
+        ChangeCause.CLUSTER_LOST,
+        ChangeCause.OUT_OF_SERVICE,
+    )
+)
+
+
+def _missing(info: WorkloadInfo) -> dict[str, int]:
+    ready = info.moving.ready
+    return {
+        cluster: missing
+        for cluster, replicas in info.present.items()
+        if (missing := replicas - ready.get(cluster, 0)) > 0
+    }
+
+
+def with_resumed(info: WorkloadInfo, back: Mapping[str, int]) -> WorkloadInfo:
+    """Return the Workload with these replicas on their clusters, and their successors gone."""
+    if not back:
+        return info
+    present, left = dict(info.present), sum(back.values())
+    missing = _missing(info)
+    for cluster in sorted(missing, key=lambda name: (-missing[name], name)):
+        taken = min(missing[cluster], left)
+        present[cluster] -= taken
+        left -= taken
+        if not present[cluster]:
+            del present[cluster]
+    for cluster, replicas in back.items():
+        present[cluster] = present.get(cluster, 0) + replicas
+    return info.with_present(present)
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """What of a cluster's share leaves in this pass.
+
+    `cut` goes as fewer are wanted, `goes` may be placed elsewhere, the rest stays for now.
+    """
+
+    row: int
+    eviction: Eviction
+    present: int
+    cut: int
+    goes: int
+
+    @property
+    def stays(self) -> int:
+        return self.present - self.cut - self.goes
+
+
+@dataclass(frozen=True, slots=True)
+class Departures:
+    """All that leaves, in its order. `held` replicas would leave, were the budgets larger."""
+
+    rows: tuple[Departure, ...] = ()
+    held: int = 0
+    holder: str = ""
+
+    @property
+    def staying(self) -> int:
+        return sum(each.stays for each in self.rows)
+
+    @property
+    def waits(self) -> bool:
+        """Whether replicas begin to leave, or wait for those of others."""
+        return bool(self.holder) or any(each.goes for each in self.rows)
+
+
+def departures(
+    info: WorkloadInfo,
+    snapshot: Snapshot,
+    said: Descheduling,
+    keeps: Mask,
+    now: datetime,
+    *,
+    wanted: int,
+) -> Departures:
+    """Return what leaves which cluster in this pass, within the budgets.
+
+    Args:
+        info: the Workload with its present shares.
+        snapshot: the clusters.
+        said: the evictions.
+        keeps: the clusters that may keep what they have, shape (n,).
+        now: the time of the pass.
+        wanted: the replicas that shall have a cluster.
+    """
+    shares = []
+    for cluster, present in info.present.items():
+        row = snapshot.row.get(cluster)
+        if row is None or not present or snapshot.deleting[row]:
+            continue
+        eviction = said.evictions.get(cluster) if keeps[row] else EDITED
+        if eviction is not None:
+            shares.append((row, cluster, present, eviction))
+    if not shares:
+        return NO_DEPARTURES
+    budgets = _Budgets(info, said, _own_budget(info, wanted))
+    excess = 0 if info.everywhere else max(sum(info.present.values()) - wanted, 0)
+    found, held = [], 0
+    for row, _, present, eviction in sorted(shares, key=_order):
+        cut = min(present, excess)
+        excess -= cut
+        able = present - cut if eviction is EDITED or due(eviction, now) else 0
+        goes = budgets.taken(eviction, able) if able else 0
+        held += able - goes
+        if cut or goes:
+            found.append(Departure(row, eviction, present, cut, goes))
+    return Departures(tuple(found), held, budgets.holder)
+
+
+@dataclass(slots=True)
+class _Budgets:
+    """What may still begin to move in a pass: by the Workload's own budget, and by the fleet's.
+
+    An edit of its rules is a person's own word on the Workload: it needs no budget.
+    """
+
+    info: WorkloadInfo
+    said: Descheduling
+    own: int
+    holder: str = ""
+    _fleet: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+    def taken(self, eviction: Eviction, able: int) -> int:
+        """Return how many of the replicas move, and count them."""
+        if eviction is EDITED:
+            return able
+        cause, info = eviction.cause, self.info
+        if cause not in self._fleet:
+            self._fleet[cause] = self.said.budget(cause) or (EVERY, "")
+        most, words = self._fleet[cause]
+        goes = able if eviction.lost else min(able, self.own)
+        # A copy moves as a whole, however small the budget: else a large one never would.
+        bound = EVERY if info.whole and most else most
+        if bound < goes:
+            self.holder, goes = words, bound
+        if goes < able and (info.whole or info.everywhere):
+            goes = 0
+        self._fleet[cause] = (max(most - goes, 0), words)
+        self.own -= 0 if eviction.lost else goes
+        return goes
+
+
+NO_DEPARTURES = Departures()
+
+
+def _order(share: tuple[int, str, int, Eviction]) -> tuple[bool, str]:
+    _, cluster, _, eviction = share
+    return not eviction.lost, cluster
+
+
+def due(eviction: Eviction, now: datetime) -> bool:
+    return eviction.due is not None and eviction.due <= now
+
+
+def _own_budget(info: WorkloadInfo, wanted: int) -> int:
+    """Return how many replicas may begin to move at once."""
+    if info.everywhere:
+        return EVERY
+    under_way = info.moving.under_way()
+    if info.whole:
+        return 0 if under_way else EVERY
+    most = info.moving.surge(wanted) or info.moving.unavailable(wanted)
+    return max(most - under_way, 0)
+
+
+def completed(
+    found: Assignment, leaving: Departures, limit: int, *, everywhere: bool
+) -> tuple[Assignment, dict[int, int]]:
+    """Return the assignment with the replicas that stay, and those that found no place, by row.
+
+    `limit` are the replicas that may have a cluster, all together.
+    """
+    if everywhere:
+        gone = not found.shares  # then the pass keeps the shares as they are
+        return found, {each.row: each.goes for each in leaving.rows if gone and each.goes}
+    left = min(found.desired, limit) - sum(found.shares.values())
+    kept: dict[int, int] = {}
+    stuck: dict[int, int] = {}
+    # Those that leave last keep their places first, and those that stay before any others.
+    for counts, of in ((kept, "stays"), (stuck, "goes")):
+        for each in reversed(leaving.rows):
+            if (replicas := min(getattr(each, of), left)) > 0:
+                counts[each.row] = replicas
+                left -= replicas
+    if not (kept or stuck):
+        return found, {}
+    shares = dict(found.shares)
+    for counts in (kept, stuck):
+        for row, replicas in counts.items():
+            shares[row] = shares.get(row, 0) + replicas
+
+    def why(row: int) -> tuple[Reason, ...]:
+        stays = row in kept or row in stuck
+        return (Reason(RuleKind.KEPT, shares[row]),) if stays else tuple(found.why(row))
+
+    return replace(found, shares=shares, why=why), stuck
+
+
+@dataclass(frozen=True, slots=True)
+class Onward:
+    """A step towards the shares that a Workload without shares would get.
+
+    `assignment` is None where nothing moves now. `left` replicas still have to move.
+    """
+
+    assignment: Assignment | None
+    cause: str
+    returned: Mapping[int, int]
+    dropped: frozenset[str]
+    left: int
+    held: int
+    holder: str
+
+
+def onward(
+    info: WorkloadInfo,
+    found: Candidates,
+    fresh: Assignment,
+    said: Descheduling,
+    now: datetime,
+) -> Onward:
+    """Return the next step of a rebalance, or of a return to clusters that it was driven from.
+
+    Args:
+        info: the Workload; all its replicas have their clusters.
+        found: the candidates of the pass.
+        fresh: the plan for a Workload without shares.
+        said: the clusters that take replicas again.
+        now: the time of the pass.
+    """
+    due = info.moving.rebalance_due
+    asked = due is not None and due <= now
+    back = {
+        name: each.replicas
+        for name, each in info.moving.displaced.items()
+        if name in found.snapshot.row and (at := said.returns.get(name)) is not None and at <= now
+    }
+    cause = ChangeCause.REBALANCED if asked else ChangeCause.RETURNED
+    present, wanted = found.present, np.zeros_like(found.present)
+    wanted[list(fresh.shares)] = list(fresh.shares.values())
+    only = None
+    if not asked:
+        only = np.zeros_like(present)
+        only[found.snapshot.rows(back)] = list(back.values())
+    most, words = said.budget(cause.value) or (EVERY, "")
+    own = _own_budget(info, info.replicas)
+    whole = info.whole and most > 0
+    bound = own if whole else min(own, most)
+    shares = towards(present, wanted, most=bound, only=only, whole=info.whole)
+    all_ = towards(present, wanted, most=EVERY, only=only)
+    moved, left = (int(np.abs(each - present).sum()) // 2 for each in (shares, all_))
+    grown = np.maximum(shares - present, 0)
+    dropped = {
+        name for name in back if all_[found.snapshot.row[name]] <= present[found.snapshot.row[name]]
+    }
+    given = {int(row): int(shares[row]) for row in np.flatnonzero(shares)}
+
+    def why(row: int) -> tuple[Reason, ...]:
+        if row not in given:
+            return ()
+        same = fresh.shares.get(row) == given[row]
+        return tuple(fresh.why(row)) if same else (Reason(RuleKind.KEPT, given[row]),)
+
+    return Onward(
+        replace(fresh, shares=given, why=why) if moved else None,
+        cause.value,
+        {int(row): int(grown[row]) for row in np.flatnonzero(grown)} if not asked else {},
+        frozenset(dropped),
+        left - moved,
+        left - moved,
+        words if most < own else "",
+    )
+
+
+def towards(
+    present: Ints, wanted: Ints, *, most: int, only: Ints | None = None, whole: bool = False
+) -> Ints:
+    """Return shares that are a step nearer to the wanted ones; arrays have shape (n,).
+
+    Args:
+        present: the shares now.
+        wanted: the shares in the end, with the same sum.
+        most: replicas that may move.
+        only: the most that each cluster may get; None for no bound.
+        whole: all or nothing.
+    """
+    lacks = np.maximum(wanted - present, 0)
+    if only is not None:
+        lacks = np.minimum(lacks, only)
+    more = np.maximum(present - wanted, 0)
+    moved = min(int(lacks.sum()), int(more.sum()))
+    if whole and moved > most:
+        moved = 0
+    moved = min(moved, most)
+    shares: Ints = present + _first_of(lacks, moved) - _first_of(more, moved)
+    return shares
+
+
+def _first_of(values: Ints, total: int) -> Ints:
+    """Return as much of the values, from the first on, as makes the total."""
+    before = np.cumsum(values) - values
+    taken: Ints = np.minimum(values, np.maximum(total - before, 0))
+    return taken
+
+
+def on_the_way(info: WorkloadInfo) -> bool:
+    """Whether replicas have begun to leave whose successors are not ready."""
+    return bool(info.moving.leaving and _missing(info))
+
+
+LOOK_SECONDS = 10.0
+"""Seconds until a Workload is decided again whose moves wait for those of others."""
+
+
+def next_look(
+    said: Descheduling, info: WorkloadInfo, now: datetime, *, waits: bool
+) -> datetime | None:
+    """Return when an eviction, a return or a rebalance is due; soon where `waits`."""
+    moments = [each.due for each in said.evictions.values()] + list(said.returns.values())
+    moments += [info.moving.rebalance_due, now + timedelta(seconds=LOOK_SECONDS) if waits else None]
+    return min((each for each in moments if each is not None and each > now), default=None)

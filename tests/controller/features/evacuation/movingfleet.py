@@ -1,0 +1,252 @@
+"""Members that follow what a hub in memory says, as the propagator would have them do it.
+
+A share grows at once, and its units are ready after a while; it is lowered as the propagator's
+guard lets it. Each look is noted, so that a test can say what never happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from controller.model.movement import BrakeConfiguration, MovementConfiguration
+from crds.names import TAINT_OUT_OF_SERVICE
+from machinery.api.resources import LEASES, MEMBER_CLUSTERS, WORKLOADS
+from machinery.clock import microtime, timestamp
+from propagator.removal.guard import least
+from tests.controller.memory import Stage
+
+QUICK = MovementConfiguration(
+    not_ready_toleration_seconds=5,
+    dwell_seconds=5,
+    max_moving="100%",
+    brake=BrakeConfiguration(max_lost="50%", topology_key="topology.kubernetes.io/zone"),
+)
+LOOK_SECONDS = 0.25
+READY_SECONDS = 1.0
+
+
+@dataclass
+class Share:
+    """One Workload on one member: its units, and since when they are there."""
+
+    units: int = 0
+    ready: int = 0
+    since: float = 0.0
+
+
+@dataclass
+class Look:
+    """What was so at one moment, of one Workload."""
+
+    ready: int
+    pods: int
+    placements: dict[str, int]
+    leaving: dict[str, int]
+
+
+@dataclass
+class Members:
+    """The members of a stage. `stuck` are those on which nothing becomes ready."""
+
+    stage: Stage
+    names: tuple[str, ...]
+    shares: dict[str, dict[str, Share]] = field(default_factory=dict)
+    away: set[str] = field(default_factory=set)
+    stuck: set[str] = field(default_factory=set)
+    renewing: bool = True
+    term: int = 1
+    _began: int = 0
+    looks: dict[str, list[Look]] = field(default_factory=dict)
+
+    def lose(self, *names: str, reason: str = "Unreachable") -> None:
+        """The members stop answering, and the hub says so."""
+        for name in names:
+            self.away.add(name)
+            self._ready(name, reason)
+
+    def back(self, *names: str) -> None:
+        for name in names:
+            self.away.discard(name)
+            self._ready(name, "")
+
+    def _ready(self, name: str, reason: str) -> None:
+        stored = self.stage.hub.read(MEMBER_CLUSTERS, name)
+        others = [c for c in stored["status"]["conditions"] if c["type"] != "Ready"]
+        status = "False" if reason else "True"
+        mine = {"type": "Ready", "status": status, "reason": reason or "Connected", "message": ""}
+        mine["lastTransitionTime"] = timestamp(self.stage.clock.now())
+        body = {"status": {"conditions": [mine, *others]}}
+        self.stage.hub.edit(MEMBER_CLUSTERS, name, body, status=True)
+
+    def taint(self, name: str, *keys: str, value: str = "") -> None:
+        """kubectl taint, with the effect NoExecute; without keys all are taken off."""
+        taints = [{"key": k, "value": value, "effect": "NoExecute"} for k in keys]
+        for each in taints:
+            if not each["value"]:
+                del each["value"]
+        self.stage.hub.edit(MEMBER_CLUSTERS, name, {"spec": {"taints": taints}})
+
+    def evacuation(self, name: str) -> tuple[str, str, str]:
+        """(status, reason, message) of the condition Evacuating."""
+        found = self.stage.hub.read(MEMBER_CLUSTERS, name)["status"]["conditions"]
+        for each in found:
+            if each["type"] == "Evacuating":
+                return each["status"], each["reason"], each["message"]
+        return "", "", ""
+
+    def least_ready(self, name: str) -> int:
+        return min(each.ready for each in self.looks[name])
+
+    def most_pods(self, name: str) -> int:
+        return max(each.pods for each in self.looks[name])
+
+    @asynccontextmanager
+    async def following(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self._follow())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _follow(self) -> None:
+        while True:
+            self.look()
+            await self.stage.clock.sleep(LOOK_SECONDS)
+
+    def look(self) -> None:
+        self.stage.hub.bookmark()
+        if self.renewing:
+            self._renew()
+        for workload in self.stage.hub.all(WORKLOADS):
+            self._bring(workload)
+        for name in set(self.names) - self.away:
+            self._room(name)
+
+    def _room(self, name: str) -> None:
+        """Report what is free beside the units; each asks for one cpu."""
+        stored = self.stage.hub.read(MEMBER_CLUSTERS, name)["status"]
+        (group,) = stored["nodeGroups"]
+        units = sum(s[name].units for s in self.shares.values() if name in s)
+        whole = int(stored["capacity"]["allocatable"]["cpu"])
+        free = {**group["free"], "cpu": str(max(whole - units, 0))}
+        if free != group["free"]:
+            body = {"status": {"nodeGroups": [{**group, "free": free}]}}
+            self.stage.hub.edit(MEMBER_CLUSTERS, name, body, status=True)
+
+    def _renew(self) -> None:
+        now = self.stage.clock.now()
+        spec = {
+            "holderIdentity": f"propagator-{self.term}",
+            "leaseDurationSeconds": 15,
+            "renewTime": microtime(now),
+        }
+        at, here = ("stowage-propagator", "stowage-system"), self.stage.hub
+        if not self._began:
+            here.put(LEASES, {"metadata": {"name": at[0], "namespace": at[1]}, "spec": {}})
+        if self._began != self.term:
+            self._began = self.term
+            spec["acquireTime"] = microtime(now)
+        here.edit(LEASES, at[0], {"spec": spec}, namespace=at[1])
+
+    def _fenced(self) -> list[str]:
+        """Members of which a person says that nothing runs there."""
+        stored = self.stage.hub.all(MEMBER_CLUSTERS)
+        return [
+            each["metadata"]["name"]
+            for each in stored
+            if any(t["key"] == TAINT_OUT_OF_SERVICE for t in each["spec"].get("taints", ()))
+        ]
+
+    def _bring(self, workload: dict[str, Any]) -> None:
+        name, status = workload["metadata"]["name"], workload.get("status", {})
+        placed = {each["cluster"]: each["replicas"] for each in status.get("placements", ())}
+        leaving = {each["cluster"]: each["replicas"] for each in status.get("leaving", ())}
+        assert sum(placed.values()) + status.get("pending", 0) == status.get("desired", 0)
+        shares = self.shares.setdefault(name, {})
+        for each in placed:
+            shares.setdefault(each, Share())
+        now = self.stage.clock.monotonic()
+        seen = {c: s for c, s in shares.items() if c not in self.away}
+        for cluster, share in seen.items():
+            if cluster not in self.stuck and now - share.since >= READY_SECONDS:
+                share.ready = share.units
+        goal, once = status.get("desired", 0) - status.get("pending", 0), _once(workload)
+        for cluster, share in seen.items():
+            target = placed.get(cluster, 0)
+            elsewhere = sum(min(s.ready, placed.get(c, 0)) for c, s in seen.items() if c != cluster)
+            if target > share.units:
+                excess = sum(
+                    max(s.units - placed.get(c, 0), 0)
+                    for c, s in shares.items()
+                    if c not in (cluster, *self._fenced())
+                )
+                grown = max(target - excess, share.units) if once else target
+                if grown > share.units:
+                    share.units, share.since = grown, now
+            elif target < share.units:
+                kept = least(
+                    target=target,
+                    present=share.units,
+                    ready=share.ready,
+                    elsewhere=elsewhere,
+                    goal=goal - (1 if once else 0),
+                    ordered=False,
+                )
+                share.units, share.ready = kept, min(share.ready, kept)
+        self._report(workload, placed, shares)
+        alive = [s for c, s in shares.items() if c not in self.away]
+        look = Look(sum(s.ready for s in alive), sum(s.units for s in alive), placed, leaving)
+        self.looks.setdefault(name, []).append(look)
+
+    def _report(
+        self, workload: dict[str, Any], placed: dict[str, int], shares: dict[str, Share]
+    ) -> None:
+        status = workload.get("status", {})
+        before = {each["name"]: each for each in status.get("clusters", ())}
+        clusters = []
+        for cluster in _sorted({*placed, *shares}):
+            share = shares.get(cluster, Share())
+            if cluster in self.away:
+                old = before.get(cluster, {"name": cluster, "replicas": placed.get(cluster, 0)})
+                clusters.append({**old, "state": "Unreachable"})
+            elif share.units or cluster in placed:
+                clusters.append(
+                    {
+                        "name": cluster,
+                        "replicas": placed.get(cluster, 0),
+                        "scheduled": share.units,
+                        "ready": share.ready,
+                        "capacityVersion": 1,
+                        "state": "Running" if cluster in placed else "Leaving",
+                    }
+                )
+        if clusters != status.get("clusters", []):
+            body = {"status": {"clusters": clusters}}
+            self.stage.hub.edit(WORKLOADS, workload["metadata"]["name"], body, status=True)
+
+
+def _sorted(names: Iterable[str]) -> list[str]:
+    return sorted(names)
+
+
+def _once(workload: dict[str, Any]) -> bool:
+    template = workload["spec"].get("template") or {}
+    return template.get("kind") in ("StatefulSet", "Job", "CronJob")
+
+
+def leaving(stage: Stage, name: str) -> dict[str, tuple[int, str]]:
+    """{cluster: (units, cause)} of status.leaving."""
+    status = stage.hub.read(WORKLOADS, name)["status"]
+    return {e["cluster"]: (e["replicas"], e.get("cause", "")) for e in status.get("leaving", ())}
+
+
+def causes(stage: Stage, name: str) -> list[str]:
+    """The causes of the history, the oldest first."""
+    status = stage.hub.read(WORKLOADS, name)["status"]
+    return [each["cause"] for each in status.get("history", ())]

@@ -1,0 +1,604 @@
+"""Clusters are left, lost and used again: what the controller writes, with members that follow."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from crds.names import TAINT_DRAIN, TAINT_NOT_READY, TAINT_OUT_OF_SERVICE
+from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
+from tests.controller.memory import Stage
+
+from .movingfleet import QUICK, Members, causes, leaving
+
+THREE = ("m1", "m2", "m3")
+
+
+@asynccontextmanager
+async def fleet(
+    *names: str, cpu: str = "100", movement: Any = QUICK
+) -> AsyncIterator[tuple[Stage, Members]]:
+    stage = Stage()
+    members = Members(stage, names or THREE)
+    for name in members.names:
+        stage.cluster(name, cpu=cpu, **{"topology.kubernetes.io/zone": name})
+    async with stage.leading(movement=movement), members.following():
+        yield stage, members
+
+
+async def web(stage: Stage, members: Members, replicas: int = 6, **spec: Any) -> None:
+    """`web` of 6 over three clusters, all of it ready."""
+    stage.workload("web", replicas=replicas, **{"distribution": "Divided", **spec})
+    await stage.until(lambda: sum(stage.placed("web").values()) == replicas)
+    await stage.until(lambda: "web" in members.looks and members.looks["web"][-1].ready == replicas)
+    members.looks["web"].clear()
+    await stage.calm(1)
+
+
+@pytest.mark.proves("M1", "M2")
+async def test_all_units_leave_a_cluster_with_a_taint_and_as_many_are_ready_all_the_time() -> None:
+    async with fleet() as (stage, members):
+        await web(stage, members)
+        assert stage.placed("web") == {"m1": 2, "m2": 2, "m3": 2}
+        members.taint("m1", "example.com/maintenance")
+        await stage.until(lambda: stage.placed("web") == {"m2": 3, "m3": 3})
+        assert leaving(stage, "web") == {"m1": (2, "Tainted")}
+        await stage.until(lambda: members.looks["web"][-1].pods == 6)
+        await stage.until(lambda: stage.says("web", "Moving")[1] == "Settled")
+        assert members.least_ready("web") == 6
+        assert members.most_pods("web") <= 8
+        assert causes(stage, "web")[-1] == "Tainted"
+        await stage.until(lambda: members.evacuation("m1")[:2] == ("False", "Drained"))
+
+
+@pytest.mark.proves("M3", "M4", "M5")
+async def test_a_toleration_keeps_units_for_its_seconds_or_for_ever() -> None:
+    tolerates = {"key": "example.com/a", "operator": "Exists", "effect": "NoExecute"}
+    async with fleet() as (stage, members):
+        await web(stage, members, tolerations=[{**tolerates, "tolerationSeconds": 10}])
+        written = stage.hub.read(WORKLOADS, "web")["status"]["decision"]["time"]
+        members.taint("m1", "example.com/a")
+        await stage.calm(8)
+        members.taint("m1")
+        await stage.calm(20)
+        assert stage.placed("web") == {"m1": 2, "m2": 2, "m3": 2}
+        assert stage.hub.read(WORKLOADS, "web")["status"]["decision"]["time"] == written
+        members.taint("m1", "example.com/a")
+        await stage.calm(8.5)
+        assert stage.placed("web")["m1"] == 2
+        await stage.until(lambda: "m1" not in stage.placed("web"), seconds=4)
+        stage.workload("ever", replicas=3, distribution="Divided", tolerations=[tolerates])
+        await stage.until(lambda: stage.placed("ever").get("m2") == 1)
+        members.taint("m2", "example.com/a")
+        await stage.calm(60)
+        assert stage.placed("ever")["m2"] == 1
+        spec = {"taints": [{"key": "x", "effect": "NoSchedule"}], "unschedulable": True}
+        stage.hub.edit(MEMBER_CLUSTERS, "m3", {"spec": spec})
+        await stage.calm(60)
+        assert stage.placed("ever")["m3"] == 1
+
+
+@pytest.mark.proves("M7")
+async def test_a_new_leader_goes_on_with_the_time_of_the_last_one() -> None:
+    tolerates = {"key": "example.com/a", "operator": "Exists", "effect": "NoExecute"}
+    stage = Stage()
+    members = Members(stage, THREE)
+    for name in THREE:
+        stage.cluster(name, cpu="100")
+    async with members.following():
+        async with stage.leading(movement=QUICK):
+            await web(stage, members, tolerations=[{**tolerates, "tolerationSeconds": 10}])
+            members.taint("m1", "example.com/a")
+            began = stage.clock.monotonic()
+            await stage.calm(5)
+        async with stage.leading(movement=QUICK, identity="two"):
+            await stage.until(lambda: "m1" not in stage.placed("web"), seconds=20)
+        assert 8 <= stage.clock.monotonic() - began <= 12
+
+
+@pytest.mark.proves("M11")
+async def test_no_more_units_move_at_once_than_the_surge_lets() -> None:
+    async with fleet("m1", "m2") as (stage, members):
+        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": True}})
+        await web(stage, members, movement={"maxSurge": 1, "maxUnavailable": 0})
+        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": False}})
+        members.taint("m1", TAINT_DRAIN)
+        await stage.until(lambda: stage.placed("web") == {"m2": 6}, seconds=60)
+        await stage.until(lambda: members.looks["web"][-1].pods == 6)
+        assert members.most_pods("web") == 7
+        assert members.least_ready("web") == 6
+        assert set(causes(stage, "web")[1:]) == {"Drained"}
+
+
+@pytest.mark.proves("M12", "M13")
+async def test_a_unit_without_another_place_stays_and_goes_once_there_is_one() -> None:
+    async with fleet("m1", "m2", cpu="4") as (stage, members):
+        await web(stage, members)
+        before = stage.placed("web")
+        members.taint("m1", TAINT_DRAIN)
+        await stage.until(lambda: stage.placed("web")["m2"] == 4)
+        await stage.until(lambda: stage.says("web", "Moving")[1] == "NoRoom")
+        assert stage.placed("web") == {"m1": 2, "m2": 4}, before
+        assert "4 of 6 units have a cluster" in stage.says("web", "Moving")[2]
+        assert members.evacuation("m1")[:2] == ("True", "Draining")
+        stage.cluster("m4", cpu="8")
+        members.names = (*members.names, "m4")
+        await stage.until(lambda: stage.placed("web") == {"m2": 4, "m4": 2})
+        stage.workload("pinned", targetCluster={"name": "m2"})
+        await stage.until(
+            lambda: stage.placed("pinned") == {"m2": 2} or stage.says("pinned")[0] == "False"
+        )
+
+
+@pytest.mark.proves("M13", "M26")
+async def test_where_nothing_else_matches_all_of_it_stays() -> None:
+    async with fleet() as (stage, members):
+        stage.workload("pinned", targetCluster={"name": "m1"})
+        await stage.until(lambda: stage.placed("pinned") == {"m1": 2})
+        await web(stage, members)
+        for name in THREE:
+            members.taint(name, TAINT_DRAIN)
+        await stage.until(lambda: stage.says("pinned", "Moving")[1] == "NoRoom")
+        await stage.until(lambda: stage.says("web", "Moving")[1] == "NoRoom")
+        assert stage.placed("pinned") == {"m1": 2}
+        assert stage.placed("web") == {"m1": 2, "m2": 2, "m3": 2}
+        assert "2 had taints that were not tolerated" in stage.says("web", "Moving")[2] or (
+            "taints" in stage.says("web", "Moving")[2]
+        )
+
+
+@pytest.mark.proves("M14")
+async def test_a_single_copy_is_placed_whole_and_goes_when_all_of_the_new_one_is_ready() -> None:
+    async with fleet("m1", "m2") as (stage, members):
+        await web(stage, members, 4, distribution="Single", movement={"maxSurge": 1})
+        (home,) = stage.placed("web")
+        (other,) = {"m1", "m2"} - {home}
+        members.taint(home, TAINT_DRAIN)
+        await stage.until(lambda: stage.placed("web") == {other: 4})
+        assert stage.hub.read(WORKLOADS, "web")["status"]["clusterRef"]["name"] == other
+        assert leaving(stage, "web") == {home: (4, "Drained")}
+        await stage.until(lambda: not leaving(stage, "web"))
+        assert members.least_ready("web") == 4
+
+
+@pytest.mark.proves("M15")
+async def test_a_copy_goes_and_the_last_one_stays() -> None:
+    async with fleet("m1", "m2") as (stage, members):
+        stage.workload("web", distribution="Duplicated")
+        await stage.until(lambda: stage.placed("web") == {"m1": 2, "m2": 2})
+        members.taint("m1", TAINT_DRAIN)
+        await stage.until(lambda: stage.placed("web") == {"m2": 2})
+        members.taint("m2", TAINT_DRAIN)
+        await stage.until(lambda: stage.says("web", "Moving")[1] == "NoRoom")
+        assert stage.placed("web") == {"m2": 2}
+
+
+@pytest.mark.proves("M9")
+async def test_units_that_never_become_ready_hold_the_old_ones() -> None:
+    async with fleet("m1", "m2") as (stage, members):
+        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": True}})
+        await web(stage, members, 4)
+        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": False}})
+        members.stuck.add("m2")
+        members.taint("m1", TAINT_DRAIN)
+        await stage.until(lambda: stage.says("web", "Moving")[1] == "NotReadyThere")
+        assert "m2" in stage.says("web", "Moving")[2]
+        await stage.calm(600)
+        assert members.shares["web"]["m1"].units == 4
+        members.stuck.clear()
+        await stage.until(lambda: stage.says("web", "Moving")[1] == "Settled", seconds=60)
+        assert stage.placed("web") == {"m2": 4}
+        assert members.least_ready("web") == 4
+
+
+@pytest.mark.proves("M18", "M19")
+async def test_edits_in_the_middle_of_a_move() -> None:
+    async with fleet("m1", "m2") as (stage, members):
+        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": True}})
+        await web(stage, members, 4, movement={"maxSurge": 2})
+        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": False}})
+        members.stuck.add("m2")
+        members.taint("m1", TAINT_DRAIN)
+        await stage.until(lambda: stage.placed("web") == {"m1": 2, "m2": 2})
+        stage.hub.edit(WORKLOADS, "web", {"spec": {"replicas": 6}})
+        await stage.until(lambda: stage.placed("web") == {"m1": 2, "m2": 4})
+        stage.hub.edit(WORKLOADS, "web", {"spec": {"replicas": 3}})
+        await stage.until(lambda: sum(stage.placed("web").values()) == 3)
+        assert stage.placed("web").get("m1", 0) == 0, stage.placed("web")
+        stage.hub.edit(WORKLOADS, "web", {"spec": {"replicas": 0}})
+        await stage.until(lambda: not leaving(stage, "web"))
+
+
+@pytest.mark.proves("M23", "M24")
+async def test_an_end_of_the_drain_in_the_middle_takes_the_rest_back() -> None:
+    async with fleet("m1", "m2") as (stage, members):
+        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": True}})
+        await web(stage, members, 8)
+        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": False}})
+        members.taint("m1", TAINT_DRAIN)
+        await stage.until(lambda: stage.placed("web").get("m2", 0) > 2, seconds=60)
+        members.stuck.add("m2")
+        await stage.calm(1)
+        units = members.shares["web"]["m1"].units
+        members.taint("m1")
+        await stage.until(lambda: not leaving(stage, "web"))
+        assert causes(stage, "web")[-1] == "MoveCancelled"
+        assert stage.placed("web")["m1"] == units
+        members.stuck.clear()
+        await stage.calm(60)
+        assert stage.placed("web")["m1"] == units, "as many are there as a fresh plan has, or more"
+
+
+@pytest.mark.proves("M25")
+async def test_of_two_drained_clusters_what_fits_moves_and_nothing_moves_twice() -> None:
+    async with fleet(cpu="4") as (stage, members):
+        await web(stage, members)
+        members.taint("m1", TAINT_DRAIN)
+        members.taint("m2", TAINT_DRAIN)
+        await stage.until(lambda: stage.placed("web").get("m3") == 4)
+        await stage.calm(30)
+        assert sum(stage.placed("web").values()) == 6
+        came = [look.placements for look in members.looks["web"]]
+        assert all(each.get("m1", 0) <= 2 and each.get("m2", 0) <= 2 for each in came)
+        assert members.least_ready("web") == 6
+
+
+# --- loss -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("M32")
+async def test_a_lost_cluster_is_left_once_its_toleration_ends_and_all_at_once() -> None:
+    async with fleet() as (stage, members):
+        await web(stage, members, movement={"maxSurge": 1})
+        members.lose("m1")
+        await stage.until(lambda: members.evacuation("m1")[1] == "Tolerating", seconds=15)
+        assert stage.placed("web")["m1"] == 2
+        await stage.until(lambda: stage.placed("web") == {"m2": 3, "m3": 3}, seconds=20)
+        assert leaving(stage, "web") == {"m1": (2, "ClusterLost")}
+        await stage.until(lambda: members.evacuation("m1")[:2] == ("True", "Lost"))
+        await stage.calm(30)
+        assert leaving(stage, "web") == {"m1": (2, "ClusterLost")}
+        assert stage.says("web", "Moving")[1] == "Settled"
+
+
+@pytest.mark.proves("M33")
+async def test_nothing_is_lost_while_no_propagator_looks() -> None:
+    async with fleet() as (stage, members):
+        await web(stage, members)
+        members.lose("m1")
+        await stage.until(lambda: members.evacuation("m1")[1] == "Tolerating", seconds=15)
+        members.renewing = False
+        await stage.calm(60)
+        assert stage.placed("web")["m1"] == 2
+        assert members.evacuation("m1")[:2] == ("False", "Blind")
+        members.term, members.renewing = 2, True
+        await stage.until(lambda: members.evacuation("m1")[1] == "Tolerating", seconds=15)
+        assert stage.placed("web")["m1"] == 2
+        members.back("m1")
+        await stage.calm(20)
+        assert stage.placed("web") == {"m1": 2, "m2": 2, "m3": 2}
+
+
+@pytest.mark.proves("M36")
+@pytest.mark.parametrize(
+    "reason", ["Unauthorized", "SecretNotFound", "InvalidKubeconfig", "TLSVerificationFailed"]
+)
+async def test_a_fault_of_our_own_is_no_loss(reason: str) -> None:
+    async with fleet() as (stage, members):
+        await web(stage, members)
+        members.lose("m1", reason=reason)
+        await stage.calm(60)
+        assert stage.placed("web") == {"m1": 2, "m2": 2, "m3": 2}
+        assert members.evacuation("m1") == ("", "", "")
+
+
+@pytest.mark.proves("M37", "M38")
+async def test_edits_while_a_cluster_is_lost() -> None:
+    patient = replace(QUICK, not_ready_toleration_seconds=600)
+    async with fleet(movement=patient) as (stage, members):
+        await web(stage, members)
+        members.lose("m1")
+        await stage.until(lambda: members.evacuation("m1")[1] == "Tolerating", seconds=15)
+        stage.hub.edit(WORKLOADS, "web", {"spec": {"replicas": 9}})
+        await stage.until(lambda: sum(stage.placed("web").values()) == 9)
+        assert stage.placed("web")["m1"] == 2
+        stage.hub.edit(WORKLOADS, "web", {"spec": {"replicas": 7}})
+        await stage.until(lambda: sum(stage.placed("web").values()) == 7)
+        assert stage.placed("web").get("m1", 0) == 0
+
+
+@pytest.mark.proves("M39", "M45")
+async def test_a_loss_without_room_keeps_the_units_on_paper() -> None:
+    async with fleet(cpu="2") as (stage, members):
+        await web(stage, members)
+        members.lose("m1")
+        await stage.until(lambda: stage.says("web", "Moving")[1] == "NoRoom", seconds=30)
+        assert stage.placed("web") == {"m1": 2, "m2": 2, "m3": 2}
+        assert stage.hub.read(WORKLOADS, "web")["status"]["pending"] == 0
+        members.back("m1")
+        await stage.calm(30)
+        assert stage.placed("web") == {"m1": 2, "m2": 2, "m3": 2}
+        assert members.most_pods("web") == 6
+
+
+@pytest.mark.proves("M40")
+async def test_a_cluster_that_is_taken_out_of_the_fleet_is_left_at_once() -> None:
+    never = replace(QUICK, not_ready_toleration_seconds=-1)
+    async with fleet(movement=never) as (stage, members):
+        await web(stage, members)
+        members.lose("m1")
+        await stage.calm(30)
+        assert stage.placed("web")["m1"] == 2
+        stage.hub.remove(MEMBER_CLUSTERS, "m1")
+        await stage.until(lambda: stage.placed("web") == {"m2": 3, "m3": 3}, seconds=3)
+
+
+@pytest.mark.proves("M41")
+async def test_higher_priorities_are_placed_first() -> None:
+    async with fleet("m1", "m2", cpu="20") as (stage, members):
+        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": True}})
+        for number in range(10):
+            stage.workload(f"w{number}", priority=number, distribution="Divided")
+        await stage.until(lambda: all(stage.placed(f"w{n}") == {"m1": 2} for n in range(10)))
+        stage.workload("big", replicas=10, distribution="Divided", targetCluster={"name": "m2"})
+        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": False}})
+        await stage.until(lambda: stage.placed("big") == {"m2": 10})
+        members.lose("m1")
+        await stage.until(lambda: stage.placed("w9") == {"m2": 2}, seconds=30)
+        await stage.calm(15)
+        moved = {n for n in range(10) if stage.placed(f"w{n}") == {"m2": 2}}
+        assert moved == {5, 6, 7, 8, 9}
+
+
+@pytest.mark.proves("M35", "M42")
+async def test_more_lost_clusters_than_the_brake_lets_move_nothing() -> None:
+    async with fleet() as (stage, members):
+        await web(stage, members)
+        members.lose("m1", "m2")
+        await stage.until(lambda: members.evacuation("m1")[1] == "Braked", seconds=15)
+        await stage.calm(60)
+        assert members.evacuation("m2")[1] == "Braked"
+        assert stage.placed("web") == {"m1": 2, "m2": 2, "m3": 2}
+        assert stage.says("web", "Moving")[1] == "Braked"
+        assert "2 of 3" in stage.says("web", "Moving")[2]
+        assert len(stage.hub.events("FailoverBraked")) == 2
+        members.back("m2")
+        await stage.until(lambda: "m1" not in stage.placed("web"), seconds=30)
+        assert stage.hub.events("BrakeReleased")
+
+
+@pytest.mark.proves("M45", "M46", "M47")
+async def test_what_is_back_has_its_units_again_after_the_dwell() -> None:
+    async with fleet() as (stage, members):
+        await web(stage, members)
+        members.lose("m1")
+        await stage.until(lambda: stage.placed("web") == {"m2": 3, "m3": 3}, seconds=30)
+        await stage.until(lambda: members.looks["web"][-1].ready == 6)
+        members.looks["web"].clear()
+        members.back("m1")
+        await stage.until(lambda: members.evacuation("m1")[1] == "Dwelling")
+        await stage.until(lambda: not leaving(stage, "web"))
+        assert stage.placed("web") == {"m2": 3, "m3": 3}
+        await stage.until(lambda: stage.placed("web") == {"m1": 2, "m2": 2, "m3": 2}, seconds=30)
+        assert causes(stage, "web")[-1] == "Returned"
+        await stage.until(lambda: stage.says("web", "Moving")[1] == "Settled")
+        assert members.least_ready("web") == 6
+        assert not stage.hub.read(WORKLOADS, "web")["status"].get("displaced")
+
+
+@pytest.mark.proves("M46")
+async def test_units_whose_successors_are_not_ready_are_their_clusters_again() -> None:
+    async with fleet() as (stage, members):
+        await web(stage, members)
+        members.stuck |= {"m2", "m3"}
+        members.lose("m1")
+        await stage.until(lambda: stage.placed("web") == {"m2": 3, "m3": 3}, seconds=30)
+        members.back("m1")
+        await stage.until(lambda: stage.placed("web") == {"m1": 2, "m2": 2, "m3": 2})
+        assert causes(stage, "web")[-1] == "MoveCancelled"
+        assert not leaving(stage, "web")
+        assert members.shares["web"]["m1"].units == 2
+
+
+@pytest.mark.proves("M47")
+@pytest.mark.parametrize("spec", [{"movement": {"returns": False}}, {"distribution": "Single"}])
+async def test_what_shall_not_return_stays(spec: dict[str, Any]) -> None:
+    async with fleet() as (stage, members):
+        await web(stage, members, **spec)
+        home = min(stage.placed("web"))
+        members.lose(home)
+        await stage.until(lambda: home not in stage.placed("web"), seconds=30)
+        moved = stage.placed("web")
+        await stage.calm(5)
+        members.back(home)
+        await stage.calm(60)
+        assert stage.placed("web") == moved
+
+
+@pytest.mark.proves("M48")
+async def test_a_flapping_cluster_dwells_longer_each_time() -> None:
+    async with fleet() as (stage, members):
+        await web(stage, members)
+        for _ in range(3):
+            members.lose("m1")
+            await stage.calm(12)
+            members.back("m1")
+            await stage.calm(3)
+        seconds = stage.hub.read(MEMBER_CLUSTERS, "m1")["status"]["evacuation"]["dwellSeconds"]
+        assert seconds == 20
+        stage.workload("new", replicas=3, distribution="Divided")
+        await stage.until(lambda: sum(stage.placed("new").values()) == 3)
+        assert "m1" not in stage.placed("new")
+        only = {"replicas": 1, "targetCluster": {"name": "m1"}}
+        stage.workload("only", **only)
+        await stage.until(lambda: stage.placed("only") == {"m1": 1})
+        seen = [look.placements.get("m1", 0) for look in members.looks["web"]]
+        assert all(a >= b for a, b in pairwise(seen)), "it came back early"
+
+
+@pytest.mark.proves("M49")
+async def test_nothing_returns_to_where_the_plan_wants_nothing_any_more() -> None:
+    async with fleet() as (stage, members):
+        await web(stage, members)
+        members.lose("m1")
+        await stage.until(lambda: "m1" not in stage.placed("web"), seconds=30)
+        await stage.calm(3)
+        spec = {
+            "clusterAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "clusterSelectorTerms": [
+                        {
+                            "matchExpressions": [
+                                {
+                                    "key": "topology.kubernetes.io/zone",
+                                    "operator": "NotIn",
+                                    "values": ["m1"],
+                                }
+                            ]
+                        }
+                    ]
+                }
+            }
+        }
+        stage.hub.edit(WORKLOADS, "web", {"spec": spec})
+        members.back("m1")
+        await stage.calm(40)
+        assert stage.placed("web") == {"m2": 3, "m3": 3}
+        assert not stage.hub.read(WORKLOADS, "web")["status"].get("displaced")
+
+
+# --- at most once ---------------------------------------------------------------------------------
+
+
+def stateful(**spec: Any) -> dict[str, Any]:
+    template = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "db"},
+        "spec": {"template": {"metadata": {"labels": {"app": "db"}}, "spec": {"containers": []}}},
+    }
+    return {"targetDeployment": None, "template": template, "distribution": "Divided", **spec}
+
+
+@pytest.mark.proves("M51", "M57")
+async def test_a_unit_that_runs_at_most_once_is_gone_before_it_is_made_elsewhere() -> None:
+    async with fleet() as (stage, members):
+        stage.workload("db", replicas=6, **stateful())
+        await stage.until(lambda: members.looks.get("db") and members.looks["db"][-1].ready == 6)
+        members.looks["db"].clear()
+        members.taint("m1", TAINT_DRAIN)
+        await stage.until(lambda: stage.placed("db").get("m1", 0) == 0, seconds=60)
+        await stage.until(lambda: members.looks["db"][-1].ready == 6, seconds=60)
+        assert members.most_pods("db") == 6
+        assert members.least_ready("db") == 5
+        await stage.until(lambda: not leaving(stage, "db"))
+
+
+@pytest.mark.proves("M52", "M53")
+async def test_of_a_lost_cluster_it_moves_only_once_a_person_says_that_nothing_runs_there() -> None:
+    async with fleet() as (stage, members):
+        stage.workload("db", replicas=6, **stateful())
+        await stage.until(lambda: members.looks.get("db") and members.looks["db"][-1].ready == 6)
+        members.lose("m1")
+        await stage.until(lambda: stage.says("db", "Moving")[1] == "AwaitingFencing", seconds=30)
+        await stage.calm(600)
+        assert stage.placed("db") == {"m1": 2, "m2": 2, "m3": 2}
+        assert "m1" in stage.says("db", "Moving")[2]
+        assert TAINT_OUT_OF_SERVICE in stage.says("db", "Moving")[2]
+        members.taint("m1", TAINT_OUT_OF_SERVICE)
+        await stage.until(lambda: stage.placed("db") == {"m2": 3, "m3": 3}, seconds=3)
+        assert causes(stage, "db")[-1] == "OutOfService"
+
+
+# --- budgets of the fleet, rebalance --------------------------------------------------------------
+
+
+@pytest.mark.proves("M58")
+async def test_no_more_units_of_the_fleet_move_than_may() -> None:
+    few = replace(QUICK, max_moving=3)
+    async with fleet("m1", "m2", movement=few) as (stage, members):
+        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": True}})
+        for number in range(6):
+            stage.workload(f"w{number}", replicas=2, distribution="Divided")
+        await stage.until(lambda: all(stage.placed(f"w{n}") == {"m1": 2} for n in range(6)))
+        await stage.calm(3)
+        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": False}})
+        members.stuck.add("m2")
+        members.taint("m1", TAINT_DRAIN)
+        await stage.calm(15)
+        moved = sum(stage.placed(f"w{n}").get("m2", 0) for n in range(6))
+        assert moved == 3
+        said = [stage.says(f"w{n}", "Moving")[1] for n in range(6)]
+        assert said.count("FleetBudget") == 3
+        members.stuck.clear()
+        await stage.until(
+            lambda: all(stage.placed(f"w{n}") == {"m2": 2} for n in range(6)), seconds=120
+        )
+
+
+@pytest.mark.proves("M59", "M61")
+async def test_a_rebalance_moves_to_the_shares_of_a_fresh_plan_once() -> None:
+    async with fleet("m1", "m2") as (stage, members):
+        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": True}})
+        await web(stage, members, 12)
+        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": False}})
+        await stage.calm(30)
+        assert stage.placed("web") == {"m1": 12}
+        asked = "2026-01-01T00:00:00Z"
+        stage.hub.edit(WORKLOADS, "web", {"spec": {"movement": {"rebalanceAfter": asked}}})
+        await stage.until(lambda: stage.placed("web") == {"m1": 6, "m2": 6}, seconds=60)
+        await stage.until(lambda: stage.says("web", "Moving")[1] == "Settled")
+        assert stage.hub.read(WORKLOADS, "web")["status"]["rebalanced"] == asked
+        assert causes(stage, "web")[-1] == "Rebalanced"
+        assert members.least_ready("web") == 12
+        assert members.most_pods("web") <= 15
+
+
+@pytest.mark.proves("M62")
+async def test_a_restart_at_rest_writes_nothing() -> None:
+    stage = Stage()
+    members = Members(stage, THREE)
+    for name in THREE:
+        stage.cluster(name, cpu="100")
+    async with members.following():
+        async with stage.leading(movement=QUICK):
+            await web(stage, members)
+            members.taint("m1", TAINT_DRAIN)
+            await stage.until(lambda: stage.says("web", "Moving")[1] == "Settled")
+            await stage.until(lambda: members.evacuation("m1")[1] == "Drained")
+            await stage.calm(10)
+        writes = len(stage.hub.writes())
+        async with stage.leading(movement=QUICK, identity="two"):
+            await stage.calm(120)
+        assert len(stage.hub.writes()) == writes
+
+
+@pytest.mark.proves("M63")
+async def test_rules_that_exclude_every_cluster_move_nothing() -> None:
+    async with fleet() as (stage, members):
+        await web(stage, members)
+        stage.hub.edit(WORKLOADS, "web", {"spec": {"clusterSelector": {"zone": "typo"}}})
+        await stage.until(lambda: stage.says("web", "Moving")[1] == "NoRoom")
+        await stage.calm(30)
+        assert stage.placed("web") == {"m1": 2, "m2": 2, "m3": 2}
+        assert "3 didn't match clusterSelector" in stage.says("web", "Moving")[2]
+
+
+@pytest.mark.proves("M65")
+async def test_a_toleration_of_everything_stays_whatever_comes() -> None:
+    async with fleet() as (stage, members):
+        await web(stage, members, tolerations=[{"operator": "Exists"}])
+        members.taint("m1", TAINT_DRAIN)
+        members.lose("m2")
+        await stage.calm(60)
+        assert stage.placed("web") == {"m1": 2, "m2": 2, "m3": 2}
+        assert "(tolerated)" in members.evacuation("m1")[2]
+
+
+def test_the_taint_of_a_loss_is_never_written() -> None:
+    assert TAINT_NOT_READY == "stowage.dev/not-ready"
