@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from controller.features.evacuation import status, taints
-from controller.features.evacuation.brake import braked
+from controller.features.evacuation.brake import SCOPES, braked
 from controller.features.evacuation.fleet import FleetMoves
 from controller.features.evacuation.plugin import TaintEviction
 from controller.features.evacuation.propagatorlease import PropagatorLease
@@ -28,6 +28,7 @@ from controller.model.objects import BlockedWorkload, Condition, MemberCluster, 
 from crds.fields.movement import MovingReason
 from crds.membercluster import MOST_BLOCKED, EvacuatingReason, MemberClusterCondition
 from crds.workload import WorkloadCondition
+from machinery import metrics
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from machinery.runtime.informer import Informer
 from machinery.tasks import in_slices
@@ -40,6 +41,12 @@ LEASE_SECONDS = 1.0
 """Between two looks at the propagator's Lease, while a cluster does not answer."""
 WAKE_SECONDS = 0.2
 """Between two rounds of Workloads that wait for the moves of others."""
+BRAKE = metrics.gauge(
+    "stowage_brake",
+    "1 while so many clusters are lost that nothing moves for it, by what is counted",
+    ("scope",),
+    zero=[(scope,) for scope in SCOPES],
+)
 _EVACUATING = MemberClusterCondition.EVACUATING.value
 
 
@@ -204,7 +211,10 @@ class EvacuationController(StatusWriter[MemberCluster, _Draft]):
             domains[name] = each.labels.get(configuration.topology_key, "")
             if taints.unreachable(each) and not taints.meant(each):
                 lost.append(name)
-        return braked(lost, domains, configuration)
+        found = braked(lost, domains, configuration)
+        for scope in SCOPES:
+            BRAKE.labels(scope).set(found is not None and found.scope == scope)
+        return "" if found is None else found.text
 
 
 def _concerns(cluster: MemberCluster) -> bool:
