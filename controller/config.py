@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
+from pydantic.functional_validators import AfterValidator
+from pydantic_core import PydanticCustomError
 
 from controller import catalogue
 from controller.framework.calling.guard import at_zero
@@ -20,12 +22,23 @@ from controller.framework.profile import PLUGIN_TIMEOUT, PROTOCOLS, Profile, Sch
 from controller.framework.runtime.arguments import WrongArgs
 from controller.framework.runtime.handle import DryRunHandle, Handle
 from controller.framework.runtime.registry import Registry
+from controller.model.movement import (
+    NEVER,
+    BrakeConfiguration,
+    MovementConfiguration,
+    amount,
+)
+from crds.base import Count, LabelKey
+from crds.fields.movement import Budget
 from crds.names import DEFAULT_SCHEDULER
 from crds.workloadquota import WorkloadQuotaSpec
 from machinery.errors import ConfigurationError
 
 ALL = "*"
 LEASE = "stowage-controller"
+_DAY = 86_400
+_MOVEMENT = MovementConfiguration()
+"""What holds without a section `movement`."""
 Where: TypeAlias = tuple[str | int, ...]
 """The path of a field in the file."""
 
@@ -64,11 +77,44 @@ class _LeaderElection(_Strict):
     leader_elect: bool = True
 
 
+def _tolerated(seconds: int) -> int:
+    if seconds != NEVER and not 0 < seconds <= _DAY:
+        told = "must be from 1 to 86400 seconds, or -1 for never"
+        raise PydanticCustomError("seconds", told)
+    return seconds
+
+
+def _some(budget: int | str) -> int | str:
+    if not amount(budget, 100, up=True):
+        raise PydanticCustomError("nothing", "must be more than 0, or nothing could ever move")
+    return budget
+
+
+class _Brake(_Strict):
+    max_lost: Budget = _MOVEMENT.brake.max_lost
+    topology_key: LabelKey = _MOVEMENT.brake.topology_key
+    max_lost_domains: Count = _MOVEMENT.brake.max_lost_domains
+
+
+class _Movement(_Strict):
+    not_ready_toleration_seconds: Annotated[int, Field(strict=True), AfterValidator(_tolerated)] = (
+        _MOVEMENT.not_ready_toleration_seconds
+    )
+    dwell_seconds: int = Field(_MOVEMENT.dwell_seconds, strict=True, ge=0, le=_DAY)
+    max_moving: Annotated[Budget, AfterValidator(_some)] = _MOVEMENT.max_moving
+    brake: _Brake = _Brake()
+
+    def read(self) -> MovementConfiguration:
+        brake = BrakeConfiguration(**self.brake.model_dump())
+        return MovementConfiguration(**self.model_dump(exclude={"brake"}), brake=brake)
+
+
 class _File(_Strict):
     api_version: Literal["stowage.dev/v1alpha1"]
     kind: Literal["SchedulerConfiguration"]
     leader_election: _LeaderElection = _LeaderElection()
     default_quota: WorkloadQuotaSpec | None = None
+    movement: _Movement = _Movement()
     profiles: list[_Profile] = Field(default=[_Profile()], min_length=1)
 
 
@@ -137,7 +183,8 @@ def parse(
         each.scheduler_name: {config.name: config.args for config in each.plugin_config}
         for each in found.profiles
     }
-    return SchedulerConfiguration(profiles, found.leader_election.leader_elect, given)
+    elect, movement = found.leader_election.leader_elect, found.movement.read()
+    return SchedulerConfiguration(profiles, elect, given, movement)
 
 
 class _Places:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Self
 
@@ -177,6 +178,31 @@ LabelMap = Annotated[dict[str, LabelValue], Field(max_length=64)]
 
 Timestamp = Annotated[str, Field(max_length=64, json_schema_extra={"format": "date-time"})]
 """`2026-01-02T03:04:05Z`."""
+
+_MOMENT = (
+    r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
+    r"(\.[0-9]{1,6})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$"
+)
+
+
+def _moment(text: str) -> str:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError as e:
+        told = "not a moment; write it as 2026-01-02T03:04:05Z"
+        raise PydanticCustomError("moment", told) from e
+    return text
+
+
+Moment = Annotated[
+    str,
+    Field(max_length=64, pattern=_MOMENT, json_schema_extra={"format": "date-time"}),
+    AfterValidator(_moment),
+]
+"""`2026-01-02T03:04:05Z` that a user writes, as RFC 3339 has it."""
+
+PERCENT = "^(100|0?[0-9]{1,2})%$"
+"""Whole percents, 100 at most."""
 
 
 def _not_forbidden(name: str) -> str:

@@ -1,8 +1,8 @@
 """MemberCluster: a cluster that Workloads may be placed on, and its state.
 
 The spec is the administrator's (the registrar writes spec.secretRef when a labelled Secret
-registers a cluster). The whole status has one writer, the propagator, which alone holds a
-credential for the member; the controller reads it and never asks the member anything.
+registers a cluster). The status is the propagator's, which alone holds a credential for the member;
+the controller reads it, never asks the member anything, and writes what leaves the cluster and why.
 `crds/membercluster.yaml` is generated from this module.
 """
 
@@ -27,12 +27,23 @@ from crds.base import (
     Model,
     Resources,
     Rule,
+    Timestamp,
     amounts,
     atomic,
     listmap,
 )
-from crds.fields.labels import Taint
-from crds.names import LABEL_CLUSTER, SYSTEM_NAMESPACE
+from crds.fields.labels import Taint, TaintEffect
+from crds.names import (
+    GROUP,
+    LABEL_CLUSTER,
+    SYSTEM_NAMESPACE,
+    TAINT_DRAIN,
+    TAINT_OUT_OF_SERVICE,
+)
+
+MOST_TAINTS = 64
+MOST_BLOCKED = 10
+"""Workloads that cannot leave and are named."""
 
 
 class MemberClusterCondition(StrEnum):
@@ -40,6 +51,7 @@ class MemberClusterCondition(StrEnum):
 
     READY = "Ready"
     SWEEP_HELD = "SweepHeld"
+    EVACUATING = "Evacuating"
 
 
 class ReadyReason(StrEnum):
@@ -63,11 +75,60 @@ class SweepHeldReason(StrEnum):
     HUB_WENT_BACK = "HubWentBack"
 
 
+class EvacuatingReason(StrEnum):
+    """Reasons of Evacuating: the first four where it is True, the others where it is not."""
+
+    DRAINING = "Draining"
+    TAINTED = "Tainted"
+    LOST = "Lost"
+    OUT_OF_SERVICE = "OutOfService"
+    NONE = "None"
+    """Nothing has to leave."""
+    DRAINED = "Drained"
+    """Everything that had to leave has left."""
+    TOLERATING = "Tolerating"
+    """The cluster is lost, and no Workload leaves it yet."""
+    BRAKED = "Braked"
+    """The cluster is lost, and so many others are that nothing moves."""
+    BLIND = "Blind"
+    """Whether the cluster is lost is not known, as no propagator looks."""
+    DWELLING = "Dwelling"
+    """The cluster is back, and has to stay so for a while before anything returns."""
+
+
 class MemberClusterEventReason(StrEnum):
     """Reasons of the events on a MemberCluster."""
 
     CONNECTED = "Connected"
     DISCONNECTED = "Disconnected"
+    DRAINING = "Draining"
+    DRAINED = "Drained"
+    RETURNED = "Returned"
+    BRAKE_RELEASED = "BrakeReleased"
+    LOST = "Lost"
+    FAILOVER_BRAKED = "FailoverBraked"
+
+
+_OURS = (TAINT_DRAIN, TAINT_OUT_OF_SERVICE)
+
+
+class ClusterTaint(Taint):
+    """Keeps Workloads away from a cluster, or has them leave it, that do not tolerate it."""
+
+    rules = (
+        Rule(
+            field="key",
+            text=f"of the taints {GROUP}/* a person writes {' and '.join(_OURS)} alone; remove it",
+            cel=f"!self.key.startsWith('{GROUP}/') || self.key in {list(_OURS)}",
+            holds=lambda t: not t.key.startswith(f"{GROUP}/") or t.key in _OURS,
+        ),
+        Rule(
+            field="effect",
+            text=f"{' and '.join(_OURS)} have the effect NoExecute alone",
+            cel=f"!(self.key in {list(_OURS)}) || self.effect == 'NoExecute'",
+            holds=lambda t: t.key not in _OURS or t.effect is TaintEffect.NO_EXECUTE,
+        ),
+    )
 
 
 class SecretReference(Model):
@@ -113,8 +174,8 @@ class MemberClusterSpec(Model):
 
     secret_ref: SecretReference | None = None
     """The Secret with the kubeconfig, or its parts key by key."""
-    taints: list[Taint] = listmap("key", "effect", most=64)
-    """Keep Workloads away that do not tolerate them."""
+    taints: list[ClusterTaint] = listmap("key", "effect", most=MOST_TAINTS)
+    """Keep Workloads away that do not tolerate them; with the effect NoExecute, these leave."""
     unschedulable: Flag = False
     """Cordon: nothing new is placed here; what is here stays."""
     virtual: Flag = False
@@ -220,13 +281,55 @@ class HeldSweep(Model):
     """The first of them, by namespace and name."""
 
 
+class EvacuationCause(Model):
+    """A reason to leave the cluster."""
+
+    name: Annotated[str, Field(min_length=1, max_length=400)]
+    """A taint of effect NoExecute, `<key>[=<value>]:NoExecute`; of a lost cluster
+    stowage.dev/not-ready."""
+    since: Timestamp
+    """When the controller first saw it: tolerationSeconds count from then."""
+
+
+class BlockedWorkload(Model):
+    """A Workload with units that should leave and do not."""
+
+    namespace: Annotated[str, Field(max_length=63)]
+    """Its namespace."""
+    name: Annotated[str, Field(max_length=253)]
+    """Its name."""
+    reason: Annotated[str, Field(max_length=64)] = ""
+    """As in its condition Moving."""
+    message: Annotated[str, Field(max_length=4096)] = ""
+    """As in its condition Moving."""
+
+
+class Evacuation(Model):
+    """What leaves the cluster."""
+
+    causes: list[EvacuationCause] = atomic(MOST_TAINTS + 1)
+    """Why: its taints, and its loss."""
+    units: Count = 0
+    """The units that had to leave."""
+    left: Count = 0
+    """Those of them that still are here."""
+    workloads: Count = 0
+    """The Workloads that they belong to."""
+    blocked: list[BlockedWorkload] = atomic(MOST_BLOCKED)
+    """Some of the Workloads that cannot leave now."""
+
+
 class MemberClusterStatus(Model):
-    """The propagator's view of the cluster. Writer of every field: propagator."""
+    """The propagator's view of the cluster, and what leaves it."""
 
     observed_generation: Int64 | None = None
     """The metadata.generation that the last probe read. Writer: propagator."""
     conditions: list[Condition] = listmap("type", most=32)
-    """Ready; SweepHeld while a removal waits for a person. Writer: propagator."""
+    """Ready; SweepHeld while a removal waits for a person. Writer: propagator.
+
+    Evacuating, whether units leave the cluster. Writer: controller."""
+    evacuation: Evacuation | None = None
+    """What leaves the cluster. Writer: controller."""
     # The generated alias would be clusterId; Kubernetes writes ID.
     cluster_id: Annotated[str | None, Field(alias="clusterID", max_length=128)] = None
     """The UID of its kube-system, noted when it first was Ready. Writer: propagator.
@@ -282,4 +385,4 @@ class MemberCluster(Kind):
     spec: MemberClusterSpec = MemberClusterSpec()
     """The administrator's rules for the cluster."""
     status: MemberClusterStatus | None = None
-    """The propagator's view of the cluster."""
+    """The propagator's view of the cluster, and what leaves it."""

@@ -77,6 +77,14 @@ LABEL_REGISTER = f"{GROUP}/register"
 LABEL_TENANT = f"{GROUP}/tenant"
 """On a member's namespace: given to the propagator. On its accounts and roles: they are ours."""
 
+TAINT_DRAIN = f"{GROUP}/drain"
+"""On a MemberCluster, by a person: what runs there goes elsewhere (`stowage drain`)."""
+TAINT_OUT_OF_SERVICE = f"{GROUP}/out-of-service"
+"""On a MemberCluster, by a person: nothing runs there any more, so that what runs at most once may
+start elsewhere."""
+TAINT_NOT_READY = f"{GROUP}/not-ready"
+"""The taint of a lost cluster, for tolerations to name: never written to a spec."""
+
 LABEL_CLUSTER = f"{GROUP}/cluster"
 LABEL_PROVIDER = f"{GROUP}/provider"
 LABEL_VERSION = f"{GROUP}/version"

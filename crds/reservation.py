@@ -8,13 +8,10 @@ status (`Workload.status.reservations`). `crds/reservation.yaml` is generated fr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
-from pydantic.functional_validators import AfterValidator
-from pydantic_core import PydanticCustomError
 
 from crds.base import (
     ATOMIC,
@@ -26,6 +23,7 @@ from crds.base import (
     Kind,
     LabelMap,
     Model,
+    Moment,
     Positive,
     Quantity,
     Resources,
@@ -52,10 +50,6 @@ MOST_NAMED_OWNERS = 100
 
 TTL = r"^(0|([0-9]{1,6}(\.[0-9]{1,3})?(ms|s|m|h))+)$"
 """Durations as Kubernetes writes them. So few digits that no sum of them leaves the calendar."""
-_MOMENT = (
-    r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
-    r"(\.[0-9]{1,6})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$"
-)
 
 
 class Hold(StrEnum):
@@ -114,23 +108,6 @@ class ReservationEventReason(StrEnum):
 
 
 # --- rules: each once in CEL, for the API server, and once in Python ------------------------------
-
-
-def _moment(text: str) -> str:
-    try:
-        datetime.fromisoformat(text)
-    except ValueError as e:
-        told = "not a moment; write it as 2026-01-02T03:04:05Z"
-        raise PydanticCustomError("moment", told) from e
-    return text
-
-
-Moment = Annotated[
-    str,
-    Field(max_length=64, pattern=_MOMENT, json_schema_extra={"format": "date-time"}),
-    AfterValidator(_moment),
-]
-"""`2026-01-02T03:04:05Z`, as RFC 3339 has it."""
 
 
 def _own_labels(labels: Mapping[str, str]) -> bool:

@@ -18,9 +18,11 @@ from crds.base import (
     Kind,
     Rule,
     TargetNamespace,
+    Timestamp,
     atomic,
     listmap,
 )
+from crds.fields.movement import MOST_DISPLACED, DisplacedShare, Movement
 from crds.fields.placing import Distribution, PlacementRules, PlacementStatus
 from crds.fields.shares import (
     MOST_KEPT,
@@ -66,10 +68,12 @@ class WorkloadState(StrEnum):
 
 
 class WorkloadCondition(StrEnum):
-    """The condition types: the first two are the controller's, the others the propagator's."""
+    """The condition types: the first three are the controller's, the others the propagator's."""
 
     SCHEDULED = "Scheduled"
     FAILED = "Failed"
+    MOVING = "Moving"
+    """Whether units are on their way; its reasons are `crds.fields.movement.MovingReason`."""
     PROPAGATED = "Propagated"
     READY = "Ready"
 
@@ -142,6 +146,10 @@ class EventReason(StrEnum):
     FAILED_SCHEDULING = "FailedScheduling"
     WAITING_ON_PERMIT = "WaitingOnPermit"
     INCOMPLETE_SET = "IncompleteSet"
+    MOVING = "Moving"
+    MOVED = "Moved"
+    MOVE_CANCELLED = "MoveCancelled"
+    MOVE_BLOCKED = "MoveBlocked"
     PROPAGATED = "Propagated"
     PROPAGATION_FAILED = "PropagationFailed"
 
@@ -207,6 +215,8 @@ class WorkloadSpec(PlacementRules):
     """Secrets of this namespace, copied to each chosen cluster before the rest."""
     adoption: Adoption = Adoption.NEVER
     """Never touches an object that exists there; IfUnowned takes it over if it has no owner."""
+    movement: Movement | None = None
+    """How units go from one cluster to another."""
 
 
 class WorkloadStatus(PlacementStatus):
@@ -236,6 +246,10 @@ class WorkloadStatus(PlacementStatus):
 
     They are no part of placements. Writer: controller, in the write of the placements.
     """
+    displaced: list[DisplacedShare] = atomic(MOST_DISPLACED)
+    """Units that may return to the cluster that they left. Writer: controller."""
+    rebalanced: Timestamp | None = None
+    """The last spec.movement.rebalanceAfter that was met. Writer: controller."""
     cluster_ref: ClusterReference | None = None
     """The cluster, where there is exactly one. Writer: controller."""
     clusters: list[ClusterShare] = atomic(10000)
@@ -261,7 +275,7 @@ class WorkloadStatus(PlacementStatus):
     The propagator honours it on every hub without the validating policy, for every scheduler.
     """
     conditions: list[Condition] = listmap("type", most=32)
-    """Scheduled and Failed: controller. Propagated and Ready: propagator."""
+    """Scheduled, Failed and Moving: controller. Propagated and Ready: propagator."""
 
 
 class Workload(Kind):

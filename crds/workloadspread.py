@@ -17,6 +17,7 @@ from pydantic import Field
 from pydantic.json_schema import WithJsonSchema
 
 from crds.base import (
+    PERCENT,
     Condition,
     Count,
     DnsName,
@@ -51,7 +52,6 @@ A subset that left units without a node takes none for 300 seconds; a unit that 
 reached the last subset before the first one is tried again.
 """
 
-_PERCENT = "^(100|0?[0-9]{1,2})%$"
 _MOST_UNITS = 2**31 - 1
 
 
@@ -107,7 +107,7 @@ class SpreadEventReason(StrEnum):
 
 
 def _percent(most: int | str | None) -> int | None:
-    return int(most[:-1]) if isinstance(most, str) and re.fullmatch(_PERCENT, most) else None
+    return int(most[:-1]) if isinstance(most, str) and re.fullmatch(PERCENT, most) else None
 
 
 def _cap_fits(subset: Any) -> bool:
@@ -151,7 +151,7 @@ _LAST = "self.subsets[size(self.subsets) - 1]"
 _TYPED = "self.subsets.exists(s, has(s.maxReplicas) && type(s.maxReplicas) == {})"
 _SUM = (
     "self.subsets.map(s, has(s.maxReplicas) && type(s.maxReplicas) == string"
-    f" && s.maxReplicas.matches('{_PERCENT}'), int(s.maxReplicas.replace('%', ''))).sum()"
+    f" && s.maxReplicas.matches('{PERCENT}'), int(s.maxReplicas.replace('%', ''))).sum()"
 )
 
 MaxReplicas = Annotated[
@@ -237,7 +237,7 @@ class Subset(Model):
             'between "0%" and "100%"',
             cel="!has(self.maxReplicas) || (type(self.maxReplicas) == int"
             f" ? self.maxReplicas >= 0 && self.maxReplicas <= {_MOST_UNITS}"
-            f" : type(self.maxReplicas) == string && self.maxReplicas.matches('{_PERCENT}'))",
+            f" : type(self.maxReplicas) == string && self.maxReplicas.matches('{PERCENT}'))",
             holds=_cap_fits,
         ),
         Rule(

@@ -8,6 +8,7 @@ from typing import Any
 
 from controller.framework import explains, interface
 from controller.framework.gathering import GroupScheduling
+from controller.model.movement import MovementConfiguration
 
 PROTOCOLS: Mapping[str, type | tuple[type, ...]] = {
     "queueSort": interface.QueueSort,
@@ -153,3 +154,4 @@ class SchedulerConfiguration:
     profiles: Mapping[str, Profile]
     leader_elect: bool = True
     args: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
+    movement: MovementConfiguration = field(default_factory=MovementConfiguration)

@@ -33,6 +33,8 @@ class Toleration(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
+    toleration_seconds: int | None = None
+    """For how long a taint of effect NoExecute is tolerated; for ever without."""
 
     def tolerates(self, taint: Taint) -> bool:
         if self.effect and self.effect != taint.effect:
@@ -114,6 +116,32 @@ class Capacity(msgspec.Struct, frozen=True):
     requested: dict[str, str] = {}
 
 
+class EvacuationCause(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A reason to leave the cluster: `<key>[=<value>]:NoExecute`, and when it was first seen."""
+
+    name: str
+    since: str = ""
+
+
+class BlockedWorkload(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A Workload that should leave the cluster and does not."""
+
+    namespace: str
+    name: str
+    reason: str = ""
+    message: str = ""
+
+
+class Evacuation(msgspec.Struct, frozen=True):
+    """MemberCluster.status.evacuation: what leaves the cluster, and why."""
+
+    causes: list[EvacuationCause] = []
+    units: int = 0
+    left: int = 0
+    workloads: int = 0
+    blocked: list[BlockedWorkload] = []
+
+
 class ClusterStatus(msgspec.Struct, frozen=True, rename="camel"):
     """MemberCluster.status."""
 
@@ -125,6 +153,7 @@ class ClusterStatus(msgspec.Struct, frozen=True, rename="camel"):
     namespaces: MemberNamespaces = MemberNamespaces()
     latency_milliseconds: int | None = None
     reliability: Reliability | None = None
+    evacuation: Evacuation | None = None
 
 
 class MemberCluster(Object, frozen=True):
@@ -259,6 +288,16 @@ class SpreadConstraint(msgspec.Struct, frozen=True, rename="camel", omit_default
         return (self.min_domains or 0, self.max_domains or 0)
 
 
+class MovementSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """spec.movement; a budget is a number of units, or whole percents as text."""
+
+    max_surge: int | str | None = None
+    max_unavailable: int | str | None = None
+    min_ready_seconds: int = 0
+    returns: bool = True
+    rebalance_after: str = ""
+
+
 class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
     """Workload.spec, as far as placement reads it."""
 
@@ -280,11 +319,19 @@ class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
     template: Template | None = None
     manifests: list[Manifest] = []
     replicas_path: str = ""
+    movement: MovementSpec = MovementSpec()
 
 
 class Placement(msgspec.Struct, frozen=True):
     cluster: str
     replicas: int
+
+
+class ShareBlocked(msgspec.Struct, frozen=True):
+    """Why a share is not lowered as far as it should be."""
+
+    reason: str = ""
+    message: str = ""
 
 
 class ClusterShare(msgspec.Struct, frozen=True, rename="camel"):
@@ -304,6 +351,9 @@ class ClusterShare(msgspec.Struct, frozen=True, rename="camel"):
     unschedulable: int = 0
     unschedulable_since: datetime | None = None
     state: str = ""
+    available: int | None = None
+    """Pods that have been ready for minReadySeconds; None where that is 0."""
+    blocked: ShareBlocked | None = None
 
 
 class ClusterLimit(msgspec.Struct, frozen=True, rename="camel"):
@@ -325,6 +375,15 @@ class LeavingShare(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str = ""
     """The object that the cause is about."""
     since: str = ""
+
+
+class DisplacedShare(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Replicas that were moved away from a cluster and may return."""
+
+    cluster: str
+    replicas: int
+    cause: str = ""
+    time: str = ""
 
 
 class DecisionRef(msgspec.Struct, frozen=True):
@@ -400,6 +459,8 @@ class WorkloadStatus(PluginFields, msgspec.Struct, frozen=True, rename="camel"):
     selector: str = ""
     placements: list[Placement] = []
     leaving: list[LeavingShare] = []
+    displaced: list[DisplacedShare] = []
+    rebalanced: str = ""
     cluster_summary: str = ""
     clusters: list[ClusterShare] = []
     reasons: list[Any] = []

@@ -14,11 +14,12 @@ from typing import Any
 
 import msgspec
 
-from controller.model import podtemplate, why
+from controller.model import movement, podtemplate, why
 from controller.model.load import Load
 from controller.model.objects import (
     ClusterAffinity,
     DistributionWeight,
+    MovementSpec,
     ReservedShare,
     SpreadConstraint,
     TargetCluster,
@@ -185,6 +186,7 @@ def workload_info(workload: Workload) -> WorkloadInfo:
     template = spec.target_deployment or spec.template or Template()
     pods = template.kind in REPLICAS_PATHS or template.kind in WITHOUT_REPLICAS
     _refuse_numbers(spec)
+    movement.refuse(spec.movement)
     podtemplate.check(template, pods=pods)
     pod_meta, pod = _pod_template(template)
     counted = template.kind not in WITHOUT_REPLICAS
@@ -296,6 +298,8 @@ def harmless(workload: Workload) -> Workload:
         cluster_affinity=ClusterAffinity(required=spec.cluster_affinity.required),
         workload_affinity=WorkloadAffinity(required=spec.workload_affinity.required),
         workload_anti_affinity=WorkloadAffinity(required=spec.workload_anti_affinity.required),
+        tolerations=[msgspec.structs.replace(t, toleration_seconds=None) for t in spec.tolerations],
+        movement=MovementSpec(),
         target_deployment=None,
         template=None,
         manifests=[],
@@ -383,6 +387,7 @@ def _refuse_numbers(spec: WorkloadSpec) -> None:
         *(("spreadConstraints", n) for rule in spec.spread_constraints for n in rule.numbers),
         *(("clusterAffinity", each.weight) for each in spec.cluster_affinity.preferred),
         *(("workloadAffinity", each.weight) for side in both for each in side.preferred),
+        *(("tolerations", each.toleration_seconds or 0) for each in spec.tolerations),
     ]
     for field, number in numbers:
         least = -MOST_UNITS - 1 if field == "priority" else 0

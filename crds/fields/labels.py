@@ -14,6 +14,7 @@ from pydantic import Field
 from crds.base import (
     NAME,
     QUALIFIED,
+    Count,
     LabelKey,
     LabelMap,
     LabelValue,
@@ -167,6 +168,12 @@ class Toleration(Model):
             cel="self.operator != 'Exists' || !has(self.value) || size(self.value) == 0",
             holds=lambda t: t.operator != TolerationOperator.EXISTS or not t.value,
         ),
+        Rule(
+            field="tolerationSeconds",
+            text="only a taint of effect NoExecute is tolerated for a time: set effect to it",
+            cel="!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
+            holds=lambda t: t.toleration_seconds is None or t.effect == TaintEffect.NO_EXECUTE,
+        ),
     )
 
     key: Annotated[str, Field(max_length=317, pattern=_KEY_OR_NOTHING)] | None = None
@@ -177,3 +184,5 @@ class Toleration(Model):
     """The taint's value, for operator Equal."""
     effect: TaintEffect | None = None
     """The effect to tolerate; every one when unset."""
+    toleration_seconds: Count | None = None
+    """For how long a taint of effect NoExecute is tolerated; for ever when unset."""

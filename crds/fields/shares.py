@@ -91,6 +91,24 @@ PluginsTold = Annotated[dict[str, dict[str, Any]], Field(max_length=MOST_PLUGINS
 """By plugin an object of any form. The controller holds each to 4 KiB, all to 16 KiB."""
 
 
+class BlockedReason(StrEnum):
+    """Reasons of a share that is not lowered as far as it should be."""
+
+    DISRUPTION_BUDGET = "DisruptionBudget"
+    """A PodDisruptionBudget of the member lets none of the pods go."""
+    NOT_READY_ELSEWHERE = "NotReadyElsewhere"
+    """Too few units are ready on other clusters."""
+
+
+class ShareBlocked(Model):
+    """Why a share is not lowered as far as it should be."""
+
+    reason: BlockedReason
+    """One word for programs."""
+    message: Annotated[str, Field(max_length=4096)] = ""
+    """A sentence for people."""
+
+
 class ClusterShare(Model):
     """How one cluster is doing. Writer: propagator."""
 
@@ -113,6 +131,8 @@ class ClusterShare(Model):
     """Of them, those that did not, and are not tried again; unset where there is none."""
     ready: Count = 0
     """Pods that are ready."""
+    available: Count | None = None
+    """Of them, those that have been so for spec.movement.minReadySeconds; unset where that is 0."""
     unschedulable: Count = 0
     """Pods that its scheduler finds no node for."""
     unschedulable_since: Timestamp | None = None
@@ -125,6 +145,8 @@ class ClusterShare(Model):
     """How far it has come."""
     message: Annotated[str, Field(max_length=4096)] = ""
     """Why it does not go on, if it does not."""
+    blocked: ShareBlocked | None = None
+    """Why units stay that should have left."""
     load_balancer: dict[str, Any] | None = None
     """The Service's status.loadBalancer there."""
 

@@ -15,6 +15,7 @@ from controller.framework.profile import PROTOCOLS, SchedulerConfiguration
 from controller.framework.runtime.arguments import Args, Plain
 from controller.framework.runtime.handle import DryRunHandle, Handle
 from controller.framework.runtime.registry import Registry
+from controller.model.movement import BrakeConfiguration, MovementConfiguration
 from controller.model.unit import WorkloadInfo
 from controller.plugins.prioritysort import PrioritySort
 from machinery.errors import ConfigurationError
@@ -80,6 +81,19 @@ class TestGood:
         assert found.leader_elect
         assert names(profile.filter) == [name for name, _ in registry().defaults["filter"]]
         assert names(default_profile().score) == names(profile.score)
+
+    def test_movement_is_read_and_has_defaults(self) -> None:
+        assert parsed("").movement == MovementConfiguration()
+        given = """movement:
+  notReadyTolerationSeconds: 86400
+  dwellSeconds: 0
+  maxMoving: 3
+  brake: {maxLost: 1, topologyKey: zone, maxLostDomains: 0}
+"""
+        brake = BrakeConfiguration(1, "zone", 0)
+        assert parsed(given).movement == MovementConfiguration(86400, 0, 3, brake)
+        never = parsed("movement: {notReadyTolerationSeconds: -1, brake: {maxLost: 0%}}\n").movement
+        assert never == MovementConfiguration(brake=BrakeConfiguration(max_lost="0%"))
 
     @pytest.mark.proves("G22")
     def test_leader_election_may_be_switched_off(self) -> None:
@@ -273,6 +287,36 @@ WRONG = {
     "a field twice": (
         "profiles:\n- schedulerName: a\n  schedulerName: b\n",
         "scheduler.yaml:5: profiles[0].schedulerName: stands here twice",
+    ),
+    **{
+        f"movement of {given}": (
+            f"movement:\n  {given}\n",
+            f"scheduler.yaml:4: movement.{given.split(':')[0]}: {told}",
+        )
+        for given, told in {
+            "notReadyTolerationSeconds: 0": "must be from 1 to 86400 seconds, or -1 for never",
+            "notReadyTolerationSeconds: -2": "must be from 1 to 86400 seconds, or -1 for never",
+            "notReadyTolerationSeconds: 86401": "must be from 1 to 86400 seconds, or -1 for never",
+            "notReadyTolerationSeconds: soon": "Input should be a valid integer",
+            "dwellSeconds: -1": "Input should be greater than or equal to 0",
+            "dwellSeconds: 86401": "Input should be less than or equal to 86400",
+            "maxMoving: 0": "must be more than 0, or nothing could ever move",
+            "maxMoving: 101%": "not a number of units; write it as 2, or in whole percents",
+            "maxMoving: 1.5": "not a number of units; write it as 2, or in whole percents",
+            "maxMovin: 1": "Extra inputs are not permitted",
+        }.items()
+    },
+    "a brake of many": (
+        "movement:\n  brake:\n    maxLost: many\n",
+        "scheduler.yaml:5: movement.brake.maxLost: not a number of units; write it as 2, or in",
+    ),
+    "a brake of no domain": (
+        "movement:\n  brake:\n    maxLostDomains: -1\n",
+        "scheduler.yaml:5: movement.brake.maxLostDomains: Input should be greater than or equal",
+    ),
+    "a brake of no key": (
+        'movement:\n  brake:\n    topologyKey: ""\n',
+        "scheduler.yaml:5: movement.brake.topologyKey: String should have at least 1 character",
     ),
     "no profile": ("profiles: []\n", "scheduler.yaml:3: profiles: "),
     "not YAML": ("profiles: [\n", "scheduler.yaml: not YAML: "),

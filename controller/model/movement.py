@@ -1,0 +1,76 @@
+"""The numbers of movement: a Workload's budgets, and what the file says of the whole fleet.
+
+Pure. A budget is a number, or whole percents of one; `amount` is the one reading of it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from controller.model.objects import MovementSpec
+from crds.base import PERCENT
+from crds.fields.movement import MOST_READY_SECONDS
+from machinery.clock import parse_timestamp
+from machinery.types.bounds import MOST_UNITS, quoted
+
+NEVER = -1
+"""Seconds of a toleration without an end."""
+_PERCENT = re.compile(PERCENT)
+
+
+@dataclass(frozen=True, slots=True)
+class BrakeConfiguration:
+    """How many clusters may be lost before no automatic move begins."""
+
+    max_lost: int | str = "50%"
+    """Of those registered; one may always be lost."""
+    topology_key: str = "topology.kubernetes.io/region"
+    max_lost_domains: int = 1
+    """Domains of the topology key that may have lost more than half of their clusters."""
+
+
+@dataclass(frozen=True, slots=True)
+class MovementConfiguration:
+    """The section `movement` of a SchedulerConfiguration."""
+
+    not_ready_toleration_seconds: int = NEVER
+    """For how long a Workload without a toleration of a lost cluster stays there."""
+    dwell_seconds: int = 600
+    """For how long a cluster must be ready again before anything new or returning goes there."""
+    max_moving: int | str = "10%"
+    """Units that moves have placed and that are not ready yet, over the fleet; at least 1."""
+    brake: BrakeConfiguration = BrakeConfiguration()
+
+
+def amount(value: int | str, of: int, *, up: bool) -> int:
+    """Return a budget as a number: of percents, those of `of`, rounded up or down.
+
+    Raises ValueError for what is no budget.
+    """
+    if isinstance(value, int) and 0 <= value <= MOST_UNITS:
+        return value
+    if not isinstance(value, str) or not _PERCENT.fullmatch(value):
+        raise ValueError(f"{quoted(value)} is neither a number of units nor whole percents")
+    hundredths = int(value.removesuffix("%")) * of
+    return -(-hundredths // 100) if up else hundredths // 100
+
+
+def refuse(movement: MovementSpec) -> None:
+    """Raise ValueError, naming the field, for what no version of the schema lets in."""
+    budgets = {"maxSurge": movement.max_surge, "maxUnavailable": movement.max_unavailable}
+    for field, budget in budgets.items():
+        if budget is not None:
+            try:
+                amount(budget, 0, up=True)
+            except ValueError as e:
+                raise ValueError(f"spec.movement.{field}: {e}") from e
+    if not 0 <= movement.min_ready_seconds <= MOST_READY_SECONDS:
+        told = f"{quoted(movement.min_ready_seconds)} is not from 0 to {MOST_READY_SECONDS}"
+        raise ValueError(f"spec.movement.minReadySeconds: {told}")
+    if movement.rebalance_after:
+        try:
+            parse_timestamp(movement.rebalance_after)
+        except (ValueError, OverflowError) as e:
+            told = f"{quoted(movement.rebalance_after)} is no moment"
+            raise ValueError(f"spec.movement.rebalanceAfter: {told}") from e
