@@ -30,7 +30,9 @@ async def evacuating(client: ApiClient, message: str) -> None:
         "lastTransitionTime": "2026-11-26T03:00:00Z",
     }
     metadata = {"resourceVersion": stored["metadata"]["resourceVersion"]}
-    status = {"conditions": [*others, condition]}
+    since = "2026-11-26T03:00:00Z"
+    evacuation = {"causes": [{"name": message, "since": since}], "units": 4}
+    status = {"conditions": [*others, condition], "evacuation": evacuation}
     patch = {"metadata": metadata, "status": status}
     await client.merge_patch(MEMBER_CLUSTERS, "m1", patch, subresource="status")
 
@@ -71,4 +73,6 @@ async def test_a_lost_race_loses_neither_readiness_nor_what_the_controller_wrote
         await evacuating(controller, "last")
         await rig.change("m1", {"kubeconfig": m1.admin_kubeconfig})
         await rig.becomes("m1", "Connected")
-        assert find((await rig.cluster("m1"))["status"], "Evacuating")["message"] == "last"
+        status = (await rig.cluster("m1"))["status"]
+        assert find(status, "Evacuating")["message"] == "last"
+        assert status["evacuation"]["causes"][0]["name"] == "last"
