@@ -197,7 +197,7 @@ def _node(cluster: MemberCluster) -> Node:
     )
 
 
-def _amounts(texts: Mapping[str, str]) -> dict[str, int]:
+def _amounts(texts: Mapping[str, str | int]) -> dict[str, int]:
     return {resource: quantities.amount(resource, text) for resource, text in texts.items()}
 
 

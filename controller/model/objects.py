@@ -105,15 +105,15 @@ class NodeGroup(msgspec.Struct, frozen=True):
     count: int = 0
     labels: dict[str, str] = {}
     taints: list[Taint] = []
-    free: dict[str, str] = {}
+    free: dict[str, str | int] = {}
 
 
 class Capacity(msgspec.Struct, frozen=True):
     """Sums over all nodes."""
 
     nodes: int = 0
-    allocatable: dict[str, str] = {}
-    requested: dict[str, str] = {}
+    allocatable: dict[str, str | int] = {}
+    requested: dict[str, str | int] = {}
 
 
 class EvacuationCause(msgspec.Struct, frozen=True, omit_defaults=True):

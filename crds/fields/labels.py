@@ -62,8 +62,8 @@ class Operator(StrEnum):
 class TaintEffect(StrEnum):
     """The effect of a taint on Workloads that do not tolerate it.
 
-    NoSchedule and NoExecute keep new units away; what runs stays, as nothing that changes on a
-    cluster moves what runs there. PreferNoSchedule only makes the cluster the last choice.
+    NoSchedule and NoExecute keep new units away; NoExecute has those that run there leave as well.
+    PreferNoSchedule only makes the cluster the last choice.
     """
 
     NO_SCHEDULE = "NoSchedule"

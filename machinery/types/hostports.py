@@ -58,14 +58,14 @@ def codes(names: Collection[str]) -> frozenset[int]:
     return frozenset(port for port in found if port is not None)
 
 
-def used(free: Mapping[str, str]) -> frozenset[int]:
+def used(free: Mapping[str, str | int]) -> frozenset[int]:
     """Return the codes of the ports of which these free amounts have none."""
     if not any(name.startswith(PREFIX) for name in free):
         return NONE
     return frozenset(sorted(port for port in codes(free) if _none(free[named(port)]))[:RESOURCES])
 
 
-def _none(text: str) -> bool:
+def _none(text: str | int) -> bool:
     """Whether an amount is zero; a malformed one counts as zero, as everywhere."""
     try:
         return quantities.bounded("", text) == 0

@@ -24,6 +24,13 @@ _CAUSES = {
     "LimitLearnt": "{name} was seen to run fewer",
     "Rescheduled": "{name} left units without a node",
     "LimitLifted": "{name} may run more again",
+    "Drained": "cluster {name} drained",
+    "Tainted": "a taint of cluster {name}",
+    "ClusterLost": "cluster {name} lost",
+    "OutOfService": "cluster {name} out of service",
+    "Rebalanced": "planned anew, as asked for",
+    "Returned": "cluster {name} is back",
+    "MoveCancelled": "nothing leaves cluster {name} any more",
     "GroupWithdrawn": "wg/{name} did not start, so all of it was taken back",
     "FleetChanged": "the fleet changed",
 }

@@ -1,11 +1,11 @@
 """The accounts, roles and policies that `stowage join` makes on a member.
 
-`narrow` is the default. The propagator's own account reads nodes, pods, accounts and the managed
-kinds in all namespaces, never a Secret or a ConfigMap, and writes the hub's Lease alone. In a given
-namespace it may act as that namespace's account, which may write the managed kinds there and
-nowhere else. One more account makes namespaces, and the accounts in them; an admission policy of
-the member allows it nothing else, so that `kube-*`, and namespaces that existed before, stay out of
-reach even for a thief of the kubeconfig.
+`narrow` is the default. The propagator's own account reads nodes, pods, their disruption budgets,
+accounts and the managed kinds in all namespaces, never a Secret or a ConfigMap, and writes the
+hub's Lease alone. In a given namespace it may act as that namespace's account, which may write the
+managed kinds there and nowhere else. One more account makes namespaces, and the accounts in them;
+an admission policy of the member allows it nothing else, so that `kube-*`, and namespaces that
+existed before, stay out of reach even for a thief of the kubeconfig.
 
 `cluster` is for a member that serves Stowage alone: the account writes in all namespaces but
 `kube-*`, with an administrator's power. `docs/members.md` has a row for each right.
@@ -59,6 +59,8 @@ _CONFIDENTIAL = ["configmaps", "secrets"]
 """Kinds that are read in the given namespaces, and nowhere else."""
 _PRICE = {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]}
 """The right to annotate pods with their deletion cost: which go first when a share shrinks."""
+_BUDGETS = {"apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": _SEE}
+"""The right to see how many pods may go before others are ready."""
 _CANARY = "stowage-is-bounded"
 _ASK = {
     "nonResourceURLs": ["/readyz", "/version", "/api", "/api/*", "/apis", "/apis/*"],
@@ -94,7 +96,7 @@ def narrow(home: str, allow: Sequence[AllowedKind] = ()) -> list[Manifest]:
     return [
         _role(TENANT_ROLE, tenant),
         _role(ACTING_ROLE, [_may("impersonate", "serviceaccounts", TENANT_ACCOUNT)]),
-        _role(MEMBER_ACCOUNT, [which, watched, *see, *own, _ASK]),
+        _role(MEMBER_ACCOUNT, [which, watched, _BUDGETS, *see, *own, _ASK]),
         *_member(home),
         _everywhere(MEMBER_ACCOUNT, home),
     ]
@@ -127,6 +129,7 @@ def cluster(home: str, allow: Sequence[AllowedKind] = ()) -> list[Manifest]:
     """Return the rights to write in all namespaces; `cluster_policy` must be in force before."""
     rules = [
         {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": _SEE},
+        _BUDGETS,
         _PRICE,
         {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "create"]},
         {"apiGroups": [""], "resources": [*_CONFIDENTIAL, "serviceaccounts"], "verbs": _WRITE},

@@ -174,7 +174,16 @@ def test_a_second_run_changes_nothing(installed, stowage):
         (CONTROLLER, "create", "serviceaccounts/token", SYSTEM_NAMESPACE, "no"),
         (CONTROLLER, "create", "pods", SYSTEM_NAMESPACE, "no"),
         (CONTROLLER, "patch", "workloads.stowage.dev/status", "shop", "yes"),
-        (CONTROLLER, "patch", "memberclusters.stowage.dev/status", "", "no"),
+        (CONTROLLER, "patch", "memberclusters.stowage.dev/status", "", "yes"),
+        (CONTROLLER, "update", "memberclusters.stowage.dev/status", "", "no"),
+        (CONTROLLER, "patch", "memberclusters.stowage.dev", "", "no"),
+        (
+            CONTROLLER,
+            "get",
+            "leases.coordination.k8s.io/stowage-propagator",
+            SYSTEM_NAMESPACE,
+            "yes",
+        ),
         (
             CONTROLLER,
             "patch",

@@ -46,6 +46,8 @@ WORST = (
     "patch pods -n kube-system",
     "patch pods -n default",
     "create pods --subresource=exec -n kube-system",
+    "delete poddisruptionbudgets.policy -n default",
+    "patch poddisruptionbudgets.policy --subresource=status -n default",
     "get nodes --subresource=proxy",
     "get pods --subresource=log -n kube-system",
     "delete nodes",
@@ -113,6 +115,8 @@ def test_a_stolen_kubeconfig_may_not(stolen, what):
     [
         "list deployments.apps -A",
         "watch pods -A",
+        "list poddisruptionbudgets.policy -A",
+        "watch poddisruptionbudgets.policy -A",
         "list nodes",
         "list serviceaccounts -A",
         "create serviceaccounts/stowage-member --subresource=token -n stowage-system",
@@ -441,6 +445,7 @@ def test_rights_of_the_whole_cluster_stop_before_kube_system(fleet, member, stol
     )  # fmt: skip
     stowage.succeed(*join, "--rights", "cluster")
     assert _until(lambda: _may(stolen, "create deployments.apps -n default"))
+    assert _may(stolen, "watch poddisruptionbudgets.policy -A")
     for never in (
         "impersonate serviceaccounts -A",
         "create serviceaccounts/stowage-namespaces --subresource=token -n stowage-system",

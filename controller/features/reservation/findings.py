@@ -49,8 +49,8 @@ class ReservationSummarySpec(msgspec.Struct, rename="camel"):
 
 class ReservationSummaryStatus(msgspec.Struct):
     phase: str = ""
-    allocatable: dict[str, str] = {}
-    allocated: dict[str, str] = {}
+    allocatable: dict[str, str | int] = {}
+    allocated: dict[str, str | int] = {}
     desired: int = 0
     pending: int = 0
     conditions: list[Condition] = []

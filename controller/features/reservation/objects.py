@@ -71,8 +71,8 @@ class ReservationStatus(WorkloadStatus, msgspec.Struct, frozen=True, rename="cam
 
     phase: str = ""
     cluster_name: str = ""
-    allocatable: dict[str, str] = {}
-    allocated: dict[str, str] = {}
+    allocatable: dict[str, str | int] = {}
+    allocated: dict[str, str | int] = {}
     current_owners: list[dict[str, Any]] = []
     owners: int | None = None
 

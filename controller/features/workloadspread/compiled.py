@@ -213,6 +213,10 @@ def _wrong_subset(subset: SubsetSpec) -> str:
             return f"{where}.weight: {quoted(each.weight)} is not from 1 to {MOST_WEIGHT}"
         if wrong := _unreadable(each.preference):
             return f"{where}.preference{wrong}"
+    for i, seconds in enumerate(each.toleration_seconds for each in subset.tolerations):
+        if not 0 <= (seconds or 0) <= MOST_UNITS:
+            told = f"{quoted(seconds)} is not from 0 to {MOST_UNITS}"
+            return f"tolerations[{i}].tolerationSeconds: {told}"
     if wrong := _wrong_most(subset.max_replicas):
         return f"maxReplicas: {wrong}"
     return ""

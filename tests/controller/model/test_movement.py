@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import ceil, floor
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,14 +17,15 @@ from controller.eventhandlers import known
 from controller.model.movement import amount
 from controller.model.objects import (
     ClusterStatus,
-    Evacuation,
-    EvacuationCause,
+    DisplacedShare,
     MovementSpec,
+    ShareBlocked,
     Workload,
 )
 from controller.model.unit import workload_info
 from tests.controller.make import workload
 
+KINDS = Path(__file__).resolve().parents[2] / "crds"
 UNITS = st.integers(0, 2**31 - 1)
 AWAY = {"key": "a", "operator": "Exists", "effect": "NoExecute"}
 
@@ -92,11 +95,28 @@ def test_movement_is_no_part_of_the_hash_and_seconds_are_where_they_are_used() -
     assert plain.hash == "053a9350f000756a-c4bd1cf6d0d77e92-160b80643d3f0bad"
 
 
-def test_an_evacuation_is_read_back() -> None:
-    cause = {"name": "stowage.dev/drain:NoExecute", "since": "2026-01-01T00:00:00Z"}
-    blocked = {"namespace": "shop", "name": "db", "reason": "NoRoom", "message": "cpu 3 more"}
-    stored = {"causes": [cause], "units": 40, "left": 12, "workloads": 9, "blocked": [blocked]}
-    found = msgspec.json.decode(msgspec.json.encode({"evacuation": stored}), type=ClusterStatus)
-    assert isinstance(found.evacuation, Evacuation)
-    assert found.evacuation.causes == [EvacuationCause(cause["name"], cause["since"])]
-    assert msgspec.to_builtins(found.evacuation) == stored
+def stored(file: str) -> dict[str, Any]:
+    """What the schema takes, each field at once."""
+    found: dict[str, Any] = yaml.safe_load((KINDS / file).read_text())
+    return found
+
+
+def test_what_the_schema_takes_of_a_cluster_is_read() -> None:
+    told = stored("full_membercluster.yaml")["status"]
+    found = msgspec.json.decode(msgspec.json.encode(told), type=ClusterStatus)
+    assert msgspec.to_builtins(found.evacuation) == told["evacuation"]
+
+
+def test_what_the_schema_takes_of_a_workload_is_read() -> None:
+    told, spec = stored("full_status.yaml"), stored("full.yaml")["spec"]
+    whole = msgspec.json.encode({"spec": spec, "status": told})
+    found = msgspec.json.decode(whole, type=Workload)
+    assert found.status.displaced == [
+        DisplacedShare("member-b", 2, "ClusterLost", "2026-01-01T00:00:00Z")
+    ]
+    assert found.status.rebalanced == told["rebalanced"]
+    (share,) = found.status.clusters
+    assert share.available == 0
+    assert share.blocked == ShareBlocked("DisruptionBudget", "shop/web allows 0")
+    assert msgspec.to_builtins(found.spec.movement) == spec["movement"]
+    assert [each.toleration_seconds for each in found.spec.tolerations] == [60, None]

@@ -188,6 +188,20 @@ def test_only_what_was_decided_is_copied_for_a_decision_in_flight() -> None:
     assert second.coming("cpu")[second.row["a"]] == 1000
 
 
+def test_amounts_in_numbers_are_those_in_text() -> None:
+    """The schema takes both; a cluster that cannot be decoded stays as it was last seen."""
+    amounts = {"cpu": 4, "memory": 2**34, "pods": 110, "example.com/gpu": -1}
+
+    def told(free: dict[str, Any]) -> Snapshot:
+        capacity = {"nodes": 1, "allocatable": free, "requested": free}
+        groups = [{"count": 1, "free": free}]
+        return snapshot(cluster("a", groups=groups, status={"capacity": capacity}))
+
+    numbers, texts = told(amounts), told({name: str(n) for name, n in amounts.items()})
+    assert fits(numbers) == {"a": 8}
+    assert facts(numbers)["a"] | {"object": None} == facts(texts)["a"] | {"object": None}
+
+
 @pytest.mark.proves("C16")
 def test_every_cluster_is_a_domain_of_its_own() -> None:
     found = snapshot(cluster("a"), cluster("b", {CLUSTER: "wrong"}))

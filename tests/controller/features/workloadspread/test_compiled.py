@@ -122,6 +122,10 @@ def test_fixed_is_the_default(strategy):
             {"name": "b", "preferredNodeSelectorTerms": [{"weight": 0, "preference": GPU}]},
             "weight: 0",
         ),
+        (
+            {"name": "b", "tolerations": [{"operator": "Exists", "tolerationSeconds": 2**31}]},
+            "tolerations[0].tolerationSeconds: 2147483648 is not from 0",
+        ),
         ({"name": "b", "tolerations": 3}, "spec.subsets[1].tolerations"),
         ({"name": "a"}, "a stands there twice"),
         ({"name": "b", "patch": "x"}, "spec.subsets[1].patch"),
