@@ -15,7 +15,7 @@ from machinery.api.resources import MEMBER_CLUSTERS, PODS, SECRETS, Resource
 from machinery.errors import NotFound
 from propagator.members.disruption_budgets import BUDGETS
 from stowage.playground.controlplanes import Cluster
-from tests.propagator.conftest import secret
+from tests.propagator.conftest import kubeconfig, secret, token_for
 from tests.propagator.stage import KINDS, Stage, deployment, staged, swept
 from tests.propagator.waits import until
 
@@ -382,6 +382,41 @@ async def test_a_budget_that_comes_along_does_not_hold_the_last_step(moving: Any
         await move(stage, east=3)
         await stage.goes("west")
         await stage.goes("west", "own", kind=BUDGETS)
+
+
+OLDER_RIGHTS = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: all-but-budgets}
+rules:
+- apiGroups: ["", apps, batch, coordination.k8s.io, apiextensions.k8s.io]
+  resources: ["*"]
+  verbs: ["*"]
+- {nonResourceURLs: ["*"], verbs: ["*"]}
+"""
+
+
+@pytest.mark.proves("M31")
+async def test_without_the_right_to_list_budgets_what_leaves_waits(
+    moving: Any, west: Cluster
+) -> None:
+    """And no loss does."""
+    west.kubectl("apply", "-f", "-", input=OLDER_RIGHTS)
+    token = token_for(west, "joined-before", role="all-but-budgets")
+    older = kubeconfig(west, token=token, client_certificate_data=None, client_key_data=None)
+    async with moving(west=older) as samples:
+        stage = samples.stage
+        await placed_and_ready(samples, 2)
+        await successors(samples, 2)
+        await move(stage, east=2)
+        words = ("may not list poddisruptionbudgets of policy on west", "`stowage join`")
+        await stage.refused("demo", "Propagating", *words)
+        blocked = (await stage.share("demo", "west"))["blocked"]
+        assert blocked["reason"] == "DisruptionBudget"
+        assert await asked(stage, "west") == 2
+        await move(stage, {"west": 2}, "ClusterLost", east=2)
+        await move(stage, east=2)
+        await stage.goes("west")
 
 
 @pytest.mark.proves("M10")
