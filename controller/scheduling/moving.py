@@ -97,7 +97,8 @@ def descheduling(
         about = (info, snapshot, bound, now)
         said = ask(plugin, "Deschedule", answers.a_descheduling, plugin.deschedule, *about)
         found = said if found is NOTHING_LEAVES else _merged(found, said)
-    return found
+    says = found.evictions or found.returns or info.moving.rebalance_due
+    return found if says else NOTHING_LEAVES
 
 
 def _merged(one: Descheduling, other: Descheduling) -> Descheduling:

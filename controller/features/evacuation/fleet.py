@@ -100,7 +100,9 @@ def on_their_way(info: WorkloadInfo, placements: Mapping[str, int]) -> int:
     found = 0
     if state.leaving:
         ready = state.ready
-        missing = sum(max(n - ready.get(name, 0), 0) for name, n in info.present.items())
+        # What was placed on a cluster that is lost since is not on its way there any more.
+        there = ((name, n) for name, n in info.present.items() if name not in state.away)
+        missing = sum(max(n - ready.get(name, 0), 0) for name, n in there)
         found = min(missing, sum(each.replicas for each in state.leaving.values()))
     if placements is info.present or placements == info.present or not info.present:
         return found
