@@ -10,6 +10,7 @@ from typing import Any
 from controller.framework.interface import Eviction
 from controller.model.moving import moment_of, ready_of
 from controller.model.objects import DisplacedShare, LeavingShare, Workload
+from controller.model.placed import is_workload
 from controller.scheduling.decision import Decision
 from controller.scheduling.moving import Moves, due
 from crds.fields.movement import MovingReason
@@ -104,7 +105,10 @@ def moving_of(
     decision: Decision, workload: Workload, leaving: Sequence[LeavingShare]
 ) -> MovingCondition | None:
     """Return the condition Moving; None for a Workload that never moved and has no reason to."""
-    moves, after, lacking = decision.moving, decision.placements, _lacking(decision, workload)
+    if not is_workload(decision.workload.key):
+        return None
+    moves, after = decision.moving, decision.placements
+    lacking = _lacking(decision, workload) if leaving else {}
     going = [each for each in leaving if lacking or _seen(each.cluster, decision)]
     waits = {
         cluster: eviction

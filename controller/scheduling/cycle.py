@@ -337,9 +337,13 @@ class _Pass:
             cancelled=back,
             look=moving.next_look(self.said, self.info, now, waits=leaving.waits or on_the_way),
         )
-        if not waits or leaving.rows or back or not self._stands(assignment):
+        if leaving.rows or back or not self._stands(assignment):
             return assignment, moves
-        return self._onward(assignment, moves)
+        due = state.rebalance_due
+        asked = due is not None and due <= now
+        return (
+            self._onward(assignment, moves) if asked or self.said.returns else (assignment, moves)
+        )
 
     def _stands(self, assignment: Assignment) -> bool:
         """Whether all replicas have a cluster, and none moves."""

@@ -85,7 +85,7 @@ class EvacuationController(StatusWriter[MemberCluster, _Draft]):
         """Queue a cluster when the term begins, and the Workloads that leave it."""
         if _concerns(stored):
             self.add(stored.metadata.key)
-            self._handle.look(sorted(self._moves.on(stored.metadata.name)))
+            self._look(stored.metadata.name)
 
     def cluster_changed(self, stored: MemberCluster) -> None:
         if _concerns(stored):
@@ -198,7 +198,16 @@ class EvacuationController(StatusWriter[MemberCluster, _Draft]):
 
     def landed(self, key: Key, result: _Draft, *, written: bool) -> None:
         if written and result.woken:
-            self._handle.look(sorted(self._moves.on(key[1])))
+            self._look(key[1])
+
+    def _look(self, cluster: str) -> None:
+        """Have the Workloads of a cluster decided again, those of a higher priority first."""
+
+        def turn(key: Key) -> tuple[int, Key]:
+            workload = self._workloads.get(key)
+            return (0 if workload is None else -workload.spec.priority), key
+
+        self._handle.look(sorted(self._moves.on(cluster), key=turn))
 
     def forget(self, key: Key) -> None:
         self._standing.pop(key, None)
