@@ -107,7 +107,9 @@ def _decide(
         name = profile.scheduler_name
         missing = f"profile {name} has no plugin for distribution {work.info.distribution}"
         refusal = unschedulable("Assign", missing)
-    return replace(_refused(snapshot, info, bound, profile, now, refusal), changes=work.changes)
+    refused = _refused(snapshot, info, bound, profile, now, refusal)
+    moves = moving.refused(said, refused.placements, refused.message, now)
+    return replace(refused, changes=work.changes, moving=moves)
 
 
 @dataclass(slots=True)

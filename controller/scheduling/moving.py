@@ -424,6 +424,17 @@ def onward(
     )
 
 
+def refused(
+    said: Descheduling, placements: Mapping[str, int], message: str, now: datetime
+) -> Moves:
+    """Return the moves of a Workload that was refused as a whole: what must leave stays."""
+    if said is NOTHING_LEAVES:
+        return NO_MOVES
+    leave = {name for name, each in said.evictions.items() if due(each, now)}
+    stuck = {name: n for name, n in placements.items() if n and name in leave}
+    return Moves(evictions=said.evictions, stuck=stuck, lacks=message)
+
+
 def towards(
     present: Ints, wanted: Ints, *, most: int, only: Ints | None = None, whole: bool = False
 ) -> Ints:

@@ -80,6 +80,7 @@ class EvacuationController(StatusWriter[MemberCluster, _Draft]):
         self._waiting = waiting
         self._free = asyncio.Event()
         self._standing: dict[Key, Standing] = {}
+        self._braked: str | None = None
 
     def resync(self, stored: MemberCluster) -> None:
         """Queue a cluster when the term begins, and the Workloads that leave it."""
@@ -88,6 +89,7 @@ class EvacuationController(StatusWriter[MemberCluster, _Draft]):
             self._look(stored.metadata.name)
 
     def cluster_changed(self, stored: MemberCluster) -> None:
+        self._braked = None
         if _concerns(stored):
             self.add(stored.metadata.key)
 
@@ -210,20 +212,24 @@ class EvacuationController(StatusWriter[MemberCluster, _Draft]):
         self._handle.look(sorted(self._moves.on(cluster), key=turn))
 
     def forget(self, key: Key) -> None:
+        self._braked = None
         self._standing.pop(key, None)
 
     def _brake(self) -> str:
-        configuration = self._handle.configuration.movement.brake
-        domains, lost = {}, []
-        for each in self._stored.values():
-            name = each.metadata.name
-            domains[name] = each.labels.get(configuration.topology_key, "")
-            if taints.unreachable(each) and not taints.meant(each):
-                lost.append(name)
-        found = braked(lost, domains, configuration)
-        for scope in SCOPES:
-            BRAKE.labels(scope).set(found is not None and found.scope == scope)
-        return "" if found is None else found.text
+        """Return why nothing moves because of a loss; judged once for each change of a cluster."""
+        if self._braked is None:
+            configuration = self._handle.configuration.movement.brake
+            domains, lost = {}, []
+            for each in self._stored.values():
+                name = each.metadata.name
+                domains[name] = each.labels.get(configuration.topology_key, "")
+                if taints.unreachable(each) and not taints.meant(each):
+                    lost.append(name)
+            found = braked(lost, domains, configuration)
+            for scope in SCOPES:
+                BRAKE.labels(scope).set(found is not None and found.scope == scope)
+            self._braked = "" if found is None else found.text
+        return self._braked
 
 
 def _concerns(cluster: MemberCluster) -> bool:
