@@ -3,9 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
+from controller.features.evacuation import taints
 from controller.model.movement import BrakeConfiguration, amount
+from controller.model.objects import MemberCluster
+
+
+def brake_of(clusters: Iterable[MemberCluster], configuration: BrakeConfiguration) -> str:
+    """Return why no loss among all these clusters moves anything; empty where it may."""
+    domains, lost = {}, []
+    for each in clusters:
+        name = each.metadata.name
+        domains[name] = each.labels.get(configuration.topology_key, "")
+        if taints.lost(each):
+            lost.append(name)
+    return braked(lost, domains, configuration)
+
+
+def most_lost(registered: int, configuration: BrakeConfiguration) -> int:
+    """Return how many of the registered clusters may be lost; one always may."""
+    return max(amount(configuration.max_lost, registered, up=False), 1)
 
 
 def braked(
@@ -20,7 +38,7 @@ def braked(
     """
     if not lost:
         return ""
-    most = max(amount(configuration.max_lost, len(domains), up=False), 1)
+    most = most_lost(len(domains), configuration)
     if len(lost) > most:
         return (
             f"{len(lost)} of {len(domains)} clusters are lost, {most} at most "

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from controller.features.evacuation import status, taints
-from controller.features.evacuation.brake import braked
+from controller.features.evacuation.brake import brake_of
 from controller.features.evacuation.fleet import FleetMoves
 from controller.features.evacuation.plugin import TaintEviction
 from controller.features.evacuation.propagatorlease import PropagatorLease
@@ -147,6 +147,7 @@ class EvacuationController(StatusWriter[MemberCluster, _Draft]):
         if not _concerns(stored):
             return None
         now, key = self._clock.now(), stored.metadata.key
+        movement = self._handle.configuration.movement
         evacuation = stored.status.evacuation
         not_ready = taints.name_of(taints.NOT_READY)
         causes = evacuation.causes if evacuation is not None else []
@@ -158,11 +159,11 @@ class EvacuationController(StatusWriter[MemberCluster, _Draft]):
         said = status.evacuation_of(
             stored,
             self._standing.get(key, status.NOTHING),
-            self._handle.configuration.movement,
+            movement,
             now,
             blind=unreachable and self._lease.late,
             doubted=unreachable and since is not None and not self._lease.counts(since),
-            brake=self._brake(),
+            brake=brake_of(self._stored.values(), movement.brake),
             before=str(condition.get("reason", "")),
         )
         wait = None if said.look is None else max((said.look - now).total_seconds(), 0.0)
@@ -195,16 +196,6 @@ class EvacuationController(StatusWriter[MemberCluster, _Draft]):
 
     def forget(self, key: Key) -> None:
         self._standing.pop(key, None)
-
-    def _brake(self) -> str:
-        configuration = self._handle.configuration.movement.brake
-        domains, lost = {}, []
-        for each in self._stored.values():
-            name = each.metadata.name
-            domains[name] = each.labels.get(configuration.topology_key, "")
-            if taints.unreachable(each) and not taints.meant(each):
-                lost.append(name)
-        return braked(lost, domains, configuration)
 
 
 def _concerns(cluster: MemberCluster) -> bool:
