@@ -162,6 +162,8 @@ class SchedulerCache:
         self._renamed: Gradually[Key] = Gradually(self._read_renamed)
         self._landing: Gradually[tuple[str, Key]] = Gradually(self._land)
         self._stored: Callable[[Key], Workload | None] = lambda _: None
+        self._evacuating = set[str]()
+        """Clusters that Workloads leave, or that were lost a short while ago."""
         self._feed = QueueFeed(sort)
         # Undone decisions whose freed room is announced once their Workloads are decided again.
         self._unannounced: dict[Key, Workload] = {}
@@ -272,12 +274,7 @@ class SchedulerCache:
         state = info.moving
         if state.leaving or state.displaced or state.rebalance_due:
             return True
-        snapshot = self.snapshot()
-        return bool(snapshot.evacuating.any()) and any(
-            snapshot.evacuating[row]
-            for name in info.present
-            if (row := snapshot.row.get(name)) is not None
-        )
+        return bool(self._evacuating) and not self._evacuating.isdisjoint(info.present)
 
     def assume(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
         """Count a decision whose write is in flight: all its new replicas are in flight."""
@@ -348,6 +345,7 @@ class SchedulerCache:
         if new is None:
             assert old is not None  # noqa: S101 - the informer's promise
             self._builder.remove(old.metadata.name)
+            self._evacuating.discard(old.metadata.name)
             self._assumed.lost(old.metadata.name)
             self._read_again(self._renames.saw(old, None))
             self._cluster_lost(old.metadata.name)
@@ -355,6 +353,7 @@ class SchedulerCache:
             return
         self._builder.upsert(new)
         name = new.metadata.name
+        (self._evacuating.add if new.evacuating else self._evacuating.discard)(name)
         self._landing.add(name, [(name, key) for key in self._assumed.saw(new)])
         self._read_again(self._renames.saw(old, new))
         self._feed.cluster(old, new)

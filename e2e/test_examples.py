@@ -374,3 +374,11 @@ def test_room_that_two_share_until_a_time(demo: Playground) -> None:
     assert row.split()[-2:] == ["2", "2099-01-01T00:00:00Z"]
     demo.hub("-n", NAMESPACE, "delete", "wl", "season-jobs")
     wait("room given back", lambda: reservation(demo, "season")["allocated"]["cpu"] == "40m")
+
+
+@pytest.mark.proves("M6", "M11")
+def test_movement(demo: Playground) -> None:
+    apply(demo, "24-movement.yaml")
+    assert len(clusters(demo, "roaming")) > 1
+    apply(demo, "25-movement-at-most-once.yaml")
+    assert clusters(demo, "ledger")

@@ -18,6 +18,7 @@ from propagator.members.inventory import OwnedObjects
 from propagator.reconciler import running
 from propagator.removal.guard import Guard
 from propagator.status.controller import Reporter
+from propagator.types.cluster import MemberCluster
 from propagator.types.workload import Workload
 
 
@@ -54,6 +55,7 @@ class EventHandlers:
         """Workloads to report on."""
         workloads.informer.add_handler(self.workload_changed)
         context.registry.on_change(self.member_changed)
+        context.clusters.add_handler(self.cluster_changed)
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
         known = new or old
@@ -74,12 +76,22 @@ class EventHandlers:
     def member_changed(self, name: str, key: Key | None) -> None:
         if key is not None:
             self._reporter.queue.add(key)
+            for member in self._reporter.lacking(key) - {name}:
+                self._registry.wake(member, key)  # what it waits for may be gone
             return
         if self._registry.get(name) is None:
             self._member_gone(name)
         keys = [workload.metadata.key for workload in self._workloads.touching(name)]
         self.reports.add(name, keys)
         self.syncs.add(name, [(name, key) for key in keys])
+
+    def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
+        """Queue what waits for a cluster that a person has taken out of service, or out."""
+        before, after = (each is None or each.out_of_service for each in (old, new))
+        if old is None or before == after:
+            return
+        for name, key in self._reporter.all_lacking():
+            self._registry.wake(name, key)
 
     def secret_changed(self, key: Key) -> None:
         for workload in self._workloads.informer.by_index(SECRET_INDEX, "/".join(key)):
@@ -108,7 +120,7 @@ class EventHandlers:
             concerned = self._clusters_of(before) | self._clusters_of(known)
             return concerned | self._inventory.holders(known.uid)
         patched = _with_new_patch(before, known)
-        if known.status.ready != before.status.ready:
+        if _standing_in(known) != _standing_in(before):
             patched |= self._reporter.keeping(known.metadata.key)
         if running(known) and not running(before):
             return patched | (self._clusters_of(known) - set(known.placements))
@@ -128,6 +140,13 @@ def _same_decision(old: Workload, new: Workload) -> bool:
         and old.groups == new.groups
         and old.status.review == new.status.review
     )
+
+
+def _standing_in(workload: Workload) -> tuple[int | None, int]:
+    """Return the ready replicas, and those that have been ready for long enough."""
+    status, seconds = workload.status, workload.spec.movement.ready_seconds
+    available = sum(share.get("available", 0) for share in status.clusters) if seconds else 0
+    return status.ready, available
 
 
 def _with_new_patch(old: Workload, new: Workload) -> set[str]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from crds.workload import PropagatedReason
 from machinery.errors import Forbidden, ServerError, TooManyRequests, TransportError
 from propagator.members.health import verdict_of
+from propagator.types.movement import Blocked
 from propagator.types.workload import Workload
 
 
@@ -47,6 +48,15 @@ class Outcome:
     message: str = ""
     keeps: int = 0
     """The replicas beyond the desired ones that stay until others are ready elsewhere."""
+    blocked: Blocked | None = None
+    """Why they stay."""
+    lacks: int = 0
+    """The replicas that wait until they are gone elsewhere."""
+
+    @property
+    def moves(self) -> bool:
+        """Whether the share waits for what other clusters do."""
+        return bool(self.keeps or self.lacks)
 
 
 def outcome_of(member: str, fault: TransportError, desired: DesiredShare) -> Outcome:

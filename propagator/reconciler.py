@@ -27,6 +27,7 @@ from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
 from propagator.members.inventory import OwnedObjects, owned
 from propagator.members.target import Target
+from propagator.removal.at_most_once import AtMostOnce
 from propagator.removal.guard import Guard
 from propagator.removal.orphans import Orphans
 from propagator.removal.rule import taken_up
@@ -51,6 +52,7 @@ class WorkloadReconciler:
         inventory: OwnedObjects,
         shares: ShareWriter,
         guard: Guard,
+        once: AtMostOnce,
         orphans: Orphans,
         reporter: Reporter,
     ) -> None:
@@ -63,6 +65,7 @@ class WorkloadReconciler:
         self._inventory = inventory
         self._shares = shares
         self._guard = guard
+        self._once = once
         self._orphans = orphans
         self._reporter = reporter
         self._stale = asyncio.Lock()
@@ -124,6 +127,8 @@ class WorkloadReconciler:
 
         # This member shall have a share.
         if session.name in workload.placements:
+            if self._once.overdue(session.name) is not None:
+                return FIRST_PAUSE  # what runs twice goes first
             return await self._shares.apply(session, workload)
 
         # This member shall have none.
@@ -147,7 +152,7 @@ class WorkloadReconciler:
         return requeue_after
 
     async def _remove_replaced(self, session: Target, workload: Workload) -> float | None:
-        """Remove a share that left the placements, once the present ones are ready."""
+        """Lower or remove a share that left the placements, once the present ones are ready."""
         move = (session.name, workload.metadata.key)
         await self._inventory.wait_listed(session, workload)
         there = [found for _, found in owned(session, workload.uid)]
@@ -155,19 +160,27 @@ class WorkloadReconciler:
         earlier = not workload.groups and any(taken_up(found, session.mark) for found in there)
         leaves = session.name in workload.leaving
         ready = running(workload) and (not earlier or _complete(workload))
-        if there and (leaves or not ready):
+        # What runs at most once goes before its successors come: these are not waited for.
+        first = self._once.left(workload, session.name) is not None
+        first = not earlier and (first or workload.gives_first(session.name))
+        if there and not first and (leaves or not ready):
             self._moves.reset(move)
-            self._reporter.queue.add(workload.metadata.key)
+            self._guard.note(workload, session.name)
+            self._shares.stays(session, workload)
             return None
         if there and not (
-            all(map(self._answers, workload.placements))
-            and await self._reporter.runs(workload)
-            and await self._guard.kept(workload, session.name) is None
+            first
+            or (
+                all(map(self._answers, workload.placements)) and await self._reporter.runs(workload)
+            )
         ):
             # The status says "ready" already, so that no event will come when it is true.
             self._reporter.queue.add(workload.metadata.key)
             return self._moves.failed(move)
+        kept = await self._guard.kept(workload, session.name) if there else None
         self._moves.reset(move)
+        if kept is not None:
+            return await self._shares.lower(session, workload, kept)
         return await self._shares.remove(session, workload)
 
     def _answers(self, name: str) -> bool:

@@ -8,6 +8,7 @@ exists. Each result goes to `record_outcome`, for the report of the Workload.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from crds.workload import PropagatedReason
@@ -33,8 +34,9 @@ from propagator.members.inventory import OwnedObjects
 from propagator.members.target import Target
 from propagator.members.watches import Found
 from propagator.outcome import DesiredShare, Outcome, outcome_of
+from propagator.removal.at_most_once import AtMostOnce, Waiting
 from propagator.removal.finalizer import Finalizer
-from propagator.removal.guard import Guard
+from propagator.removal.guard import Guard, Kept
 from propagator.removal.prune import Pruner, PruneResult
 from propagator.types.workload import HubSecret, Workload
 
@@ -65,6 +67,7 @@ class ShareWriter:
         unconfirmed: UnconfirmedWrites,
         pruner: Pruner,
         guard: Guard,
+        once: AtMostOnce,
         gate: CarriedObjectsReview,
         gates: Gates,
         record_outcome: RecordOutcome,
@@ -79,6 +82,7 @@ class ShareWriter:
         self._unconfirmed = unconfirmed
         self._pruner = pruner
         self._guard = guard
+        self._once = once
         self._record_outcome = record_outcome
         self._gate = gate
         self._gates = gates
@@ -100,16 +104,19 @@ class ShareWriter:
             if DesiredShare.of(workload, session.name) != desired:
                 return None  # the Workload changed meanwhile, and that change woke its key
             kept = await self._guard.kept(workload, session.name)
-            replicas = kept.replicas if kept else workload.shares[session.name]
-            requeue_after, contested = await self._apply_all(session, workload, replicas)
-            outcome = _contested(desired, contested) if contested else Outcome(desired)
-            if kept and not contested:
-                # The other members' readiness comes with the next report of the Workload; this is
-                # for what no report announces.
-                sentence = kept.sentence(session.name, desired.replicas)
-                more = replicas - desired.replicas
-                outcome = Outcome(desired, PropagatedReason.PROPAGATING, sentence, keeps=more)
-                pause = self._backoff.failed(share, sentence)
+            waits = None if kept else self._once.waiting(workload, session.name)
+            moves = _moves(desired, session.name, kept, waits)
+            requeue_after: float | None = None
+            contested: list[str] = []
+            if waits is None or waits.replicas:  # else there is nothing of it yet
+                partly = kept or waits
+                replicas = partly.replicas if partly else workload.shares[session.name]
+                requeue_after, contested = await self._apply_all(session, workload, replicas)
+            outcome = _contested(desired, contested) if contested else moves or Outcome(desired)
+            if moves and not contested:
+                # What other members do comes with the next report of the Workload; this is for what
+                # no report announces.
+                pause = self._backoff.failed(share, moves.message)
                 requeue_after = pause if requeue_after is None else min(pause, requeue_after)
             elif requeue_after is None:
                 self._backoff.reset(share)
@@ -134,6 +141,32 @@ class ShareWriter:
         """Keep the share as it is; record why where the Workload is placed there."""
         if verdict.message and session.name in workload.placements:
             self._end(session, workload, _gated(session, workload, verdict))
+
+    async def lower(self, session: Target, workload: Workload, kept: Kept) -> float | None:
+        """Lower a share that left the placements as far as it may be; return as `apply` does.
+
+        Nothing else of it is written: it goes as it stands.
+        """
+        desired, share = DesiredShare.of(workload, session.name), (session.name, workload.uid)
+        try:
+            why = await self._pruner.lower(
+                session, workload, kept.replicas, decided=self._workloads.decided(workload)
+            )
+        except Conflict:
+            raise
+        except TransportError as fault:
+            self._fails(session, workload, outcome_of(session.name, fault, desired))
+            raise
+        outcome = _moves(desired, session.name, kept, None)
+        if outcome is not None and why:
+            outcome = replace(outcome, message=why)
+        self._end(session, workload, outcome)
+        return self._backoff.failed(share, outcome and outcome.message)
+
+    def stays(self, session: Target, workload: Workload) -> None:
+        """Record that a share that left the placements stays for now, as it should."""
+        desired = DesiredShare.of(workload, session.name)
+        self._end(session, workload, Outcome(desired, PropagatedReason.PROPAGATING))
 
     async def remove(
         self, session: Target, workload: Workload, verdict: GateVerdict | None = None
@@ -259,7 +292,7 @@ class ShareWriter:
 
     async def _apply_all(
         self, session: Target, workload: Workload, replicas: int
-    ) -> tuple[float | None, Sequence[str]]:
+    ) -> tuple[float | None, list[str]]:
         """Return seconds until requeue, or None, and what to report of contested objects."""
         pieces = await self._rendered(session, workload, replicas)
         applied = await applier.apply(
@@ -325,6 +358,23 @@ class ShareWriter:
             raise Refused(PropagatedReason.SECRET_NOT_FOUND, str(fault)) from fault
         except TransportError as fault:
             raise HubFault(f"Secret {'/'.join(key)} could not be read", fault) from fault
+
+
+def _moves(
+    desired: DesiredShare, member: str, kept: Kept | None, waits: Waiting | None
+) -> Outcome | None:
+    """Return the outcome of a share that waits for others; None for one that does not."""
+    if kept is not None:
+        sentence = kept.sentence(member, desired.replicas)
+        more = kept.replicas - desired.replicas
+        return Outcome(
+            desired, PropagatedReason.PROPAGATING, sentence, keeps=more, blocked=kept.blocked
+        )
+    if waits is None:
+        return None
+    sentence = waits.sentence(member, desired.replicas)
+    lacks = desired.replicas - waits.replicas
+    return Outcome(desired, PropagatedReason.PROPAGATING, sentence, lacks=lacks)
 
 
 def _gated(session: Target, workload: Workload, verdict: GateVerdict) -> Outcome:

@@ -28,6 +28,7 @@ from propagator.members.census import Census
 from propagator.members.context import ControllerContext
 from propagator.members.inventory import OwnedObjects
 from propagator.reconciler import WorkloadReconciler
+from propagator.removal.at_most_once import AtMostOnce
 from propagator.removal.brake import SweepBrake
 from propagator.removal.finalizer import Finalizer
 from propagator.removal.guard import Guard
@@ -70,7 +71,8 @@ class WorkloadController:
             survey=Survey(context, inventory=self._inventory),
             finalizer=self._finalizer,
         )
-        self._guard = Guard(context)
+        once = AtMostOnce(context, workloads=self._workloads)
+        self._guard = Guard(context, once=once)
         unconfirmed = UnconfirmedWrites(clock=context.clock)
         namespaces = Namespaces(clock=context.clock)
         self._shares = ShareWriter(
@@ -91,6 +93,7 @@ class WorkloadController:
             unconfirmed=unconfirmed,
             pruner=pruner,
             guard=self._guard,
+            once=once,
             gate=CarriedObjectsReview(context, judged=self._judged),
             gates=self._gates,
             record_outcome=self._reporter.record_outcome,
@@ -104,6 +107,7 @@ class WorkloadController:
             inventory=self._inventory,
             shares=self._shares,
             guard=self._guard,
+            once=once,
             orphans=orphans,
             reporter=self._reporter,
         )

@@ -5,21 +5,43 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from controller.framework.interface import Eviction
 from controller.model.moving import moment_of, ready_of
 from controller.model.objects import DisplacedShare, LeavingShare, Workload
+from controller.model.placed import is_workload
 from controller.scheduling.decision import Decision
 from controller.scheduling.moving import Moves, due
 from crds.fields.movement import MovingReason
 from crds.fields.why import ChangeCause
-from crds.workload import WorkloadCondition
+from crds.workload import EventReason, WorkloadCondition
+from machinery import metrics
 from machinery.clock import timestamp
 
 MOST_DISPLACED = 64
 """Clusters that a status names to which replicas may return."""
 NOT_READY_SECONDS = 10.0
 """How long successors may take to become ready before the condition says that they do not."""
+DONE, CANCELLED = "Moved", "Cancelled"
+MOVES = metrics.counter(
+    "stowage_moves",
+    "Units that have left a cluster, or are its again, by what set the move off",
+    ("cause", "outcome"),
+    zero=[
+        (cause.value, outcome)
+        for cause in (
+            ChangeCause.CLUSTER_LOST,
+            ChangeCause.DRAINED,
+            ChangeCause.TAINTED,
+            ChangeCause.OUT_OF_SERVICE,
+            ChangeCause.REBALANCED,
+            ChangeCause.RETURNED,
+            ChangeCause.EDITED,
+        )
+        for outcome in (DONE, CANCELLED)
+    ],
+)
 NAMED = 3
 """Clusters that a message names."""
 _RETURNING = frozenset(
@@ -83,7 +105,10 @@ def moving_of(
     decision: Decision, workload: Workload, leaving: Sequence[LeavingShare]
 ) -> MovingCondition | None:
     """Return the condition Moving; None for a Workload that never moved and has no reason to."""
-    moves, after, lacking = decision.moving, decision.placements, _lacking(decision, workload)
+    if not is_workload(decision.workload.key):
+        return None
+    moves, after = decision.moving, decision.placements
+    lacking = _lacking(decision, workload) if leaving else {}
     going = [each for each in leaving if lacking or _seen(each.cluster, decision)]
     waits = {
         cluster: eviction
@@ -194,6 +219,51 @@ def _named(clusters: Mapping[str, str]) -> str:
     first = sorted(clusters.items())[:NAMED]
     text = ", ".join(f"{name} ({why})" if why else name for name, why in first)
     return f"{text} and {len(clusters) - NAMED} more" if len(clusters) > NAMED else text
+
+
+@dataclass(frozen=True, slots=True)
+class MoveEvent:
+    reason: EventReason
+    note: str
+    warning: bool = False
+
+
+def events_of(status: Mapping[str, Any], before: Workload) -> list[MoveEvent]:
+    """Return the Events of a written status: one for each change of the reason of Moving."""
+    found = []
+    changes = [each.get("cause") for each in status.get("history", ())[-1:]]
+    if changes == [ChangeCause.MOVE_CANCELLED.value]:
+        clusters = ", ".join(sorted({each.cluster for each in before.status.leaving})[:NAMED])
+        note = f"nothing drives it from {clusters} any more: what has not moved stays there"
+        found.append(MoveEvent(EventReason.MOVE_CANCELLED, note))
+    after, old = (
+        next((c for c in each if c["type"] == MOVING), {})
+        for each in (status.get("conditions", ()), before.status.conditions)
+    )
+    reason = after.get("reason")
+    if not after or reason == old.get("reason"):
+        return found
+    if reason == MovingReason.MOVING.value:
+        found.append(MoveEvent(EventReason.MOVING, after["message"]))
+    elif reason != MovingReason.SETTLED.value:
+        found.append(MoveEvent(EventReason.MOVE_BLOCKED, f"{reason}: {after['message']}", True))
+    elif old and not changes:
+        found.append(MoveEvent(EventReason.MOVED, after["message"]))
+    return found
+
+
+def count(status: Mapping[str, Any], before: Workload) -> None:
+    """Count the units that a written status lets go, by what came of their move."""
+    if "leaving" not in status:
+        return
+    left = {each["cluster"]: each["replicas"] for each in status["leaving"]}
+    placed = {each["cluster"]: each["replicas"] for each in status.get("placements", ())}
+    for each in before.status.leaving:
+        gone = each.replicas - left.get(each.cluster, 0)
+        back = placed.get(each.cluster, 0) - before.placements.get(each.cluster, 0)
+        cancelled = min(max(gone, 0), max(back, 0))
+        MOVES.labels(each.cause, CANCELLED).inc(cancelled)
+        MOVES.labels(each.cause, DONE).inc(max(gone - cancelled, 0))
 
 
 def cause_of(decision: Decision, before: Mapping[str, int]) -> tuple[str, str] | None:

@@ -22,7 +22,7 @@ from controller.explain.steps import Occasion
 from controller.framework.calling import answers
 from controller.framework.calling.guard import PluginError, ask
 from controller.framework.explains import Explainer, method_of
-from controller.framework.pluginstatus import OWN, merging
+from controller.framework.pluginstatus import OWN
 from controller.model.objects import LeavingShare, Workload
 from controller.model.observedlimits import ObservedLimit, from_status, to_status
 from controller.model.why import RuleNote, ShareSteps, kept
@@ -36,6 +36,7 @@ from machinery import logs
 from machinery.clock import timestamp
 from machinery.types import conditions
 from machinery.types.bounds import MOST_UNITS
+from machinery.types.merge_patch import merging
 from machinery.types.written_clusters import MemberRecord
 
 LOG = logs.get(__name__)

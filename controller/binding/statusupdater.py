@@ -11,6 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from controller.binding import moving
 from controller.binding.statuspatch import Kept, is_news, patch_of, short_patch
 from controller.framework.statuswriter import for_good
 from controller.model.objects import Workload
@@ -169,6 +170,7 @@ class StatusUpdater:
 
         Without `message` another message alone is no news: the condition has it.
         """
+        self._record_moves(decision, patch, before)
         if not is_news(patch, before, message=message):
             return
         good, (namespace, name) = decision.scheduled, decision.workload.key
@@ -186,6 +188,19 @@ class StatusUpdater:
         )
         for key in decision.incomplete:
             self._record_incomplete(key, decision)
+
+    def _record_moves(self, decision: Decision, patch: Mapping[str, Any], before: Workload) -> None:
+        key = decision.workload.key
+        moving.count(patch["status"], before)
+        for event in moving.events_of(patch["status"], before):
+            LOG.info("%s: %s", event.reason.value, event.note, extra={"object": "/".join(key)})
+            self._recorder.event(
+                self._workloads.reference(key, decision.workload.uid),
+                type="Warning" if event.warning else "Normal",
+                reason=event.reason.value,
+                note=event.note,
+                action="Moving",
+            )
 
     def _record_incomplete(self, key: Key, decision: Decision) -> None:
         """Tell a running member that another one, which it requires, has no cluster."""

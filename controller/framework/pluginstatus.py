@@ -63,19 +63,6 @@ class PluginStatus:
         self.objects[plugin] = value
 
 
-def merging(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the merge patch (RFC 7386) from `before` to `after`; empty where they are alike."""
-    patch: dict[str, Any] = dict.fromkeys(before.keys() - after.keys())
-    for name, value in after.items():
-        old = before.get(name)
-        if isinstance(old, Mapping) and isinstance(value, Mapping):
-            if inside := merging(old, value):
-                patch[name] = inside
-        elif name not in before or old != value:
-            patch[name] = value
-    return patch
-
-
 def _plain(value: Any, depth: int) -> Any:
     if not depth:
         raise ValueError(f"more than {MOST_DEPTH} levels")

@@ -25,8 +25,8 @@ from machinery.types.bounds import MOST_UNITS, between
 
 SURGE, UNAVAILABLE = "25%", 0
 """The budgets of a Workload that names none."""
-ONCE_SURGE, ONCE_UNAVAILABLE = 0, 1
-"""Those of a kind whose units must not run twice."""
+ONCE_SURGE = 0
+"""That of a kind whose units must not run twice."""
 ONCE = frozenset({"StatefulSet", "Job", "CronJob"})
 
 
@@ -42,6 +42,7 @@ class MovingState:
         rebalanced: status.rebalanced.
         ready: the ready replicas of each share, at least `minReadySeconds` long; only while
             replicas leave.
+        away: the clusters of shares that do not answer; only while replicas leave.
         surplus: replicas that stand on a cluster beyond its placement, as it reports, by cluster.
     """
 
@@ -51,6 +52,7 @@ class MovingState:
     displaced: Mapping[str, DisplacedShare] = field(default_factory=dict)
     rebalanced: str = ""
     ready: Mapping[str, int] = field(default_factory=dict)
+    away: frozenset[str] = frozenset()
     surplus: Mapping[str, int] = field(default_factory=dict)
 
     def surge(self, desired: int) -> int:
@@ -61,11 +63,12 @@ class MovingState:
         return amount(given, desired, up=True)
 
     def unavailable(self, desired: int) -> int:
-        """Return how many ready replicas below `desired` a move may cause."""
-        given = self.spec.max_unavailable
-        if given is None:
-            given = ONCE_UNAVAILABLE if self.at_most_once(desired) else UNAVAILABLE
-        return amount(given, desired, up=False)
+        """Return how many ready replicas below `desired` a move may cause.
+
+        At least one where each runs at most once: nothing could move otherwise.
+        """
+        given, least = self.spec.max_unavailable, int(self.at_most_once(desired))
+        return max(amount(UNAVAILABLE if given is None else given, desired, up=False), least)
 
     def at_most_once(self, desired: int) -> bool:
         """Return whether a replica is made elsewhere only once the old one is gone."""
@@ -89,6 +92,7 @@ class MovingState:
         return None if not asked or asked == self.rebalanced else moment_of(asked)
 
 
+UNREACHABLE = ShareState.UNREACHABLE.value
 AT_REST = MovingState()
 AT_REST_ONCE = MovingState(once=True)
 
@@ -101,8 +105,17 @@ def moving_state(workload: Workload, present: Mapping[str, int], *, once: bool) 
     surplus = _surplus(workload, present)
     if not (leaving or displaced or surplus or status.rebalanced or spec.movement != AT_REST.spec):
         return AT_REST_ONCE if once else AT_REST
-    ready = {each.name: ready_of(each, spec.movement) for each in status.clusters if leaving}
-    return MovingState(spec.movement, once, leaving, displaced, status.rebalanced, ready, surplus)
+    shares = status.clusters if leaving else ()
+    return MovingState(
+        spec.movement,
+        once,
+        leaving,
+        displaced,
+        status.rebalanced,
+        {each.name: ready_of(each, spec.movement) for each in shares},
+        frozenset(each.name for each in shares if each.state == UNREACHABLE),
+        surplus,
+    )
 
 
 def runs_once(template: Template) -> bool:
@@ -126,7 +139,7 @@ def _surplus(workload: Workload, present: Mapping[str, int]) -> dict[str, int]:
     found = {}
     for share in workload.status.clusters:
         # What a lost cluster reported last says nothing of what stands there now.
-        if share.state == ShareState.UNREACHABLE.value:
+        if share.state == UNREACHABLE:
             continue
         stands = max(share.current, share.scheduled + share.unschedulable)
         more = between(0, stands, MOST_UNITS) - present.get(share.name, 0)

@@ -107,7 +107,9 @@ def _decide(
         name = profile.scheduler_name
         missing = f"profile {name} has no plugin for distribution {work.info.distribution}"
         refusal = unschedulable("Assign", missing)
-    return replace(_refused(snapshot, info, bound, profile, now, refusal), changes=work.changes)
+    refused = _refused(snapshot, info, bound, profile, now, refusal)
+    moves = moving.refused(said, refused.placements, refused.message, now)
+    return replace(refused, changes=work.changes, moving=moves)
 
 
 @dataclass(slots=True)
@@ -337,9 +339,13 @@ class _Pass:
             cancelled=back,
             look=moving.next_look(self.said, self.info, now, waits=leaving.waits or on_the_way),
         )
-        if not waits or leaving.rows or back or not self._stands(assignment):
+        if leaving.rows or back or not self._stands(assignment):
             return assignment, moves
-        return self._onward(assignment, moves)
+        due = state.rebalance_due
+        asked = due is not None and due <= now
+        return (
+            self._onward(assignment, moves) if asked or self.said.returns else (assignment, moves)
+        )
 
     def _stands(self, assignment: Assignment) -> bool:
         """Whether all replicas have a cluster, and none moves."""

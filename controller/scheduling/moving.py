@@ -97,7 +97,8 @@ def descheduling(
         about = (info, snapshot, bound, now)
         said = ask(plugin, "Deschedule", answers.a_descheduling, plugin.deschedule, *about)
         found = said if found is NOTHING_LEAVES else _merged(found, said)
-    return found
+    says = found.evictions or found.returns or info.moving.rebalance_due
+    return found if says else NOTHING_LEAVES
 
 
 def _merged(one: Descheduling, other: Descheduling) -> Descheduling:
@@ -421,6 +422,17 @@ def onward(
         left - moved,
         words if most < own else "",
     )
+
+
+def refused(
+    said: Descheduling, placements: Mapping[str, int], message: str, now: datetime
+) -> Moves:
+    """Return the moves of a Workload that was refused as a whole: what must leave stays."""
+    if said is NOTHING_LEAVES:
+        return NO_MOVES
+    leave = {name for name, each in said.evictions.items() if due(each, now)}
+    stuck = {name: n for name, n in placements.items() if n and name in leave}
+    return Moves(evictions=said.evictions, stuck=stuck, lacks=message)
 
 
 def towards(

@@ -32,15 +32,10 @@ from crds.names import (
 )
 from machinery.types.strategic_merge import merge
 from propagator.types.overrides import NOTHING, Override
-from propagator.types.workload import HubSecret, Workload
+from propagator.types.workload import POD_TEMPLATES, HubSecret, Workload
 
 ANNOTATION_HASH = "stowage.dev/applied-hash"
 """The annotation on every object of ours with the digest of what was last applied."""
-
-POD_TEMPLATES = {
-    **dict.fromkeys(("Deployment", "StatefulSet", "ReplicaSet", "Job", "DaemonSet"), ("template",)),
-    "CronJob": ("jobTemplate", "spec", "template"),
-}
 
 _SERVERS_OWN = (
     "uid",

@@ -1,7 +1,8 @@
 """MemberCluster.status and the labels, from what a session knows of its member.
 
-Pure: a session and the last status go in, the whole new status comes out. Fields that are not known
-now are kept: an unreachable cluster keeps its last version and capacity. Numbers that jitter change
+Pure: a session and the last status go in, the whole new status comes out. What the controller
+writes there is in it as it was, its conditions as well. Fields that are not known now are kept: an
+unreachable cluster keeps its last version and capacity. Numbers that jitter change
 only when they differ enough to matter, so that noise makes no writes.
 """
 
@@ -26,6 +27,8 @@ _LATENCY_STEP = 10
 _LATENCY_SHARE = 0.3
 _RELIABILITY_STEP = 5
 _MESSAGE_LIMIT = 1024
+_CONDITIONS_LIMIT = 32
+_KNOWN = frozenset(condition.value for condition in MemberClusterCondition)
 
 
 def status_of(
@@ -37,8 +40,8 @@ def status_of(
     """
     status = dict(cluster.status)
     status["observedGeneration"] = session.generation
-    status["conditions"] = [_ready(cluster, session, verdict, now)]
-    _tell_held(status, cluster, session, now)
+    _tell_held(status, session)
+    status["conditions"] = _conditions(cluster, session, verdict, now)
     if session.link is not None and verdict.reason not in ANOTHERS:
         if session.link.tenants is None:
             status.pop("namespaces", None)
@@ -94,32 +97,46 @@ def _ready(
     )
 
 
-def _tell_held(
-    status: dict[str, Any], cluster: MemberCluster, session: MemberSession, now: datetime
-) -> None:
+def _conditions(
+    cluster: MemberCluster, session: MemberSession, verdict: MemberHealth, now: datetime
+) -> list[dict[str, Any]]:
+    """Return the conditions: ours renewed, others as they are, each in its place.
+
+    SweepHeld stands there only while something is held; until the brake has looked, the last
+    report stands.
+    """
+    after = {each["type"]: each for each in cluster.status.get("conditions", ())}
+    after[MemberClusterCondition.READY.value] = _ready(cluster, session, verdict, now)
+    held = session.held
+    if held is not None:
+        before = after.pop(MemberClusterCondition.SWEEP_HELD.value, {})
+        if held.reason is not None:
+            after[MemberClusterCondition.SWEEP_HELD.value] = conditions.renewed(
+                before,
+                type_=MemberClusterCondition.SWEEP_HELD.value,
+                true=True,
+                reason=held.reason.value,
+                message=held.message[:_MESSAGE_LIMIT],
+                now=now,
+                generation=session.generation,
+            )
+    strangers = [kind for kind in after if kind not in _KNOWN]
+    for kind in strangers[_CONDITIONS_LIMIT - len(_KNOWN) :]:
+        del after[kind]  # else the hub would refuse all of the status
+    return list(after.values())
+
+
+def _tell_held(status: dict[str, Any], session: MemberSession) -> None:
     """Set what is held on the member; until the brake has looked, the last report stands."""
     held = session.held
-    before = conditions.find(cluster.status, MemberClusterCondition.SWEEP_HELD)
     if held is None:
-        status["conditions"] += [before] if before else []
         return
     status.pop("sweepHeld", None)
-    if held.reason is None:
-        return
-    ready = conditions.renewed(
-        before,
-        type_=MemberClusterCondition.SWEEP_HELD.value,
-        true=True,
-        reason=held.reason.value,
-        message=held.message[:_MESSAGE_LIMIT],
-        now=now,
-        generation=session.generation,
-    )
-    status["conditions"] += [ready]
-    status["sweepHeld"] = {
-        "count": held.count,
-        "workloads": [each.entry() for each in held.workloads],
-    }
+    if held.reason is not None:
+        status["sweepHeld"] = {
+            "count": held.count,
+            "workloads": [each.entry() for each in held.workloads],
+        }
 
 
 def _learnt(link: Link) -> dict[str, Any]:

@@ -1,8 +1,10 @@
-"""Writes MemberCluster.status, its labels and its events: the only writer of all three.
+"""Writes the propagator's fields of MemberCluster.status, its labels and its events on Ready.
 
-A write is made only when something changed, at most once a second for each cluster, always as a
-replacement of the version that was read: a lost race is computed again. A failed write is retried
-with growing pauses and delays no other cluster.
+A write is made only when something changed, at most once a second for each cluster. The status has
+a second writer, the controller, so a write is a merge patch of the fields that changed. The patch
+names the version that was read, so it lands on that version or not at all: that makes it safe to
+send the controller's conditions back as they were. A lost race is computed again a second later. A
+failed write is retried with growing pauses and delays no other cluster.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from machinery.runtime.event_recorder import EventRecorder, ObjectRef
 from machinery.runtime.informer import Informer
 from machinery.runtime.store import number
 from machinery.runtime.workqueue import WorkQueue, work
+from machinery.types.merge_patch import merging
 from propagator.hub.cluster_status import labels_of, ready_condition, status_of
 from propagator.members.health import Contact
 from propagator.members.registry import MemberRegistry
@@ -87,8 +90,8 @@ class ClusterStatusWriter:
         # Labels before the status: an observer that sees the cluster ready can select it.
         if labels:
             cluster = await self._label(cluster, labels)
-        if status != cluster.status:
-            cluster = await self._replace(cluster, status)
+        if changed := merging(cluster.status, status):
+            cluster = await self._patch(cluster, changed)
         if link is not None and placed is not None:
             link.published(placed, number(cluster.metadata.resource_version))
         return None
@@ -98,18 +101,15 @@ class ClusterStatusWriter:
         answer = await self._hub.merge_patch(MEMBER_CLUSTERS, cluster.name, {"metadata": metadata})
         return self._held(answer)
 
-    async def _replace(self, cluster: MemberCluster, status: Mapping[str, Any]) -> MemberCluster:
-        meta = cluster.metadata
-        replacement = {
-            "apiVersion": API_VERSION,
-            "kind": MEMBER_CLUSTERS.kind,
-            "metadata": {"name": meta.name, "resourceVersion": meta.resource_version},
-            "status": status,
-        }
-        answer = await self._hub.update(MEMBER_CLUSTERS, replacement, subresource="status")
-        held = self._held(answer)
-        self._tell(cluster, ready_condition(status))
-        return held
+    async def _patch(self, cluster: MemberCluster, changed: Mapping[str, Any]) -> MemberCluster:
+        metadata = {"resourceVersion": cluster.metadata.resource_version}
+        patch = {"metadata": metadata, "status": changed}
+        answer = await self._hub.merge_patch(
+            MEMBER_CLUSTERS, cluster.name, patch, subresource="status"
+        )
+        if "conditions" in changed:
+            self._tell(cluster, ready_condition(changed))
+        return self._held(answer)
 
     def _held(self, answer: Mapping[str, Any]) -> MemberCluster:
         cluster = msgspec.convert(answer, MemberCluster)

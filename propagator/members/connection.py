@@ -30,6 +30,7 @@ from machinery.types.memory_budget import MEMBERS, BudgetShare
 from machinery.types.metadata import Object
 from propagator.credentials.accounts import TENANT_ACCOUNT
 from propagator.credentials.credentials import Credentials, HeldToken, Rights
+from propagator.members.available_pods import AvailablePods
 from propagator.members.capacity.kept import (
     NODE_BYTES,
     POD_BYTES,
@@ -43,6 +44,7 @@ from propagator.members.capacity.kept import (
 )
 from propagator.members.capacity.ledger import CapacityLedger
 from propagator.members.cluster_identity import cluster_id
+from propagator.members.disruption_budgets import DisruptionBudgets
 from propagator.members.health import (
     UNKNOWN_PROVIDER,
     HealthProbe,
@@ -145,6 +147,8 @@ class Link:
             clock=clock,
             kept_bytes=POD_BYTES,
         )
+        self.available_pods = AvailablePods(self._pods, clock=clock)
+        self.budgets = DisruptionBudgets(self.client, begin=self._start, clock=clock)
         self._nodes.add_handler(self._node_changed)
         self._pods.add_handler(self._pod_changed)
         self._group: asyncio.TaskGroup | None = None
@@ -245,7 +249,7 @@ class Link:
                     await self._clock.sleep(self._settings.probe_period)
         finally:
             self.serving = False
-            for informer in (self._nodes, self._pods):
+            for informer in (self._nodes, self._pods, *self._budget_informers()):
                 informer.discard()
             self.watches.close()
             await self.client.close()
@@ -253,6 +257,7 @@ class Link:
     async def _serve(self, answer: MemberHealth) -> None:
         # A write whose answer was lost may have arrived: only a new list surely shows it.
         self.watches.renew()
+        self.available_pods.restart()
         async with asyncio.TaskGroup() as group:
             self._group = group
             for informer in self._informers():
@@ -341,7 +346,10 @@ class Link:
     def _informers(self) -> list[Informer[Any]]:
         """Return the present informers; tenants that come bring further ones."""
         tenants = [self.tenants.informer] if self.tenants else []
-        return [self._nodes, self._pods, *tenants, *self.watches]
+        return [self._nodes, self._pods, *self._budget_informers(), *tenants, *self.watches]
+
+    def _budget_informers(self) -> list[Informer[Any]]:
+        return [self.budgets.informer] if self.budgets.informer is not None else []
 
     async def _tidy(self) -> None:
         while True:

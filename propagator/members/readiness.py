@@ -68,6 +68,28 @@ def readiness_of(
     return _of_a_custom_kind(status, asked)
 
 
+def available_of(
+    kind: str, main: ManagedObject | None, readiness: Readiness, *, pods: int, seen: int
+) -> int:
+    """Return the ready replicas that have been so for long enough.
+
+    Args:
+        kind: that of the object that runs the replicas.
+        main: the object itself.
+        readiness: its counts.
+        pods: its pods that have been ready for long enough.
+        seen: all its pods. Those of a custom kind may not be known as its own: its word counts.
+    """
+    if main is None:
+        return 0
+    if kind == "DaemonSet":
+        whole = pods >= _number(main.status, "desiredNumberScheduled")
+        return min(readiness.ready, int(whole))
+    if kind == "CronJob" or (kind not in REPLICAS_PATHS and not seen):
+        return readiness.ready
+    return min(readiness.ready, pods + readiness.succeeded)
+
+
 def completions_of(workload: Workload) -> int | None:
     """Return how many pods of a Job have to succeed, where its template says so."""
     if workload.template_kind != "Job":

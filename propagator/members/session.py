@@ -33,6 +33,7 @@ from machinery.runtime.workqueue import WorkQueue, work
 from machinery.tasks import Gradually
 from machinery.types.metadata import Key
 from propagator.credentials.credentials import Credentials
+from propagator.members.available_pods import Availability
 from propagator.members.cluster_identity import Refusal
 from propagator.members.connection import Link, LinkListener
 from propagator.members.health import (
@@ -250,6 +251,14 @@ class MemberSession:
         None while they are not known. A member that does not answer keeps its last counts.
         """
         return self.link.pod_ledger.counts(main) if self.link and self.link.counted else None
+
+    def availability(self, main: Main, seconds: int) -> Availability | None:
+        """Return which pods of a main object have been ready for so many seconds here.
+
+        None while its pods are not seen.
+        """
+        link = self.link
+        return link.available_pods.of(main, seconds) if link and link.counted else None
 
     def take_in(
         self,

@@ -2,26 +2,38 @@
 
 A share is lowered only as far as replicas that are ready on other members stand in for those that
 go, as the members' own watches show it now: whoever wrote the placements, and however old they are.
-No time-out lowers a share. A member that does not answer stands in for nothing. A share that keeps
-more than it should is lowered step by step, as replicas elsewhere become ready. The deletion of a
-Workload, a scale to 0 and a gate that closes do not come here: they remove at once.
+By `spec.movement.minReadySeconds` they stand in when they were ready for so long without a break,
+and `maxUnavailable` of them may lack. No time-out lowers a share. A member that does not answer
+stands in for nothing. A share that keeps more than it should is lowered step by step, as replicas
+elsewhere become ready, and no faster than the member's disruption budgets allow where the replicas
+leave (`disruptions`). The deletion of a Workload, a scale to 0 and a gate that closes do not come
+here: they remove at once.
 
 Each member is judged as if all others had just what they are to have, so that two members that
-lower their shares at the same moment do not both count on the other's replicas.
+lower their shares at the same moment do not both count on the other's replicas. Of what runs at
+most once, one of the two counts on them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from crds.fields.shares import BlockedReason
+from crds.fields.why import ChangeCause
 from machinery.tasks import in_slices
 from machinery.types.metadata import Key
 from propagator.members.context import ControllerContext
 from propagator.members.health import Contact
 from propagator.members.inventory import main_object, owned
 from propagator.members.pods import Main, main_of
-from propagator.members.readiness import readiness_of
+from propagator.members.readiness import available_of, readiness_of
+from propagator.removal.at_most_once import AtMostOnce
+from propagator.removal.disruptions import Disruptions
+from propagator.types.cluster import MemberCluster
+from propagator.types.movement import Blocked
 from propagator.types.workload import Workload
 
 COUNT_SECONDS = 0.5
@@ -37,81 +49,197 @@ class Kept:
     replicas: int
     ready_elsewhere: int
     goal: int
+    budget: str = ""
+    """What a disruption budget says, where it is what keeps them."""
 
     def sentence(self, member: str, target: int) -> str:
-        return (
-            f"{member}: {self.replicas - target} replicas beyond {target} stay until others are "
-            f"ready: {self.ready_elsewhere} of {self.goal} are ready on other clusters"
-        )
+        until = f": {self.budget}" if self.budget else f" until others are ready: {self._waits}"
+        return f"{member}: {self.replicas - target} replicas beyond {target} stay{until}"
+
+    @property
+    def blocked(self) -> Blocked:
+        if self.budget:
+            return Blocked(BlockedReason.DISRUPTION_BUDGET, self.budget)
+        return Blocked(BlockedReason.NOT_READY_ELSEWHERE, self._waits)
+
+    @property
+    def _waits(self) -> str:
+        return f"{self.ready_elsewhere} of {self.goal} are ready on other clusters"
+
+
+class _Seen(NamedTuple):
+    """A share as its member shows it."""
+
+    present: int = 0
+    """The replicas that its object asks for."""
+    ready: int = 0
+    standing_in: int = 0
+    """Those of the ready ones that stand in for others."""
+    changes_in: float = math.inf
+    """Seconds until more of them do, if nothing happens."""
+
+
+_NOTHING = _Seen()
 
 
 @dataclass(slots=True)
 class _Count:
-    """The ready replicas of all shares of a Workload of that version, for a short while."""
+    """The replicas of all shares of a Workload of that version that stand in for others."""
 
     version: str
     until: float
-    ready: int = 0
+    standing_in: int = 0
 
 
 class Guard:
-    def __init__(self, context: ControllerContext) -> None:
+    def __init__(self, context: ControllerContext, *, once: AtMostOnce) -> None:
         self._registry = context.registry
+        self._clusters = context.clusters
         self._clock = context.clock
         # Each member that lowers its share asks, and a Workload may have ten thousand shares.
         self._ready: dict[Key, _Count] = {}
         self._counting = asyncio.Lock()
+        self._disruptions = Disruptions(context)
+        self._once = once
+        # `leaving` names a share no more once its successors are ready, but it still leaves.
+        self._causes: dict[Key, dict[str, str]] = {}
         context.registry.on_change(self._member_changed)
+        context.clusters.add_handler(self._cluster_changed)
 
     async def kept(self, workload: Workload, member: str) -> Kept | None:
         """Return what the share on that member keeps beyond its placement; None for nothing."""
+        self.note(workload, member)
         target, main = workload.shares.get(member, 0), main_of(workload)
-        if self._seen(main, member)[0] <= target:
+        if self._seen(workload, main, member).present <= target:
+            self._settled(workload, member)
             return None
-        ready_in_all = await self._ready_in_all(workload, main)
-        present, ready = self._seen(main, member)
-        elsewhere = ready_in_all - min(ready, target)
+        standing_in = await self._all_standing_in(workload, main)
+        own = self._seen(workload, main, member)
+        elsewhere = standing_in - min(own.standing_in, target)
         goal = max(sum(workload.placements.values()), workload.wanted - workload.status.pending)
         keeps = least(
             target=target,
-            present=present,
-            ready=ready,
-            elsewhere=elsewhere,
-            goal=goal,
+            present=own.present,
+            ready=own.ready,
+            elsewhere=elsewhere + self._going_later(workload, main, member),
+            goal=goal - workload.unavailable,
             ordered=main.kind in ORDERED,
         )
-        return Kept(keeps, elsewhere, goal) if keeps > target else None
+        last = member not in workload.placements and elsewhere >= goal
+        keeps, why = self._by_budgets(workload, member, main, own.present, keeps, last=last)
+        left = self._once.left(workload, member)
+        if left is not None and left < keeps:
+            keeps, why = left, ""  # what runs twice goes at once
+        if keeps <= target:
+            self._settled(workload, member)
+            return None
+        return Kept(keeps, elsewhere, goal, why)
+
+    def _going_later(self, workload: Workload, main: Main, member: str) -> int:
+        """Return the ready replicas that leave members which are lowered after that one: by name.
+
+        What runs at most once has no successors yet. If each member counted on none of the others
+        that it leaves, none of them would be lowered; the later ones do not count on this one.
+        """
+        if not workload.at_most_once:
+            return 0
+        later = (name for name in workload.leaving if name > member)
+        beyond = ((self._seen(workload, main, n).ready, workload.shares.get(n, 0)) for n in later)
+        return sum(max(ready - target, 0) for ready, target in beyond)
+
+    def note(self, workload: Workload, member: str) -> None:
+        """Note why replicas leave that member, for as long as they are there."""
+        cause = workload.causes.get(member)
+        if cause is not None:
+            self._causes.setdefault(workload.metadata.key, {})[member] = cause
 
     def forget(self, key: Key) -> None:
         """Drop the state of a Workload that is gone."""
         self._ready.pop(key, None)
+        self._causes.pop(key, None)
+        self._disruptions.gone(key)
 
-    def _member_changed(self, _member: str, key: Key | None) -> None:
+    def _settled(self, workload: Workload, member: str) -> None:
+        """Drop the state of a share that keeps no more than it should."""
+        key = workload.metadata.key
+        self._disruptions.forget(member, key)
+        causes = self._causes.get(key, {})
+        if member not in workload.leaving:
+            causes.pop(member, None)
+        if not causes:
+            self._causes.pop(key, None)
+
+    def _by_budgets(
+        self, workload: Workload, member: str, main: Main, present: int, keeps: int, *, last: bool
+    ) -> tuple[int, str]:
+        """Return what the share keeps by the disruption budgets of its member, and their words."""
+        session = self._registry.get(member)
+        if session is None or keeps >= present or not self._bound(workload, member):
+            return keeps, ""
+        allowed = self._disruptions.allowed(
+            session, workload, main, present=present, keeps=keeps, carried=not last
+        )
+        return allowed.keeps, allowed.why
+
+    def _bound(self, workload: Workload, member: str) -> bool:
+        """Whether disruption budgets hold for what goes from that member."""
+        cause = self._causes.get(workload.metadata.key, {}).get(member)
+        if cause is None and not _told_of_budget(workload, member):
+            return False
+        cluster = self._clusters.get(("", member))
+        if cause in (None, ChangeCause.DRAINED) and cluster is not None and cluster.forced_drain:
+            return False
+        return cause != ChangeCause.CLUSTER_LOST
+
+    def _member_changed(self, member: str, key: Key | None) -> None:
         # That a member stopped answering shows only seconds later: COUNT_SECONDS covers that.
         if key is not None:
             self._ready.pop(key, None)
+            self._disruptions.look(member, key)
 
-    async def _ready_in_all(self, workload: Workload, main: Main) -> int:
-        """Return the ready replicas of all shares, each at most what it is to have."""
+    def _cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
+        if old is not None and new is not None and old.spec.taints != new.spec.taints:
+            for key in self._disruptions.waiting(new.name):
+                self._registry.wake(new.name, key)
+
+    async def _all_standing_in(self, workload: Workload, main: Main) -> int:
+        """Return the replicas of all shares that stand in, each at most what it is to have."""
         key, version = workload.metadata.key, workload.metadata.resource_version
         async with self._counting:  # else each of the members that wait would count as well
             known, now = self._ready.get(key), self._clock.monotonic()
             if known is not None and known.version == version and now < known.until:
-                return known.ready
+                return known.standing_in
             self._ready[key] = count = _Count(version, now + COUNT_SECONDS)
             async for name in in_slices(workload.shares):
-                count.ready += min(self._seen(main, name)[1], workload.shares[name])
-            return count.ready
+                seen = self._seen(workload, main, name)
+                count.standing_in += min(seen.standing_in, workload.shares[name])
+                count.until = min(count.until, now + seen.changes_in)
+            return count.standing_in
 
-    def _seen(self, main: Main, member: str) -> tuple[int, int]:
-        """Return the replicas that a member's object asks for, and those that are ready."""
+    def _seen(self, workload: Workload, main: Main, member: str) -> _Seen:
         session = self._registry.get(member)
         if session is None or session.contact is not Contact.SERVING:
-            return 0, 0
+            return _NOTHING
         found = main_object(main, owned(session, main.uid))
         if found is None or found.replicas is None:
-            return 0, 0
-        return found.replicas, readiness_of(main.kind, found, found.replicas).ready
+            return _NOTHING
+        readiness = readiness_of(main.kind, found, found.replicas)
+        seconds = workload.spec.movement.ready_seconds
+        if not seconds:
+            return _Seen(found.replicas, readiness.ready, readiness.ready)
+        seen, counts = session.availability(main, seconds), session.pod_counts(main)
+        if seen is None or counts is None:  # what is not seen stands in for nothing
+            return _Seen(found.replicas, readiness.ready)
+        available = available_of(main.kind, found, readiness, pods=seen.pods, seen=counts.current)
+        changes_in = math.inf if seen.more_in is None else seen.more_in
+        return _Seen(found.replicas, readiness.ready, available, changes_in)
+
+
+def _told_of_budget(workload: Workload, member: str) -> bool:
+    """Whether a budget kept the share as last reported: a new process has not seen its cause."""
+    shares = (each for each in workload.status.clusters if each.get("name") == member)
+    told = next((each.get("blocked") or {} for each in shares), {})
+    return bool(told.get("reason") == BlockedReason.DISRUPTION_BUDGET.value)
 
 
 def least(
@@ -123,8 +251,8 @@ def least(
         target: the replicas that it is to have.
         present: the replicas that its object asks for now.
         ready: those of them that are ready.
-        elsewhere: the ready replicas of all other shares, each at most what it is to have.
-        goal: the replicas of the Workload that are to be ready.
+        elsewhere: those of all other shares that stand in, each at most what it is to have.
+        goal: the replicas of the Workload that have to stay ready; nothing is kept for 0 or less.
         ordered: the highest ordinals go first, ready or not.
     """
     needed = min(max(goal - elsewhere, 0), ready, present)

@@ -24,6 +24,7 @@ from propagator.errors import Refused
 from propagator.members.inventory import owned
 from propagator.members.kinds import resource_of
 from propagator.members.objects import ManagedObject, managed, owners
+from propagator.members.pods import main_of
 from propagator.members.target import Target
 from propagator.removal.remover import Remover, newest
 from propagator.removal.rule import Stays, granted
@@ -129,6 +130,38 @@ class Pruner:
         self._remember(session.name, uid, frozenset({*waiting, *refused}))
         return PruneResult(waiting, refused, stays)
 
+    async def lower(
+        self, session: Target, workload: Workload, replicas: int, *, decided: float
+    ) -> str:
+        """Lower the object that runs a Workload's replicas, and nothing else of it.
+
+        Return why that has to wait, empty where it need not. Raises TransportError.
+        """
+        main = main_of(workload)
+        for resource, found in owned(session, workload.uid):
+            if (resource.group, resource.kind) != (main.group, main.kind):
+                continue
+            if found.metadata.key != (main.namespace, main.name):
+                continue
+            place = ObjectPlace.at(session.name, resource, found.metadata.key)
+            async with self._records.lock(place):
+                live = newest(session, place, found)
+                grant = granted(
+                    live,
+                    workload.uid,
+                    mark=session.mark,
+                    ended=False,
+                    decided=decided,
+                    registered=self._registered,
+                )
+                if live.replicas is None or live.replicas <= replicas or isinstance(grant, Stays):
+                    return ""
+                if why := await session.link.unheld() if session.link else "":
+                    return f"{session.name}: {why}"
+                await _scale(session, place, live, replicas)
+                self._records.removed(place)  # it does not stand as it was applied
+        return ""
+
     async def find(
         self, session: Target, workload: Workload, resource: Resource
     ) -> list[ManagedObject] | None:
@@ -164,6 +197,18 @@ class Pruner:
             self._records.removed(place)
         if left:
             self._left[member, uid] = left
+
+
+async def _scale(session: Target, place: ObjectPlace, live: ManagedObject, replicas: int) -> None:
+    meta = live.metadata
+    patch = {
+        "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
+        "spec": {"replicas": replicas},
+    }
+    answer = await session.client_for(place.namespace).merge_patch(
+        place.resource, place.name, patch, namespace=place.namespace
+    )
+    session.track(place.resource, place.namespace).upsert(managed(place.resource, answer))
 
 
 def _beside(

@@ -95,7 +95,7 @@ def _trouble(shares: Sequence[ReportedShare]) -> tuple[PropagatedReason, list[st
     """Return the worst reason that is known, and each message with it."""
     known = [_problem(o) for share in shares if (o := share.outcome) and o.reason is not None]
     held = [each for each in known if each[0] is PropagatedReason.WAITING_FOR_GROUP]
-    keeping = [_problem(o) for share in shares if (o := share.outcome) and o.keeps]
+    keeping = [_problem(o) for share in shares if (o := share.outcome) and o.moves]
     away = [
         (PropagatedReason.CLUSTER_UNREACHABLE, share.seen.trouble)
         for share in shares

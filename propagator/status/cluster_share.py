@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from crds.fields.shares import ShareState
+from crds.fields.shares import BlockedReason, ShareState
 from crds.workload import PropagatedReason
 from machinery.clock import timestamp
+from propagator.members.available_pods import Availability
 from propagator.members.health import Contact, PodCounts
 from propagator.members.objects import ManagedObject
-from propagator.members.readiness import Readiness, readiness_of
+from propagator.members.readiness import Readiness, available_of, readiness_of
 from propagator.outcome import DesiredShare, Outcome
 
 MESSAGE_LIMIT = 4096
@@ -43,6 +44,8 @@ _FACTS = (
     "succeeded",
     "failed",
     "ready",
+    "available",
+    "blocked",
     "unschedulable",
     "unschedulableSince",
     "updated",
@@ -85,6 +88,10 @@ class ObservedShare:
     main: ManagedObject | None = None
     """The object that runs the replicas; while the cluster serves, None means that none exists."""
     pods: PodCounts | None = None
+    ready_seconds: int = 0
+    """For so long must a replica have been ready to stand in for another one."""
+    available: Availability | None = None
+    """The pods that have been; None where it is 0 or they are not seen."""
     load_balancer: Mapping[str, Any] | None = None
     """The Service's status.loadBalancer; empty where it has none."""
 
@@ -99,8 +106,15 @@ class ReportedShare:
 
     @property
     def outcome(self) -> Outcome | None:
-        """The outcome of the desired share, where it is known and concerns a share that stays."""
-        return self.seen.outcome if self.word is Word.KNOWN and not self.seen.leaving else None
+        """The outcome of the desired share, where it is known and concerns a share that stays.
+
+        One that leaves is told of where a disruption budget keeps it.
+        """
+        outcome = self.seen.outcome
+        blocked = outcome.blocked if outcome is not None else None
+        budget = blocked is not None and blocked.reason is BlockedReason.DISRUPTION_BUDGET
+        told = not self.seen.leaving or budget
+        return outcome if self.word is Word.KNOWN and told else None
 
     @property
     def waits(self) -> bool:
@@ -135,6 +149,9 @@ def share_of(
     if seen.contact is Contact.SERVING:
         readiness = readiness_of(kind, seen.main, seen.desired.replicas, completions)
         facts = _facts(seen, word, readiness)
+        facts["available"] = _available(seen, kind, readiness, before)
+    elif not seen.ready_seconds:
+        facts["available"] = None
     state, message = _state(seen, word, readiness, before)
     entry = {
         "name": seen.name,
@@ -200,9 +217,32 @@ def _facts(seen: ObservedShare, word: Word, readiness: Readiness) -> dict[str, A
     if seen.load_balancer is not None:
         facts["loadBalancer"] = dict(seen.load_balancer) or None
     outcome = seen.outcome
+    if outcome is not None:
+        blocked = outcome.blocked
+        facts["blocked"] = blocked and {"reason": blocked.reason.value, "message": blocked.message}
     if word is Word.KNOWN and outcome and outcome.reason is None and seen.main is not None:
         facts["observedGeneration"] = outcome.desired.generation
     return facts
+
+
+def _available(
+    seen: ObservedShare, kind: str, readiness: Readiness, before: Mapping[str, Any]
+) -> int | None:
+    """Return the ready replicas that have been so for long enough; None where all count.
+
+    Pods that were ready before they were watched count as they were reported: a restart says
+    nothing.
+    """
+    if not seen.ready_seconds:
+        return None
+    told = int(before.get("available") or 0)
+    if seen.available is None:
+        return min(told, readiness.ready)
+    pods, all_pods = seen.available.pods, seen.pods.current if seen.pods is not None else 0
+    proven = available_of(kind, seen.main, readiness, pods=pods, seen=all_pods)
+    pods += seen.available.unproven
+    most = available_of(kind, seen.main, readiness, pods=pods, seen=all_pods)
+    return max(proven, min(told, most))
 
 
 def _current(pods: PodCounts, entry: Mapping[str, Any]) -> int:
@@ -226,7 +266,7 @@ def _state(
         return begun, f"the propagator is connecting to {seen.name}"
     if seen.main is not None and _held(seen):
         return _standing(seen, readiness, before), ""
-    if seen.main is not None and seen.outcome is not None and seen.outcome.keeps:
+    if seen.main is not None and seen.outcome is not None and seen.outcome.moves:
         return _standing(seen, readiness, before), seen.outcome.message
     if seen.outcome is not None and seen.outcome.reason is not None:
         lasting = seen.outcome.reason in LASTING

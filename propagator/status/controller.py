@@ -132,8 +132,16 @@ class Reporter:
         self.queue.add(key)
 
     def keeping(self, key: Key) -> set[str]:
-        """Return the members on which a share keeps replicas until others are ready."""
-        return {name for name, outcome in self._outcomes.get(key, {}).items() if outcome.keeps}
+        """Return the members on which a share waits for what other clusters do."""
+        return {name for name, outcome in self._outcomes.get(key, {}).items() if outcome.moves}
+
+    def lacking(self, key: Key) -> set[str]:
+        """Return the members on which replicas wait until they are gone elsewhere."""
+        return {name for name, outcome in self._outcomes.get(key, {}).items() if outcome.lacks}
+
+    def all_lacking(self) -> list[tuple[str, Key]]:
+        """Return the shares in which replicas wait until they are gone elsewhere."""
+        return [(name, key) for key in self._outcomes for name in self.lacking(key)]
 
     async def runs(self, workload: Workload) -> bool:
         """Whether all present shares are seen to run, and not only reported so on the hub."""
@@ -250,6 +258,10 @@ class Reporter:
             share_of(seen, kind, before.get(seen.name, {}), said=said, completions=completions)
             async for seen in self._survey.seen(workload, outcomes)
         ]
+        # Nothing else tells when a pod has been ready for long enough.
+        waits = (s.seen.available.more_in for s in shares if s.seen.available is not None)
+        if (soonest := min((s for s in waits if s is not None), default=None)) is not None:
+            self.queue.add_after(key, soonest)
         return status_of(workload, shares, self._clock.now(), self._survey.kept(workload))
 
     def _announce(self, workload: Workload, status: Mapping[str, Any]) -> None:

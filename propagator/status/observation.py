@@ -146,17 +146,26 @@ class Survey:
         session = self._registry.get(name)
         desired = DesiredShare.of(workload, name)
         contact = session.contact if session is not None else Contact.CONNECTING
+        seconds = workload.spec.movement.ready_seconds
         if session is not None and contact is Contact.AWAY:
             return self._away(workload, name, session.message)
         leaving = name not in workload.placements
         if session is None or contact is Contact.CONNECTING:
             return ObservedShare(
-                name=name, desired=desired, leaving=leaving, contact=Contact.CONNECTING
+                name=name,
+                desired=desired,
+                leaving=leaving,
+                contact=Contact.CONNECTING,
+                ready_seconds=seconds,
             )
         current = outcome if outcome is not None and outcome.desired == desired else None
         if current is None and not _listed(session, workload, *workload.outline.pair):
             return ObservedShare(
-                name=name, desired=desired, leaving=leaving, contact=Contact.CONNECTING
+                name=name,
+                desired=desired,
+                leaving=leaving,
+                contact=Contact.CONNECTING,
+                ready_seconds=seconds,
             )
         objects = owned(session, workload.uid)
         where = main_of(workload)
@@ -170,6 +179,8 @@ class Survey:
             outcome=current,
             main=main_object(where, objects),
             pods=session.pod_counts(where),
+            ready_seconds=seconds,
+            available=session.availability(where, seconds) if seconds else None,
             load_balancer=balancer(workload, objects) if services else None,
         )
 
@@ -177,7 +188,12 @@ class Survey:
         leaving = name not in workload.placements
         desired = DesiredShare.of(workload, name)
         return ObservedShare(
-            name=name, desired=desired, leaving=leaving, contact=Contact.AWAY, trouble=trouble
+            name=name,
+            desired=desired,
+            leaving=leaving,
+            contact=Contact.AWAY,
+            trouble=trouble,
+            ready_seconds=workload.spec.movement.ready_seconds,
         )
 
 

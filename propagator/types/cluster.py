@@ -9,9 +9,12 @@ from typing import Any
 
 import msgspec
 
-from crds.names import SYSTEM_NAMESPACE
+from crds.names import SYSTEM_NAMESPACE, TAINT_DRAIN, TAINT_OUT_OF_SERVICE
 from machinery.types.bounds import SECRET_BYTES
 from machinery.types.metadata import Key, Object
+
+FORCE = "Force"
+"""The value of the drain taint that passes over disruption budgets."""
 
 
 class SecretReference(msgspec.Struct, frozen=True):
@@ -31,10 +34,18 @@ class NamespaceRule(msgspec.Struct, frozen=True):
     allow: tuple[str, ...] = ("*",)
 
 
+class Taint(msgspec.Struct, frozen=True):
+    """A taint of a MemberCluster."""
+
+    key: str = ""
+    value: str = ""
+
+
 class MemberClusterSpec(msgspec.Struct, rename="camel", frozen=True):
-    """The fields of the spec that the propagator reads; taints and cordon are the controller's."""
+    """The fields of the spec that the propagator reads; the cordon is the controller's."""
 
     secret_ref: SecretReference | None = None
+    taints: tuple[Taint, ...] = ()
     namespaces: NamespaceRule = NamespaceRule()
     allowed_kinds: tuple[str, ...] = ()
     provider: str = ""
@@ -49,6 +60,17 @@ class MemberCluster(Object, frozen=True):
     @property
     def name(self) -> str:
         return self.metadata.name
+
+    @property
+    def out_of_service(self) -> bool:
+        """Whether a person says that nothing runs there any more."""
+        return any(each.key == TAINT_OUT_OF_SERVICE for each in self.spec.taints)
+
+    @property
+    def forced_drain(self) -> bool:
+        """Whether its drain passes over disruption budgets."""
+        drain = (TAINT_DRAIN, FORCE)
+        return any((each.key, each.value) == drain for each in self.spec.taints)
 
     @property
     def cluster_id(self) -> str:

@@ -20,6 +20,7 @@ from msgspec import UNSET, UnsetType, structs
 
 from crds.admission.placeholder import keeps_room
 from crds.fields.template import REPLICAS_PATHS, well_formed
+from crds.fields.why import ChangeCause
 from crds.groups import membership
 from crds.groups.gate import decision_of
 from crds.names import (
@@ -27,14 +28,21 @@ from crds.names import (
     ANNOTATION_KINDS,
     ANNOTATION_ORDINALS,
     GROUP_LABELS,
+    LABEL_WORKLOAD_UID,
 )
 from machinery.types.metadata import Key, Object, OwnerReference
+from propagator.types.movement import AT_MOST_ONCE, Movement
 from propagator.types.overrides import Overrides, overrides_of
 
 S = TypeVar("S", bound=msgspec.Struct)
 
 MOST_KINDS = 256
 """The most kinds of one Workload: a note with more was not written by us, and is not used."""
+POD_TEMPLATES = {
+    **dict.fromkeys(("Deployment", "StatefulSet", "ReplicaSet", "Job", "DaemonSet"), ("template",)),
+    "CronJob": ("jobTemplate", "spec", "template"),
+}
+"""Where the pod template of a kind is, below its spec."""
 IN_EACH_GROUP_KEY = "-group"
 """Searched for first: one pass instead of three."""
 _GROUP_SIGN = IN_EACH_GROUP_KEY.encode()
@@ -57,6 +65,14 @@ class ResourceRef(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 class Placement(msgspec.Struct, frozen=True, gc=False):
     cluster: str
     replicas: int
+
+
+class LeavingShare(msgspec.Struct, frozen=True, gc=False):
+    """Units that still stand on a cluster, and why they leave it."""
+
+    cluster: str
+    replicas: int
+    cause: str = ""
 
 
 class _OutlineMeta(msgspec.Struct, frozen=True, gc=False):
@@ -84,6 +100,18 @@ class Outline(msgspec.Struct, frozen=True, rename="camel"):
         return (self.metadata and self.metadata.namespace) or ""
 
 
+class _Strategy(msgspec.Struct, frozen=True, gc=False):
+    type: str = ""
+
+
+class _StrategySpec(msgspec.Struct, frozen=True):
+    strategy: _Strategy = _Strategy()
+
+
+class _Strategies(msgspec.Struct, frozen=True):
+    spec: _StrategySpec = _StrategySpec()
+
+
 class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
     """The fields that are rendered. Empty bytes, or `null`, stand for no object."""
 
@@ -97,6 +125,7 @@ class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
     manifests: list[msgspec.Raw] = []
     resources: list[ResourceRef] = []
     adoption: str = "Never"
+    movement: Movement = Movement()
 
 
 class Review(msgspec.Struct, frozen=True, gc=False):
@@ -130,7 +159,7 @@ class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
     state: str = ""
     desired: int | None = None
     placements: list[Placement] = []
-    leaving: list[Placement] = []
+    leaving: list[LeavingShare] = []
     overrides: msgspec.Raw = msgspec.Raw()
     """Decoded by `Workload.overrides`: a fault in them spoils no other field."""
     clusters: list[dict[str, Any]] = []
@@ -205,15 +234,50 @@ class Workload(Object, frozen=True, dict=True):
 
     @cached_property
     def shares(self) -> dict[str, int]:
-        """Replicas that are to stand on the clusters of the placements, with those that leave."""
+        """Replicas that are to stand on the clusters of the placements, with those that leave.
+
+        Those that have to go before their successors come are not to stand.
+        """
         if not self.status.leaving:
             return self.placements
-        return {name: n + self.leaving.get(name, 0) for name, n in self.placements.items()}
+        stay = {name: n for name, n in self.leaving.items() if not self.gives_first(name)}
+        return {name: n + stay.get(name, 0) for name, n in self.placements.items()}
 
     @cached_property
     def leaving(self) -> dict[str, int]:
         """Replicas that stand until their successors are ready, by cluster."""
         return {share.cluster: share.replicas for share in self.status.leaving}
+
+    @cached_property
+    def causes(self) -> dict[str, str]:
+        """Why replicas leave, by the clusters of `leaving`."""
+        return {share.cluster: share.cause for share in self.status.leaving}
+
+    @cached_property
+    def at_most_once(self) -> bool:
+        """Whether no unit is made on another cluster before it is gone from its own."""
+        kind = self.template_kind
+        once = kind in AT_MOST_ONCE or (kind == "Deployment" and _recreates(self._main))
+        return self.spec.movement.at_most_once(otherwise=once)
+
+    def gives_first(self, cluster: str) -> bool:
+        """Whether what leaves that cluster goes before its successors come.
+
+        After a loss it stays as long as `leaving` says: whether it runs was not known.
+        """
+        cause = self.causes.get(cluster)
+        return cause is not None and cause != ChangeCause.CLUSTER_LOST and self.at_most_once
+
+    @property
+    def unavailable(self) -> int:
+        """The ready replicas below those wanted that a move may cause."""
+        wanted = self.wanted or sum(self.placements.values())
+        return self.spec.movement.unavailable(wanted, at_most_once=self.at_most_once)
+
+    @property
+    def pod_labels(self) -> Mapping[str, str]:
+        """The labels of the pods, as the template says them; empty where they are not known."""
+        return _pod_labels(self.template, self.template_kind, self.uid)
 
     @property
     def wants_replicas(self) -> bool:
@@ -353,7 +417,10 @@ def kept(workload: Workload) -> Workload:
         status,
         state=sys.intern(status.state),
         placements=[Placement(sys.intern(p.cluster), p.replicas) for p in status.placements],
-        leaving=[Placement(sys.intern(p.cluster), p.replicas) for p in status.leaving],
+        leaving=[
+            LeavingShare(sys.intern(p.cluster), p.replicas, sys.intern(p.cause))
+            for p in status.leaving
+        ],
         overrides=_own(status.overrides),
         clusters=[_sharing(each) for each in status.clusters],
         ready_summary=sys.intern(status.ready_summary),
@@ -425,6 +492,22 @@ def workload_of(value: Mapping[str, Any]) -> Workload:
     return _workload.decode(msgspec.json.encode(value))
 
 
+def _recreates(template: msgspec.Raw) -> bool:
+    """Whether a Deployment ends its old pods before it makes new ones."""
+    try:
+        return _strategies.decode(template).spec.strategy.type == "Recreate"
+    except msgspec.DecodeError:
+        return False
+
+
+def _pod_labels(template: Mapping[str, Any], kind: str, uid: str) -> Mapping[str, str]:
+    path = POD_TEMPLATES.get(kind)
+    value: Any = template.get("spec") if path else None
+    for part in (*(path or ()), "metadata", "labels"):
+        value = value.get(part) if isinstance(value, dict) else None
+    return {**value, LABEL_WORKLOAD_UID: uid} if isinstance(value, dict) else {}
+
+
 def _some(raw: msgspec.Raw) -> bool:
     size = len(memoryview(raw))
     return size > len(b"null") or bytes(raw) not in (b"", b"null", b"{}")
@@ -458,5 +541,6 @@ _NO_TEXTS: dict[str, str] = {}
 _NO_OWNERS: list[OwnerReference] = []
 _object = msgspec.json.Decoder(dict[str, Any])
 _outlines = msgspec.json.Decoder(Outline)
+_strategies = msgspec.json.Decoder(_Strategies)
 _workload = msgspec.json.Decoder(Workload)
 _departing = msgspec.json.Decoder(_Departing)

@@ -90,7 +90,7 @@ def where_of(
     """Return what these options name: a hub, or files."""
     from stowage.planning.plan import Where  # noqa: PLC0415 - see stowage.cli
 
-    hub = None if fleet else hub_connection(kubeconfig, context)
+    hub = None if fleet else quick_connection(kubeconfig, context)  # it is only read
     named = namespace or (hub.namespace if hub else "default")
     return Where(named, fleet, hub, config_file, plugins)
 

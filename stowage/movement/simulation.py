@@ -90,7 +90,7 @@ class Simulation(Rehearsal):
         for _ in range(self._most_rounds()):
             changed = self._step(keys & self._infos.keys())
             if changed:
-                keys = {*changed, *self._open()}
+                keys = set(self._open())
                 continue
             due = min((at for at, _ in self._due()), default=None)
             if due is None:
@@ -187,7 +187,9 @@ class Simulation(Rehearsal):
             msgspec.structs.replace(each, scheduled=found.get(each.name, each.scheduled))
             for each in shares
         ]
-        return msgspec.structs.replace(status, clusters=shares)
+        # Once all is ready elsewhere, only what nobody can see goes on leaving.
+        leaving = [each for each in status.leaving if each.cluster not in ready]
+        return msgspec.structs.replace(status, clusters=shares, leaving=leaving)
 
     def _room(self, cluster: str) -> MemberRoom:
         if cluster not in self._rooms:

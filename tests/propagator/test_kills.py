@@ -13,11 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from crds.names import SYSTEM_NAMESPACE
+from crds.names import PROPAGATOR_LEASE, SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
 from machinery.api.resources import LEASES
 from machinery.errors import NotFound
-from propagator.app import LEASE
 from stowage.playground.cluster import Cluster
 from tests.examples import window
 from tests.patience import PATIENCE
@@ -45,7 +44,9 @@ class Outside:
         """Whoever held the lease is dead: nobody need wait until it falls free."""
         free = {"spec": {"holderIdentity": ""}}
         with suppress(NotFound):
-            await self._client.merge_patch(LEASES, LEASE, free, namespace=SYSTEM_NAMESPACE)
+            await self._client.merge_patch(
+                LEASES, PROPAGATOR_LEASE, free, namespace=SYSTEM_NAMESPACE
+            )
         self.spawn()
 
     def spawn(self) -> None:

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from crds.names import SYSTEM_NAMESPACE
+from crds.names import PROPAGATOR_LEASE, SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
 from machinery.api.resources import LEASES, MEMBER_CLUSTERS, SECRETS, WORKLOADS
-from propagator.app import LEASE, Propagator
+from propagator.app import Propagator
 from propagator.members.kinds import USUAL
 from propagator.settings import PropagatorSettings
 from stowage.playground.controlplanes import Cluster, ControlPlanes
@@ -288,7 +288,7 @@ async def asked(client: ApiClient) -> Counter[tuple[str, str]]:
 
 async def leader(stage: Stage) -> str:
     """The identity of who holds the lease."""
-    lease = await stage.hub.get(LEASES, LEASE, namespace=SYSTEM_NAMESPACE)
+    lease = await stage.hub.get(LEASES, PROPAGATOR_LEASE, namespace=SYSTEM_NAMESPACE)
     return str(lease["spec"]["holderIdentity"])
 
 

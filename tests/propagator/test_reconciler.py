@@ -58,8 +58,9 @@ async def test_a_share_that_left_goes_at_once_while_its_gang_starts(
         "judged": SimpleNamespace(known=True),
         "gates": gates,
         "inventory": SimpleNamespace(wait_listed=wait_listed),
-        "shares": SimpleNamespace(remove=remove),
-        "guard": None,
+        "shares": SimpleNamespace(remove=remove, stays=lambda *_: None),
+        "guard": SimpleNamespace(note=lambda *_: None),
+        "once": SimpleNamespace(left=lambda *_: None),
         "orphans": SimpleNamespace(sweep=sweep),
         "reporter": SimpleNamespace(queue=SimpleNamespace(add=lambda _: None)),
     }

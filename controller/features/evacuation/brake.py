@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
 
 from controller.features.evacuation import taints
 from controller.model.movement import BrakeConfiguration, amount
 from controller.model.objects import MemberCluster
 
 
-def brake_of(clusters: Iterable[MemberCluster], configuration: BrakeConfiguration) -> str:
-    """Return why no loss among all these clusters moves anything; empty where it may."""
+class Brake(NamedTuple):
+    """What the brake is about, `clusters` or `domains`, and why nothing moves."""
+
+    scope: str
+    text: str
+
+
+SCOPES = ("clusters", "domains")
+
+
+def brake_of(clusters: Iterable[MemberCluster], configuration: BrakeConfiguration) -> Brake | None:
+    """Return why no loss among all these clusters moves anything; None where it may."""
     domains, lost = {}, []
     for each in clusters:
         name = each.metadata.name
@@ -28,8 +39,8 @@ def most_lost(registered: int, configuration: BrakeConfiguration) -> int:
 
 def braked(
     lost: Collection[str], domains: Mapping[str, str], configuration: BrakeConfiguration
-) -> str:
-    """Return why nothing moves because of a loss; empty where it may.
+) -> Brake | None:
+    """Return why nothing moves because of a loss; None where it may.
 
     Args:
         lost: the clusters that are lost.
@@ -37,21 +48,23 @@ def braked(
         configuration: the limits.
     """
     if not lost:
-        return ""
+        return None
     most = most_lost(len(domains), configuration)
     if len(lost) > most:
-        return (
+        text = (
             f"{len(lost)} of {len(domains)} clusters are lost, {most} at most "
             "(movement.brake.maxLost): nothing moves for it"
         )
+        return Brake("clusters", text)
     counts = Counter(domains.values())
     gone = Counter(domains[name] for name in lost if name in domains)
     whole = [each for each, n in gone.items() if each and 2 * n > counts[each]]
     if len(whole) > configuration.max_lost_domains:
         named = ", ".join(sorted(whole)[:3])
-        return (
+        text = (
             f"more than half of the clusters are lost in {len(whole)} values of "
             f"{configuration.topology_key} ({named}), {configuration.max_lost_domains} at most "
             "(movement.brake.maxLostDomains): nothing moves for it"
         )
-    return ""
+        return Brake("domains", text)
+    return None

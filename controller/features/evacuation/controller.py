@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from controller.features.evacuation import status, taints
-from controller.features.evacuation.brake import brake_of
+from controller.features.evacuation.brake import SCOPES, brake_of
 from controller.features.evacuation.fleet import FleetMoves
 from controller.features.evacuation.plugin import TaintEviction
 from controller.features.evacuation.propagatorlease import PropagatorLease
@@ -28,6 +28,7 @@ from controller.model.objects import BlockedWorkload, Condition, MemberCluster, 
 from crds.fields.movement import MovingReason
 from crds.membercluster import MOST_BLOCKED, EvacuatingReason, MemberClusterCondition
 from crds.workload import WorkloadCondition
+from machinery import metrics
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from machinery.runtime.informer import Informer
 from machinery.tasks import in_slices
@@ -40,6 +41,12 @@ LEASE_SECONDS = 1.0
 """Between two looks at the propagator's Lease, while a cluster does not answer."""
 WAKE_SECONDS = 0.2
 """Between two rounds of Workloads that wait for the moves of others."""
+BRAKE = metrics.gauge(
+    "stowage_brake",
+    "1 while so many clusters are lost that nothing moves for it, by what is counted",
+    ("scope",),
+    zero=[(scope,) for scope in SCOPES],
+)
 _EVACUATING = MemberClusterCondition.EVACUATING.value
 
 
@@ -73,14 +80,16 @@ class EvacuationController(StatusWriter[MemberCluster, _Draft]):
         self._waiting = waiting
         self._free = asyncio.Event()
         self._standing: dict[Key, Standing] = {}
+        self._braked: str | None = None
 
     def resync(self, stored: MemberCluster) -> None:
         """Queue a cluster when the term begins, and the Workloads that leave it."""
         if _concerns(stored):
             self.add(stored.metadata.key)
-            self._handle.look(sorted(self._moves.on(stored.metadata.name)))
+            self._look(stored.metadata.name)
 
     def cluster_changed(self, stored: MemberCluster) -> None:
+        self._braked = None
         if _concerns(stored):
             self.add(stored.metadata.key)
 
@@ -147,7 +156,6 @@ class EvacuationController(StatusWriter[MemberCluster, _Draft]):
         if not _concerns(stored):
             return None
         now, key = self._clock.now(), stored.metadata.key
-        movement = self._handle.configuration.movement
         evacuation = stored.status.evacuation
         not_ready = taints.name_of(taints.NOT_READY)
         causes = evacuation.causes if evacuation is not None else []
@@ -159,11 +167,11 @@ class EvacuationController(StatusWriter[MemberCluster, _Draft]):
         said = status.evacuation_of(
             stored,
             self._standing.get(key, status.NOTHING),
-            movement,
+            self._handle.configuration.movement,
             now,
             blind=unreachable and self._lease.late,
             doubted=unreachable and since is not None and not self._lease.counts(since),
-            brake=brake_of(self._stored.values(), movement.brake),
+            brake=self._brake(),
             before=str(condition.get("reason", "")),
         )
         wait = None if said.look is None else max((said.look - now).total_seconds(), 0.0)
@@ -192,10 +200,30 @@ class EvacuationController(StatusWriter[MemberCluster, _Draft]):
 
     def landed(self, key: Key, result: _Draft, *, written: bool) -> None:
         if written and result.woken:
-            self._handle.look(sorted(self._moves.on(key[1])))
+            self._look(key[1])
+
+    def _look(self, cluster: str) -> None:
+        """Have the Workloads of a cluster decided again, those of a higher priority first."""
+
+        def turn(key: Key) -> tuple[int, Key]:
+            workload = self._workloads.get(key)
+            return (0 if workload is None else -workload.spec.priority), key
+
+        self._handle.look(sorted(self._moves.on(cluster), key=turn))
 
     def forget(self, key: Key) -> None:
+        self._braked = None
         self._standing.pop(key, None)
+
+    def _brake(self) -> str:
+        """Return why nothing moves because of a loss; judged once for each change of a cluster."""
+        if self._braked is None:
+            configuration = self._handle.configuration.movement.brake
+            found = brake_of(self._stored.values(), configuration)
+            for scope in SCOPES:
+                BRAKE.labels(scope).set(found is not None and found.scope == scope)
+            self._braked = "" if found is None else found.text
+        return self._braked
 
 
 def _concerns(cluster: MemberCluster) -> bool:

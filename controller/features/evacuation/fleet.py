@@ -9,6 +9,8 @@ from typing import Self
 from controller.cache.ledger import PlacementsByWorkload
 from controller.model.placed import is_workload
 from controller.model.unit import WorkloadInfo
+from crds.fields.why import ChangeCause
+from machinery import metrics
 from machinery.types.metadata import Key
 
 
@@ -17,9 +19,17 @@ class _Entry:
     placed: int
     moving: int
     clusters: frozenset[str]
+    leaving: tuple[tuple[str, int], ...] = ()
+    """The units that still stand where they are placed no more, by what set that off."""
 
 
 _NOWHERE = _Entry(0, 0, frozenset())
+MOVING_UNITS = metrics.gauge(
+    "stowage_moving_units",
+    "Units that still stand where they are placed no more, by what set the move off",
+    ("cause",),
+    zero=[(cause.value,) for cause in (ChangeCause.CLUSTER_LOST, ChangeCause.DRAINED)],
+)
 
 
 class FleetMoves:
@@ -47,6 +57,7 @@ class FleetMoves:
             sum(placements.values()),
             on_their_way(info, placements),
             frozenset((*placements, *state.leaving, *state.displaced)),
+            tuple(sorted((each.cause, each.replicas) for each in state.leaving.values())),
         )
         self._replace(info.key, entry)
 
@@ -59,6 +70,9 @@ class FleetMoves:
             return
         self.placed += entry.placed - before.placed
         self.moving += entry.moving - before.moving
+        for sign, each in ((-1, before), (1, entry)):
+            for cause, replicas in each.leaving:
+                MOVING_UNITS.labels(cause).inc(sign * replicas)
         if entry is _NOWHERE:
             del self._entries[key]
         else:
@@ -86,7 +100,9 @@ def on_their_way(info: WorkloadInfo, placements: Mapping[str, int]) -> int:
     found = 0
     if state.leaving:
         ready = state.ready
-        missing = sum(max(n - ready.get(name, 0), 0) for name, n in info.present.items())
+        # What was placed on a cluster that is lost since is not on its way there any more.
+        there = ((name, n) for name, n in info.present.items() if name not in state.away)
+        missing = sum(max(n - ready.get(name, 0), 0) for name, n in there)
         found = min(missing, sum(each.replicas for each in state.leaving.values()))
     if placements is info.present or placements == info.present or not info.present:
         return found

@@ -25,7 +25,8 @@ def evacuated(
     clusters: Collection[MemberCluster], configuration: MovementConfiguration, now: datetime
 ) -> list[MemberCluster]:
     """Return these clusters, all that there are, with what leaves each of them noted."""
-    brake = brake_of(clusters, configuration.brake)
+    found = brake_of(clusters, configuration.brake)
+    brake = "" if found is None else found.text
     return [
         _noted(each, configuration, now, brake)
         if taints.in_force(each) or each.evacuating

@@ -39,6 +39,7 @@ from crds.names import TAINT_OUT_OF_SERVICE
 
 NAME = "TaintEviction"
 _NONE = Descheduling()
+_DWELLS = "was lost a short while ago"
 
 
 class TaintEviction:
@@ -73,10 +74,12 @@ class TaintEviction:
         """Refuse clusters that are back for a short while only, where another one fits."""
         if NAME not in state.tentative:
             return NOTHING_REFUSED
-        return FilterMask([(_dwelling(snapshot), "was lost a short while ago")])
+        return FilterMask([(_dwelling(snapshot), _DWELLS)])
 
-    def cure(self, _shortage: Shortage, _text: str, _rows: Mask) -> str:
-        return "the end of its dwell (status.evacuation.dwellsUntil of the MemberCluster)"
+    def cure(self, _shortage: Shortage, text: str, _rows: Mask) -> str:
+        if text == _DWELLS:
+            return "the end of its dwell (status.evacuation.dwellsUntil of the MemberCluster)"
+        return "a cluster that need not be left (spec.taints of the MemberCluster)"
 
     def deschedule(
         self, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex, now: datetime

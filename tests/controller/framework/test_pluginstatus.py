@@ -7,11 +7,10 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.config import default_profile
-from controller.framework.pluginstatus import MOST_BYTES, MOST_DEPTH, PluginStatus, merging
+from controller.framework.pluginstatus import MOST_BYTES, MOST_DEPTH, PluginStatus
 from machinery.api.resources import WORKLOADS
 from tests.controller.memory import Stage
 
@@ -148,23 +147,3 @@ def test_depth_is_bounded() -> None:
     loop["x"] = loop
     with pytest.raises(ValueError, match="levels"):
         PluginStatus().add("p", loop)
-
-
-def applied(target: Any, patch: Any) -> Any:
-    """RFC 7386, as it stands there."""
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(target) if isinstance(target, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            result.pop(name, None)
-        else:
-            result[name] = applied(result.get(name), value)
-    return result
-
-
-@given(OBJECTS, OBJECTS)
-def test_a_merge_patch_makes_one_of_the_other(before: Any, after: Any) -> None:
-    patch = merging(before, after)
-    assert applied(before, patch) == after
-    assert bool(patch) == (before != after)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from machinery.types.metadata import Key
 from propagator.members.health import Contact
 from propagator.members.objects import ManagedObject, managed
+from propagator.removal.at_most_once import AtMostOnce
 from propagator.removal.guard import COUNT_SECONDS, Guard, least
 from propagator.types.workload import Workload, workload_of
 from tests.fakeclock import FakeClock
@@ -103,9 +104,12 @@ class Fleet:
             self.changed = listener
 
         context: Any = SimpleNamespace(
-            clock=self.clock, registry=SimpleNamespace(get=self.session, on_change=listen)
+            clock=self.clock,
+            registry=SimpleNamespace(get=self.session, on_change=listen),
+            clusters=SimpleNamespace(get=lambda _key: None, add_handler=lambda _handler: None),
         )
-        return Guard(context)
+        workloads: Any = SimpleNamespace()
+        return Guard(context, once=AtMostOnce(context, workloads=workloads))
 
     def session(self, name: str) -> Any:
         watches = SimpleNamespace(owned=lambda _uid: self.owned(name))

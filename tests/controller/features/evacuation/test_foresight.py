@@ -84,10 +84,8 @@ async def busy() -> AsyncIterator[tuple[Stage, Members]]:
 
 
 def placements(stage: Stage) -> dict[str, dict[str, int]]:
-    return {
-        each["metadata"]["name"]: stage.placed(each["metadata"]["name"])
-        for each in stage.hub.all(WORKLOADS)
-    }
+    names = [each["metadata"]["name"] for each in stage.hub.all(WORKLOADS)]
+    return {name: stage.placed(name) for name in names}
 
 
 def said(stage: Stage, reason: str) -> set[str]:
@@ -154,7 +152,8 @@ async def test_a_dry_run_of_a_rebalance_is_the_rebalance_that_follows() -> None:
             after = foreseen(stage, found.moved)
             body = {"spec": {"movement": {"rebalanceAfter": found.time}}}
             stage.hub.edit(WORKLOADS, name, body)
-            await stage.calm(25)
+            await stage.until(lambda goal=after: placements(stage) == goal, seconds=90)
+            await stage.calm(3)
             assert placements(stage) == after
             assert sum(each.moves for each in found.moved) == found.moves > 0
 

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from crds.names import TAINT_DRAIN, TAINT_NOT_READY, TAINT_OUT_OF_SERVICE
+from machinery import metrics
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
+from tests.controller.live import deployment
 from tests.controller.memory import Stage
 
 from .movingfleet import QUICK, Members, causes, leaving
@@ -602,3 +604,79 @@ async def test_a_toleration_of_everything_stays_whatever_comes() -> None:
 
 def test_the_taint_of_a_loss_is_never_written() -> None:
     assert TAINT_NOT_READY == "stowage.dev/not-ready"
+
+
+@pytest.mark.proves("M44")
+async def test_a_brake_in_the_middle_lets_nothing_begin_and_ends_by_a_persons_word() -> None:
+    few = replace(QUICK, max_moving=1)
+    names = ("m1", "m2", "m3", "m4")
+    async with fleet(*names, movement=few) as (stage, members):
+        await web(stage, members, 8)
+        members.stuck |= {"m2", "m3", "m4"}
+        members.lose("m1")
+        await stage.until(lambda: stage.placed("web")["m1"] == 1, seconds=30)
+        members.lose("m2", "m3")
+        await stage.until(lambda: members.evacuation("m1")[1] == "Braked", seconds=15)
+        placed = stage.placed("web")
+        members.stuck.clear()
+        await stage.calm(30)
+        assert stage.placed("web") == placed
+        for name in ("m2", "m3"):
+            members.taint(name, TAINT_OUT_OF_SERVICE)
+        await stage.until(lambda: stage.hub.events("BrakeReleased"), seconds=15)
+        await stage.until(lambda: stage.placed("web") == {"m4": 8}, seconds=60)
+
+
+@pytest.mark.proves("M16")
+async def test_a_cron_job_and_a_daemon_set() -> None:
+    async with fleet("m1", "m2") as (stage, members):
+        pods = {"template": {"spec": {"containers": []}}}
+        spec: dict[str, Any] = {"jobTemplate": {"spec": pods}, "schedule": "* * * * *"}
+        for kind, body in (("CronJob", spec), ("DaemonSet", pods)):
+            api = "batch/v1" if kind == "CronJob" else "apps/v1"
+            template = {"apiVersion": api, "kind": kind, "metadata": {"name": "x"}, "spec": body}
+            name = kind.lower()
+            stage.workload(name, replicas=None, targetDeployment=None, template=template)
+        await stage.until(lambda: stage.placed("daemonset") == {"m1": 1, "m2": 1})
+        await stage.until(lambda: stage.placed("cronjob"))
+        (home,) = stage.placed("cronjob")
+        (other,) = {"m1", "m2"} - {home}
+        members.taint(home, TAINT_DRAIN)
+        await stage.until(lambda: stage.placed("cronjob") == {other: 1})
+        assert leaving(stage, "cronjob") == {home: (1, "Drained")}
+        await stage.until(lambda: stage.placed("daemonset") == {other: 1})
+        members.taint(other, TAINT_DRAIN)
+        await stage.until(lambda: stage.says("daemonset", "Moving")[1] == "NoRoom")
+        assert stage.placed("daemonset") == {other: 1}
+
+
+@pytest.mark.proves("M17")
+async def test_an_edit_of_the_template_in_the_middle_of_a_move_keeps_the_budgets() -> None:
+    async with fleet("m1", "m2") as (stage, members):
+        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": True}})
+        await web(stage, members, 8, movement={"maxSurge": 1})
+        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": False}})
+        members.taint("m1", TAINT_DRAIN)
+        await stage.until(lambda: stage.placed("web").get("m2", 0) >= 2, seconds=30)
+        newer = deployment("web", "1")
+        newer["spec"]["template"]["metadata"]["annotations"] = {"a": "b"}
+        stage.hub.edit(WORKLOADS, "web", {"spec": {"targetDeployment": newer}})
+        await stage.until(lambda: stage.placed("web") == {"m2": 8}, seconds=60)
+        await stage.until(lambda: stage.says("web", "Moving")[1] == "Settled", seconds=30)
+        assert members.most_pods("web") <= 9
+        assert members.least_ready("web") == 8
+
+
+async def test_events_and_metrics_tell_of_moves() -> None:
+    async with fleet() as (stage, members):
+        await web(stage, members)
+        members.taint("m1", TAINT_DRAIN)
+        await stage.until(lambda: stage.hub.events("Drained"))
+        told = {each["reason"] for each in stage.hub.events()}
+        assert {"Moving", "Moved", "Draining", "Drained"} <= told
+        text = metrics.exposition().decode()
+        assert 'stowage_moves_total{cause="Drained",outcome="Moved"}' in text
+        assert 'stowage_brake{scope="clusters"} 0.0' in text
+        for name in ("m2", "m3"):
+            members.taint(name, TAINT_DRAIN)
+        await stage.until(lambda: stage.hub.events("MoveBlocked"))

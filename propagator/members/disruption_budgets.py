@@ -1,0 +1,157 @@
+"""The PodDisruptionBudgets of one member, watched from when a move there first asks for them.
+
+Kept of each are its selector, what it allows now, and whether that is of its present spec. A budget
+whose selector is too large to keep holds for all pods of its namespace. The right to list budgets
+came with later releases: what a member refuses is told by `obstacle`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import cast
+
+import msgspec
+
+from machinery.api.resources import Resource
+from machinery.api.verbs import Verbs
+from machinery.clock import Clock
+from machinery.errors import TransportError
+from machinery.runtime.informer import Informer
+from machinery.types.metadata import Key, Meta, Object
+from machinery.types.selectors import LabelSelector
+
+BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+MOST_TERMS = 64
+"""Labels, expressions and values of a selector that is kept."""
+MOST_CHARACTERS = 8192
+"""Of all these together."""
+_KEPT_BYTES = 1000
+
+
+class _BudgetSpec(msgspec.Struct, frozen=True):
+    selector: LabelSelector | None = None
+
+
+class _BudgetStatus(msgspec.Struct, frozen=True, rename="camel"):
+    disruptions_allowed: int = 0
+    observed_generation: int = 0
+
+
+class WireBudget(Object, frozen=True):
+    """A PodDisruptionBudget as it is decoded; `slim_budget` makes a `DisruptionBudget` of it."""
+
+    spec: _BudgetSpec = _BudgetSpec()
+    status: _BudgetStatus = _BudgetStatus()
+
+
+class DisruptionBudget(Object, frozen=True):
+    """The kept form of a PodDisruptionBudget."""
+
+    selector: LabelSelector | None = None
+    """None selects no pod."""
+    allowed: int = 0
+    current: bool = False
+    """Whether `allowed` is of the present spec."""
+
+    def holds(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Whether pods with these labels in that namespace are under the budget."""
+        if self.selector is None or self.metadata.namespace != namespace:
+            return False
+        return self.selector.matches(labels)
+
+
+class DisruptionBudgets:
+    """Made with a link. `begin` runs the informer in each phase in which the member answers."""
+
+    def __init__(
+        self, client: Verbs, *, begin: Callable[[Informer[Object]], None], clock: Clock
+    ) -> None:
+        self._client = client
+        self._begin = begin
+        self._clock = clock
+        self._heard: dict[Key, float] = {}
+        self._listeners: list[Callable[[str], None]] = []
+        self.informer: Informer[Object] | None = None
+        """None until the budgets are first asked for."""
+
+    def listen(self, changed: Callable[[str], None]) -> None:
+        """Watch the budgets, and call `changed` with the namespace of each that changes."""
+        if changed in self._listeners:
+            return
+        self._listeners.append(changed)
+        if self.informer is None:
+            self.informer = Informer(
+                self._client,
+                BUDGETS,
+                WireBudget,
+                transform=slim_budget,
+                clock=self._clock,
+                kept_bytes=_KEPT_BYTES,
+            )
+            self.informer.add_handler(self._changed)
+            self._begin(self.informer)
+
+    @property
+    def known(self) -> bool:
+        """Whether every budget of the member is seen."""
+        return self.informer is not None and self.informer.trusted
+
+    @property
+    def obstacle(self) -> TransportError | None:
+        """Why the budgets cannot be read; None when they can, or when that is not known yet."""
+        return self.informer.last_error if self.informer is not None and not self.known else None
+
+    def over(self, namespace: str, labels: Mapping[str, str]) -> list[DisruptionBudget]:
+        """Return the budgets over pods with these labels in that namespace, by name."""
+        listed = self.informer.values() if self.informer is not None else ()
+        found = cast("list[DisruptionBudget]", list(listed))
+        matching = [each for each in found if each.holds(namespace, labels)]
+        return sorted(matching, key=lambda each: each.metadata.name)
+
+    def get(self, key: Key) -> DisruptionBudget | None:
+        held = self.informer.get(key) if self.informer is not None else None
+        return cast("DisruptionBudget | None", held)
+
+    def heard(self, key: Key) -> float:
+        """Return when the budget was last seen to change, by this process's clock."""
+        return self._heard.get(key, 0.0)
+
+    def _changed(self, old: Object | None, new: Object | None) -> None:
+        either = new or old
+        assert either is not None  # noqa: S101 - an informer tells of one of them
+        key = either.metadata.key
+        if new is None:
+            self._heard.pop(key, None)
+        else:
+            self._heard[key] = self._clock.monotonic()
+        for listener in self._listeners:
+            listener(key[0])
+
+
+def slim_budget(found: Object) -> Object:
+    """Return the `DisruptionBudget` of a `WireBudget`."""
+    assert isinstance(found, WireBudget)  # noqa: S101 - the informer decodes nothing else
+    meta, selector = found.metadata, found.spec.selector
+    if selector is not None and _size(selector) > MOST_CHARACTERS:
+        selector = LabelSelector()
+    return DisruptionBudget(
+        metadata=Meta(
+            name=meta.name,
+            namespace=meta.namespace,
+            uid=meta.uid,
+            resource_version=meta.resource_version,
+        ),
+        selector=selector,
+        allowed=max(found.status.disruptions_allowed, 0),
+        current=found.status.observed_generation == meta.generation,
+    )
+
+
+def _size(selector: LabelSelector) -> int:
+    expressions = selector.match_expressions
+    texts = [
+        *selector.match_labels,
+        *selector.match_labels.values(),
+        *(text for each in expressions for text in (each.key, each.operator, *each.values)),
+    ]
+    return MOST_CHARACTERS + 1 if len(texts) > MOST_TERMS else sum(map(len, texts))

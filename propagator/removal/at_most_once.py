@@ -1,0 +1,156 @@
+"""Units that run at most once: each is made on its new cluster when it is gone from the old one.
+
+Shares that grow while others leave get no more than what is seen to be gone there: terminating pods
+count, as do pods that an object there still asks for. A member that does not answer may run
+all that leaves it, until a person says by the taint `stowage.dev/out-of-service` that nothing runs
+there. If it comes back with the taint, what was made elsewhere meanwhile is there twice, and goes
+from it before anything else is written there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from machinery.types.metadata import Key
+from propagator.hub.workloads import HubWorkloads
+from propagator.members.context import ControllerContext
+from propagator.members.health import Contact
+from propagator.members.inventory import main_object, owned
+from propagator.members.pods import Main, main_of
+from propagator.members.session import MemberSession
+from propagator.types.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The replicas that a share gets for now, and the clusters from which the others are to go."""
+
+    replicas: int
+    clusters: tuple[str, ...]
+
+    def sentence(self, member: str, target: int) -> str:
+        first, more = self.clusters[0], len(self.clusters) - 1
+        where = f"{first} and {more} more" if more else first
+        return f"{member}: {target - self.replicas} replicas wait until they are gone from {where}"
+
+
+class AtMostOnce:
+    """Looks at all members for one Workload."""
+
+    def __init__(self, context: ControllerContext, *, workloads: HubWorkloads) -> None:
+        self._registry = context.registry
+        self._clusters = context.clusters
+        self._workloads = workloads
+
+    def waiting(self, workload: Workload, member: str) -> Waiting | None:
+        """Return what the share on that member gets for now; None where it gets all."""
+        others = [name for name in workload.leaving if name != member]
+        if not others or not workload.at_most_once:
+            return None
+        main, target = main_of(workload), workload.shares[member]
+        by_cluster = {name: self._excess(workload, main, name) for name in others}
+        excess = sum(by_cluster.values())
+        present = self._present(main, member, target)
+        back = held_back(excess, self._growing_later(workload, main, member) if excess else ())
+        replicas = grown(target=target, present=present, back=back)
+        if replicas >= target:
+            return None
+        if main.kind not in COUNTED:
+            replicas = 0
+        return Waiting(replicas, tuple(name for name in others if by_cluster[name]))
+
+    def doubled(self, workload: Workload, member: str) -> bool:
+        """Whether a member that is out of service runs what was made elsewhere meanwhile."""
+        return self.left(workload, member) == 0
+
+    def left(self, workload: Workload, member: str) -> int | None:
+        """Return the units that a member out of service may still run, beside those elsewhere.
+
+        None where that is no matter.
+        """
+        cluster = self._clusters.get(("", member))
+        if cluster is None or not cluster.out_of_service or not workload.at_most_once:
+            return None
+        if member in workload.placements or not workload.placements:
+            return None
+        main = main_of(workload)
+        made = sum(self._made(workload, main, name) for name in workload.placements)
+        return max(sum(workload.placements.values()) - made, 0)
+
+    def overdue(self, member: str) -> Key | None:
+        """Return a Workload whose objects have to go from that member before others are written."""
+        cluster, session = self._clusters.get(("", member)), self._registry.get(member)
+        if cluster is None or session is None or not cluster.out_of_service:
+            return None
+        for uid in list(session.owners):
+            workload = self._workloads.by_uid(uid)
+            if workload is None or not self.doubled(workload, member):
+                continue
+            if main_object(main_of(workload), owned(session, uid)) is not None:
+                return workload.metadata.key
+        return None
+
+    def _excess(self, workload: Workload, main: Main, name: str) -> int:
+        """Return the units on a cluster beyond those that are placed there."""
+        cluster = self._clusters.get(("", name))
+        if cluster is None:
+            return 0  # a person took it out of the fleet
+        session = self._registry.get(name)
+        counts = session.pod_counts(main) if session is not None and _serves(session) else None
+        if session is None or counts is None:
+            return 0 if cluster.out_of_service else workload.leaving[name]
+        found = main_object(main, owned(session, main.uid))
+        placed = workload.placements.get(name, 0)
+        asked = found.replicas if found is not None else 0
+        if asked is None:  # of such a kind the object itself has to go
+            asked = 0 if placed else 1
+        return max(max(counts.current, asked) - placed, 0)
+
+    def _growing_later(self, workload: Workload, main: Main, member: str) -> Iterator[int]:
+        """Yield by how much each share grows that is held back before that member's: by name."""
+        for name, target in workload.shares.items():
+            session = self._registry.get(name) if name > member else None
+            # Of a member that does not answer it is not known whether its share has grown already.
+            if session is not None and _serves(session):
+                yield max(target - self._present(main, name, target), 0)
+
+    def _present(self, main: Main, member: str, target: int) -> int:
+        """Return the replicas that the object there asks for; all of them where that is unknown."""
+        session = self._registry.get(member)
+        found = main_object(main, owned(session, main.uid)) if session is not None else None
+        if found is None:
+            return 0
+        return target if found.replicas is None else found.replicas
+
+    def _made(self, workload: Workload, main: Main, name: str) -> int:
+        """Return the units that a cluster has, or may have, of those that are placed there."""
+        target, session = workload.placements[name], self._registry.get(name)
+        if session is None or not _serves(session):
+            return target
+        found = main_object(main, owned(session, main.uid))
+        if found is None:
+            return 0
+        return target if found.replicas is None else min(found.replicas, target)
+
+
+def held_back(excess: int, later: Iterable[int]) -> int:
+    """Return the replicas that a growing share does not get, while `excess` units stand elsewhere.
+
+    `later` is by how much the shares grow that are held back before this one. Shares that grow at
+    the same moment must not both count on one unit that went, and some of them must get it.
+    """
+    return max(excess - sum(later), 0)
+
+
+def grown(*, target: int, present: int, back: int) -> int:
+    """Return the replicas that a growing share gets: those that are present stay."""
+    return max(target - back, min(present, target))
+
+
+COUNTED = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
+"""Kinds of whose object the number of replicas is known."""
+
+
+def _serves(session: MemberSession) -> bool:
+    return session.contact is Contact.SERVING

@@ -1,0 +1,218 @@
+"""How many pods a voluntary move may take from a member at once, by its disruption budgets.
+
+A share that leaves goes down by no more in one step than every PodDisruptionBudget over its pods
+allows, and takes the next step when the pods of the last one are gone and the budget's status was
+seen again. Workloads under one budget share what it allows. What is not known allows nothing. A
+loss, a deletion and a smaller number of wanted units do not come here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+from weakref import WeakSet
+
+from machinery.errors import Forbidden, NotFound
+from machinery.types.metadata import Key
+from propagator.members.context import ControllerContext
+from propagator.members.disruption_budgets import BUDGETS, DisruptionBudget, DisruptionBudgets
+from propagator.members.pods import Main
+from propagator.members.session import MemberSession
+from propagator.types.workload import Workload
+
+SETTLE_SECONDS = 5.0
+"""After so long a change of a budget since the step is believed to count the pods that went: two
+watches keep no order, and its change may have been seen before their end."""
+
+
+class Allowed(NamedTuple):
+    """The replicas that a share keeps by the budgets, and the sentence of the one that decides."""
+
+    keeps: int
+    why: str = ""
+
+
+@dataclass(slots=True)
+class _Step:
+    main: Main
+    keeps: int
+    units: int
+    """How many go."""
+    versions: dict[Key, str]
+    """The budgets over them, as they were."""
+    ending: float | None = None
+    """Since when the pods are seen to end: a budget does not count them from then on."""
+    gone: float | None = None
+    """Since when they are seen to be gone."""
+
+
+@dataclass(slots=True)
+class _Member:
+    steps: dict[Key, _Step] = field(default_factory=dict)
+    waiting: dict[Key, str] = field(default_factory=dict)
+    """Workloads that wait for budgets, and the namespaces of these."""
+    heard: WeakSet[DisruptionBudgets] = field(default_factory=WeakSet)
+
+
+class Disruptions:
+    """Asked by the guard, for one Workload on one member at a time."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        self._registry = context.registry
+        self._clock = context.clock
+        self._members: dict[str, _Member] = {}
+
+    def allowed(
+        self,
+        session: MemberSession,
+        workload: Workload,
+        main: Main,
+        *,
+        present: int,
+        keeps: int,
+        carried: bool,
+    ) -> Allowed:
+        """Return what a share of `present` replicas keeps that may otherwise go down to `keeps`.
+
+        `carried`: budgets that the Workload itself carries count as well. What goes is taken off
+        what the budgets allow, until it is gone.
+        """
+        member, key = self._members.setdefault(session.name, _Member()), workload.metadata.key
+        answer = self._ask(member, session, workload, main, present, keeps, carried=carried)
+        if answer.why:
+            member.waiting[key] = main.namespace
+        else:
+            member.waiting.pop(key, None)
+        return answer
+
+    def forget(self, member: str, key: Key) -> None:
+        """Drop what waits of a share that nothing keeps any more; its last step still counts."""
+        if (known := self._members.get(member)) is not None:
+            known.waiting.pop(key, None)
+
+    def waiting(self, member: str) -> list[Key]:
+        """Return the Workloads that wait for budgets of that member."""
+        known = self._members.get(member)
+        return list(known.waiting) if known is not None else []
+
+    def gone(self, key: Key) -> None:
+        """Drop the state of a Workload that is gone."""
+        for name in self._members:
+            self.forget(name, key)
+
+    def look(self, name: str, key: Key) -> None:
+        """Note whether the pods of a step are gone; called when those of a Workload changed."""
+        session, known = self._registry.get(name), self._members.get(name)
+        step = known.steps.get(key) if known is not None else None
+        if session is None or known is None or step is None or step.gone is not None:
+            return
+        if self._count(step, session) and key in known.waiting:
+            self._registry.wake(name, key)
+
+    def _ask(
+        self,
+        member: _Member,
+        session: MemberSession,
+        workload: Workload,
+        main: Main,
+        present: int,
+        keeps: int,
+        *,
+        carried: bool,
+    ) -> Allowed:
+        key, labels = workload.metadata.key, workload.pod_labels
+        if session.link is None or not labels or keeps >= present:
+            return Allowed(keeps)
+        budgets = session.link.budgets
+        if budgets not in member.heard:
+            member.heard.add(budgets)
+            budgets.listen(partial(self._budget_changed, session.name))
+        if not budgets.known and not isinstance(budgets.obstacle, NotFound):
+            return Allowed(present, _unknown(session.name, budgets))
+        own = set() if carried else {*workload.names_of(BUDGETS.api_version, BUDGETS.kind)}
+        over = [b for b in budgets.over(main.namespace, labels) if b.metadata.key not in own]
+        for each, last in list(member.steps.items()):
+            if self._settled(last, session, budgets):
+                del member.steps[each]
+        step = member.steps.get(key)
+        if step is not None:
+            why = f"{step.units} units of the last step are not gone, or not counted"
+            return Allowed(max(keeps, step.keeps), why if keeps < step.keeps else "")
+        if not over:
+            return Allowed(keeps)
+        least, allowed = _tightest(over, member.steps.values())
+        units = min(present - keeps, allowed)
+        if units:
+            versions = {b.metadata.key: b.metadata.resource_version for b in over}
+            member.steps[key] = _Step(main, present - units, units, versions)
+        short = units < present - keeps
+        return Allowed(present - units, _sentence(least, allowed) if short else "")
+
+    def _settled(self, step: _Step, session: MemberSession, budgets: DisruptionBudgets) -> bool:
+        """Whether the pods of a step are gone, and the status of each budget counts that."""
+        if not self._count(step, session) or step.gone is None or step.ending is None:
+            return False
+        for key, version in step.versions.items():
+            budget = budgets.get(key)
+            if budget is None:
+                continue
+            changed = budget.metadata.resource_version != version
+            settled = self._clock.monotonic() - step.gone >= SETTLE_SECONDS
+            if not (changed and (settled or budgets.heard(key) >= step.ending)):
+                return False
+        return True
+
+    def _count(self, step: _Step, session: MemberSession) -> bool:
+        """Note what the member shows of a step's pods; return whether they are gone."""
+        counts, now = session.pod_counts(step.main), self._clock.monotonic()
+        if counts is None:
+            return False
+        if step.ending is None and counts.ready <= step.keeps:
+            step.ending = now
+        if step.gone is None and counts.current <= step.keeps:
+            step.gone = now
+        return step.gone is not None
+
+    def _budget_changed(self, name: str, namespace: str) -> None:
+        known = self._members.get(name)
+        for key, where in list(known.waiting.items()) if known is not None else ():
+            if where == namespace:
+                self._registry.wake(name, key)
+
+
+def _tightest(
+    over: Iterable[DisruptionBudget], steps: Iterable[_Step]
+) -> tuple[DisruptionBudget, int]:
+    """Return the budget that allows least, and how many units it allows."""
+    taken = list(steps)
+    found = [
+        (budget, allows(budget, [s.units for s in taken if budget.metadata.key in s.versions]))
+        for budget in over
+    ]
+    return min(found, key=lambda each: each[1])
+
+
+def allows(budget: DisruptionBudget, under_way: Iterable[int]) -> int:
+    """Return the units that a budget allows beside those that go already."""
+    return max(budget.allowed - sum(under_way), 0) if budget.current else 0
+
+
+def _sentence(budget: DisruptionBudget, allowed: int) -> str:
+    name = "/".join(budget.metadata.key)
+    stale = "" if budget.current else ", as its status is not of its present spec"
+    return f"disruption budget {name} allows {allowed}{stale}"
+
+
+def _unknown(member: str, budgets: DisruptionBudgets) -> str:
+    match budgets.obstacle:
+        case None:
+            return f"the disruption budgets of {member} have not been listed yet"
+        case Forbidden():
+            return (
+                f"the propagator may not list {BUDGETS.plural} of {BUDGETS.group} on {member}: "
+                "`stowage join` with its name again grants it"
+            )
+        case fault:
+            return f"the disruption budgets of {member} cannot be listed: {fault}"

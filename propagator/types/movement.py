@@ -1,0 +1,67 @@
+"""The budgets of a move, as the propagator keeps them. Pure.
+
+`maxSurge` and `maxUnavailable` are a number of units or whole percents of those wanted. Where
+`maxSurge` comes to nothing each unit runs at most once: it is made on its new cluster when it is
+seen to be gone from the old one.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import msgspec
+
+from crds.base import PERCENT
+from crds.fields.movement import MOST_READY_SECONDS
+from crds.fields.shares import BlockedReason
+
+AT_MOST_ONCE = frozenset({"StatefulSet", "Job", "CronJob"})
+"""Kinds of which no unit is made twice unless their Workload says otherwise."""
+_PERCENT = re.compile(PERCENT)
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """Why a share is not lowered as far as it should be."""
+
+    reason: BlockedReason
+    message: str
+
+
+class Movement(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """spec.movement."""
+
+    max_surge: int | str | None = None
+    max_unavailable: int | str | None = None
+    min_ready_seconds: int = 0
+
+    @property
+    def ready_seconds(self) -> int:
+        """For how long a new unit must have been ready; within the schema's bounds."""
+        return min(max(self.min_ready_seconds, 0), MOST_READY_SECONDS)
+
+    def at_most_once(self, *, otherwise: bool) -> bool:
+        """Whether no unit is made twice; `otherwise` is what the kind does without a number."""
+        if self.max_surge is None:
+            return otherwise
+        return units_of(self.max_surge, 100) == 0
+
+    def unavailable(self, wanted: int, *, at_most_once: bool) -> int:
+        """Return the ready units below `wanted` that a move may cause.
+
+        At least one where each unit runs at most once: nothing could move otherwise.
+        """
+        least = int(at_most_once)
+        if self.max_unavailable is None:
+            return least
+        return max(units_of(self.max_unavailable, wanted), least)
+
+
+def units_of(budget: int | str, wanted: int) -> int:
+    """Return a budget as units, percents rounded down; 0 for one that the schema refuses."""
+    if isinstance(budget, int):
+        return max(budget, 0)
+    if not _PERCENT.fullmatch(budget):
+        return 0
+    return int(budget.removesuffix("%")) * wanted // 100

@@ -1,0 +1,64 @@
+"""What an object says of its moves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from controller.model.unit import workload_info
+from tests.controller import make
+
+
+def moving(**spec: Any) -> Any:
+    return workload_info(make.workload(**spec)).moving
+
+
+@pytest.mark.proves("M11")
+@pytest.mark.parametrize(
+    ("kind", "budgets", "surge", "unavailable"),
+    [
+        ("Deployment", {}, 2, 0),
+        ("StatefulSet", {}, 0, 1),
+        ("Job", {}, 0, 1),
+        ("CronJob", {}, 0, 1),
+        ("Deployment", {"maxSurge": 0, "maxUnavailable": 2}, 0, 2),
+        ("Deployment", {"maxSurge": 0}, 0, 1),
+        ("StatefulSet", {"maxUnavailable": "10%"}, 0, 1),
+        ("StatefulSet", {"maxSurge": 1}, 1, 0),
+        ("Deployment", {"maxSurge": "34%", "maxUnavailable": "34%"}, 3, 2),
+    ],
+)
+def test_budgets_by_kind_and_as_written(
+    kind: str, budgets: dict[str, Any], surge: int, unavailable: int
+) -> None:
+    state = moving(kind=kind, movement=budgets)
+    assert (state.surge(6), state.unavailable(6)) == (surge, unavailable)
+
+
+def test_a_deployment_that_recreates_its_pods_runs_at_most_once() -> None:
+    workload = make.workload()
+    template = msgspec.to_builtins(workload.spec.template)
+    template["spec"]["strategy"] = {"type": "Recreate"}
+    body = {"metadata": {"name": "w", "namespace": "shop"}, "spec": {"template": template}}
+    info = workload_info(msgspec.convert(body, type(workload)))
+    assert info.moving.at_most_once(5)
+
+
+def test_what_a_lost_cluster_reported_is_no_surplus() -> None:
+    workload = make.workload(present={"a": 1, "b": 1})
+    shares = [
+        {"name": "a", "scheduled": 3, "state": "Unreachable"},
+        {"name": "b", "scheduled": 2, "unschedulable": 1, "state": "Running"},
+    ]
+    status = msgspec.convert(
+        {**msgspec.to_builtins(workload.status), "clusters": shares}, type(workload.status)
+    )
+    state = workload_info(msgspec.structs.replace(workload, status=status)).moving
+    assert dict(state.surplus) == {"b": 2}
+    assert state.under_way() == 2
+
+
+def test_a_workload_at_rest_shares_one_state() -> None:
+    assert moving(name="a") is moving(name="b")

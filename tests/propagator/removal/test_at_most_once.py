@@ -1,0 +1,274 @@
+"""What runs at most once is made on a cluster as far as it is seen to be gone from the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from machinery.types.metadata import Key
+from propagator.members.health import Contact
+from propagator.members.kinds import USUAL
+from propagator.members.objects import managed
+from propagator.removal.at_most_once import AtMostOnce, grown, held_back
+from propagator.removal.guard import least
+from propagator.types.workload import Workload, workload_of
+from tests.propagator.stage import deployment
+
+KINDS = {resource.kind: resource for resource in USUAL}
+
+
+@dataclass
+class Member:
+    """What one member shows of the Workload."""
+
+    replicas: int | None = None
+    """Of its object; None: there is none."""
+    pods: int | None = 0
+    serves: bool = True
+    tainted: bool = False
+
+
+@dataclass
+class Fleet:
+    """The members of a test, and what AtMostOnce sees of them."""
+
+    members: dict[str, Member]
+    kind: str = "StatefulSet"
+    workload: Workload | None = None
+    missing: set[str] = field(default_factory=set)
+
+    def once(self) -> AtMostOnce:
+        context: Any = SimpleNamespace(
+            registry=SimpleNamespace(get=self.session), clusters=SimpleNamespace(get=self.cluster)
+        )
+        workloads: Any = SimpleNamespace(by_uid=lambda _uid: self.workload)
+        return AtMostOnce(context, workloads=workloads)
+
+    def cluster(self, key: Key) -> Any:
+        if key[1] in self.missing:
+            return None
+        return SimpleNamespace(out_of_service=self.members[key[1]].tainted)
+
+    def session(self, name: str) -> Any:
+        member = self.members[name]
+        watches = SimpleNamespace(owned=lambda _uid: self.owned(member))
+        counts = None if member.pods is None else SimpleNamespace(current=member.pods)
+        return SimpleNamespace(
+            name=name,
+            contact=Contact.SERVING if member.serves else Contact.AWAY,
+            link=SimpleNamespace(watches=watches),
+            pod_counts=lambda _main: counts,
+            owners={"u": ("shop", "web")},
+        )
+
+    def owned(self, member: Member) -> list[Any]:
+        if member.replicas is None:
+            return []
+        resource = KINDS[self.kind]
+        meta = {"namespace": "shop", "name": "web", "uid": "object"}
+        return [
+            (resource, managed(resource, {"metadata": meta, "spec": {"replicas": member.replicas}}))
+        ]
+
+
+def moving(kind: str = "StatefulSet", leaving: int = 3, **shares: int) -> Workload:
+    group = {"Job": "batch/v1", "CronJob": "batch/v1"}.get(kind, "apps/v1")
+    return workload_of(
+        {
+            "metadata": {"namespace": "shop", "name": "web", "uid": "u"},
+            "spec": {"template": {**deployment("web"), "kind": kind, "apiVersion": group}},
+            "status": {
+                "placements": [{"cluster": c, "replicas": n} for c, n in shares.items()],
+                "leaving": [{"cluster": "old", "replicas": leaving, "cause": "Drained"}],
+            },
+        }
+    )
+
+
+@dataclass
+class Side:
+    """A share in a random move: what it is to have, what its object asks for, and its pods."""
+
+    target: int
+    asked: int
+    pods: int = 0
+    ready: int = 0
+
+    def __post_init__(self) -> None:
+        self.pods = self.ready = self.asked
+
+    @property
+    def units(self) -> int:
+        """Those that may run."""
+        return max(self.pods, self.asked)
+
+
+def step(fleet: list[Side], at: int, what: str, unavailable: int) -> None:
+    """One thing that happens on one member."""
+    side, wanted = fleet[at], sum(each.target for each in fleet)
+    others = [each for place, each in enumerate(fleet) if place != at]
+    before = sum(each.ready for each in fleet)
+    match what:
+        case "ready":
+            side.ready = min(side.asked, side.pods)
+        case "end":
+            side.pods -= side.pods > side.asked
+        case "start":
+            side.pods += side.pods < side.asked
+        case "lower" if side.asked > side.target:
+            side.asked = least(
+                target=side.target,
+                present=side.asked,
+                ready=side.ready,
+                elsewhere=sum(min(each.ready, each.target) for each in others)
+                + sum(max(each.ready - each.target, 0) for each in fleet[at + 1 :]),
+                goal=wanted - unavailable,
+                ordered=False,
+            )
+            side.ready = min(side.ready, side.asked)
+            ready = sum(each.ready for each in fleet)
+            assert ready >= min(wanted - unavailable, before)
+        case "grow" if side.asked < side.target:
+            excess = sum(max(each.units - each.target, 0) for each in others)
+            later = [max(each.target - each.asked, 0) for each in fleet[at + 1 :]]
+            back = held_back(excess, later)
+            after = grown(target=side.target, present=side.asked, back=back)
+            assert after >= side.asked, "what is present stays"
+            side.asked = after
+
+
+WHAT = ("lower", "end", "grow", "start", "ready")
+
+
+@pytest.mark.proves("M51", "M57")
+@given(st.data(), st.integers(1, 3))
+def test_there_are_never_more_units_than_wanted_and_the_move_ends(
+    data: st.DataObject, unavailable: int
+) -> None:
+    """From any shares to any others, whatever comes first, and however long pods take to end."""
+    sizes = st.lists(st.integers(0, 4), min_size=2, max_size=4)
+    before = data.draw(sizes, label="before")
+    after = [0] * len(before)
+    for _ in range(sum(before)):
+        after[data.draw(st.integers(0, len(before) - 1), label="to")] += 1
+    fleet = [Side(target, asked) for target, asked in zip(after, before, strict=True)]
+    wanted = sum(before)
+    places = st.integers(0, len(fleet) - 1)
+    for at, what in data.draw(st.lists(st.tuples(places, st.sampled_from(WHAT)), max_size=30)):
+        step(fleet, at, what, unavailable)
+        assert sum(each.units for each in fleet) <= wanted
+    for _ in range(10 * wanted + 10):
+        for at in range(len(fleet)):
+            for what in WHAT:
+                step(fleet, at, what, unavailable)
+                assert sum(each.units for each in fleet) <= wanted
+    assert [each.asked for each in fleet] == after
+
+
+@pytest.mark.proves("M51")
+@pytest.mark.parametrize(
+    ("old", "gets"),
+    [
+        (Member(replicas=3, pods=3), 0),
+        (Member(replicas=2, pods=3), 0),
+        (Member(replicas=2, pods=2), 1),
+        (Member(replicas=3, pods=2), 0),
+        (Member(replicas=None, pods=1), 2),
+        (Member(replicas=None, pods=0), 3),
+        (Member(replicas=None, pods=None), 0),
+        (Member(serves=False, pods=0), 0),
+        (Member(serves=False, pods=3, tainted=True), 3),
+        (Member(replicas=1, pods=1, tainted=True), 2),
+    ],
+    ids=[
+        "all there",
+        "ends",
+        "one is gone",
+        "one is made again",
+        "its last one ends",
+        "gone",
+        "its pods are not seen",
+        "away",
+        "away and out of service",
+        "out of service and there",
+    ],
+)
+def test_a_share_gets_what_is_gone_elsewhere(old: Member, gets: int) -> None:
+    fleet = Fleet({"old": old, "new": Member()})
+    waiting = fleet.once().waiting(moving(new=3), "new")
+    assert (3 if waiting is None else waiting.replicas) == gets
+    if waiting is not None:
+        told = waiting.sentence("new", 3)
+        assert told == f"new: {3 - gets} replicas wait until they are gone from old"
+
+
+@pytest.mark.proves("M51")
+def test_a_cluster_that_was_taken_away_is_not_waited_for() -> None:
+    fleet = Fleet({"old": Member(serves=False), "new": Member()}, missing={"old"})
+    assert fleet.once().waiting(moving(new=3), "new") is None
+
+
+@pytest.mark.proves("M51")
+def test_a_share_that_stays_in_part_counts_beyond_its_placement() -> None:
+    fleet = Fleet({"old": Member(replicas=2, pods=3), "new": Member(replicas=1, pods=1)})
+    waiting = fleet.once().waiting(moving(leaving=2, old=1, new=3), "new")
+    assert waiting is not None
+    assert waiting.replicas == 1, "never below what is present"
+
+
+@pytest.mark.proves("M51")
+def test_of_two_shares_that_grow_the_first_gets_what_is_gone() -> None:
+    """None would get anything, if both were held back by all that is not gone."""
+    fleet = Fleet({"old": Member(replicas=2, pods=2), "a": Member(), "b": Member()})
+    workload, once = moving(a=2, b=1), fleet.once()
+    got = {name: once.waiting(workload, name) for name in ("a", "b")}
+    assert {name: each and each.replicas for name, each in got.items()} == {"a": 1, "b": 0}
+    fleet.members["b"].serves = False
+    away = once.waiting(workload, "a")
+    assert away is not None
+    assert away.replicas == 0, "it may have grown, unseen"
+
+
+@pytest.mark.proves("M51")
+@pytest.mark.parametrize("kind", ["Job", "CronJob"])
+def test_an_object_without_a_number_has_to_go_first(kind: str) -> None:
+    fleet = Fleet({"old": Member(replicas=0, pods=0), "new": Member()}, kind=kind)
+    waiting = fleet.once().waiting(moving(kind, new=3), "new")
+    assert waiting is not None
+    assert waiting.replicas == 0
+    fleet.members["old"] = Member(replicas=None, pods=1)
+    assert fleet.once().waiting(moving(kind, new=3), "new") is not None
+    fleet.members["old"] = Member()
+    assert fleet.once().waiting(moving(kind, new=3), "new") is None
+
+
+def test_what_may_be_made_twice_waits_for_nothing() -> None:
+    fleet = Fleet({"old": Member(replicas=3, pods=3), "new": Member()}, kind="Deployment")
+    assert fleet.once().waiting(moving("Deployment", new=3), "new") is None
+
+
+@pytest.mark.proves("M54", "M55")
+def test_a_member_out_of_service_keeps_what_does_not_run_elsewhere() -> None:
+    """The taint alone doubles nothing: what is seen to run there goes as in a drain."""
+    workload = moving(new=3)
+    fleet = Fleet(
+        {"old": Member(replicas=3, pods=3, tainted=True), "new": Member()}, workload=workload
+    )
+    once = fleet.once()
+    assert once.left(workload, "old") == 3
+    assert once.overdue("old") is None
+    fleet.members["new"] = Member(replicas=2, pods=2)
+    assert once.left(workload, "old") == 1
+    fleet.members["new"] = Member(serves=False)
+    assert once.left(workload, "old") == 0, "all of it may run there"
+    assert once.overdue("old") == ("shop", "web")
+    fleet.members["old"].replicas = None
+    assert once.overdue("old") is None
+    fleet.members["old"] = Member(replicas=3, pods=3)
+    assert once.left(workload, "old") is None
+    assert once.overdue("old") is None

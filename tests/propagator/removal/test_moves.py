@@ -1,0 +1,450 @@
+"""Moves between members that run pods: what is never seen on them, in every sample."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from machinery.api.resources import MEMBER_CLUSTERS, PODS, SECRETS, Resource
+from machinery.errors import NotFound
+from propagator.members.disruption_budgets import BUDGETS
+from stowage.playground.controlplanes import Cluster
+from tests.propagator.conftest import kubeconfig, secret, token_for
+from tests.propagator.stage import KINDS, Stage, deployment, staged, swept
+from tests.propagator.waits import until
+
+DEPLOYMENTS, STATEFUL_SETS = KINDS["Deployment"], KINDS["StatefulSet"]
+LONG = 240.0
+"""Seconds for what two real control planes do on a busy machine."""
+
+
+@pytest.fixture(scope="session")
+def west(make_cluster: Callable[..., Cluster]) -> Cluster:
+    """A member whose pods run."""
+    return make_cluster("spread", controller_manager=True, scheduler=True, kwok=True, nodes=1)
+
+
+@pytest.fixture(scope="session")
+def east(make_cluster: Callable[..., Cluster]) -> Cluster:
+    """Another one."""
+    return make_cluster("moves", controller_manager=True, scheduler=True, kwok=True, nodes=1)
+
+
+@dataclass
+class Samples:
+    """The pods of both members, looked at again and again."""
+
+    stage: Stage
+    pods: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    most: int = 0
+    least_ready: int = 10**6
+    twice: set[str] = field(default_factory=set)
+    both: bool = False
+    """Whether both members had pods in one sample."""
+
+    async def look(self) -> None:
+        for member, client in self.stage.members.items():
+            listed = await client.list(PODS, namespace=self.stage.namespace)
+            self.pods[member] = listed["items"]
+        every = [pod for pods in self.pods.values() for pod in pods]
+        names = [pod["metadata"]["name"] for pod in every]
+        self.most = max(self.most, len(every))
+        self.least_ready = min(self.least_ready, sum(map(is_ready, every)))
+        self.twice |= {name for name in names if names.count(name) > 1}
+        self.both |= all(self.pods.values())
+
+    def ready(self, member: str) -> int:
+        return sum(map(is_ready, self.pods.get(member, ())))
+
+    @asynccontextmanager
+    async def taken(self) -> AsyncIterator[Samples]:
+        """Look all the time; only what is seen from now on counts."""
+        self.most, self.least_ready = 0, 10**6
+        looking = asyncio.create_task(self._look_on())
+        try:
+            yield self
+        finally:
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
+
+    async def _look_on(self) -> None:
+        while True:
+            await self.look()
+            await asyncio.sleep(0.1)
+
+
+def is_ready(pod: dict[str, Any]) -> bool:
+    conditions = pod.get("status", {}).get("conditions", [])
+    ends = "deletionTimestamp" in pod["metadata"]
+    return not ends and any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+@pytest.fixture
+def moving(hub: Cluster, west: Cluster, east: Cluster) -> Iterator[Callable[..., Any]]:
+    """async with moving() as samples: a propagator with two members whose pods run."""
+
+    @asynccontextmanager
+    async def begun(**kubeconfigs: str) -> AsyncIterator[Samples]:
+        members = {"west": west, "east": east}
+        async with staged(hub, members, kubeconfigs=kubeconfigs) as stage:
+            yield Samples(stage)
+
+    with swept(hub):
+        yield begun
+
+
+def stateful(**spec: Any) -> dict[str, Any]:
+    body = deployment("web", serviceName="web", podManagementPolicy="Parallel", **spec)
+    return {**body, "kind": "StatefulSet"}
+
+
+async def runs(samples: Samples, member: str, units: int) -> None:
+    """Wait until that many pods are ready there."""
+
+    async def there() -> bool:
+        await samples.look()
+        return samples.ready(member) == units == len(samples.pods[member])
+
+    await until(there, seconds=LONG, what=lambda: {m: len(p) for m, p in samples.pods.items()})
+
+
+async def move(
+    stage: Stage, leaving: dict[str, int] | None = None, cause: str = "Drained", **shares: int
+) -> None:
+    """Decide as the controller does."""
+    status = {
+        "placements": [{"cluster": c, "replicas": n} for c, n in shares.items()],
+        "leaving": [
+            {"cluster": c, "replicas": n, "cause": cause, "since": "2026-11-26T03:00:00Z"}
+            for c, n in (leaving or {}).items()
+        ],
+    }
+    await stage.patch("demo", {"status": status}, subresource="status")
+
+
+async def asked(stage: Stage, member: str, kind: Resource = DEPLOYMENTS) -> int | None:
+    found = await stage.on(member, kind=kind)
+    return None if found is None else int(found["spec"]["replicas"])
+
+
+async def taint(stage: Stage, member: str, *taints: dict[str, str]) -> None:
+    await stage.hub.merge_patch(MEMBER_CLUSTERS, member, {"spec": {"taints": [*taints]}})
+
+
+@pytest.mark.proves("M51", "M57")
+async def test_a_unit_that_runs_at_most_once_is_made_when_it_is_gone(moving: Any) -> None:
+    """And not when it is about to go."""
+    async with moving() as samples:
+        stage = samples.stage
+        await stage.create("demo", template=stateful(), replicas=3)
+        await stage.place("demo", west=3)
+        await runs(samples, "west", 3)
+        client = stage.members["west"]
+        holding = {"metadata": {"finalizers": ["test.dev/holds"]}}
+        await client.merge_patch(PODS, "web-2", holding, namespace=stage.namespace)
+        async with samples.taken():
+            await move(stage, {"west": 3}, east=3)
+            await stage.becomes("west", "web", 2, "replicas", kind=STATEFUL_SETS, within=LONG)
+
+            async def ends() -> bool:
+                return any("deletionTimestamp" in p["metadata"] for p in samples.pods["west"])
+
+            await until(ends, seconds=LONG)
+            await stage.refused("demo", "Propagating", "east: 3 replicas wait until they are gone")
+            await asyncio.sleep(1)
+            assert await stage.on("east", kind=STATEFUL_SETS) is None
+            letting_go = {"metadata": {"finalizers": None}}
+            await client.merge_patch(PODS, "web-2", letting_go, namespace=stage.namespace)
+            await until(lambda: samples.ready("east") == 3, seconds=LONG)
+            assert await stage.on("west", kind=STATEFUL_SETS) is None
+        assert samples.both, "it went unit by unit"
+        assert samples.most == 3
+        assert samples.least_ready >= 1, "one lacks as it moves, and one may be starting"
+        assert not samples.twice
+
+
+@pytest.mark.proves("M11")
+async def test_no_surge_and_no_more_lacks_than_may(moving: Any) -> None:
+    async with moving() as samples:
+        stage = samples.stage
+        movement = {"maxSurge": 0, "maxUnavailable": 2}
+        await stage.create("demo", targetDeployment=deployment(), replicas=6, movement=movement)
+        await stage.place("demo", west=6)
+        await runs(samples, "west", 6)
+        async with samples.taken():
+            await move(stage, {"west": 6}, east=6)
+            await until(lambda: samples.ready("east") == 6, seconds=LONG)
+        assert samples.most == 6
+        assert samples.least_ready >= 4
+
+
+@pytest.mark.proves("M56")
+async def test_a_stateful_set_with_a_surge_is_placed_first(moving: Any) -> None:
+    async with moving() as samples:
+        stage = samples.stage
+        await stage.create("demo", template=stateful(), replicas=2, movement={"maxSurge": 1})
+        await stage.place("demo", west=2)
+        await runs(samples, "west", 2)
+        async with samples.taken():
+            await move(stage, {"west": 2}, east=2)
+            await until(lambda: samples.ready("east") == 2, seconds=LONG)
+            assert samples.ready("west") == 2
+            await move(stage, east=2)
+            await stage.goes("west", kind=STATEFUL_SETS)
+        assert samples.least_ready >= 2
+        assert not samples.twice
+
+
+@pytest.mark.proves("M54")
+async def test_a_member_that_comes_back_out_of_service_loses_what_runs_twice(
+    moving: Any, west: Cluster
+) -> None:
+    async with moving() as samples:
+        stage = samples.stage
+        await stage.create("demo", template=stateful(), replicas=2)
+        await stage.place("demo", west=2)
+        await runs(samples, "west", 2)
+
+        async def connect(server: str) -> None:
+            data = {"kubeconfig": west.admin_kubeconfig.replace(west.server, server)}
+            found = secret("west", data)["data"]
+            await stage.hub.merge_patch(
+                SECRETS, "west", {"data": found}, namespace="stowage-system"
+            )
+
+        await connect("https://127.0.0.1:1")
+        await stage.fares("demo", "west", "Unreachable")
+        await move(stage, {"west": 2}, "OutOfService", east=2)
+        await stage.refused("demo", "ClusterUnreachable")
+        await asyncio.sleep(1)
+        assert await stage.on("east", kind=STATEFUL_SETS) is None, "it may still run there"
+        await taint(stage, "west", {"key": "stowage.dev/out-of-service", "effect": "NoExecute"})
+        await runs(samples, "east", 2)
+        await stage.create("later", targetDeployment=deployment("later"))
+        await stage.place("later", west=1)
+        order: list[str] = []
+
+        async def watched() -> bool:
+            later = await stage.on("west", "later")
+            found = await stage.on("west", kind=STATEFUL_SETS)
+            if later is not None and found is not None:
+                order.append("written before it went")
+            return later is not None
+
+        await connect(west.server)
+        await until(watched, seconds=LONG)
+        assert not order
+        await runs(samples, "east", 2)
+        taints = (await stage.hub.get(MEMBER_CLUSTERS, "west"))["spec"]["taints"]
+        assert len(taints) == 1, "it is not ours to take away"
+        await taint(stage, "west")
+
+
+def guarding(stage: Stage, name: str = "guard", **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": stage.namespace},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, **spec},
+    }
+
+
+async def guarded(stage: Stage, allowed: int, name: str = "guard") -> None:
+    """Wait until the member says that its budget allows so many."""
+
+    async def said() -> bool:
+        with suppress(NotFound):
+            found = await stage.members["west"].get(BUDGETS, name, namespace=stage.namespace)
+            status = found.get("status", {})
+            current = status.get("observedGeneration") == found["metadata"]["generation"]
+            return bool(current and status["disruptionsAllowed"] == allowed)
+        return False
+
+    await until(said, seconds=LONG)
+
+
+async def placed_and_ready(samples: Samples, units: int, **spec: Any) -> None:
+    stage = samples.stage
+    await stage.create("demo", targetDeployment=deployment(), replicas=units, **spec)
+    await stage.place("demo", west=units)
+    await runs(samples, "west", units)
+
+
+async def successors(samples: Samples, units: int, cause: str = "Drained") -> None:
+    """Have the units placed on the other member, and ready there."""
+    await move(samples.stage, {"west": units}, cause, east=units)
+    await runs(samples, "east", units)
+
+
+@pytest.mark.proves("M28")
+async def test_a_share_goes_down_by_what_a_budget_allows(moving: Any) -> None:
+    async with moving() as samples:
+        stage = samples.stage
+        await placed_and_ready(samples, 3)
+        await stage.members["west"].create(BUDGETS, guarding(stage, maxUnavailable=1))
+        await guarded(stage, 1)
+        await successors(samples, 3)
+        found = await stage.on("west")
+        assert found is not None
+        version, seen = found["metadata"]["resourceVersion"], [3]
+        watching = stage.members["west"].watch(
+            DEPLOYMENTS, resource_version=version, namespace=stage.namespace
+        )
+        await move(stage, east=3)
+        async with asyncio.timeout(LONG), watching as lines:
+            async for line in lines:
+                event = json.loads(line)
+                if event["type"] == "DELETED":
+                    break
+                if event["type"] == "MODIFIED" and event["object"]["spec"]["replicas"] != seen[-1]:
+                    seen.append(event["object"]["spec"]["replicas"])
+        assert seen == [3, 2, 1]
+
+
+@pytest.mark.proves("M29")
+@pytest.mark.parametrize("how", ["the budget goes", "the drain is forced"])
+async def test_a_budget_of_somebody_else_keeps_all_of_it(moving: Any, how: str) -> None:
+    async with moving() as samples:
+        stage = samples.stage
+        await placed_and_ready(samples, 2)
+        await stage.members["west"].create(BUDGETS, guarding(stage, maxUnavailable=0))
+        await guarded(stage, 0)
+        await successors(samples, 2)
+        await move(stage, east=2)
+        sentence = f"disruption budget {stage.namespace}/guard allows 0"
+        blocked: dict[str, Any] = {}
+
+        async def told() -> bool:
+            blocked.update((await stage.share("demo", "west")).get("blocked", {}))
+            return bool(blocked)
+
+        await until(told, seconds=LONG)
+        assert blocked == {"reason": "DisruptionBudget", "message": sentence}
+        await stage.refused("demo", "Propagating", "2 replicas beyond 0 stay", sentence)
+        await stage.restart()
+        await stage.ready()
+        await asyncio.sleep(2)
+        assert await asked(stage, "west") == 2, "a restart forgets no budget"
+        if how == "the budget goes":
+            await stage.members["west"].delete(BUDGETS, "guard", namespace=stage.namespace)
+        else:
+            drain = {"key": "stowage.dev/drain", "value": "Force", "effect": "NoExecute"}
+            await taint(stage, "west", drain)
+        took = await until_gone(stage)
+        assert took < 20, "and not at the next look at it"
+        await stage.propagated("demo")
+        await taint(stage, "west")
+
+
+async def until_gone(stage: Stage) -> float:
+    async def gone() -> bool:
+        return await stage.on("west") is None
+
+    return await until(gone, seconds=LONG)
+
+
+@pytest.mark.proves("M28")
+async def test_budgets_bind_neither_a_scale_down_nor_a_loss(moving: Any) -> None:
+    async with moving() as samples:
+        stage = samples.stage
+        await placed_and_ready(samples, 3)
+        await stage.members["west"].create(BUDGETS, guarding(stage, maxUnavailable=0))
+        await guarded(stage, 0)
+        await stage.patch("demo", {"spec": {"replicas": 2}})
+        await stage.place("demo", west=2)
+        await stage.becomes("west", "web", 2, "replicas")
+        await successors(samples, 2, "ClusterLost")
+        await move(stage, east=2)
+        await stage.goes("west")
+
+
+@pytest.mark.proves("M30")
+async def test_a_budget_that_comes_along_does_not_hold_the_last_step(moving: Any) -> None:
+    async with moving() as samples:
+        stage = samples.stage
+        carried = guarding(stage, "own", maxUnavailable=0)
+        del carried["metadata"]["namespace"]
+        await placed_and_ready(samples, 3, manifests=[carried])
+        await guarded(stage, 0, "own")
+        await move(stage, {"west": 2}, west=1, east=2)
+        await runs(samples, "east", 2)
+        await move(stage, west=1, east=2)
+        await stage.refused("demo", "Propagating", "disruption budget", "own allows 0")
+        assert await asked(stage, "west") == 3
+        await move(stage, {"west": 3}, east=3)
+        await runs(samples, "east", 3)
+        await move(stage, east=3)
+        await stage.goes("west")
+        await stage.goes("west", "own", kind=BUDGETS)
+
+
+OLDER_RIGHTS = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: all-but-budgets}
+rules:
+- apiGroups: ["", apps, batch, coordination.k8s.io, apiextensions.k8s.io]
+  resources: ["*"]
+  verbs: ["*"]
+- {nonResourceURLs: ["*"], verbs: ["*"]}
+"""
+
+
+@pytest.mark.proves("M31")
+async def test_without_the_right_to_list_budgets_what_leaves_waits(
+    moving: Any, west: Cluster
+) -> None:
+    """And no loss does."""
+    west.kubectl("apply", "-f", "-", input=OLDER_RIGHTS)
+    token = token_for(west, "joined-before", role="all-but-budgets")
+    older = kubeconfig(west, token=token, client_certificate_data=None, client_key_data=None)
+    async with moving(west=older) as samples:
+        stage = samples.stage
+        await placed_and_ready(samples, 2)
+        await successors(samples, 2)
+        await move(stage, east=2)
+        words = ("may not list poddisruptionbudgets of policy on west", "`stowage join`")
+        await stage.refused("demo", "Propagating", *words)
+        blocked = (await stage.share("demo", "west"))["blocked"]
+        assert blocked["reason"] == "DisruptionBudget"
+        assert await asked(stage, "west") == 2
+        await move(stage, {"west": 2}, "ClusterLost", east=2)
+        await move(stage, east=2)
+        await stage.goes("west")
+
+
+@pytest.mark.proves("M10")
+async def test_old_units_stay_until_the_new_ones_were_ready_for_long_enough(moving: Any) -> None:
+    seconds = 4
+    async with moving() as samples:
+        stage = samples.stage
+        await placed_and_ready(samples, 2, movement={"minReadySeconds": seconds})
+        await successors(samples, 2)
+        name = samples.pods["east"][0]["metadata"]["name"]
+        for ready in ("False", "True"):
+            condition = {"type": "Ready", "status": ready}
+            path = PODS.path(stage.namespace, name, "status")
+            patch = {"status": {"conditions": [condition]}}
+            kind = "application/strategic-merge-patch+json"
+            await stage.members["east"].request("PATCH", path, body=patch, content_type=kind)
+        flapped = asyncio.get_running_loop().time()
+        # As an external scheduler does: the guard alone keeps what is there.
+        await move(stage, east=2)
+
+        async def told() -> bool:
+            share = await stage.share("demo", "east")
+            assert share["ready"] >= share["available"]
+            return bool(share["available"] == 2)
+
+        while asyncio.get_running_loop().time() - flapped < seconds - 0.5:
+            assert await asked(stage, "west") == 2
+            await asyncio.sleep(0.2)
+        await until(told, seconds=LONG)
+        assert asyncio.get_running_loop().time() - flapped >= seconds - 0.1
+        assert await until_gone(stage) < 15
