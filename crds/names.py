@@ -82,6 +82,10 @@ LABEL_TENANT = f"{GROUP}/tenant"
 
 TAINT_DRAIN = f"{GROUP}/drain"
 """On a MemberCluster, by a person: what runs there goes elsewhere (`stowage drain`)."""
+FORCED_DRAIN = "Force"
+"""The value of `TAINT_DRAIN` that passes over the PodDisruptionBudgets of members."""
+ANNOTATION_DRAINED = f"{GROUP}/drained"
+"""On a MemberCluster: its cordon is that of `stowage drain`, whose `--undo` takes it off."""
 TAINT_OUT_OF_SERVICE = f"{GROUP}/out-of-service"
 """On a MemberCluster, by a person: nothing runs there any more, so that what runs at most once may
 start elsewhere."""

@@ -62,7 +62,9 @@ def patch_of(
 
     With `always` the patch is returned also then: its time makes a new version of the object.
     """
-    status = _fields(decision, workload)
+    status = status_of(decision, workload)
+    if dict(decision.placements) != workload.placements:
+        status |= _why(decision, workload)
     if not always and _stored(status, decision.fields, workload, kept(status).keys()):
         return None
     return {"metadata": {"resourceVersion": workload.metadata.resource_version}, "status": status}
@@ -114,7 +116,8 @@ def summary(placements: Mapping[str, int]) -> str:
     return text if len(text) <= SUMMARY_LIMIT else text[: SUMMARY_LIMIT - 1] + "…"
 
 
-def _fields(decision: Decision, workload: Workload) -> dict[str, Any]:
+def status_of(decision: Decision, workload: Workload) -> dict[str, Any]:
+    """Return the controller's fields of the status, but for reasons and history."""
     placements, leaving = decision.placements, _leaving(decision, workload)
     status: dict[str, Any] = {
         "observedGeneration": workload.metadata.generation,
@@ -127,8 +130,6 @@ def _fields(decision: Decision, workload: Workload) -> dict[str, Any]:
         "decision": {"hash": _hash(decision, workload), "time": timestamp(decision.time)},
         "conditions": _conditions(decision, workload, leaving),
     }
-    if dict(placements) != workload.placements:
-        status |= _why(decision, workload)
     status |= _moves(decision, workload, leaving)
     status |= _footprint(placements, workload)
     if decision.workload.limits or workload.status.limits:

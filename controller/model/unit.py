@@ -250,6 +250,17 @@ def restated(held: Workload, meta: Meta, status: WorkloadStatus) -> Workload:
     return msgspec.structs.replace(later, info=replace(info, **fields))
 
 
+def scaled(held: Workload, replicas: int) -> Workload:
+    """Return a compiled Workload of which so many replicas are wanted."""
+    spec = msgspec.structs.replace(held.spec, replicas=replicas)
+    generation = held.metadata.generation + 1
+    meta = msgspec.structs.replace(held.metadata, generation=generation)
+    info: WorkloadInfo = held.info
+    if info.counted:
+        info = replace(info, replicas=replicas, demand=_hash([replicas, info.request]))
+    return msgspec.structs.replace(held, metadata=meta, spec=spec, info=info)
+
+
 def _of_status(
     workload: Workload, shape: str, *, counted: bool, divided: bool, once: bool
 ) -> dict[str, Any]:

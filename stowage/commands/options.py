@@ -54,6 +54,9 @@ PLUGINS = click.option(
     metavar="MODULE:FACTORY",
     help="A plugin that no installed package offers; may be given again.",
 )
+CONFIG = click.option(
+    "--config", "config_file", type=click.Path(path_type=Path), help="A SchedulerConfiguration."
+)
 WHERE = (
     *HUB_OPTIONS[:2],
     click.option("-n", "--namespace", help="Of Workloads that name none; the context's."),
@@ -63,9 +66,7 @@ WHERE = (
         metavar="FILE",
         help="MemberClusters, and Workloads that are there, in files: no hub is asked.",
     ),
-    click.option(
-        "--config", "config_file", type=click.Path(path_type=Path), help="A SchedulerConfiguration."
-    ),
+    CONFIG,
     PLUGINS,
     OUTPUT,
 )
@@ -89,7 +90,7 @@ def where_of(
     """Return what these options name: a hub, or files."""
     from stowage.planning.plan import Where  # noqa: PLC0415 - see stowage.cli
 
-    hub = None if fleet else hub_connection(kubeconfig, context)
+    hub = None if fleet else quick_connection(kubeconfig, context)  # it is only read
     named = namespace or (hub.namespace if hub else "default")
     return Where(named, fleet, hub, config_file, plugins)
 

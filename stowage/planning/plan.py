@@ -15,7 +15,7 @@ from typing import Any
 from controller import catalogue, config
 from controller.explain import hooks
 from controller.explain.record import record
-from controller.framework.profile import Profile
+from controller.framework.profile import Profile, SchedulerConfiguration
 from controller.framework.runtime.handle import DryRunHandle
 from controller.model.objects import Workload
 from controller.scheduling.decision import Decision
@@ -154,15 +154,20 @@ class Where:
         with reader(self.hub) as api:
             return inventory.of_hub(api)
 
-    def profiles(self) -> Mapping[str, Profile]:
-        """Return the profiles of the file, or the default one, as the controller loads them.
+    def configuration(self) -> SchedulerConfiguration:
+        """Return the configuration of the file, or the default one, as the controller loads it.
 
         Raises ConfigurationError.
         """
         registry = catalogue.registry().with_installed().with_modules(self.plugins)
         if self.config_file is not None:
-            return config.load(self.config_file, registry, self.handle).profiles
-        return {DEFAULT_SCHEDULER: config.default_profile(registry, self.handle)}
+            return config.load(self.config_file, registry, self.handle)
+        profile = config.default_profile(registry, self.handle)
+        return SchedulerConfiguration({DEFAULT_SCHEDULER: profile})
+
+    def profiles(self) -> Mapping[str, Profile]:
+        """Return the profiles of that configuration. Raises ConfigurationError."""
+        return self.configuration().profiles
 
 
 def make(files: Sequence[str], where: Where, *, clock: Clock) -> Plan:

@@ -21,6 +21,7 @@ from controller.framework.profile import Profile, SchedulerConfiguration
 from controller.framework.runtime import framework as runtime
 from controller.framework.runtime.feature import placed_kinds, told_of_placed
 from controller.framework.runtime.handle import DryRunHandle
+from controller.model.movement import MovementConfiguration
 from controller.model.objects import MemberCluster, ReservedShare, Workload
 from controller.model.unit import WorkloadInfo
 from controller.scheduling.batch import decide_set
@@ -52,9 +53,10 @@ class Rehearsal:
         objects: Collection[Object],
         now: datetime,
         handle: DryRunHandle | None = None,
+        movement: MovementConfiguration | None = None,
     ) -> None:
         sort = runtime.Ranking(next(iter(profiles.values())))
-        features = catalogue.features()
+        self._features = features = catalogue.features()
         self._watches = [watch for feature in features for watch in feature.watches]
         self._kinds = {kind.type_: kind for kind in placed_kinds(features)}
         ledgers = [ledger for feature in features for ledger in feature.ledgers]
@@ -66,7 +68,10 @@ class Rehearsal:
             fields=runtime.telling(profiles),
         )
         if handle is not None:
-            handle.begin(self._cache, SchedulerConfiguration(profiles, leader_elect=False))
+            configuration = SchedulerConfiguration(
+                profiles, leader_elect=False, movement=movement or MovementConfiguration()
+            )
+            handle.begin(self._cache, configuration)
         self._profiles = profiles
         self._now = now
         self._infos: dict[Key, WorkloadInfo] = {}
@@ -84,10 +89,7 @@ class Rehearsal:
             self._tell(workload)
         for each in objects:
             self._tell(each)
-            if (found := self._read(each)) is not None:
-                self._take(found)
-                for handler in told_of_placed(features):
-                    handler(None, found)
+            self._take_placed(each)
         self._faults = {key: each.fault for key, each in self.placed.items() if each.fault}
         self._sound = self._infos.keys() - self._faults.keys()
         self._undecided = {k for k, each in self.placed.items() if self._cache.needs_decision(each)}
@@ -98,6 +100,13 @@ class Rehearsal:
         self._cache.workload_changed(None, workload)
         if self._cache.ours(workload):
             self._infos[key] = self._cache.named(workload).info
+
+    def _take_placed(self, stored: Object) -> None:
+        """Take an object of a kind whose objects are placed; any other is left alone."""
+        if (found := self._read(stored)) is not None:
+            self._take(found)
+            for handler in told_of_placed(self._features):
+                handler(None, found)
 
     def _read(self, stored: Object) -> Workload | None:
         kind = self._kinds.get(type(stored))

@@ -58,7 +58,12 @@ async def token(cluster, role):
 
 async def kubeconfig(cluster, role, folder):
     """A kubeconfig with nothing but such a token, in a file of that folder."""
-    name = f"stowage-{role}"
+    path = written(cluster, f"stowage-{role}", await token(cluster, role), folder)
+    return path.rename(folder / f"{role}.kubeconfig")
+
+
+def written(cluster, name, token, folder):
+    """A kubeconfig with nothing but that token."""
     about = {
         "server": cluster.server,
         "certificate-authority-data": base64.b64encode(cluster.ca).decode(),
@@ -68,9 +73,9 @@ async def kubeconfig(cluster, role, folder):
         "kind": "Config",
         "current-context": name,
         "clusters": [{"name": name, "cluster": about}],
-        "users": [{"name": name, "user": {"token": await token(cluster, role)}}],
+        "users": [{"name": name, "user": {"token": token}}],
         "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
     }
-    path = folder / f"{role}.kubeconfig"
+    path = folder / f"{name}.kubeconfig"
     path.write_text(yaml.safe_dump(document))
     return path

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from controller.features.evacuation import taints
 from controller.model.movement import BrakeConfiguration, amount
+from controller.model.objects import MemberCluster
 
 
 class Brake(NamedTuple):
@@ -17,6 +19,22 @@ class Brake(NamedTuple):
 
 
 SCOPES = ("clusters", "domains")
+
+
+def brake_of(clusters: Iterable[MemberCluster], configuration: BrakeConfiguration) -> Brake | None:
+    """Return why no loss among all these clusters moves anything; None where it may."""
+    domains, lost = {}, []
+    for each in clusters:
+        name = each.metadata.name
+        domains[name] = each.labels.get(configuration.topology_key, "")
+        if taints.lost(each):
+            lost.append(name)
+    return braked(lost, domains, configuration)
+
+
+def most_lost(registered: int, configuration: BrakeConfiguration) -> int:
+    """Return how many of the registered clusters may be lost; one always may."""
+    return max(amount(configuration.max_lost, registered, up=False), 1)
 
 
 def braked(
@@ -31,7 +49,7 @@ def braked(
     """
     if not lost:
         return None
-    most = max(amount(configuration.max_lost, len(domains), up=False), 1)
+    most = most_lost(len(domains), configuration)
     if len(lost) > most:
         text = (
             f"{len(lost)} of {len(domains)} clusters are lost, {most} at most "

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from controller.features.evacuation import status, taints
-from controller.features.evacuation.brake import SCOPES, braked
+from controller.features.evacuation.brake import SCOPES, brake_of
 from controller.features.evacuation.fleet import FleetMoves
 from controller.features.evacuation.plugin import TaintEviction
 from controller.features.evacuation.propagatorlease import PropagatorLease
@@ -219,13 +219,7 @@ class EvacuationController(StatusWriter[MemberCluster, _Draft]):
         """Return why nothing moves because of a loss; judged once for each change of a cluster."""
         if self._braked is None:
             configuration = self._handle.configuration.movement.brake
-            domains, lost = {}, []
-            for each in self._stored.values():
-                name = each.metadata.name
-                domains[name] = each.labels.get(configuration.topology_key, "")
-                if taints.unreachable(each) and not taints.meant(each):
-                    lost.append(name)
-            found = braked(lost, domains, configuration)
+            found = brake_of(self._stored.values(), configuration)
             for scope in SCOPES:
                 BRAKE.labels(scope).set(found is not None and found.scope == scope)
             self._braked = "" if found is None else found.text

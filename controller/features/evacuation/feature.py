@@ -104,4 +104,4 @@ MOVING = WorkloadCondition.MOVING.value
 
 
 def _lost(cluster: MemberCluster | None) -> bool:
-    return cluster is not None and taints.unreachable(cluster) and not taints.meant(cluster)
+    return cluster is not None and taints.lost(cluster)

@@ -42,6 +42,11 @@ def meant(cluster: MemberCluster) -> bool:
     return cluster.spec.unschedulable or any(t.key in ours for t in cluster.spec.taints)
 
 
+def lost(cluster: MemberCluster) -> bool:
+    """Whether the cluster does not answer, and nobody has taken it out of use."""
+    return unreachable(cluster) and not meant(cluster)
+
+
 def in_force(cluster: MemberCluster) -> dict[str, Taint]:
     """Return the taints of effect NoExecute by their names."""
     found = {name_of(t): t for t in cluster.spec.taints if t.effect == NO_EXECUTE}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from heapq import nsmallest
 
 from controller.model.objects import Workload
@@ -29,19 +30,25 @@ class Waiting:
 
     def first(self, snapshot: Snapshot) -> list[Key]:
         """Return the next few: loss before return before drain before rebalance, then priority."""
-        ready, leaving = (
-            {name for name in snapshot.names if mask[snapshot.row[name]]}
-            for mask in (snapshot.ready, snapshot.evacuating)
-        )
-
-        def turn(info: WorkloadInfo) -> tuple[int, int, Key]:
-            if not ready.issuperset(info.present):
-                return 0, -info.priority, info.key
-            if info.moving.displaced:
-                return 1, -info.priority, info.key
-            return 2 if not leaving.isdisjoint(info.present) else 3, -info.priority, info.key
-
+        turn = turns(snapshot)
         return [info.key for info in nsmallest(AT_ONCE, self._all.values(), key=turn)]
+
+
+def turns(snapshot: Snapshot) -> Callable[[WorkloadInfo], tuple[int, int, Key]]:
+    """Return what sorts Workloads: loss before return before drain before rebalance."""
+    ready, leaving = (
+        {name for name in snapshot.names if mask[snapshot.row[name]]}
+        for mask in (snapshot.ready, snapshot.evacuating)
+    )
+
+    def turn(info: WorkloadInfo) -> tuple[int, int, Key]:
+        if not ready.issuperset(info.present):
+            return 0, -info.priority, info.key
+        if info.moving.displaced:
+            return 1, -info.priority, info.key
+        return 2 if not leaving.isdisjoint(info.present) else 3, -info.priority, info.key
+
+    return turn
 
 
 def _waits(workload: Workload) -> bool:

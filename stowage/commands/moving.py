@@ -1,0 +1,212 @@
+"""`stowage drain`, `rebalance` and `simulate`: units move, or are seen to move before they do."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stowage.commands.options import (
+    CONFIG,
+    HUB_OPTIONS,
+    OUTPUT,
+    PLUGINS,
+    hub_connection,
+    hub_options_of,
+    where_of,
+    where_options,
+    with_hub,
+)
+from stowage.console.terminal import say
+
+if TYPE_CHECKING:
+    from machinery.api.client import ApiClient
+
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+
+
+def _seconds(_: click.Context, option: click.Parameter, text: str) -> float:
+    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smh]?)", text)
+    if found is None:
+        raise click.BadParameter(f"{text!r} is no time such as 90s, 30m or 2h", param=option)
+    return float(found[1]) * _UNITS[found[2]]
+
+
+@click.command()
+@click.argument("cluster")
+@HUB_OPTIONS[0]
+@HUB_OPTIONS[1]
+@click.option("--dry-run", is_flag=True, help="Only tell what would leave, and where to.")
+@click.option("--undo", is_flag=True, help="Take a drain back; what has moved comes home.")
+@click.option("--force", is_flag=True, help="Pass over the PodDisruptionBudgets of the member.")
+@click.option(
+    "--wait",
+    type=bool,
+    is_flag=False,
+    flag_value="true",
+    default=True,
+    show_default=True,
+    help="Show how it goes until it is drained.",
+)
+@click.option(
+    "--timeout", default="30m", show_default=True, callback=_seconds, help="For how long to wait."
+)
+@CONFIG
+@PLUGINS
+@OUTPUT
+@click.pass_context
+def drain(
+    command: click.Context,
+    cluster: str,
+    kubeconfig: str | None,
+    context: str | None,
+    dry_run: bool,
+    undo: bool,
+    force: bool,
+    wait: bool,
+    timeout: float,
+    config_file: Path | None,
+    plugins: tuple[str, ...],
+    output: str,
+) -> None:
+    """Cordon a cluster, and have what runs there go elsewhere.
+
+    Exit code 0 when it is drained, 1 on a time-out or when all that is left is blocked.
+    """
+    from stowage.movement import drain as draining  # noqa: PLC0415 - see stowage.cli
+
+    if undo and (dry_run or force):
+        raise click.UsageError("--undo takes a drain back: leave --dry-run and --force out")
+    if dry_run:
+        where = where_of(kubeconfig, context, None, (), config_file, plugins)
+        command.exit(0 if draining.preview(cluster, where, output) else 1)
+    if output != "table":
+        raise click.UsageError("-o is for --dry-run: leave it out")
+    done = True
+
+    async def run(hub: ApiClient) -> None:
+        nonlocal done
+        if undo:
+            await draining.undo(hub, cluster)
+        else:
+            asked = draining.Drain(cluster=cluster, force=force, wait=wait, seconds=timeout)
+            done = await draining.drain(hub, asked)
+
+    with_hub(hub_connection(kubeconfig, context), run)
+    command.exit(0 if done else 1)
+
+
+@click.command()
+@click.argument("references", nargs=-1, metavar="[wl/NAME]...")
+@click.option("-A", "--all-namespaces", is_flag=True, help="All Workloads of the hub.")
+@hub_options_of("Of the Workloads; the context's.")
+@click.option("--dry-run", is_flag=True, help="Only tell what would move.")
+@CONFIG
+@PLUGINS
+@OUTPUT
+def rebalance(
+    references: tuple[str, ...],
+    all_namespaces: bool,
+    kubeconfig: str | None,
+    context: str | None,
+    namespace: str | None,
+    dry_run: bool,
+    config_file: Path | None,
+    plugins: tuple[str, ...],
+    output: str,
+) -> None:
+    """Plan Workloads anew, once, and have their units move to where that plan wants them.
+
+    Without a name those of the namespace are meant.
+    """
+    from machinery.clock import SystemClock  # noqa: PLC0415 - see stowage.cli
+    from stowage.console import output as printing  # noqa: PLC0415 - as above
+    from stowage.movement import rebalance as balance  # noqa: PLC0415 - as above
+
+    names = [_workload(each) for each in references]
+    if names and all_namespaces:
+        raise click.UsageError("-A means all Workloads: leave their names out")
+    where = where_of(kubeconfig, context, namespace, (), config_file, plugins)
+    found = balance.planned(where, names, everywhere=all_namespaces, clock=SystemClock())
+    for note in found.notes:
+        say(f"note: {note}", err=True)
+    if not dry_run:
+        with_hub(hub_connection(kubeconfig, context), lambda hub: balance.request(hub, found))
+    verb = "would move" if dry_run else "move"
+    printing.show(found.to_dict(), output, text=found.table(verb=verb))
+
+
+def _workload(text: str) -> str:
+    from machinery.api.resources import WORKLOADS  # noqa: PLC0415 - see stowage.cli
+    from stowage.kinds import reference  # noqa: PLC0415 - as above
+
+    try:
+        found = reference((text,))
+    except ValueError as e:
+        raise click.UsageError(str(e)) from e
+    if found.resource != WORKLOADS:
+        raise click.UsageError(f"{text}: only Workloads are rebalanced, as wl/NAME")
+    return found.name
+
+
+@click.command()
+@click.option(
+    "--lose",
+    multiple=True,
+    metavar="CLUSTER|KEY=VALUE",
+    help="A cluster that answers no more, or all with a label; may be given again.",
+)
+@click.option("--drain", multiple=True, metavar="CLUSTER", help="A cluster that is drained.")
+@click.option("--add", multiple=True, metavar="FILE", help="MemberClusters that come.")
+@click.option(
+    "--scale", multiple=True, metavar="NAMESPACE/WORKLOAD=UNITS", help="Other numbers of units."
+)
+@click.option(
+    "-f", "--filename", "files", multiple=True, metavar="FILE", help="Files that are applied."
+)
+@click.option(
+    "--each",
+    is_flag=False,
+    flag_value="stowage.dev/cluster",
+    default="",
+    metavar="[KEY]",
+    help="Lose the clusters of each value of this label by themselves, a row for each; without a "
+    "key each cluster.",
+)
+@where_options
+@click.pass_context
+def simulate(
+    command: click.Context,
+    lose: tuple[str, ...],
+    drain: tuple[str, ...],
+    add: tuple[str, ...],
+    scale: tuple[str, ...],
+    files: tuple[str, ...],
+    each: str,
+    kubeconfig: str | None,
+    context: str | None,
+    namespace: str | None,
+    fleet: tuple[str, ...],
+    config_file: Path | None,
+    plugins: tuple[str, ...],
+    output: str,
+) -> None:
+    """Show where units would go if all of this happened at once; touch nothing.
+
+    Exit code 0 when every unit has a place then, 1 when one has none.
+    """
+    from stowage.movement import simulate as simulation  # noqa: PLC0415 - see stowage.cli
+
+    if not (lose or drain or add or scale or files or each):
+        raise click.UsageError("say what happens: --lose, --drain, --add, --scale, -f or --each")
+    where = where_of(kubeconfig, context, namespace, fleet, config_file, plugins)
+    try:
+        units = simulation.scales(scale, where.namespace)
+    except ValueError as e:
+        raise click.UsageError(f"--scale: {e}") from e
+    scenario = simulation.Scenario(
+        lose=lose, drain=drain, add=add, scale=units, files=files, each=each
+    )
+    command.exit(0 if simulation.show(scenario, where, output) else 1)

@@ -1,0 +1,1 @@
+"""Moves, made and foreseen: `drain`, `rebalance` and `simulate`."""

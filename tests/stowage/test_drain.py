@@ -1,0 +1,230 @@
+"""`stowage drain` and `rebalance` on a real hub with a controller in this process.
+
+No propagator runs: what it would report, that all units are ready where they are placed, a task of
+the test writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from crds.names import ANNOTATION_DRAINED, TAINT_DRAIN
+from machinery.api.client import ApiClient
+from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
+from machinery.errors import Conflict, NotFound
+from stowage.cli import cli
+from stowage.movement import drain
+from tests.controller.live import World, condition, deciding, placements, world_on
+from tests.patience import until
+
+
+@pytest.fixture
+async def world(stowage_hub: Any, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    monkeypatch.setattr(drain, "PATIENCE_SECONDS", 3.0)
+    async with world_on(stowage_hub, "shop") as world:
+        for name in ("m1", "m2", "m3"):
+            await world.cluster(name, cpu="40")
+        yield world
+
+
+async def run(world: World, *args: str) -> Result:
+    """The command in a thread: it has an event loop of its own."""
+    hub = ("--kubeconfig", str(world.hub.kubeconfig))
+    return await asyncio.to_thread(CliRunner().invoke, cli, [args[0], *hub, *args[1:]])
+
+
+@asynccontextmanager
+async def running(world: World) -> AsyncIterator[None]:
+    """All units are ready where they are placed, and gone where they are placed no more."""
+
+    async def report() -> None:
+        while True:
+            for each in (await world.client.list(WORKLOADS))["items"]:
+                shares = placements(each)
+                told = [
+                    {"name": c, "replicas": n, "scheduled": n, "ready": n, "state": "Running"}
+                    for c, n in shares.items()
+                ]
+                before = each.get("status", {}).get("clusters", [])
+                if shares and told != [{k: s.get(k) for k in told[0]} for s in before]:
+                    with suppress(Conflict, NotFound):
+                        await world.edit(
+                            each["metadata"]["name"], {"status": {"clusters": told}}, status=True
+                        )
+            await asyncio.sleep(0.2)
+
+    task = asyncio.create_task(report())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def cluster(world: World, name: str) -> dict[str, Any]:
+    return await world.client.get(MEMBER_CLUSTERS, name)
+
+
+async def versions(world: World) -> dict[str, str]:
+    listed = [await world.client.list(kind) for kind in (WORKLOADS, MEMBER_CLUSTERS)]
+    metas = [item["metadata"] for kind in listed for item in kind["items"]]
+    return {meta["uid"]: meta["resourceVersion"] for meta in metas}
+
+
+@pytest.mark.proves("M22", "M24", "M27", "M65")
+async def test_a_drain_is_one_write_and_shows_its_end_and_the_undo_takes_it_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patches: list[Any] = []
+    real = ApiClient.merge_patch
+
+    async def merge_patch(self: ApiClient, res: Any, name: str, patch: Any, **how: Any) -> Any:
+        if res == MEMBER_CLUSTERS and "subresource" not in how:
+            patches.append(patch)
+        return await real(self, res, name, patch, **how)
+
+    monkeypatch.setattr(ApiClient, "merge_patch", merge_patch)
+    await world.workload("web", replicas=6, distribution="Divided")
+    everything = [{"operator": "Exists"}]
+    await world.workload("stays", replicas=3, distribution="Divided", tolerations=everything)
+    async with deciding(world), running(world):
+        for name in ("web", "stays"):
+            assert set(await world.placed(name)) == {"m1", "m2", "m3"}
+        await world.settle()
+        before = await versions(world)
+        told = await run(world, "drain", "m1", "--dry-run")
+        assert told.exit_code == 0, told.output
+        assert await versions(world) == before
+        head, heads, *rows = told.stdout.splitlines()
+        assert head == "m1: 1 Workload, 2 units leave; 1 unit stays (tolerated: 1 Workload)"
+        assert heads.split() == ["WORKLOAD", "UNITS", "LEFT", "TO", "STATE"]
+        assert [row.split() for row in rows] == [
+            ["shop/stays", "1", "1", "-", "stay:", "tolerated"],
+            ["shop/web", "2", "0", "m2=1,m3=1", "Settled"],
+        ]
+        done = await run(world, "drain", "m1")
+        assert done.exit_code == 0, done.output
+        (patch,) = patches
+        assert patch["spec"]["unschedulable"] is True
+        assert patch["spec"]["taints"] == [{"key": TAINT_DRAIN, "effect": "NoExecute"}]
+        assert patch["metadata"]["resourceVersion"]
+        assert done.stdout.splitlines()[-1] == "m1: drained"
+        assert [row.split() for row in rows] == [
+            row.split() for row in done.stdout.splitlines()[-3:-1]
+        ]
+        assert placements(await world.get("web")) == {"m2": 3, "m3": 3}
+        assert "m1" in placements(await world.get("stays"))
+        stored = await cluster(world, "m1")
+        assert condition(stored["status"], "Evacuating")["reason"] == "Drained"
+        undone = await run(world, "drain", "m1", "--undo")
+        assert undone.exit_code == 0, undone.output
+        assert len(patches) == 2
+        stored = await cluster(world, "m1")
+        assert not stored["spec"].get("unschedulable")
+        assert not stored["spec"].get("taints")
+        assert ANNOTATION_DRAINED not in stored["metadata"].get("annotations", {})
+        await world.until("web", lambda status: placements({"status": status}).get("m1") == 2)
+
+
+@pytest.mark.proves("M26")
+async def test_where_nothing_else_is_a_drain_of_all_ends_blocked(world: World) -> None:
+    await world.workload("web", replicas=3, distribution="Divided")
+    async with deciding(world), running(world):
+        first = await world.placed("web")
+        for name in ("m1", "m2"):
+            done = await run(world, "drain", name, "--wait=false")
+            assert done.exit_code == 0, done.output
+        await world.until("web", lambda status: placements({"status": status}) == {"m3": 3})
+        done = await run(world, "drain", "m3")
+        assert done.exit_code == 1, done.output
+        assert "NoRoom" in done.stdout
+        assert "blocked: 1 Workload" in done.stdout
+        assert "stowage drain m3 --undo" in done.stdout
+        assert sum(placements(await world.get("web")).values()) == sum(first.values())
+
+
+@pytest.mark.proves("M22", "M29")
+async def test_a_cordon_of_somebody_else_stays_and_a_drain_may_be_forced(world: World) -> None:
+    await world.edit_cluster(
+        "m1",
+        {
+            "spec": {
+                "unschedulable": True,
+                "taints": [{"key": "example.com/a", "effect": "NoSchedule"}],
+            }
+        },
+    )
+    forced = await run(world, "drain", "m1", "--force", "--timeout", "1s")
+    assert forced.exit_code == 1, "no controller says that it is drained"
+    assert "not drained within 1 s" in forced.stdout
+    spec = (await cluster(world, "m1"))["spec"]
+    assert {"key": TAINT_DRAIN, "effect": "NoExecute", "value": "Force"} in spec["taints"]
+    undone = await run(world, "drain", "m1", "--undo")
+    assert undone.exit_code == 0, undone.output
+    spec = (await cluster(world, "m1"))["spec"]
+    assert spec["unschedulable"] is True
+    assert spec["taints"] == [{"key": "example.com/a", "effect": "NoSchedule"}]
+    for wrong in (["m9"], ["m9", "--dry-run"], ["m9", "--undo"]):
+        refused = await run(world, "drain", *wrong)
+        assert refused.exit_code == 1
+        assert "m9" in str(refused.exception)
+    for usage in (["--undo", "--force"], ["-o", "json"], ["--timeout", "soon"]):
+        assert (await run(world, "drain", "m1", *usage)).exit_code == 2
+
+
+@pytest.mark.proves("M60", "M59")
+async def test_a_rebalance_tells_what_moves_and_then_moves_it(world: World) -> None:
+    for name in ("m2", "m3"):
+        await world.edit_cluster(name, {"spec": {"unschedulable": True}})
+    await world.workload("web", replicas=6, distribution="Divided")
+    await world.workload("rests", targetCluster={"name": "m1"})
+    async with deciding(world), running(world):
+        assert await world.placed("web") == {"m1": 6}
+        await world.placed("rests")
+        for name in ("m2", "m3"):
+            await world.edit_cluster(name, {"spec": {"unschedulable": False}})
+        await world.settle()
+        before = await versions(world)
+        told = await run(world, "rebalance", "--dry-run", "-n", "shop")
+        assert told.exit_code == 0, told.output
+        assert await versions(world) == before
+        heads, row, last = told.stdout.splitlines()
+        assert heads.split() == ["WORKLOAD", "UNITS", "MOVES", "NOW", "THEN", "WHY"]
+        assert row.split()[:5] == ["shop/web", "6", "4", "m1=6", "m1=2,m2=2,m3=2"]
+        assert last == "1 Workload would move 4 of 7 units; 1 is as the plan wants it"
+        done = await run(world, "rebalance", "wl/web", "-n", "shop")
+        assert done.exit_code == 0, done.output
+        wanted = {"m1": 2, "m2": 2, "m3": 2}
+        await world.until("web", lambda status: placements({"status": status}) == wanted)
+        assert "rebalanceAfter" not in (await world.get("rests"))["spec"].get("movement", {})
+        asked = (await world.get("web"))["spec"]["movement"]["rebalanceAfter"]
+        await world.until("web", lambda status: status["rebalanced"] == asked)
+    missing = await run(world, "rebalance", "wl/none", "-n", "shop")
+    assert "there is no Workload shop/none" in str(missing.exception)
+    assert (await run(world, "rebalance", "wl/web", "-A")).exit_code == 2
+
+
+async def test_a_write_of_somebody_else_meanwhile_is_no_end(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, lost = drain.drain_patch, []
+
+    def late(stored: dict[str, Any], *, force: bool) -> dict[str, Any]:
+        patch = real(stored, force=force)
+        if not lost:
+            lost.append(True)
+            patch["metadata"]["resourceVersion"] = "1"
+        return patch
+
+    monkeypatch.setattr(drain, "drain_patch", late)
+    done = await run(world, "drain", "m1", "--wait=false")
+    assert done.exit_code == 0, done.output
+    await until(lambda: bool(lost))
+    assert (await cluster(world, "m1"))["spec"]["unschedulable"] is True
