@@ -67,7 +67,7 @@ class Counted:
             self.simulation = simulation
             return real(simulation, info)
 
-        Simulation._decide = decide  # type: ignore[method-assign]  # noqa: SLF001 - as above
+        Simulation._decide = decide  # type: ignore[method-assign, assignment]  # noqa: SLF001 - as above
 
 
 def line(title: str, seconds: float, decisions: int) -> None:
