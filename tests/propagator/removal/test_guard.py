@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from machinery.types.metadata import Key
-from propagator.members.health import Contact
+from propagator.members.available_pods import Availability
+from propagator.members.health import Contact, PodCounts
 from propagator.members.objects import ManagedObject, managed
 from propagator.removal.at_most_once import AtMostOnce
 from propagator.removal.guard import COUNT_SECONDS, Guard, least
@@ -97,6 +98,7 @@ class Fleet:
     ready: dict[str, int]
     present: int
     looks: int = 0
+    available: Availability | None = None
     changed: Callable[[str, Key | None], None] = lambda _name, _key: None
 
     def guard(self) -> Guard:
@@ -113,7 +115,12 @@ class Fleet:
 
     def session(self, name: str) -> Any:
         watches = SimpleNamespace(owned=lambda _uid: self.owned(name))
-        return SimpleNamespace(contact=Contact.SERVING, link=SimpleNamespace(watches=watches))
+        return SimpleNamespace(
+            contact=Contact.SERVING,
+            link=SimpleNamespace(watches=watches),
+            availability=lambda _main, _seconds: self.available,
+            pod_counts=lambda _main: PodCounts(current=self.present),
+        )
 
     def owned(self, name: str) -> list[tuple[Any, ManagedObject]]:
         self.looks += 1
@@ -125,11 +132,11 @@ class Fleet:
         return [(DEPLOYMENTS, managed(DEPLOYMENTS, found))]
 
 
-def placed(**shares: int) -> Workload:
+def placed(movement: dict[str, Any] | None = None, **shares: int) -> Workload:
     return workload_of(
         {
             "metadata": {"namespace": "shop", "name": "web", "uid": "u", "resourceVersion": "7"},
-            "spec": {"targetDeployment": deployment("web")},
+            "spec": {"targetDeployment": deployment("web"), "movement": movement or {}},
             "status": {
                 "placements": [{"cluster": c, "replicas": n} for c, n in shares.items()],
             },
@@ -162,6 +169,33 @@ async def test_a_count_ends_when_a_member_changes(told: bool) -> None:
     kept = await guard.kept(workload, "m1")
     assert kept is not None
     assert (kept.replicas, kept.ready_elsewhere, kept.goal) == (3, 1, 5)
+
+
+@pytest.mark.proves("M11")
+@pytest.mark.parametrize(("unavailable", "kept"), [(0, 3), (1, 3), (2, None), ("40%", None)])
+async def test_no_more_lacks_than_may(unavailable: int | str, kept: int | None) -> None:
+    fleet = Fleet(FakeClock(), {"m1": 3, "m2": 1}, present=3)
+    workload = placed({"maxUnavailable": unavailable}, m1=2, m2=3)
+    found = await fleet.guard().kept(workload, "m1")
+    assert (found and found.replicas) == kept
+
+
+@pytest.mark.proves("M10")
+async def test_what_was_not_ready_for_long_enough_stands_in_for_nothing() -> None:
+    """And a count that is kept for a while ends at the moment when more of it was."""
+    fleet = Fleet(FakeClock(), {"m1": 3, "m2": 3}, present=3, available=Availability(2, 0, 0.2))
+    guard, workload = fleet.guard(), placed({"minReadySeconds": 10}, m1=2, m2=3)
+    kept = await guard.kept(workload, "m1")
+    assert kept is not None
+    assert (kept.replicas, kept.ready_elsewhere) == (3, 2)
+    fleet.available = Availability(3)
+    await fleet.clock.advance(0.2)
+    assert await guard.kept(workload, "m1") is None
+    fleet.available = None
+    await fleet.clock.advance(COUNT_SECONDS)
+    kept = await guard.kept(workload, "m1")
+    assert kept is not None, "pods that are not seen"
+    assert kept.ready_elsewhere == 0
 
 
 async def replicas(stage: Stage, member: str) -> int:
