@@ -323,13 +323,14 @@ class _Pass:
     def moved(self, found: Assignment, back: Mapping[str, int]) -> tuple[Assignment, Moves]:
         """Return the assignment with the replicas that stay for now, and what moves."""
         state, leaving, now = self.info.moving, self.leaving, self.now
-        waits = state.rebalance_due is not None or state.displaced
+        on_the_way = moving.on_the_way(self.info)
+        waits = state.rebalance_due is not None or state.displaced or on_the_way
         if self.said is moving.NOTHING_LEAVES and not (leaving.rows or back or waits):
             return found, NO_MOVES
         limit = within(self.state, found.desired)
         whole = self.info.everywhere
         assignment, stuck = moving.completed(found, leaving, limit, everywhere=whole)
-        names, on_the_way = self.snapshot.names, moving.on_the_way(self.info)
+        names = self.snapshot.names
         moves = Moves(
             evictions=self.said.evictions,
             stuck={names[row]: replicas for row, replicas in stuck.items()},
@@ -367,7 +368,9 @@ class _Pass:
             return assignment, moves
         due = self.info.moving.rebalance_due
         asked = due is not None and due <= self.now
-        names, waits = self.snapshot.names, step.left > 0 or moving.on_the_way(self.info)
+        # Replicas that begin to move now may never become ready, which no event tells.
+        begins = step.assignment is not None
+        names, waits = self.snapshot.names, step.left > 0 or begins or moving.on_the_way(self.info)
         return step.assignment or assignment, replace(
             moves,
             cause=step.cause if step.assignment else "",

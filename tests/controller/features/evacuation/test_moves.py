@@ -198,6 +198,29 @@ async def test_units_that_never_become_ready_hold_the_old_ones() -> None:
         assert members.least_ready("web") == 4
 
 
+@pytest.mark.proves("M9")
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"movement": {"maxSurge": 2, "rebalanceAfter": "2026-01-01T00:00:00Z"}},
+        {"targetCluster": {"name": "m2"}},
+    ],
+    ids=["rebalance", "edit"],
+)
+async def test_a_move_that_no_cluster_sets_off_tells_of_units_that_do_not_become_ready(
+    edit: dict[str, Any],
+) -> None:
+    """Nothing else has the Workload decided again by then."""
+    async with fleet("m1", "m2") as (stage, members):
+        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": True}})
+        await web(stage, members, 4)
+        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": False}})
+        members.stuck.add("m2")
+        stage.hub.edit(WORKLOADS, "web", {"spec": edit})
+        await stage.until(lambda: "m2" in stage.placed("web"))
+        await stage.until(lambda: stage.says("web", "Moving")[1] == "NotReadyThere", seconds=30)
+
+
 @pytest.mark.proves("M18", "M19")
 async def test_edits_in_the_middle_of_a_move() -> None:
     async with fleet("m1", "m2") as (stage, members):
