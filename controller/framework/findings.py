@@ -73,9 +73,12 @@ class Report(msgspec.Struct, rename="camel"):
     units: dict[str, int] = {}
     clusters_not_ready: list[Finding] = []
     sweeps_held: list[Finding] = []
+    evacuating: list[Finding] = []
+    """Clusters that units leave, should leave, or may not come back to yet."""
     pending: list[Finding] = []
     failing: list[Finding] = []
     moving: list[Finding] = []
+    moves_blocked: list[Finding] = []
     removing: list[Finding] = []
     not_shown: list[str] = []
     counts: dict[str, dict[str, int]] = {}
@@ -89,8 +92,10 @@ class Report(msgspec.Struct, rename="camel"):
         lists = (
             self.clusters_not_ready,
             self.sweeps_held,
+            self.evacuating,
             self.pending,
             self.failing,
+            self.moves_blocked,
             self.removing,
             *self.findings.values(),
         )

@@ -6,7 +6,12 @@ from typing import Any
 
 import click
 
-from stowage.commands.options import hub_connection, hub_options, with_hub
+from stowage.commands.options import (
+    hub_connection,
+    hub_options,
+    quick_connection,
+    with_hub,
+)
 from stowage.console.output import manifests
 from stowage.console.terminal import say
 
@@ -45,6 +50,7 @@ from stowage.console.terminal import say
     show_default=True,
     help="For how many seconds to wait.",
 )
+@click.option("--yes", is_flag=True, help="Also where taints that are there now move units.")
 def install(
     kubeconfig: str | None,
     context: str | None,
@@ -55,6 +61,7 @@ def install(
     all_namespaces: bool | None,
     wait: bool,
     timeout: float,
+    yes: bool,
 ) -> None:
     """Install kinds, admission, RBAC and both processes on the hub."""
     from stowage.console.progress import Lines  # noqa: PLC0415
@@ -70,6 +77,14 @@ def install(
     if dry_run:
         manifests(objects)
         return
+    hub = hub_connection(kubeconfig, context)
+    if not crds_only:
+        from machinery.clock import SystemClock  # noqa: PLC0415 - as above
+        from stowage.movement import upgrade  # noqa: PLC0415 - as above
+
+        asked = quick_connection(kubeconfig, context)
+        if told := upgrade.refuse_unless(yes=yes, hub=asked, clock=SystemClock()):
+            say(told)
 
     async def whole(client: Any) -> None:
         await parts.apply(client, objects, say=say)
@@ -78,4 +93,4 @@ def install(
         if wait:
             await parts.until_running(client, objects, progress=Lines(), seconds=timeout)
 
-    with_hub(hub_connection(kubeconfig, context), whole)
+    with_hub(hub, whole)

@@ -65,6 +65,7 @@ class Simulation(Rehearsal):
             movement=self.movement,
         )
         self.members = {each.metadata.name: each for each in found}
+        self._answering = {each.metadata.name for each in found if each.ready}
         self._kept: dict[Key, Workload] = {}
         self._kept_infos: dict[Key, WorkloadInfo] = {}
         self._kept_members: dict[str, MemberCluster] = {}
@@ -171,7 +172,7 @@ class Simulation(Rehearsal):
         self, info: WorkloadInfo, status: WorkloadStatus, placements: Mapping[str, int]
     ) -> WorkloadStatus:
         """Have the members run the placements; return the status with what they report."""
-        ready = {name for name, each in self.members.items() if each.ready}
+        ready = self._answering
         shares = _reported(status.clusters, placements, ready)
         before = {each.name: each.scheduled for each in status.clusters}
         after = {each.name: each.scheduled for each in shares}
@@ -230,6 +231,7 @@ class Simulation(Rehearsal):
         if before is not None:
             self._kept_members.setdefault(name, before)
         self.members[name] = cluster
+        (self._answering.add if cluster.ready else self._answering.discard)(name)
         self._cache.cluster_changed(before, cluster)
         self._told(before, cluster)
 

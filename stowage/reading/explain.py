@@ -23,6 +23,7 @@ from controller.planner.reasons import title_in_words
 from machinery.api.resources import RESERVATIONS, WORKLOAD_GROUPS, WORKLOADS
 from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError, Forbidden, StowageError
+from machinery.types import conditions
 from stowage.console import output
 from stowage.console.terminal import say
 from stowage.hub.connection import reader
@@ -144,6 +145,7 @@ def recorded(about: Reference, found: Mapping[str, Any], beside: Gang | Belongs)
             for share in status.get("placements") or []
         ],
         "leaving": status.get("leaving") or [],
+        "moving": conditions.find(status, "Moving") or None,
         "reasonCounts": msgspec.to_builtins(why.reason_counts),
         "plugins": status.get("plugins") or {},
         **_room(about, found),
@@ -176,6 +178,8 @@ def text(
         parts.append(_table(of_status(status), shares, everything=everything))
     if leaving := status.get("leaving"):
         parts.append(_leaving(leaving, datetime.now(UTC), everything=everything))
+    if moves := _moving(found):
+        parts.append(moves)
     if told := status.get("plugins"):
         parts.append(_told(told, everything=everything))
     return "\n\n".join(parts)
@@ -190,6 +194,27 @@ def _leaving(shares: Sequence[Mapping[str, Any]], now: datetime, *, everything: 
     if len(shares) > len(lines) - 1:
         lines.append(f"  … {len(shares) - len(lines) + 1} more (--all shows them)")
     return "\n".join(lines)
+
+
+def _moving(found: Mapping[str, Any]) -> str:
+    """Return what its moves wait for, and its budgets; empty of one that does not move."""
+    said = conditions.find(found.get("status") or {}, "Moving")
+    if not said or said.get("reason") == "Settled":
+        return ""
+    from controller.model.moving import moving_state, runs_once  # noqa: PLC0415 - slow
+    from controller.model.objects import Template, Workload  # noqa: PLC0415 - as above
+
+    workload = msgspec.convert(found, Workload)
+    template = workload.spec.target_deployment or workload.spec.template or Template()
+    state = moving_state(workload, workload.placements, once=runs_once(template))
+    desired = workload.status.desired or 0
+    surge, lacking, way = state.surge(desired), state.unavailable(desired), state.under_way()
+    begins = max((surge or lacking) - way, 0)
+    budget = (
+        f"{surge} beyond {count(desired, 'unit')} at once (maxSurge), {lacking} may lack "
+        f"(maxUnavailable); {way} under way, so {begins} may begin"
+    )
+    return f"Moving, {said.get('reason')}: {said.get('message')}\n  {budget}"
 
 
 def _told(plugins: Mapping[str, Any], *, everything: bool) -> str:

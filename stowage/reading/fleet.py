@@ -55,6 +55,22 @@ SWEEPS: Mapping[str, str] = {
 }
 """By the reason of SweepHeld on a MemberCluster."""
 
+EVACUATING: Mapping[str, str] = {
+    "Braked": "get clusters back, or taint those that are gone for good "
+    "stowage.dev/out-of-service:NoExecute",
+    "Blind": "look at the propagator",
+}
+"""By the reason of Evacuating on a MemberCluster."""
+
+MOVING: Mapping[str, str] = {
+    "NoRoom": "more room, or rules that match another cluster; meanwhile it stays where it is",
+    "DisruptionBudget": "more ready pods below the budget that is named, or stowage drain --force",
+    "AwaitingFencing": "once nothing runs there, taint the cluster "
+    "stowage.dev/out-of-service:NoExecute, or delete the MemberCluster",
+    "NotReadyThere": "see its pods on the cluster that is named; the old ones stay until then",
+}
+"""By the reason of Moving on a Workload; others end without a person, or are told above."""
+
 PROPAGATED: Mapping[str, str] = {
     "SecretNotFound": "apply the Secret that it brings along, or stowage tenant add its namespace",
     "AlreadyExists": "another name, or spec.adoption: IfUnowned if nobody owns the object there",
@@ -146,8 +162,11 @@ def _process(name: str, lease: Lease | None, now: datetime) -> ProcessSummary:
 
 
 def take_clusters(report: Report, clusters: Iterable[MemberCluster]) -> None:
-    """Count the clusters by state, and list those that are not ready or hold a sweep."""
+    """Count the clusters by state, and list those that are not ready, are left or hold a sweep."""
+    braked = list[Finding]()
     for each in clusters:
+        if (left := _evacuating(each)) is not None:
+            (braked if left.state == "Braked" else report.evacuating).append(left)
         ready = condition(each.status.conditions, "Ready")
         state = _cluster_state(each, ready)
         tally(report.clusters, state)
@@ -173,6 +192,29 @@ def take_clusters(report: Report, clusters: Iterable[MemberCluster]) -> None:
             )
         )
 
+    if braked:  # what brakes one brakes all
+        first = min(braked, key=lambda each: each.name)
+        first.name = _listed(sorted(each.name for each in braked))
+        report.evacuating.append(first)
+
+
+def _evacuating(cluster: MemberCluster) -> Finding | None:
+    said = condition(cluster.status.conditions, "Evacuating")
+    if said is None or said.reason in ("", "None"):
+        return None
+    evacuation = cluster.status.evacuation
+    causes = evacuation is not None and evacuation.causes
+    units = f"{evacuation.left} of {evacuation.units}" if evacuation and causes else ""
+    return Finding(
+        cluster.metadata.name,
+        said.reason,
+        since=said.last_transition_time,
+        units=units,
+        message=said.message,
+        help=EVACUATING.get(said.reason, ""),
+        urgent=said.reason == "Braked",
+    )
+
 
 def _cluster_state(cluster: MemberCluster, ready: Condition | None) -> str:
     if cluster.metadata.deleting:
@@ -197,6 +239,7 @@ def take_workloads(report: Report, workloads: Iterable[WorkloadSummary], now: da
             report.removing.append(_removed(each, now))
             continue
         report.moving += _moved(each)
+        report.moves_blocked += _blocked(each, now)
         waiting, failing = _waiting(each, now), _failing(each, now)
         for matter in filter(None, (waiting, failing)):
             if matter.state in WITH_GROUP and _group(each) in groups:
@@ -270,7 +313,32 @@ def _failing(workload: WorkloadSummary, now: datetime) -> Finding | None:
     )
 
 
+def _blocked(workload: WorkloadSummary, now: datetime) -> list[Finding]:
+    said = workload.condition("Moving")
+    if said is None or said.status == "True" or said.reason == "Settled":
+        return []
+    since = said.last_transition_time
+    if not overdue(since, PATIENCE_SECONDS, now):
+        return []
+    advice = MOVING.get(said.reason, "")
+    return [
+        Finding(
+            workload.name,
+            said.reason,
+            since=since,
+            message=said.message,
+            help=advice,
+            urgent=bool(advice),
+        )
+    ]
+
+
 def _moved(workload: WorkloadSummary) -> list[Finding]:
+    said = workload.condition("Moving")
+    if said is not None and said.status == "True":
+        return [
+            Finding(workload.name, said.reason, said.last_transition_time, message=said.message)
+        ]
     leaving = [each for each in workload.status.clusters if each.state == "Leaving"]
     if not leaving:
         return []

@@ -120,10 +120,12 @@ def text(report: Report, now: datetime, *, everything: bool) -> str:
     for title, findings in (
         ("Clusters that are not ready", report.clusters_not_ready),
         ("Removals from clusters that wait for a person", report.sweeps_held),
+        ("Clusters that are left, or were lost a short while ago", report.evacuating),
         *_of_kinds(report, before=True),
         ("Pending", report.pending),
         ("Placed, and not running as they should", report.failing),
         *_of_kinds(report, before=False),
+        ("Moves that are blocked", report.moves_blocked),
         ("Being moved", report.moving),
         ("Being removed", report.removing),
     ):

@@ -24,6 +24,13 @@ LEAVING = [
     for number in range(30)
 ]
 
+MOVING = {
+    "type": "Moving",
+    "status": "False",
+    "reason": "DisruptionBudget",
+    "message": "30 of 2 units leave m00: 1 waits: disruption budget shop/demo allows 0",
+}
+
 
 def answer(path: str, query: dict[str, list[str]]) -> Answer:
     """One Workload, and the rest of the fleet shown to nobody."""
@@ -32,7 +39,9 @@ def answer(path: str, query: dict[str, list[str]]) -> Answer:
         shares = [{"cluster": "a", "replicas": 2}]
         status = {"desired": 2, "assigned": 2, "placements": shares, "plugins": TOLD}
         status["leaving"] = LEAVING
-        return 200, {"metadata": meta, "spec": {}, "status": status}
+        status["conditions"] = [MOVING]
+        status["clusters"] = [{"name": "m00", "scheduled": 1, "current": 1}]
+        return 200, {"metadata": meta, "spec": {"movement": {"maxSurge": 2}}, "status": status}
     return 403, {"reason": "Forbidden", "message": "may not list"}
 
 
@@ -66,6 +75,15 @@ def test_what_leaves_is_told_with_its_cause(hub: Path) -> None:
     assert "more (--all shows them)" in lines[at + 21]
     assert "  m29: 1 unit, cluster old gone at ?" in explained(hub, "--all").splitlines()
     assert json.loads(explained(hub, "-o", "json"))["recorded"]["leaving"] == LEAVING
+
+
+@pytest.mark.proves("M29")
+def test_what_a_move_waits_for_is_told_with_its_budgets(hub: Path) -> None:
+    lines = explained(hub).splitlines()
+    at = lines.index(f"Moving, DisruptionBudget: {MOVING['message']}")
+    budget = "2 beyond 2 units at once (maxSurge), 0 may lack (maxUnavailable)"
+    assert lines[at + 1] == f"  {budget}; 30 under way, so 0 may begin"
+    assert json.loads(explained(hub, "-o", "json"))["recorded"]["moving"] == MOVING
 
 
 def test_for_programs_it_is_as_it_was_told(hub: Path) -> None:

@@ -17,8 +17,9 @@ from controller.features.reservation import findings as reservations
 from controller.features.workloadgroup import findings as groups
 from controller.features.workloadspread import findings as spreads
 from controller.framework.findings import UNKNOWN
+from crds.fields.movement import MovingReason
 from crds.groups.workloadgroup import GroupScheduledReason
-from crds.membercluster import ReadyReason, SweepHeldReason
+from crds.membercluster import EvacuatingReason, ReadyReason, SweepHeldReason
 from crds.reservation import ReservationReadyReason
 from crds.workload import PropagatedReason, ScheduledReason
 from crds.workloadspread import SpreadReadyReason
@@ -514,3 +515,65 @@ def test_an_empty_hub_is_told_in_few_words(hub: tuple[Hub, Path]) -> None:
         "0 of 0 clusters ready, 0 of 0 Workloads running; nothing needs a person"
     )
     assert result.stdout.endswith("\nClusters: none\nWorkloads: none\n")
+
+
+def evacuating(name: str, reason: str, message: str, *, left: int = 0) -> dict[str, Any]:
+    made = cluster(name)
+    said = condition("Evacuating", reason, message)
+    causes = [{"name": "stowage.dev/drain:NoExecute", "since": LONG_AGO}]
+    made["status"]["conditions"] += said
+    made["status"]["evacuation"] = {"causes": causes, "units": 5, "left": left}
+    return made
+
+
+@pytest.mark.proves("M35")
+def test_clusters_that_are_left_are_listed_and_a_brake_takes_one_line(
+    hub: tuple[Hub, Path],
+) -> None:
+    there, file = hub
+    brake = "3 of 4 clusters are lost, 2 at most"
+    there.clusters = [
+        evacuating("a", "Draining", "2 units of 1 Workload still here", left=2),
+        evacuating("b", "None", "nothing has to leave"),
+        *(evacuating(name, "Braked", brake) for name in ("l3", "l1", "l2")),
+        evacuating("z", "Dwelling", "the cluster was lost and is back"),
+    ]
+    result = run(file)
+    assert result.exit_code == 1, "a brake needs a person"
+    lines = [line.split("   ") for line in result.output.splitlines()]
+    told = {each[0].strip(): [cell.strip() for cell in each[1:] if cell] for each in lines}
+    assert told["a"][:2] == ["2 of 5", "Draining"]
+    assert told["l1, l2, l3"][1] == "Braked"
+    assert result.output.count(brake) == 1
+    assert "stowage.dev/out-of-service:NoExecute" in result.output
+    assert told["z"][1] == "Dwelling"
+    assert "b" not in told
+    there.clusters = there.clusters[:2]
+    assert run(file).exit_code == 0, "a drain needs nobody"
+
+
+@pytest.mark.proves("M29", "M52")
+@pytest.mark.parametrize("reason", [*fleet.MOVING, "FleetBudget", "Settled"])
+def test_a_move_that_is_blocked_for_a_minute_needs_a_person(
+    hub: tuple[Hub, Path], reason: str
+) -> None:
+    there, file = hub
+    said = condition("Moving", reason, "2 of 4 units leave a (drain): all of it")
+    there.workloads = [workload("demo", conditions=said)]
+    result = run(file)
+    assert result.exit_code == int(reason in fleet.MOVING)
+    assert ("Moves that are blocked" in result.output) == (reason != "Settled")
+    assert fleet.MOVING.get(reason, "") in result.output
+    said[0]["lastTransitionTime"] = timestamp(datetime.now(UTC))
+    assert run(file).exit_code == 0, "it has just begun"
+    said[0] |= {"status": "True", "reason": "Moving", "lastTransitionTime": LONG_AGO}
+    moving = run(file)
+    assert moving.exit_code == 0
+    assert "Being moved:" in moving.output
+    assert "2 of 4 units leave a (drain): all of it" in moving.output
+
+
+def test_each_reason_of_moving_and_evacuating_is_known() -> None:
+    needless = {"Moving", "Settled", "FleetBudget", "Braked"}
+    assert fleet.MOVING.keys() == {each.value for each in MovingReason} - needless
+    assert fleet.EVACUATING.keys() < {each.value for each in EvacuatingReason}

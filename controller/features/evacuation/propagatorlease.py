@@ -12,14 +12,16 @@ import math
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from controller.model.moving import moment_of
 from crds.names import PROPAGATOR_LEASE
-from machinery.api.client import ApiClient
 from machinery.api.resources import LEASES
 from machinery.clock import Clock
 from machinery.errors import NotFound, TransportError
+
+if TYPE_CHECKING:
+    from machinery.api.client import ApiClient
 
 LATE_SECONDS = 3.0
 """A leader renews every two seconds. While it is late no loss counts, as one may be due at any
