@@ -102,7 +102,11 @@ def _decide(
     if refusal is None:
         assignment = assigned(profile, work.info, work.candidates())
     if assignment is not None:
-        return _recorded(info, work, *work.moved(assignment, back))
+        found, (assignment, moves) = assignment, work.moved(assignment, back)
+        # Where its edited rules have no place for it, that is what the Workload is told, though
+        # its units stay.
+        told = found if moves.stuck and work.info.edited else assignment
+        return _recorded(info, work, assignment, moves, work.verdict(told))
     if refusal is None:
         name = profile.scheduler_name
         missing = f"profile {name} has no plugin for distribution {work.info.distribution}"
@@ -403,15 +407,21 @@ def _short(values: Ints) -> NDArray[Any]:
     return values
 
 
-def _recorded(info: WorkloadInfo, work: _Pass, assignment: Assignment, moves: Moves) -> Decision:
+def _recorded(
+    info: WorkloadInfo,
+    work: _Pass,
+    assignment: Assignment,
+    moves: Moves,
+    verdict: ScheduledCondition,
+) -> Decision:
     names, now = work.snapshot.names, work.now
     shares = list(assignment.shares.items())
     if not assignment.in_order:
         shares.sort(key=lambda share: names[share[0]])
-    verdict = work.verdict(assignment)
     weights = {name: work.profile.weights[name] for name in work.scores}
     placements, desired = {names[row]: replicas for row, replicas in shares}, assignment.desired
-    state, why = verdict.state, assignment.why
+    why = assignment.why
+    state = WorkloadState.SCHEDULED if placements and moves.stuck else verdict.state
     if not shares and info.replicas:
         kept, wanted = _kept(work.info, work.snapshot)
         if kept:  # nothing found: the present shares stay

@@ -27,7 +27,7 @@ class Evacuations:
     )
 
     def __init__(self) -> None:
-        self.moves = FleetMoves(self._moved)
+        self.moves = FleetMoves(self._freed)
         self.ledgers = (self.moves,)
         self.plugins: Mapping[str, Factory] = {NAME: TaintEviction}
         self.watches = (
@@ -90,8 +90,8 @@ class Evacuations:
         if _lost(old) != _lost(new):
             self._controller.loss_changed()
 
-    def _moved(self, fewer: bool) -> None:
-        if fewer and self._controller is not None:
+    def _freed(self) -> None:
+        if self._controller is not None:
             self._controller.freed()
 
 

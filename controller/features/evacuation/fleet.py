@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -16,14 +16,16 @@ from machinery.types.metadata import Key
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    placed: int
-    moving: int
-    clusters: frozenset[str]
+    placements: Mapping[str, int]
+    placed: int = 0
+    moving: int = 0
+    others: Collection[str] = ()
+    """Clusters without a share of it: units leave them, or may return to them."""
     leaving: tuple[tuple[str, int], ...] = ()
     """The units that still stand where they are placed no more, by what set that off."""
 
 
-_NOWHERE = _Entry(0, 0, frozenset())
+_NOWHERE = _Entry({})
 MOVING_UNITS = metrics.gauge(
     "stowage_moving_units",
     "Units that still stand where they are placed no more, by what set the move off",
@@ -35,11 +37,11 @@ MOVING_UNITS = metrics.gauge(
 class FleetMoves:
     """The replicas of all Workloads: those with a cluster, and those on their way to another one.
 
-    `told` is called after each change, with whether fewer replicas are on their way.
+    `freed` is called where fewer replicas of a Workload are on their way than before.
     """
 
-    def __init__(self, told: Callable[[bool], None] = lambda _fewer: None) -> None:
-        self._told = told
+    def __init__(self, freed: Callable[[], None] = lambda: None) -> None:
+        self._freed = freed
         self._entries: dict[Key, _Entry] = {}
         self._on: dict[str, set[Key]] = {}
         self.placed = 0
@@ -50,41 +52,51 @@ class FleetMoves:
         return self._on.get(cluster, set())
 
     def put(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
-        if not is_workload(info.key):
+        key, state = info.key, info.moving
+        before = self._entries.get(key, _NOWHERE)
+        rests = not (state.leaving or state.displaced or before.moving or before.others)
+        if rests and before.placements == placements == info.present:
             return
-        state = info.moving
-        entry = _Entry(
-            sum(placements.values()),
-            on_their_way(info, placements),
-            frozenset((*placements, *state.leaving, *state.displaced)),
-            tuple(sorted((each.cause, each.replicas) for each in state.leaving.values())),
-        )
-        self._replace(info.key, entry)
+        if is_workload(key):
+            leaving = tuple(sorted((each.cause, each.replicas) for each in state.leaving.values()))
+            entry = _Entry(
+                placements,
+                sum(placements.values()),
+                on_their_way(info, placements),
+                {*state.leaving, *state.displaced}.difference(placements),
+                leaving,
+            )
+            self._replace(key, before, entry)
 
     def drop(self, key: Key) -> None:
-        self._replace(key, _NOWHERE)
+        self._replace(key, self._entries.get(key, _NOWHERE), _NOWHERE)
 
-    def _replace(self, key: Key, entry: _Entry) -> None:
-        before = self._entries.get(key, _NOWHERE)
-        if before == entry:
+    def _replace(self, key: Key, before: _Entry, entry: _Entry) -> None:
+        if entry is before:
             return
         self.placed += entry.placed - before.placed
         self.moving += entry.moving - before.moving
-        for sign, each in ((-1, before), (1, entry)):
-            for cause, replicas in each.leaving:
-                MOVING_UNITS.labels(cause).inc(sign * replicas)
+        if entry.leaving != before.leaving:
+            for sign, each in ((-1, before), (1, entry)):
+                for cause, replicas in each.leaving:
+                    MOVING_UNITS.labels(cause).inc(sign * replicas)
         if entry is _NOWHERE:
             del self._entries[key]
         else:
             self._entries[key] = entry
-        if before.clusters != entry.clusters:
-            for name in before.clusters - entry.clusters:
+        self._list(key, before, entry)
+        if entry.moving < before.moving:
+            self._freed()
+
+    def _list(self, key: Key, before: _Entry, entry: _Entry) -> None:
+        """Keep the Workload at its clusters."""
+        for name in (*before.placements, *before.others):
+            if name not in entry.placements and name not in entry.others:
                 self._on[name].discard(key)
                 if not self._on[name]:
                     del self._on[name]
-            for name in entry.clusters - before.clusters:
-                self._on.setdefault(name, set()).add(key)
-        self._told(entry.moving < before.moving)
+        for name in (*entry.placements, *entry.others):
+            self._on.setdefault(name, set()).add(key)
 
     def overlay(self, _placed: PlacementsByWorkload) -> Self:
         """Return itself: Workloads that are decided together do not move for each other."""
