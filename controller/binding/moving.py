@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from controller.framework.interface import Eviction
 from controller.model.moving import moment_of, ready_of
 from controller.model.objects import DisplacedShare, LeavingShare, Workload
 from controller.model.placed import is_workload
@@ -131,9 +130,10 @@ def moving_of(
         reason, text = MovingReason(first.reason), first.note
     else:
         reason = MovingReason.FLEET_BUDGET if moves.holder else MovingReason.MOVING
-        text = f"{moves.held} wait: {moves.holder or 'others of it move first'}"
+        wait = "waits" if moves.held == 1 else "wait"
+        text = f"{moves.held} {wait}: {moves.holder or 'others of it move first'}"
     verb = "leaves" if total == 1 else "leave"
-    where = _where(moves, going, waits)
+    where = _where(decision, going)
     return MovingCondition(reason, f"{total} of {decision.desired} units {verb} {where}: {text}")
 
 
@@ -146,15 +146,15 @@ def _seen(cluster: str, decision: Decision) -> bool:
     return row is not None and bool(decision.snapshot.ready[row])
 
 
-def _where(moves: Moves, going: Sequence[LeavingShare], waits: Mapping[str, Eviction]) -> str:
+def _where(decision: Decision, going: Sequence[LeavingShare]) -> str:
+    """Return the clusters that replicas leave or have to leave, each with the cause."""
+    moves = decision.moving
     names = {each.cluster: word(each.cause) for each in going}
-    for cluster in (*moves.stuck, *waits):
-        eviction = moves.evictions.get(cluster)
-        names[cluster] = word(eviction.cause if eviction else ChangeCause.EDITED.value)
-    if names:
-        return _named(names)
-    causes = sorted({each.cause for each in moves.evictions.values()} or {moves.cause})
-    return f"their clusters ({', '.join(map(word, causes))})"
+    names |= {name: word(ChangeCause.EDITED.value) for name in moves.stuck}
+    for cluster, eviction in moves.evictions.items():
+        if decision.placements.get(cluster) and (eviction.reason or due(eviction, decision.time)):
+            names[cluster] = word(eviction.cause)
+    return _named(names) or f"where they are ({word(moves.cause)})"
 
 
 def _lacking(decision: Decision, workload: Workload) -> dict[str, int]:
@@ -270,7 +270,7 @@ def cause_of(decision: Decision, before: Mapping[str, int]) -> tuple[str, str] |
     """Return the cause of a change that moves replicas, and its subject; None for another one."""
     moves, after = decision.moving, decision.placements
     if moves.cause:
-        return moves.cause, ""
+        return moves.cause, min(moves.returned, default="")
     for cluster, eviction in sorted(moves.evictions.items()):
         if before.get(cluster, 0) > after.get(cluster, 0) and due(eviction, decision.time):
             return eviction.cause, cluster
