@@ -418,6 +418,12 @@ class MovingStage:
                 return each["status"], each["reason"]
         return "", ""
 
+    def events(self, reason: str) -> list[str]:
+        """Return the members that Events of this reason are about, the oldest first."""
+        found = [each for each in self.hub.items("events") if each["reason"] == reason]
+        found.sort(key=lambda each: int(each["metadata"]["resourceVersion"]))
+        return [each["involvedObject"]["name"] for each in found]
+
     def until_evacuating(self, member: str, reason: str, *, timeout: float = 30) -> None:
         wait(
             f"{member} to be {reason}",

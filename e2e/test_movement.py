@@ -235,7 +235,7 @@ def test_a_lost_member_is_left_after_its_toleration_and_has_its_units_again_afte
         {"member-2": 3, "member-3": 3},
     ], "all at once"
     assert fleet.leaving("web") == {"member-1": (2, "ClusterLost")}
-    wait("all to be ready", lambda: fleet.timeline.now("web").ready == 6)
+    wait("all to be said ready", lambda: fleet.status("web")["ready"] == 6)
     wait("Lost", lambda: fleet.evacuating("member-1") == ("True", "Lost"))
     assert len(fleet.timeline.pods("member-1", "web")) == 2
     fleet.timeline.begin("web")
@@ -246,7 +246,7 @@ def test_a_lost_member_is_left_after_its_toleration_and_has_its_units_again_afte
     fleet.until_ready("web", 6)
     assert fleet.causes("web") == ["Placed", "ClusterLost", "Returned", "Returned"], "one by one"
     assert fleet.timeline.least_ready("web") == 6
-    assert "displaced" not in fleet.status("web")
+    assert not fleet.status("web").get("displaced")
 
 
 @pytest.mark.proves("M46")
@@ -268,6 +268,7 @@ def test_units_whose_successors_are_not_ready_are_their_members_again(fleet: Mov
 @pytest.mark.proves("M35", "M42")
 def test_more_lost_members_than_the_brake_lets_move_nothing(fleet: MovingStage) -> None:
     fleet.web()
+    before = len(fleet.events("FailoverBraked"))
     fleet.cut(*MEMBERS)
     for member in MEMBERS:
         fleet.until_evacuating(member, "Braked")
@@ -276,14 +277,11 @@ def test_more_lost_members_than_the_brake_lets_move_nothing(fleet: MovingStage) 
     fleet.until_moving("web", "Braked")
     wait("the numbers", lambda: "2 of 3 clusters are lost" in fleet.moving("web")["message"])
     assert fleet.timeline.placed("web") == [dict.fromkeys(MEMBERS, 2)]
-    braked = [
-        each["involvedObject"]["name"]
-        for each in fleet.hub.items("events")
-        if each["reason"] == "FailoverBraked"
-    ]
+    braked = fleet.events("FailoverBraked")[before:]
     assert sorted(braked) == sorted(MEMBERS), "one event for each"
     fleet.mend("member-2")
-    fleet.until_placed("web", **WITHOUT_FIRST)
+    # It dwells, so that all may go to the third.
+    wait("member-1 to be left", lambda: "member-1" not in fleet.placed("web"))
     fleet.mend("member-1")
     fleet.until_placed("web", **EVEN)
     fleet.until_ready("web", 6)
@@ -391,12 +389,12 @@ def test_a_kill_in_the_middle_of_a_drain_changes_nothing(fleet: MovingStage) -> 
 
 @pytest.mark.long
 @pytest.mark.proves("M21")
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("roles", ROLES, ids="-".join)
 def test_kills_at_any_moment_of_a_drain_change_nothing(
     fleet: MovingStage, roles: tuple[str, ...], seed: int
 ) -> None:
-    drained_with_kills(fleet, random.Random(seed), [roles] * 4)
+    drained_with_kills(fleet, random.Random(seed), [roles] * 3)
 
 
 def drained_with_kills(
@@ -430,11 +428,11 @@ def settled(fleet: MovingStage) -> bool:
 # --- blindness ------------------------------------------------------------------------------------
 
 
+LENGTHS = [TOLERATION_SECONDS, pytest.param(10 * TOLERATION_SECONDS, marks=pytest.mark.long)]
+
+
 @pytest.mark.proves("M33")
-@pytest.mark.parametrize(
-    "seconds",
-    [2 * TOLERATION_SECONDS, pytest.param(10 * TOLERATION_SECONDS, marks=pytest.mark.long)],
-)
+@pytest.mark.parametrize("seconds", LENGTHS)
 def test_nothing_is_lost_while_no_propagator_looks(fleet: MovingStage, seconds: int) -> None:
     fleet.web()
     fleet.cut("member-1")
@@ -450,9 +448,27 @@ def test_nothing_is_lost_while_no_propagator_looks(fleet: MovingStage, seconds: 
     assert fleet.timeline.placed("web") == [dict.fromkeys(MEMBERS, 2)]
 
 
+@pytest.mark.proves("M34")
+@pytest.mark.parametrize("seconds", LENGTHS)
+def test_an_outage_of_the_hub_is_no_loss_of_members(fleet: MovingStage, seconds: int) -> None:
+    fleet.web()
+    fleet.lose("member-1")
+    fleet.until_evacuating("member-1", "Tolerating")
+    fleet.stage.signal("hub", "kill")
+    time.sleep(seconds)
+    fleet.thaw("member-1")
+    fleet.stage.signal("hub", "restart")
+    fleet.until_evacuating_nothing("member-1")
+    time.sleep(TOLERATION_SECONDS)
+    assert fleet.placed("web") == dict.fromkeys(MEMBERS, 2)
+    assert fleet.timeline.placed("web") == [dict.fromkeys(MEMBERS, 2)]
+
+
 @pytest.mark.long
 @pytest.mark.proves("M34")
-def test_an_outage_of_the_hub_is_no_loss_of_members(fleet: MovingStage) -> None:
+def test_a_member_that_stays_lost_after_an_outage_of_the_hub_is_tolerated_anew(
+    fleet: MovingStage,
+) -> None:
     fleet.web()
     fleet.cut("member-1")
     fleet.until_evacuating("member-1", "Tolerating")

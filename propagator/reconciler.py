@@ -138,7 +138,10 @@ class WorkloadReconciler:
             return await self._shares.remove(session, workload)
         if not workload.placements:
             await self._inventory.wait_listed(session, workload)
-            self._reporter.queue.add(workload.metadata.key)  # its status says what stays
+            if owned(session, workload.uid):
+                self._shares.stays(session, workload)
+            else:
+                self._reporter.queue.add(workload.metadata.key)
             return None
         return await self._remove_replaced(session, workload)
 

@@ -82,6 +82,8 @@ def propagated(
         return PropagatedReason.PROPAGATING, "objects are on their way"
     if waits:
         return None
+    if stays := [f"{each.seen.name}: {each.entry['message']}" for each in shares if each.stays]:
+        return PropagatedReason.PROPAGATING, _joined(stays)
     names = ", ".join(entry["name"] for entry in placed[:MESSAGE_LIMIT])
     return PropagatedReason.PROPAGATED, f"all objects are on {names}" if names else "nothing to do"
 

@@ -117,6 +117,13 @@ class ReportedShare:
         return outcome if self.word is Word.KNOWN and told else None
 
     @property
+    def stays(self) -> bool:
+        """Whether the share left the placements, and is kept until others are ready."""
+        outcome = self.seen.outcome
+        kept = outcome is not None and outcome.reason is PropagatedReason.PROPAGATING
+        return self.word is Word.KNOWN and self.seen.leaving and kept
+
+    @property
     def waits(self) -> bool:
         """Whether the last report of the share was bad, and stands."""
         bad = (*_WAITS, ShareState.UNREACHABLE.value)

@@ -250,6 +250,13 @@ async def test_a_share_that_shrinks_waits_for_each_replica_elsewhere(stage_on: M
         await stage.propagated("demo")
 
 
+async def says_that_it_stays(stage: Stage, *members: str) -> bool:
+    """Whether Propagated tells of the shares there that left the placements."""
+    said = await stage.condition("demo", "Propagated")
+    told = all(f"{member}: kept" in said["message"] for member in members)
+    return (said["status"], said["reason"], told) == ("False", "Propagating", True)
+
+
 @pytest.mark.proves("M20")
 async def test_whoever_drops_the_only_healthy_cluster_takes_nothing_away(
     stage_on: MakeStage,
@@ -269,8 +276,10 @@ async def test_whoever_drops_the_only_healthy_cluster_takes_nothing_away(
         await until(kept)
         await asyncio.sleep(2)
         assert await replicas(stage, "m1") == 3, "of 5 that are wanted 2 would be left"
+        await until(lambda: says_that_it_stays(stage, "m1"))
         await stage.place("demo")
         await asyncio.sleep(1)
+        await until(lambda: says_that_it_stays(stage, "m1", "m2"))
         assert await replicas(stage, "m1") == 3
         assert await replicas(stage, "m2") == 2
         await stage.place("demo", m2=5)
