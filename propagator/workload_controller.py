@@ -71,7 +71,7 @@ class WorkloadController:
             survey=Survey(context, inventory=self._inventory),
             finalizer=self._finalizer,
         )
-        once = AtMostOnce(context, workloads=self._workloads)
+        once = AtMostOnce(context, workloads=self._workloads, inventory=self._inventory)
         self._guard = Guard(context, once=once)
         unconfirmed = UnconfirmedWrites(clock=context.clock)
         namespaces = Namespaces(clock=context.clock)

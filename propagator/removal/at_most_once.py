@@ -13,10 +13,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from machinery.types.metadata import Key
+from propagator.hub.workload_metadata import record_of
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
 from propagator.members.health import Contact
-from propagator.members.inventory import main_object, owned
+from propagator.members.inventory import OwnedObjects, main_object, owned
 from propagator.members.pods import Main, main_of
 from propagator.members.session import MemberSession
 from propagator.types.workload import Workload
@@ -38,7 +39,10 @@ class Waiting:
 class AtMostOnce:
     """Looks at all members for one Workload."""
 
-    def __init__(self, context: ControllerContext, *, workloads: HubWorkloads) -> None:
+    def __init__(
+        self, context: ControllerContext, *, workloads: HubWorkloads, inventory: OwnedObjects
+    ) -> None:
+        self._inventory = inventory
         self._registry = context.registry
         self._clusters = context.clusters
         self._workloads = workloads
@@ -59,10 +63,6 @@ class AtMostOnce:
         if main.kind not in COUNTED:
             replicas = 0
         return Waiting(replicas, tuple(name for name in others if by_cluster[name]))
-
-    def doubled(self, workload: Workload, member: str) -> bool:
-        """Whether a member that is out of service runs what was made elsewhere meanwhile."""
-        return self.left(workload, member) == 0
 
     def left(self, workload: Workload, member: str) -> int | None:
         """Return the units that a member out of service may still run, beside those elsewhere.
@@ -85,9 +85,11 @@ class AtMostOnce:
             return None
         for uid in list(session.owners):
             workload = self._workloads.by_uid(uid)
-            if workload is None or not self.doubled(workload, member):
+            left = self.left(workload, member) if workload is not None else None
+            if workload is None or left is None:
                 continue
-            if main_object(main_of(workload), owned(session, uid)) is not None:
+            found = main_object(main_of(workload), owned(session, uid))
+            if found is not None and (not left or (found.replicas or 0) > left):
                 return workload.metadata.key
         return None
 
@@ -97,7 +99,8 @@ class AtMostOnce:
         if cluster is None:
             return 0  # a person took it out of the fleet
         session = self._registry.get(name)
-        counts = session.pod_counts(main) if session is not None and _serves(session) else None
+        seen = session is not None and _serves(session) and self._shown(session, workload)
+        counts = session.pod_counts(main) if session is not None and seen else None
         if session is None or counts is None:
             return 0 if cluster.out_of_service else workload.leaving[name]
         found = main_object(main, owned(session, main.uid))
@@ -106,6 +109,12 @@ class AtMostOnce:
         if asked is None:  # of such a kind the object itself has to go
             asked = 0 if placed else 1
         return max(max(counts.current, asked) - placed, 0)
+
+    def _shown(self, session: MemberSession, workload: Workload) -> bool:
+        """Whether all objects are seen that the member may have of a Workload."""
+        if session.name not in record_of(workload).names(self._registry.names):
+            return True  # it has confirmed that it has none, and may be asked no more
+        return self._inventory.knows(session, workload)
 
     def _growing_later(self, workload: Workload, main: Main, member: str) -> Iterator[int]:
         """Yield by how much each share grows that is held back before that member's: by name."""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from crds.names import LABEL_GROUP
+from machinery.types.metadata import Key
 from propagator import reconciler
 from propagator.groups.rule import APPLY
 from propagator.members.objects import ManagedObject, Mark
@@ -68,3 +69,42 @@ async def test_a_share_that_left_goes_at_once_while_its_gang_starts(
     session: Any = SimpleNamespace(name="m2", mark=Mark())
     await WorkloadReconciler(context, **parts).reconcile(session, workload.metadata.key)
     assert did == (["remove"] if starts else [])
+
+
+@pytest.mark.proves("M54")
+@pytest.mark.parametrize("overdue", [("shop", "db"), None])
+async def test_nothing_is_written_on_a_member_that_still_runs_what_runs_elsewhere(
+    overdue: Key | None,
+) -> None:
+    """Out of service it came back: that goes first."""
+    workload = workload_of(
+        {
+            "metadata": {"namespace": "shop", "name": "a", "uid": "u-a"},
+            "spec": {"template": {"kind": "Deployment"}},
+            "status": {"placements": [{"cluster": "m2", "replicas": 2}]},
+        }
+    )
+    did: list[str] = []
+
+    async def apply(*_: Any) -> None:
+        did.append("apply")
+
+    async def sweep(*_: Any) -> None:
+        pass
+
+    parts: dict[str, Any] = {
+        "workloads": SimpleNamespace(informer=SimpleNamespace(get=lambda _: workload)),
+        "judged": SimpleNamespace(known=True),
+        "gates": SimpleNamespace(verdict=lambda _: APPLY, removal_pending=lambda *_: False),
+        "inventory": None,
+        "shares": SimpleNamespace(apply=apply),
+        "guard": None,
+        "once": SimpleNamespace(overdue=lambda _: overdue),
+        "orphans": SimpleNamespace(sweep=sweep),
+        "reporter": None,
+    }
+    context: Any = SimpleNamespace(clock=FakeClock(), registry=None, fresh=lambda: True)
+    session: Any = SimpleNamespace(name="m2", mark=Mark())
+    again = await WorkloadReconciler(context, **parts).reconcile(session, workload.metadata.key)
+    assert did == ([] if overdue else ["apply"])
+    assert not overdue or (again or 0) > 0, "it is looked at again"

@@ -61,6 +61,7 @@ async def test_a_share_that_is_taken_away_before_the_first_write_is_not_written(
         unconfirmed=SimpleNamespace(),  # type: ignore[arg-type] # nothing is in doubt
         pruner=SimpleNamespace(),  # type: ignore[arg-type] # nothing is removed
         guard=SimpleNamespace(kept=nothing),  # type: ignore[arg-type] # nothing is lowered
+        once=SimpleNamespace(waiting=lambda *_: None),  # type: ignore[arg-type] # nor waited for
         record_outcome=lambda _key, _member, outcome: told.append(outcome),
     )
     session: Any = SimpleNamespace(name="m1", mark=Mark())
@@ -100,6 +101,7 @@ async def test_a_gate_that_closes_meanwhile_lets_nothing_more_through(waves: int
         writer=SimpleNamespace(write=write),  # type: ignore[arg-type] # as well
         pruner=SimpleNamespace(),  # type: ignore[arg-type] # nothing is removed
         guard=SimpleNamespace(kept=_none),  # type: ignore[arg-type] # nothing is lowered
+        once=SimpleNamespace(waiting=lambda *_: None),  # type: ignore[arg-type] # nor waited for
         record_outcome=lambda _key, _member, outcome: told.append(outcome),
     )
     session: Any = SimpleNamespace(name="m1", mark=Mark())

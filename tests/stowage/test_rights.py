@@ -44,6 +44,7 @@ RARE = {
     ("controller", "stowage.dev", "workloadspreads", "get"): "after a lost race",
     ("controller", "stowage.dev", "workloadgroups", "get"): "after a lost race",
     ("controller", "stowage.dev", "reservations", "get"): "after a lost race",
+    ("controller", "stowage.dev", "memberclusters", "get"): "after a lost race",
     ("controller", "stowage.dev", "memberclusters/status", "patch"): "a cluster that units leave",
     ("controller", "", "events", "patch"): "an event that comes again",
     ("propagator", "", "events", "patch"): "an event that comes again",

@@ -52,9 +52,14 @@ _EVACUATING = MemberClusterCondition.EVACUATING.value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Draft(Result):
-    """A drafted status; `woken` says that Workloads may leave or return from now on."""
+    """A drafted status.
+
+    `woken` says that Workloads may leave or return from now on, `judged` that it is known whether
+    the cluster is lost.
+    """
 
     woken: bool = False
+    judged: bool = True
 
 
 class EvacuationController(StatusWriter[MemberCluster, _Draft]):
@@ -81,6 +86,7 @@ class EvacuationController(StatusWriter[MemberCluster, _Draft]):
         self._free = asyncio.Event()
         self._standing: dict[Key, Standing] = {}
         self._braked: str | None = None
+        self._judged: set[Key] = set()
 
     def resync(self, stored: MemberCluster) -> None:
         """Queue a cluster when the term begins, and the Workloads that leave it."""
@@ -162,7 +168,7 @@ class EvacuationController(StatusWriter[MemberCluster, _Draft]):
         since = next((moment_of(each.since) for each in causes if each.name == not_ready), None)
         unreachable = taints.unreachable(stored)
         if unreachable and since is None and not self._lease.judged:
-            return _Draft(fields=None)  # the Lease is looked at by now
+            return _Draft(fields=None, judged=False)  # the Lease is looked at by now
         condition = _condition(stored)
         said = status.evacuation_of(
             stored,
@@ -178,8 +184,9 @@ class EvacuationController(StatusWriter[MemberCluster, _Draft]):
         woken = (evacuation, condition.get("reason")) != (said.evacuation, said.reason.value)
         told = condition.get("message") == said.message
         told |= said.reason is EvacuatingReason.TOLERATING  # it counts seconds
+        judged = not unreachable or self._lease.judged
         if not woken and told:
-            return _Draft(fields=None, requeue_after=wait)
+            return _Draft(fields=None, requeue_after=wait, judged=judged)
         renewed = conditions.renewed(
             condition,
             type_=_EVACUATING,
@@ -196,11 +203,19 @@ class EvacuationController(StatusWriter[MemberCluster, _Draft]):
             requeue_after=wait,
             anyway=True,  # compared above
             woken=woken,
+            judged=judged,
         )
 
     def landed(self, key: Key, result: _Draft, *, written: bool) -> None:
-        if written and result.woken:
+        first = result.judged and key not in self._judged
+        if first:
+            self._judged.add(key)
+        if (written and result.woken) or first:
             self._look(key[1])
+
+    def judged(self, cluster: str) -> bool:
+        """Whether this term has judged what leaves the cluster: a stored loss may be of another."""
+        return ("", cluster) in self._judged
 
     def _look(self, cluster: str) -> None:
         """Have the Workloads of a cluster decided again, those of a higher priority first."""
@@ -213,6 +228,7 @@ class EvacuationController(StatusWriter[MemberCluster, _Draft]):
 
     def forget(self, key: Key) -> None:
         self._braked = None
+        self._judged.discard(key)
         self._standing.pop(key, None)
 
     def _brake(self) -> str:

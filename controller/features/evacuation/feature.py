@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from controller.features.evacuation import taints
 from controller.features.evacuation.controller import EvacuationController
@@ -39,16 +39,24 @@ class Evacuations:
         self._controller: EvacuationController | None = None
 
     def attach(self, handle: Handle) -> None:
-        """Have the plugins of all profiles read the configuration of the process."""
+        """Have the plugins of all profiles read the configuration and the judgement of the process.
+
+        Nothing is judged while no controller runs.
+        """
         self._handle = handle
-        for plugin in handle.plugins:
-            if isinstance(plugin, TaintEviction):
-                plugin.handle = handle
+        for plugin in self._plugins():
+            plugin.handle, plugin.judged = handle, self._judged
+
+    def _judged(self, cluster: str) -> bool:
+        return self._controller is not None and self._controller.judged(cluster)
+
+    def _plugins(self) -> Iterator[TaintEviction]:
+        assert self._handle is not None  # noqa: S101 - `attach` comes first
+        return (each for each in self._handle.plugins if isinstance(each, TaintEviction))
 
     def lead(self, term: Term) -> EvacuationController | None:
         assert self._handle is not None  # noqa: S101 - `attach` comes first
-        plugins = (each for each in self._handle.plugins if isinstance(each, TaintEviction))
-        plugin = next(plugins, None)
+        plugin = next(self._plugins(), None)
         if plugin is None:
             return None
         self._controller = EvacuationController(

@@ -51,6 +51,8 @@ class TaintEviction:
     def __init__(self, _args: NoArgs, handle: Handle) -> None:
         self.handle = handle
         """That of the process, once the feature is attached."""
+        self.judged: Callable[[str], bool] = lambda _cluster: True
+        """Whether this term has judged if a cluster is lost; a dry run believes what is stored."""
 
     def events_to_register(self) -> Sequence[EventHint]:
         """Return the events that could give a replica that must leave another place."""
@@ -127,7 +129,9 @@ class TaintEviction:
                 continue
             why, due = taints.cause_of(taint), since + tolerated
             about = partial(Eviction, why.value, cause.name, lost=lost)
-            if taint == taints.NOT_READY and (held := _held(cluster)) is not None:
+            if taint == taints.NOT_READY and not self.judged(cluster.metadata.name):
+                found.append(about())
+            elif taint == taints.NOT_READY and (held := _held(cluster)) is not None:
                 found.append(about(reason=held[0], note=held[1]))
             elif lost and not fenced and info.moving.at_most_once(info.replicas):
                 name = cluster.metadata.name

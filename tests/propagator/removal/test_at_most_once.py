@@ -31,6 +31,7 @@ class Member:
     pods: int | None = 0
     serves: bool = True
     tainted: bool = False
+    listed: bool = True
 
 
 @dataclass
@@ -44,10 +45,14 @@ class Fleet:
 
     def once(self) -> AtMostOnce:
         context: Any = SimpleNamespace(
-            registry=SimpleNamespace(get=self.session), clusters=SimpleNamespace(get=self.cluster)
+            registry=SimpleNamespace(get=self.session, names=lambda: list(self.members)),
+            clusters=SimpleNamespace(get=self.cluster),
         )
         workloads: Any = SimpleNamespace(by_uid=lambda _uid: self.workload)
-        return AtMostOnce(context, workloads=workloads)
+        inventory: Any = SimpleNamespace(
+            knows=lambda session, _workload: self.members[session.name].listed
+        )
+        return AtMostOnce(context, workloads=workloads, inventory=inventory)
 
     def cluster(self, key: Key) -> Any:
         if key[1] in self.missing:
@@ -76,11 +81,18 @@ class Fleet:
         ]
 
 
-def moving(kind: str = "StatefulSet", leaving: int = 3, **shares: int) -> Workload:
+def moving(
+    kind: str = "StatefulSet", leaving: int = 3, sent: str = "old", **shares: int
+) -> Workload:
     group = {"Job": "batch/v1", "CronJob": "batch/v1"}.get(kind, "apps/v1")
     return workload_of(
         {
-            "metadata": {"namespace": "shop", "name": "web", "uid": "u"},
+            "metadata": {
+                "namespace": "shop",
+                "name": "web",
+                "uid": "u",
+                "annotations": {"stowage.dev/clusters": sent},
+            },
             "spec": {"template": {**deployment("web"), "kind": kind, "apiVersion": group}},
             "status": {
                 "placements": [{"cluster": c, "replicas": n} for c, n in shares.items()],
@@ -208,6 +220,15 @@ def test_a_share_gets_what_is_gone_elsewhere(old: Member, gets: int) -> None:
 
 
 @pytest.mark.proves("M51")
+def test_what_is_not_listed_may_be_there_unless_the_member_has_confirmed_its_end() -> None:
+    fleet = Fleet({"old": Member(listed=False), "new": Member()})
+    waiting = fleet.once().waiting(moving(new=3), "new")
+    assert waiting is not None
+    assert waiting.replicas == 0
+    assert fleet.once().waiting(moving(new=3, sent=""), "new") is None
+
+
+@pytest.mark.proves("M51")
 def test_a_cluster_that_was_taken_away_is_not_waited_for() -> None:
     fleet = Fleet({"old": Member(serves=False), "new": Member()}, missing={"old"})
     assert fleet.once().waiting(moving(new=3), "new") is None
@@ -264,6 +285,9 @@ def test_a_member_out_of_service_keeps_what_does_not_run_elsewhere() -> None:
     assert once.overdue("old") is None
     fleet.members["new"] = Member(replicas=2, pods=2)
     assert once.left(workload, "old") == 1
+    assert once.overdue("old") == ("shop", "web"), "two of its three run elsewhere"
+    fleet.members["old"].replicas = 1
+    assert once.overdue("old") is None
     fleet.members["new"] = Member(serves=False)
     assert once.left(workload, "old") == 0, "all of it may run there"
     assert once.overdue("old") == ("shop", "web")

@@ -108,8 +108,8 @@ class Fleet:
             registry=SimpleNamespace(get=self.session, on_change=listen),
             clusters=SimpleNamespace(get=lambda _key: None, add_handler=lambda _handler: None),
         )
-        workloads: Any = SimpleNamespace()
-        return Guard(context, once=AtMostOnce(context, workloads=workloads))
+        no: Any = SimpleNamespace()
+        return Guard(context, once=AtMostOnce(context, workloads=no, inventory=no))
 
     def session(self, name: str) -> Any:
         watches = SimpleNamespace(owned=lambda _uid: self.owned(name))

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from crds.names import GROUP
 from machinery.api.resources import MEMBER_CLUSTERS, PODS, SECRETS, Resource
 from machinery.errors import NotFound
 from propagator.members.disruption_budgets import BUDGETS
@@ -137,11 +138,16 @@ async def taint(stage: Stage, member: str, *taints: dict[str, str]) -> None:
     await stage.hub.merge_patch(MEMBER_CLUSTERS, member, {"spec": {"taints": [*taints]}})
 
 
-@pytest.mark.proves("M51", "M57")
-async def test_a_unit_that_runs_at_most_once_is_made_when_it_is_gone(moving: Any) -> None:
-    """And not when it is about to go."""
+@pytest.mark.proves("M51", "M55", "M57")
+@pytest.mark.parametrize("cause", ["Drained", "OutOfService"])
+async def test_a_unit_that_runs_at_most_once_is_made_when_it_is_gone(
+    moving: Any, cause: str
+) -> None:
+    """And not when it is about to go, nor when a person says of a running one that it does not."""
     async with moving() as samples:
         stage = samples.stage
+        if cause == "OutOfService":
+            await taint(stage, "west", {"key": f"{GROUP}/out-of-service", "effect": "NoExecute"})
         await stage.create("demo", template=stateful(), replicas=3)
         await stage.place("demo", west=3)
         await runs(samples, "west", 3)
@@ -149,7 +155,7 @@ async def test_a_unit_that_runs_at_most_once_is_made_when_it_is_gone(moving: Any
         holding = {"metadata": {"finalizers": ["test.dev/holds"]}}
         await client.merge_patch(PODS, "web-2", holding, namespace=stage.namespace)
         async with samples.taken():
-            await move(stage, {"west": 3}, east=3)
+            await move(stage, {"west": 3}, cause, east=3)
             await stage.becomes("west", "web", 2, "replicas", kind=STATEFUL_SETS, within=LONG)
 
             async def ends() -> bool:
@@ -224,7 +230,7 @@ async def test_a_member_that_comes_back_out_of_service_loses_what_runs_twice(
         await stage.refused("demo", "ClusterUnreachable")
         await asyncio.sleep(1)
         assert await stage.on("east", kind=STATEFUL_SETS) is None, "it may still run there"
-        await taint(stage, "west", {"key": "stowage.dev/out-of-service", "effect": "NoExecute"})
+        await taint(stage, "west", {"key": f"{GROUP}/out-of-service", "effect": "NoExecute"})
         await runs(samples, "east", 2)
         await stage.create("later", targetDeployment=deployment("later"))
         await stage.place("later", west=1)

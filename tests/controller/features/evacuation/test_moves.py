@@ -286,6 +286,28 @@ async def test_nothing_is_lost_while_no_propagator_looks() -> None:
         assert stage.placed("web") == {"m1": 2, "m2": 2, "m3": 2}
 
 
+@pytest.mark.proves("M34")
+async def test_after_an_outage_of_the_hub_the_toleration_begins_with_the_new_terms() -> None:
+    patient = replace(QUICK, not_ready_toleration_seconds=20)
+    stage = Stage()
+    members = Members(stage, THREE)
+    for name in THREE:
+        stage.cluster(name, cpu="100")
+    async with members.following():
+        async with stage.leading(movement=patient):
+            await web(stage, members)
+            members.lose("m1")
+            await stage.until(lambda: members.evacuation("m1")[1] == "Tolerating", seconds=15)
+            await stage.calm(10)
+        members.renewing = False  # neither process reaches the hub
+        await stage.calm(200)
+        members.term, members.renewing = 2, True
+        began = stage.clock.monotonic()
+        async with stage.leading(movement=patient, identity="two"):
+            await stage.until(lambda: "m1" not in stage.placed("web"), seconds=60)
+        assert stage.clock.monotonic() - began >= 20
+
+
 @pytest.mark.proves("M36")
 @pytest.mark.parametrize(
     "reason", ["Unauthorized", "SecretNotFound", "InvalidKubeconfig", "TLSVerificationFailed"]
