@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
 
@@ -20,13 +19,14 @@ from benchmarks.decide import times
 from benchmarks.fleets import clusters
 from controller.eventhandlers import known
 from controller.model.objects import Workload
+from controller.model.unit import WorkloadInfo
 from controller.scheduling.sets import Batch
 from crds.names import LABEL_CLUSTER
 from stowage.movement import simulate
 from stowage.movement.simulate import Scenario
-from stowage.movement.simulation import Simulation
 from stowage.planning.inventory import PlanInputs
 from stowage.planning.plan import Where
+from stowage.planning.simulator import Rehearsal
 from tests.fakeclock import FakeClock
 
 CLUSTERS, WORKLOADS, UNITS, ROUNDS = 100, 2_000, 10, 300
@@ -59,15 +59,15 @@ class Counted:
 
     def __init__(self) -> None:
         self.decisions = 0
-        self.simulation: Simulation | None = None
-        real = Simulation._decide  # noqa: SLF001 - it is what is measured
+        self.simulation: Rehearsal | None = None
+        real, count = Rehearsal._decide, self  # noqa: SLF001 - it is what is measured
 
-        def decide(simulation: Simulation, info: Any) -> Batch:
-            self.decisions += 1
-            self.simulation = simulation
-            return real(simulation, info)
+        def decide(self: Rehearsal, info: WorkloadInfo) -> Batch:
+            count.decisions += 1
+            count.simulation = self
+            return real(self, info)
 
-        Simulation._decide = decide  # type: ignore[method-assign, assignment]  # noqa: SLF001 - as above
+        Rehearsal._decide = decide  # type: ignore[method-assign]  # noqa: SLF001 - as above
 
 
 def line(title: str, seconds: float, decisions: int) -> None:
