@@ -106,7 +106,14 @@ def _tolerates(info: WorkloadInfo, taint: Taint) -> bool:
 
 
 def _amounts(texts: Mapping[str, str | int]) -> dict[str, int]:
-    return {resource: quantities.bounded(resource, text) for resource, text in texts.items()}
+    """Parse what a member reports; an invalid quantity counts as nothing, as in a snapshot."""
+    found = dict[str, int]()
+    for resource, text in texts.items():
+        try:
+            found[resource] = quantities.bounded(resource, text)
+        except ValueError:
+            found[resource] = 0
+    return found
 
 
 def _texts(amounts: Mapping[str, int]) -> dict[str, Any]:

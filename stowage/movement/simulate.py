@@ -174,7 +174,8 @@ class SimulationResult:
                 yield {"": name, "before": first, "after": f"{resource} {percent}%", " ": ""}
 
     def _end(self) -> str:
-        steps = f"Steps: {self.steps} at maxMoving {self.max_moving} ({self.moving} units)"
+        units = words.count(self.moving, "unit")
+        steps = f"Steps: {self.steps} at maxMoving {self.max_moving} ({units})"
         if self.braked:
             return f"{steps}. Brake: braked ({self.braked})"
         numbers = f"{self.lost} of {self.registered} lost, limit {self.most_lost}"
@@ -202,7 +203,7 @@ def _lacking(each: WorkloadOutcome) -> str:
 
 
 def _once(each: WorkloadOutcome) -> str:
-    return f"{each.name} {each.fenced} (at most once)"
+    return f"{each.name} (at most once)"
 
 
 def _many(field_: str) -> Any:

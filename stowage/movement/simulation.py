@@ -18,11 +18,13 @@ from controller.binding.statuspatch import status_of
 from controller.features.evacuation.fleet import FleetMoves
 from controller.features.evacuation.foresight import evacuated
 from controller.features.evacuation.waiting import turns
+from controller.framework.calling.guard import PluginError
 from controller.framework.profile import SchedulerConfiguration
 from controller.framework.runtime.handle import DryRunHandle
 from controller.model.objects import ClusterShare, MemberCluster, Workload, WorkloadStatus
 from controller.model.placed import is_workload
 from controller.model.unit import WorkloadInfo, restated
+from controller.scheduling import moving
 from controller.scheduling.decision import Decision
 from controller.snapshot.snapshot import Snapshot
 from crds.fields.shares import ShareState
@@ -75,6 +77,8 @@ class Simulation(Rehearsal):
 
     def _forget(self) -> None:
         self._now = self._began_at
+        self._later: dict[Key, datetime] = {}
+        """Workloads that nothing has leave before these moments."""
         self.steps = 0
         self.decisions = {}
         self.explained: dict[Key, Decision] = {}
@@ -87,7 +91,12 @@ class Simulation(Rehearsal):
         self._forget()
         moves = self.ledger(FleetMoves)
         left = [name for name, each in self.members.items() if each.evacuating]
-        keys = {*asked, *self._undecided, *(key for name in left for key in moves.on(name))}
+        keys = {*asked, *self._undecided}
+        for key in {key for name in left for key in moves.on(name)} & self._infos.keys() - keys:
+            if (due := self._first_due(self._infos[key])) is not None:
+                self._later[key] = due
+            else:
+                keys.add(key)
         for _ in range(self._most_rounds()):
             changed = self._step(keys & self._infos.keys())
             if changed:
@@ -97,6 +106,7 @@ class Simulation(Rehearsal):
             if due is None:
                 return
             keys = {key for at, key in self._due() if at <= due}
+            self._later = {key: at for key, at in self._later.items() if at > due}
             self._now = due
 
     def _most_rounds(self) -> int:
@@ -104,7 +114,18 @@ class Simulation(Rehearsal):
         units = sum(sum(each.present.values()) + each.replicas for each in self._infos.values())
         return 100 + 4 * (units + len(self._infos))
 
+    def _first_due(self, info: WorkloadInfo) -> datetime | None:
+        """Return when the first units have to leave, where none has to and one will."""
+        about = info, self._cache.snapshot(), self._cache.index, self._now
+        try:
+            said = moving.descheduling(self._profiles[info.scheduler_name], *about)
+        except PluginError:  # as the decision will tell
+            return None
+        due = min((e.due for e in said.evictions.values() if e.due is not None), default=None)
+        return None if due is None or due <= self._now else due
+
     def _due(self) -> Iterable[tuple[datetime, Key]]:
+        yield from ((at, key) for key, at in self._later.items())
         for key, decision in self.decisions.items():
             for cluster, eviction in decision.moving.evictions.items():
                 due = eviction.due

@@ -94,13 +94,13 @@ def test_a_loss_in_words(fleet: Path) -> None:
     assert counts["placed"][1:] == ["18", "16"]
     assert counts["no new place"][3:6] == ["0", "2", "shop/big"]
     assert "NoRoom" in counts["no new place"][7]
-    assert " ".join(counts["awaits fence"][2:]) == "0 1 shop/db 1 (at most once)"
+    assert " ".join(counts["awaits fence"][2:]) == "0 1 shop/db (at most once)"
     assert " ".join(counts["stay on paper"][3:]) == "0 1 shop/stays 1"
     assert counts["m2"][1] == "cpu"
     assert counts["WORKLOAD"] == ["WORKLOAD", "BEFORE", "AFTER", "MOVES", "ORDER"]
     web = ["shop/web", "m1=2,m2=2,m3=2", "m2=3,m3=3", "2", "1", "(priority", "0)"]
     assert counts["shop/web"] == web
-    assert rows[-1].startswith("Steps: 2 at maxMoving 10% (1 units). Brake: stays open (1 of 3")
+    assert rows[-1].startswith("Steps: 2 at maxMoving 10% (1 unit). Brake: stays open (1 of 3")
 
 
 @pytest.mark.proves("M67")
