@@ -235,7 +235,7 @@ def test_a_lost_member_is_left_after_its_toleration_and_has_its_units_again_afte
         {"member-2": 3, "member-3": 3},
     ], "all at once"
     assert fleet.leaving("web") == {"member-1": (2, "ClusterLost")}
-    wait("all to be said ready", lambda: fleet.status("web")["ready"] == 6)
+    fleet.until_moving("web", "Settled")  # its ready units count what the lost one said last
     wait("Lost", lambda: fleet.evacuating("member-1") == ("True", "Lost"))
     assert len(fleet.timeline.pods("member-1", "web")) == 2
     fleet.timeline.begin("web")
