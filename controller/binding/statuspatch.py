@@ -79,7 +79,7 @@ def short_patch(
     """
     status: dict[str, Any] = {
         "observedGeneration": workload.metadata.generation,
-        "conditions": _conditions(decision, workload),
+        "conditions": _conditions(decision, workload, workload.status.leaving),
     }
     old = workload.status
     if not workload.placements:
@@ -393,7 +393,7 @@ def _reference(placements: Mapping[str, int]) -> dict[str, Any] | None:
 
 
 def _conditions(
-    decision: Decision, workload: Workload, leaving: Sequence[LeavingShare] = ()
+    decision: Decision, workload: Workload, leaving: Sequence[LeavingShare]
 ) -> list[dict[str, Any]]:
     """Return the conditions: ours renewed, the propagator's as they are, each in its place.
 

@@ -19,7 +19,7 @@ from controller.config import default_profile
 from controller.eventhandlers import known
 from controller.framework.runtime import framework as runtime
 from controller.framework.statuswriter import for_good
-from controller.model.objects import Footprint, Workload
+from controller.model.objects import Footprint, LeavingShare, Workload
 from controller.model.unit import workload_info
 from controller.scheduling.decision import Decision
 from crds.names import ANNOTATION_CLUSTERS
@@ -232,6 +232,22 @@ class TestForGood:
             workload, status=msgspec.convert(told, type(workload.status))
         )
         assert short_patch(refused, after) is None
+
+    def test_the_verdict_alone_does_not_say_that_what_leaves_has_left(self) -> None:
+        stored = make.workload(present={"a": 1})
+        share = LeavingShare("b", 2, "Drained", "", SINCE)
+        moves = msgspec.structs.replace(stored.status, leaving=[share])
+        workload = msgspec.structs.replace(stored, status=moves)
+        kept = replace(
+            decision(workload, a=1),
+            reason=ScheduledReason.INVALID_WORKLOAD,
+            snapshot=make.snapshot(make.cluster("a"), make.cluster("b")),
+        )
+        patch = short_patch(kept, workload)
+        assert patch is not None
+        said = condition(patch["status"], "Moving")
+        assert said["reason"] != "Settled"
+        assert "2 of" in said["message"]
 
 
 class TestLive:
