@@ -26,13 +26,13 @@ from controller.model.movement import (
     NEVER,
     BrakeConfiguration,
     MovementConfiguration,
-    amount,
 )
 from crds.base import Count, LabelKey
 from crds.fields.movement import Budget
 from crds.names import DEFAULT_SCHEDULER
 from crds.workloadquota import WorkloadQuotaSpec
 from machinery.errors import ConfigurationError
+from machinery.types.budget import amount
 
 ALL = "*"
 LEASE = "stowage-controller"

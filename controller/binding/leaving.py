@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from controller.explain.steps import Occasion
-from controller.model.moving import ready_of
+from controller.model.moving import lacking, ready_by_cluster
 from controller.model.objects import LeavingShare, Workload
 from controller.model.placed import is_workload
 from controller.model.unit import WorkloadInfo
@@ -83,9 +83,8 @@ def leaving_of(
 
 def _missing(workload: Workload, info: WorkloadInfo, placements: Mapping[str, int]) -> int:
     """Return how many replicas are not ready where they are placed."""
-    spec = info.moving.spec
-    ready = {share.name: ready_of(share, spec) for share in workload.status.clusters}
-    return sum(max(n - ready.get(cluster, 0), 0) for cluster, n in placements.items())
+    ready = ready_by_cluster(workload.status.clusters, info.moving.spec)
+    return sum(lacking(placements, ready).values())
 
 
 def _gone(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from controller.model.moving import moment_of, ready_of
+from controller.model.moving import lacking, moment_of, ready_by_cluster
 from controller.model.objects import DisplacedShare, LeavingShare, Workload
 from controller.model.placed import is_workload
 from controller.scheduling.decision import Decision
@@ -17,6 +17,7 @@ from crds.fields.why import ChangeCause
 from crds.workload import EventReason, WorkloadCondition
 from machinery import metrics
 from machinery.clock import timestamp
+from machinery.types import conditions
 
 MOST_DISPLACED = 64
 """Clusters that a status names to which replicas may return."""
@@ -107,8 +108,8 @@ def moving_of(
     if not is_workload(decision.workload.key):
         return None
     moves, after = decision.moving, decision.placements
-    lacking = _lacking(decision, workload) if leaving else {}
-    going = [each for each in leaving if lacking or _seen(each.cluster, decision)]
+    missing = _lacking(decision, workload) if leaving else {}
+    going = [each for each in leaving if missing or _seen(each.cluster, decision)]
     waits = {
         cluster: eviction
         for cluster, eviction in moves.evictions.items()
@@ -117,11 +118,11 @@ def moving_of(
     stuck, blocked = sum(moves.stuck.values()), sum(after[cluster] for cluster in waits)
     total = sum(each.replicas for each in going) + stuck + moves.held + blocked
     if not total:
-        known = any(c["type"] == MOVING for c in workload.status.conditions)
+        known = conditions.among(workload.status.conditions, MOVING)
         moved = known or leaving or workload.status.leaving
         return MovingCondition(MovingReason.SETTLED, _settled(leaving)) if moved else None
     if going:
-        reason, text = _going(decision, workload, going, lacking)
+        reason, text = _going(decision, workload, going, missing)
         text += f"; {_no_room(moves)}" if stuck else ""
     elif stuck:
         reason, text = MovingReason.NO_ROOM, _no_room(moves)
@@ -158,14 +159,8 @@ def _where(decision: Decision, going: Sequence[LeavingShare]) -> str:
 
 
 def _lacking(decision: Decision, workload: Workload) -> dict[str, int]:
-    """Return the replicas that are not ready where they are placed, by cluster."""
     spec = decision.workload.moving.spec
-    ready = {share.name: ready_of(share, spec) for share in workload.status.clusters}
-    return {
-        cluster: less
-        for cluster, replicas in decision.placements.items()
-        if (less := replicas - ready.get(cluster, 0)) > 0
-    }
+    return lacking(decision.placements, ready_by_cluster(workload.status.clusters, spec))
 
 
 def _settled(leaving: Sequence[LeavingShare]) -> str:
@@ -184,7 +179,7 @@ def _going(
     decision: Decision,
     workload: Workload,
     going: Sequence[LeavingShare],
-    lacking: Mapping[str, int],
+    missing: Mapping[str, int],
 ) -> tuple[MovingReason, str]:
     """Return what replicas wait for that have begun to leave."""
     shares = {share.name: share for share in workload.status.clusters}
@@ -193,13 +188,13 @@ def _going(
         blocked = None if share is None else share.blocked
         if blocked is not None and blocked.reason == MovingReason.DISRUPTION_BUDGET.value:
             return MovingReason.DISRUPTION_BUDGET, f"{each.replicas} wait: {blocked.message}"
-    if not lacking:
+    if not missing:
         return MovingReason.MOVING, "their successors are ready"
     parts = []
-    for cluster in sorted(lacking)[:NAMED]:
+    for cluster in sorted(missing)[:NAMED]:
         placed = decision.placements[cluster]
         said = shares[cluster].message if cluster in shares else ""
-        part = f"{placed - lacking[cluster]} of {placed} ready on {cluster}"
+        part = f"{placed - missing[cluster]} of {placed} ready on {cluster}"
         parts.append(f"{part} ({said})" if said else part)
     moments = [at for each in going if (at := moment_of(each.since)) is not None]
     late = timedelta(seconds=NOT_READY_SECONDS)
@@ -236,10 +231,8 @@ def events_of(status: Mapping[str, Any], before: Workload) -> list[MoveEvent]:
         clusters = ", ".join(sorted({each.cluster for each in before.status.leaving})[:NAMED])
         note = f"nothing drives it from {clusters} any more: what has not moved stays there"
         found.append(MoveEvent(EventReason.MOVE_CANCELLED, note))
-    after, old = (
-        next((c for c in each if c["type"] == MOVING), {})
-        for each in (status.get("conditions", ()), before.status.conditions)
-    )
+    after = conditions.among(status.get("conditions"), MOVING)
+    old = conditions.among(before.status.conditions, MOVING)
     reason = after.get("reason")
     if not after or reason == old.get("reason"):
         return found

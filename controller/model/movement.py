@@ -1,22 +1,17 @@
-"""The numbers of movement: a Workload's budgets, and what the file says of the whole fleet.
-
-Pure. A budget is a number, or whole percents of one; `amount` is the one reading of it.
-"""
+"""What the file says of movement over the fleet, and the bounds of what a Workload says. Pure."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from controller.model.objects import MovementSpec
-from crds.base import PERCENT
 from crds.fields.movement import MOST_READY_SECONDS
 from machinery.clock import parse_timestamp
-from machinery.types.bounds import MOST_UNITS, quoted
+from machinery.types.bounds import quoted
+from machinery.types.budget import amount
 
 NEVER = -1
 """Seconds of a toleration without an end."""
-_PERCENT = re.compile(PERCENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +36,6 @@ class MovementConfiguration:
     max_moving: int | str = "10%"
     """Units that moves have placed and that are not ready yet, over the fleet; at least 1."""
     brake: BrakeConfiguration = BrakeConfiguration()
-
-
-def amount(value: int | str, of: int, *, up: bool) -> int:
-    """Return a budget as a number: of percents, those of `of`, rounded up or down.
-
-    Raises ValueError for what is no budget.
-    """
-    if isinstance(value, int) and 0 <= value <= MOST_UNITS:
-        return value
-    if not isinstance(value, str) or not _PERCENT.fullmatch(value):
-        raise ValueError(f"{quoted(value)} is neither a number of units nor whole percents")
-    hundredths = int(value.removesuffix("%")) * of
-    return -(-hundredths // 100) if up else hundredths // 100
 
 
 def refuse(movement: MovementSpec) -> None:

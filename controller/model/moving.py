@@ -5,12 +5,11 @@ Compiled with the `WorkloadInfo`; a Workload at rest shares one empty value with
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from controller.model.movement import amount
 from controller.model.objects import (
     ClusterShare,
     DisplacedShare,
@@ -19,15 +18,16 @@ from controller.model.objects import (
     Template,
     Workload,
 )
+from crds.fields.movement import AT_MOST_ONCE
 from crds.fields.shares import ShareState
 from machinery.clock import parse_timestamp
 from machinery.types.bounds import MOST_UNITS, between
+from machinery.types.budget import amount
 
 SURGE, UNAVAILABLE = "25%", 0
 """The budgets of a Workload that names none."""
 ONCE_SURGE = 0
 """That of a kind whose units must not run twice."""
-ONCE = frozenset({"StatefulSet", "Job", "CronJob"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +91,10 @@ class MovingState:
         asked = self.spec.rebalance_after
         return None if not asked or asked == self.rebalanced else moment_of(asked)
 
+    def rebalance_asked(self, now: datetime) -> bool:
+        due = self.rebalance_due
+        return due is not None and due <= now
+
 
 UNREACHABLE = ShareState.UNREACHABLE.value
 AT_REST = MovingState()
@@ -112,7 +116,7 @@ def moving_state(workload: Workload, present: Mapping[str, int], *, once: bool) 
         leaving,
         displaced,
         status.rebalanced,
-        {each.name: ready_of(each, spec.movement) for each in shares},
+        ready_by_cluster(shares, spec.movement),
         frozenset(each.name for each in shares if each.state == UNREACHABLE),
         surplus,
     )
@@ -120,11 +124,25 @@ def moving_state(workload: Workload, present: Mapping[str, int], *, once: bool) 
 
 def runs_once(template: Template) -> bool:
     """Return whether the units of a template must not run twice."""
-    if template.kind in ONCE:
+    if template.kind in AT_MOST_ONCE:
         return True
     strategy: Any = template.spec.get("strategy") if isinstance(template.spec, dict) else None
     kind = strategy.get("type") if isinstance(strategy, dict) else None
     return template.kind == "Deployment" and kind == "Recreate"
+
+
+def lacking(placements: Mapping[str, int], ready: Mapping[str, int]) -> dict[str, int]:
+    """Return the replicas that are not ready where they are placed, by cluster."""
+    return {
+        cluster: less
+        for cluster, replicas in placements.items()
+        if (less := replicas - ready.get(cluster, 0)) > 0
+    }
+
+
+def ready_by_cluster(shares: Iterable[ClusterShare], spec: MovementSpec) -> dict[str, int]:
+    """Return the replicas of each share that stand in for others."""
+    return {share.name: ready_of(share, spec) for share in shares}
 
 
 def ready_of(share: ClusterShare, spec: MovementSpec) -> int:

@@ -25,6 +25,11 @@ class Taint(msgspec.Struct, frozen=True):
     effect: str
     value: str = ""
 
+    @property
+    def text(self) -> str:
+        """`<key>[=<value>]:<effect>`, as kubectl writes it."""
+        return f"{self.key}{'=' if self.value else ''}{self.value}:{self.effect}"
+
 
 class Toleration(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """An empty key with Exists tolerates all taints, an empty effect any effect."""
@@ -162,14 +167,19 @@ class MemberCluster(Object, frozen=True):
     spec: ClusterSpec = ClusterSpec()
     status: ClusterStatus = ClusterStatus()
 
+    def condition(self, type_: str) -> Condition | None:
+        return next((each for each in self.status.conditions if each.type == type_), None)
+
     @property
     def ready(self) -> bool:
-        return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
+        found = self.condition("Ready")
+        return found is not None and found.status == "True"
 
     @property
     def reason(self) -> str:
         """The reason of Ready; empty without."""
-        return next((c.reason for c in self.status.conditions if c.type == "Ready"), "")
+        found = self.condition("Ready")
+        return found.reason if found is not None else ""
 
     @property
     def evacuating(self) -> bool:

@@ -217,7 +217,7 @@ def _taints(shortage: Shortage, rows: Mask) -> list[str]:
     """Return the hard taints on these clusters that the Workload does not tolerate."""
     mine = shortage.workload.tolerations
     return sorted(
-        f"{taint.key}{'=' if taint.value else ''}{taint.value}:{taint.effect}"
+        taint.text
         for taint, mask in shortage.snapshot.taints.items()
         if taint.effect in HARD
         and (mask & rows).any()

@@ -332,8 +332,8 @@ class _Pass:
         if self.said is moving.NOTHING_LEAVES and not (leaving.rows or back or waits):
             return found, NO_MOVES
         limit = within(self.state, found.desired)
-        whole = self.info.everywhere
-        assignment, stuck = moving.completed(found, leaving, limit, everywhere=whole)
+        everywhere = self.info.everywhere
+        assignment, stuck = moving.completed(found, leaving, limit, everywhere=everywhere)
         names = self.snapshot.names
         moves = Moves(
             evictions=self.said.evictions,
@@ -346,11 +346,9 @@ class _Pass:
         )
         if leaving.rows or back or not self._stands(assignment):
             return assignment, moves
-        due = state.rebalance_due
-        asked = due is not None and due <= now
-        return (
-            self._onward(assignment, moves) if asked or self.said.returns else (assignment, moves)
-        )
+        if state.rebalance_asked(now) or self.said.returns:
+            return self._onward(assignment, moves)
+        return assignment, moves
 
     def _stands(self, assignment: Assignment) -> bool:
         """Whether all replicas have a cluster, and none moves."""

@@ -25,6 +25,7 @@ from controller.framework.calling import answers
 from controller.framework.calling.guard import ask
 from controller.framework.interface import Assignment, Candidates, Descheduling, Eviction
 from controller.framework.profile import Profile
+from controller.model.moving import lacking
 from controller.model.placed import is_workload
 from controller.model.unit import WorkloadInfo
 from controller.planner.reasons import Reason, RuleKind
@@ -155,12 +156,7 @@ _CANCELLED_BY_END = frozenset(
 
 
 def _missing(info: WorkloadInfo) -> dict[str, int]:
-    ready = info.moving.ready
-    return {
-        cluster: missing
-        for cluster, replicas in info.present.items()
-        if (missing := replicas - ready.get(cluster, 0)) > 0
-    }
+    return lacking(info.present, info.moving.ready)
 
 
 def with_resumed(info: WorkloadInfo, back: Mapping[str, int]) -> WorkloadInfo:
@@ -360,7 +356,6 @@ class Onward:
     returned: Mapping[int, int]
     dropped: frozenset[str]
     left: int
-    held: int
     holder: str
 
 
@@ -380,8 +375,7 @@ def onward(
         said: the clusters that take replicas again.
         now: the time of the pass.
     """
-    due = info.moving.rebalance_due
-    asked = due is not None and due <= now
+    asked = info.moving.rebalance_asked(now)
     back = {
         name: each.replicas
         for name, each in info.moving.displaced.items()
@@ -418,7 +412,6 @@ def onward(
         cause.value,
         {int(row): int(grown[row]) for row in np.flatnonzero(grown)} if not asked else {},
         frozenset(dropped),
-        left - moved,
         left - moved,
         words if most < own else "",
     )

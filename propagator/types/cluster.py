@@ -9,12 +9,9 @@ from typing import Any
 
 import msgspec
 
-from crds.names import SYSTEM_NAMESPACE, TAINT_DRAIN, TAINT_OUT_OF_SERVICE
+from crds.names import FORCED_DRAIN, SYSTEM_NAMESPACE, TAINT_DRAIN, TAINT_OUT_OF_SERVICE
 from machinery.types.bounds import SECRET_BYTES
 from machinery.types.metadata import Key, Object
-
-FORCE = "Force"
-"""The value of the drain taint that passes over disruption budgets."""
 
 
 class SecretReference(msgspec.Struct, frozen=True):
@@ -69,7 +66,7 @@ class MemberCluster(Object, frozen=True):
     @property
     def forced_drain(self) -> bool:
         """Whether its drain passes over disruption budgets."""
-        drain = (TAINT_DRAIN, FORCE)
+        drain = (TAINT_DRAIN, FORCED_DRAIN)
         return any((each.key, each.value) == drain for each in self.spec.taints)
 
     @property

@@ -7,18 +7,13 @@ seen to be gone from the old one.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import msgspec
 
-from crds.base import PERCENT
 from crds.fields.movement import MOST_READY_SECONDS
 from crds.fields.shares import BlockedReason
-
-AT_MOST_ONCE = frozenset({"StatefulSet", "Job", "CronJob"})
-"""Kinds of which no unit is made twice unless their Workload says otherwise."""
-_PERCENT = re.compile(PERCENT)
+from machinery.types.budget import amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +55,7 @@ class Movement(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 def units_of(budget: int | str, wanted: int) -> int:
     """Return a budget as units, percents rounded down; 0 for one that the schema refuses."""
-    if isinstance(budget, int):
-        return max(budget, 0)
-    if not _PERCENT.fullmatch(budget):
+    try:
+        return amount(budget, wanted, up=False)
+    except ValueError:
         return 0
-    return int(budget.removesuffix("%")) * wanted // 100

@@ -19,6 +19,7 @@ import msgspec
 from msgspec import UNSET, UnsetType, structs
 
 from crds.admission.placeholder import keeps_room
+from crds.fields.movement import AT_MOST_ONCE
 from crds.fields.template import REPLICAS_PATHS, well_formed
 from crds.fields.why import ChangeCause
 from crds.groups import membership
@@ -31,7 +32,7 @@ from crds.names import (
     LABEL_WORKLOAD_UID,
 )
 from machinery.types.metadata import Key, Object, OwnerReference
-from propagator.types.movement import AT_MOST_ONCE, Movement
+from propagator.types.movement import Movement
 from propagator.types.overrides import Overrides, overrides_of
 
 S = TypeVar("S", bound=msgspec.Struct)

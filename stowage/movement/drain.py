@@ -106,14 +106,7 @@ def preview(name: str, where: Where, form: str) -> bool:
 def previewed(name: str, where: Where, *, clock: Clock) -> Drainage:
     """Return what a drain would come to. Raises as `preview` does."""
     configuration, present = where.configuration(), where.present()
-    simulation = Simulation(
-        configuration,
-        clusters=present.clusters,
-        workloads=present.workloads.values(),
-        objects=present.objects.values(),
-        now=clock.now(),
-        handle=where.handle,
-    )
+    simulation = Simulation.of(present, configuration, now=clock.now(), handle=where.handle)
     if name not in simulation.members:
         raise _unknown(name)
     simulation.play()

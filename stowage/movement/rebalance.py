@@ -91,14 +91,7 @@ def planned(where: Where, names: Sequence[str], *, everywhere: bool, clock: Cloc
     Raises ConfigurationError for a name that does not exist, and as `Where` does.
     """
     configuration, present, now = where.configuration(), where.present(), clock.now()
-    simulation = Simulation(
-        configuration,
-        clusters=present.clusters,
-        workloads=present.workloads.values(),
-        objects=present.objects.values(),
-        now=now,
-        handle=where.handle,
-    )
+    simulation = Simulation.of(present, configuration, now=now, handle=where.handle)
     simulation.play()
     simulation.mark()
     found = _chosen(simulation.placed.keys(), where.namespace, names, everywhere=everywhere)

@@ -14,7 +14,7 @@ from typing import Any
 from controller.features.evacuation import foresight
 from controller.features.evacuation.brake import most_lost
 from controller.framework.profile import SchedulerConfiguration
-from controller.model.movement import NEVER, MovementConfiguration, amount
+from controller.model.movement import NEVER, MovementConfiguration
 from controller.model.objects import MemberCluster, Workload
 from controller.model.placed import is_workload
 from controller.model.unit import restated, scaled
@@ -22,6 +22,7 @@ from crds.names import GROUP, LABEL_CLUSTER
 from machinery.clock import Clock, SystemClock
 from machinery.errors import ConfigurationError
 from machinery.types.bounds import MOST_UNITS, clean
+from machinery.types.budget import amount
 from machinery.types.metadata import Key
 from stowage.console import output
 from stowage.console.terminal import say
@@ -272,14 +273,7 @@ def results(
     Raises ConfigurationError for a cluster or a Workload that does not exist.
     """
     now = clock.now()
-    simulation = Simulation(
-        configuration,
-        clusters=present.clusters,
-        workloads=present.workloads.values(),
-        objects=present.objects.values(),
-        now=now,
-        handle=where.handle,
-    )
+    simulation = Simulation.of(present, configuration, now=now, handle=where.handle)
     simulation.play()
     simulation.mark()
     first = outcomes.counted(simulation), outcomes.usage(simulation)

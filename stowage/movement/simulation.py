@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -30,6 +30,7 @@ from controller.snapshot.snapshot import Snapshot
 from crds.fields.shares import ShareState
 from machinery.types.metadata import Key, Object
 from stowage.movement.memberroom import MemberRoom
+from stowage.planning.inventory import PlanInputs
 from stowage.planning.simulator import Rehearsal
 
 _ATTRIBUTES: Mapping[str, str] = dict(
@@ -74,6 +75,25 @@ class Simulation(Rehearsal):
         self._rooms: dict[str, MemberRoom] = {}
         self._settle()
         self._forget()
+
+    @classmethod
+    def of(
+        cls,
+        present: PlanInputs,
+        configuration: SchedulerConfiguration,
+        *,
+        now: datetime,
+        handle: DryRunHandle,
+    ) -> Self:
+        """Return the simulation of a fleet as it was read."""
+        return cls(
+            configuration,
+            clusters=present.clusters,
+            workloads=present.workloads.values(),
+            objects=present.objects.values(),
+            now=now,
+            handle=handle,
+        )
 
     def _forget(self) -> None:
         self._now = self._began_at

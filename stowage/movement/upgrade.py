@@ -45,7 +45,7 @@ def unnoted(hub: Connection) -> list[TaintedCluster]:
     for each in clusters:
         evacuation = each.status.evacuation
         noted = {cause.name for cause in evacuation.causes} if evacuation is not None else set()
-        named = [taints.name_of(t) for t in each.spec.taints if t.effect == taints.NO_EXECUTE]
+        named = [t.text for t in each.spec.taints if t.effect == taints.NO_EXECUTE]
         if new := sorted({*named} - noted):
             found.append(TaintedCluster(each.metadata.name, new))
     return found
@@ -58,14 +58,7 @@ def leaving(hub: Connection, clusters: Sequence[TaintedCluster], *, clock: Clock
     """
     where = Where(hub.namespace, hub=hub)
     configuration, present = where.configuration(), where.present()
-    simulation = Simulation(
-        configuration,
-        clusters=present.clusters,
-        workloads=present.workloads.values(),
-        objects=present.objects.values(),
-        now=clock.now(),
-        handle=where.handle,
-    )
+    simulation = Simulation.of(present, configuration, now=clock.now(), handle=where.handle)
     simulation.play()
     for each in outcomes(simulation):
         for cluster in clusters:

@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from controller.features.evacuation import taints
-from controller.model.movement import BrakeConfiguration, amount
+from controller.model.movement import BrakeConfiguration
 from controller.model.objects import MemberCluster
+from machinery.types.budget import amount
 
 
 class Brake(NamedTuple):

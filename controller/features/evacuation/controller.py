@@ -163,7 +163,7 @@ class EvacuationController(StatusWriter[MemberCluster, _Draft]):
             return None
         now, key = self._clock.now(), stored.metadata.key
         evacuation = stored.status.evacuation
-        not_ready = taints.name_of(taints.NOT_READY)
+        not_ready = taints.NOT_READY.text
         causes = evacuation.causes if evacuation is not None else []
         since = next((moment_of(each.since) for each in causes if each.name == not_ready), None)
         unreachable = taints.unreachable(stored)
@@ -249,7 +249,7 @@ def _concerns(cluster: MemberCluster) -> bool:
 
 
 def _condition(cluster: MemberCluster) -> dict[str, Any]:
-    found = next((c for c in cluster.status.conditions if c.type == _EVACUATING), None)
+    found = cluster.condition(_EVACUATING)
     return {} if found is None else _as_written(found)
 
 
@@ -263,10 +263,8 @@ _ALWAYS = ("status", "reason", "message")
 
 
 def _blocked(workload: Workload) -> BlockedWorkload | None:
-    for each in workload.status.conditions:
-        if each.get("type") == WorkloadCondition.MOVING.value and each.get("status") == "False":
-            reason = str(each.get("reason", ""))
-            if reason == MovingReason.SETTLED.value:
-                return None
-            return BlockedWorkload(*workload.metadata.key, reason, str(each.get("message", "")))
-    return None
+    said = conditions.among(workload.status.conditions, WorkloadCondition.MOVING.value)
+    reason = str(said.get("reason", ""))
+    if said.get("status") != "False" or reason == MovingReason.SETTLED.value:
+        return None
+    return BlockedWorkload(*workload.metadata.key, reason, str(said.get("message", "")))

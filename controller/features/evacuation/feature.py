@@ -15,6 +15,7 @@ from controller.framework.runtime.handle import Handle
 from controller.model.objects import MemberCluster, Workload
 from crds.workload import WorkloadCondition
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
+from machinery.types import conditions
 
 
 class Evacuations:
@@ -100,15 +101,12 @@ def _standing(workload: Workload | None) -> dict[str, tuple[int, int, str]]:
     if workload is None:
         return {}
     present, leaving = workload.info.present, workload.info.moving.leaving
-    conditions = workload.status.conditions
-    said = next((c.get("reason", "") for c in conditions if c.get("type") == MOVING), "")
+    moving = conditions.among(workload.status.conditions, WorkloadCondition.MOVING.value)
+    said = str(moving.get("reason", ""))
     return {
         name: (present.get(name, 0), leaving[name].replicas if name in leaving else 0, said)
         for name in {**present, **leaving}
     }
-
-
-MOVING = WorkloadCondition.MOVING.value
 
 
 def _lost(cluster: MemberCluster | None) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from controller.cache.ledger import PlacementsByWorkload
+from controller.model.moving import lacking
 from controller.model.placed import is_workload
 from controller.model.unit import WorkloadInfo
 from crds.fields.why import ChangeCause
@@ -111,11 +112,10 @@ def on_their_way(info: WorkloadInfo, placements: Mapping[str, int]) -> int:
     state = info.moving
     found = 0
     if state.leaving:
-        ready = state.ready
         # What was placed on a cluster that is lost since is not on its way there any more.
-        there = ((name, n) for name, n in info.present.items() if name not in state.away)
-        missing = sum(max(n - ready.get(name, 0), 0) for name, n in there)
-        found = min(missing, sum(each.replicas for each in state.leaving.values()))
+        missing = lacking(info.present, state.ready)
+        waits = sum(n for name, n in missing.items() if name not in state.away)
+        found = min(waits, sum(each.replicas for each in state.leaving.values()))
     if placements is info.present or placements == info.present or not info.present:
         return found
     came = sum(max(n - info.present.get(name, 0), 0) for name, n in placements.items())

@@ -28,7 +28,7 @@ from controller.framework.interface import (
 from controller.framework.runtime.arguments import NoArgs
 from controller.framework.runtime.handle import Handle
 from controller.framework.status import SUCCESS, Status
-from controller.model.movement import NEVER, amount
+from controller.model.movement import NEVER
 from controller.model.objects import MemberCluster, Taint
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Mask
@@ -36,6 +36,7 @@ from controller.snapshot.snapshot import Snapshot
 from crds.fields.movement import MovingReason
 from crds.membercluster import EvacuatingReason, MemberClusterCondition
 from crds.names import TAINT_OUT_OF_SERVICE
+from machinery.types.budget import amount
 
 NAME = "TaintEviction"
 _NONE = Descheduling()
@@ -166,13 +167,16 @@ def _held(cluster: MemberCluster) -> tuple[str, str] | None:
 
     Blindness is no reason that a Workload tells: it is over soon, or the cluster tells of it.
     """
-    for condition in cluster.status.conditions:
-        if condition.type == MemberClusterCondition.EVACUATING.value:
-            if condition.reason == EvacuatingReason.BRAKED.value:
-                return MovingReason.BRAKED.value, condition.message
-            if condition.reason == EvacuatingReason.BLIND.value:
-                return "", condition.message
-    return None
+    said = cluster.condition(MemberClusterCondition.EVACUATING.value)
+    if said is None or said.reason not in _HELD:
+        return None
+    return _HELD[said.reason], said.message
+
+
+_HELD = {
+    EvacuatingReason.BRAKED.value: MovingReason.BRAKED.value,
+    EvacuatingReason.BLIND.value: "",
+}
 
 
 def _takes_back(cluster: MemberCluster) -> bool:

@@ -20,7 +20,7 @@ from machinery.clock import timestamp
 
 LONGEST_DWELL = 7200
 """Seconds: each loss doubles the dwell of a cluster, up to this."""
-_NOT_READY = taints.name_of(taints.NOT_READY)
+_NOT_READY = taints.NOT_READY.text
 
 
 @dataclass(frozen=True, slots=True)

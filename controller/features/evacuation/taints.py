@@ -22,11 +22,6 @@ _CAUSES = {
 _LONGEST = timedelta(days=366 * 70)
 
 
-def name_of(taint: Taint) -> str:
-    """Return `<key>[=<value>]:NoExecute`."""
-    return f"{taint.key}{'=' if taint.value else ''}{taint.value}:{taint.effect}"
-
-
 def cause_of(taint: Taint) -> ChangeCause:
     return _CAUSES.get(taint.key, ChangeCause.TAINTED)
 
@@ -49,9 +44,9 @@ def lost(cluster: MemberCluster) -> bool:
 
 def in_force(cluster: MemberCluster) -> dict[str, Taint]:
     """Return the taints of effect NoExecute by their names."""
-    found = {name_of(t): t for t in cluster.spec.taints if t.effect == NO_EXECUTE}
+    found = {t.text: t for t in cluster.spec.taints if t.effect == NO_EXECUTE}
     if unreachable(cluster):
-        found[name_of(NOT_READY)] = NOT_READY
+        found[NOT_READY.text] = NOT_READY
     return found
 
 

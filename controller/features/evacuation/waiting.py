@@ -10,6 +10,7 @@ from controller.model.unit import WorkloadInfo
 from controller.snapshot.snapshot import Snapshot
 from crds.fields.movement import MovingReason
 from crds.workload import WorkloadCondition
+from machinery.types import conditions
 from machinery.types.metadata import Key
 
 AT_ONCE = 16
@@ -52,8 +53,5 @@ def turns(snapshot: Snapshot) -> Callable[[WorkloadInfo], tuple[int, int, Key]]:
 
 
 def _waits(workload: Workload) -> bool:
-    return any(
-        each.get("type") == WorkloadCondition.MOVING.value
-        and each.get("reason") == MovingReason.FLEET_BUDGET.value
-        for each in workload.status.conditions
-    )
+    said = conditions.among(workload.status.conditions, WorkloadCondition.MOVING.value)
+    return said.get("reason") == MovingReason.FLEET_BUDGET.value

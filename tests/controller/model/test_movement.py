@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.eventhandlers import known
-from controller.model.movement import amount
 from controller.model.objects import (
     ClusterStatus,
     DisplacedShare,
@@ -23,6 +22,7 @@ from controller.model.objects import (
     Workload,
 )
 from controller.model.unit import workload_info
+from machinery.types.budget import amount
 from tests.controller.make import workload
 
 KINDS = Path(__file__).resolve().parents[2] / "crds"
