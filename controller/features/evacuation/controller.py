@@ -36,7 +36,7 @@ from machinery.types import conditions
 from machinery.types.metadata import Key
 
 CALM_SECONDS = 1.0
-"""Between two writes of a cluster because of its numbers."""
+"""Between two writes of a cluster."""
 LEASE_SECONDS = 1.0
 """Between two looks at the propagator's Lease, while a cluster does not answer."""
 WAKE_SECONDS = 0.2
@@ -87,6 +87,7 @@ class EvacuationController(StatusWriter[MemberCluster, _Draft]):
         self._standing: dict[Key, Standing] = {}
         self._braked: str | None = None
         self._judged: set[Key] = set()
+        self._written: dict[Key, float] = {}
 
     def resync(self, stored: MemberCluster) -> None:
         """Queue a cluster when the term begins, and the Workloads that leave it."""
@@ -187,6 +188,9 @@ class EvacuationController(StatusWriter[MemberCluster, _Draft]):
         judged = not unreachable or self._lease.judged
         if not woken and told:
             return _Draft(fields=None, requeue_after=wait, judged=judged)
+        rest = self._rest(key)
+        if rest > 0:
+            return _Draft(fields=None, requeue_after=rest, judged=False)
         renewed = conditions.renewed(
             condition,
             type_=_EVACUATING,
@@ -207,11 +211,21 @@ class EvacuationController(StatusWriter[MemberCluster, _Draft]):
         )
 
     def landed(self, key: Key, result: _Draft, *, written: bool) -> None:
+        if written:
+            self._written[key] = self._clock.monotonic()
         first = result.judged and key not in self._judged
         if first:
             self._judged.add(key)
         if (written and result.woken) or first:
             self._look(key[1])
+
+    def _rest(self, key: Key) -> float:
+        """Return the seconds until the cluster may be written again.
+
+        A controller of other scheduler names writes the same fields, by a configuration of its own.
+        """
+        written = self._written.get(key)
+        return 0.0 if written is None else written + CALM_SECONDS - self._clock.monotonic()
 
     def judged(self, cluster: str) -> bool:
         """Whether this term has judged what leaves the cluster: a stored loss may be of another."""
@@ -229,6 +243,7 @@ class EvacuationController(StatusWriter[MemberCluster, _Draft]):
     def forget(self, key: Key) -> None:
         self._braked = None
         self._judged.discard(key)
+        self._written.pop(key, None)
         self._standing.pop(key, None)
 
     def _brake(self) -> str:

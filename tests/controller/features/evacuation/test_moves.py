@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from controller.config import default_profile
 from crds.names import TAINT_DRAIN, TAINT_NOT_READY, TAINT_OUT_OF_SERVICE
 from machinery import metrics
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
@@ -645,6 +646,23 @@ async def test_a_toleration_of_everything_stays_whatever_comes() -> None:
         await stage.calm(60)
         assert stage.placed("web") == {"m1": 2, "m2": 2, "m3": 2}
         assert "(tolerated)" in members.evacuation("m1")[2]
+
+
+async def test_controllers_that_judge_otherwise_wage_no_war_of_writes() -> None:
+    stage = Stage()
+    members = Members(stage, THREE)
+    for name in THREE:
+        stage.cluster(name, cpu="100")
+    other = replace(default_profile(), scheduler_name="other")
+    never = replace(QUICK, not_ready_toleration_seconds=-1)
+    async with members.following(), stage.leading(movement=QUICK):
+        await web(stage, members)
+        async with stage.leading(other, identity="two", movement=never):
+            members.lose("m1")
+            await stage.until(lambda: "m1" not in stage.placed("web"), seconds=30)
+            before = len(stage.hub.writes("/memberclusters/m1/status"))
+            await stage.calm(20)
+            assert len(stage.hub.writes("/memberclusters/m1/status")) - before <= 50
 
 
 def test_the_taint_of_a_loss_is_never_written() -> None:
