@@ -296,6 +296,22 @@ class Readiness:
         self._members[member]("-n", "kube-node-lease", "delete", "lease", "--all")
         processes["kwok"] = replace(kwok, argv=argv)
         processes["kwok"].start(detached=True)
+        self._have_seen(member)
+
+    def _have_seen(self, member: str) -> None:
+        """Have kwok look at all pods there once more, when it has the lease of each node.
+
+        It passes over a pod whose node's lease it does not see yet, until an event of that pod.
+        """
+        kubectl = self._members[member]
+        nodes = len(kubectl.items("nodes"))
+        wait(
+            f"kwok's leases on {member}",
+            lambda: len(kubectl.items("lease", "kube-node-lease")) == nodes,
+        )
+        mark = ("annotate", "pods", "-A", "--all", "--overwrite", f"e2e/seen={time.time_ns()}")
+        # A pod that ended meanwhile fails the command.
+        wait(f"a mark on the pods of {member}", lambda: kubectl(*mark) or True)
 
 
 _READY = re.compile(r'status: "True"\n(\s+)type: (Ready|ContainersReady)\n')
@@ -507,9 +523,13 @@ class MovingStage:
             wait(
                 f"{name} to be gone from {member}",
                 lambda m=member: (
-                    not self.timeline.pods(m, name) and self.stage.seen(m, self.space, name) is None
+                    self._gone(m, name) or self._is(self.status(name), lambda _: False)
                 ),
             )
+
+    def _gone(self, member: str, name: str) -> bool:
+        left = self.timeline.pods(member, name)
+        return not left and self.stage.seen(member, self.space, name) is None
 
     def asked(self, member: str, name: str) -> int:
         """Return spec.replicas of the Deployment on a member, 0 where there is none."""
