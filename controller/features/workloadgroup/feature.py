@@ -43,7 +43,7 @@ class WorkloadGroups:
     def __init__(self) -> None:
         self.ledger = Groups()
         self.ledgers = (self.ledger,)
-        self.memory = GroupMemory()
+        self.memory = GroupMemory(told=self._held)
         self.plugins: Mapping[str, Factory] = {NAME: Coscheduling}
         self.watches = (
             Watch(WORKLOAD_GROUPS, WorkloadGroup, self.group_changed),
@@ -112,6 +112,10 @@ class WorkloadGroups:
             self._moved(after, left=False)
         elif after is not None:
             self._waits_no_more(after)
+
+    def _held(self, key: Key) -> None:
+        if self.controller is not None:
+            self.controller.look(key)
 
     def _deleted(self, old: Workload | None, new: Workload | None) -> None:
         """Queue the group of a deleted Workload, which counted as a member until now."""

@@ -7,6 +7,7 @@ the next try).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -73,6 +74,8 @@ class GroupMemory:
 
     epoch: int = 0
     """Changes with each change of a cluster that might help a gang."""
+    told: Callable[[Key], None] | None = None
+    """Called when replicas of a group are held: a change of an object need not tell of that."""
     turns: Turns = field(default_factory=Turns)
     """Which gang gives way for which."""
     _groups: dict[Key, _RememberedGroup] = field(default_factory=dict)
@@ -152,6 +155,8 @@ class GroupMemory:
         """Record that the same decision holds the replicas again, as if without a break."""
         if (group := self._groups.get(key)) is not None:
             group.loose = None
+            if self.told is not None:
+                self.told(key)
 
     def held_since(self, key: Key, now: datetime | None = None) -> datetime | None:
         """Return when the wait began, or None; with `now`, one given back too long ago is over."""

@@ -181,12 +181,13 @@ class GroupController(StatusWriter[WorkloadGroup, _GroupDraft]):
         gate = gate_of(group, facts.members, now, self._doubts(key, read, facts, at))
         look = status.look(stored, group, gate, facts, now)
         written = status.differs(look.fields, stored)
-        soon = SOON_SECONDS if gate.waits else None
+        again = self._memory.loose(key, now)
+        soon = SOON_SECONDS if gate.waits or again else None
         if written and watch.written is not None and status.words_alone(look.fields, stored):
             rest = WORDS_SECONDS - (at - watch.written)
             written, soon = rest <= 0, rest if rest > 0 else soon
-        if written and self._anew(stored, group, gate, facts, now):
-            written, soon = False, SOON_SECONDS
+        if again and _less(stored, group, gate, facts):
+            written = False
         self._mind(watch, gate, look, facts, now)
         waits = [] if soon is None else [soon]
         due = (look.next_look, watch.due)
@@ -209,24 +210,6 @@ class GroupController(StatusWriter[WorkloadGroup, _GroupDraft]):
             return False
         self._watched[key].most = result.gate.size - 1
         return True
-
-    def _anew(
-        self,
-        stored: WorkloadGroup,
-        group: CompiledGroup,
-        gate: Gate,
-        facts: GroupFacts,
-        now: datetime,
-    ) -> bool:
-        """Return whether the group holds less only because it is being decided again.
-
-        Such a status is put off until that decision is over.
-        """
-        if group.fault or facts.could < group.min_member:
-            return False
-        same = (gate.state or "") == (stored.status.gate or "")
-        less = facts.held < stored.status.waiting
-        return same and less and self._memory.loose(group.key, now)
 
     def _mind(
         self, watch: _GateWatch, gate: Gate, look: GroupResult, facts: GroupFacts, now: datetime
@@ -314,6 +297,16 @@ class GroupController(StatusWriter[WorkloadGroup, _GroupDraft]):
             standing = standing_of(workload, ours=ours)
             found = self._known[key] = _Known(workload, standing, replicas)
         return found
+
+
+def _less(stored: WorkloadGroup, group: CompiledGroup, gate: Gate, facts: GroupFacts) -> bool:
+    """Return whether the group holds less than its status says, and nothing else is the matter.
+
+    Such a status is put off while the group is being decided again.
+    """
+    if group.fault or facts.could < group.min_member:
+        return False
+    return (gate.state or "") == (stored.status.gate or "") and facts.held < stored.status.waiting
 
 
 def _moved(old: Standing, new: Standing) -> bool:

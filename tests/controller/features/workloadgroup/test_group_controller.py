@@ -249,6 +249,44 @@ async def test_what_is_held_is_released_in_one_write_when_the_last_unit_fits(sta
         await stage.until(lambda: stage.status()["waiting"] == 0)
 
 
+@pytest.mark.proves("G5", "G16")
+async def test_what_the_next_leader_holds_again_is_told(stage: Gangs):
+    """Its Workloads say already that they wait, so no change of theirs tells of it."""
+    stage.cluster("m3", cpu="16")
+    stage.group(least=10)
+    stage.member("driver", replicas=2)
+    stage.member("worker", replicas=8)
+    async with stage.led():
+        await stage.until(lambda: stage.status().get("waiting") == 9)
+    async with stage.led("two"):
+        await stage.calm(5)
+        assert (stage.status()["waiting"], stage.phase()) == (9, "Scheduling")
+
+
+@pytest.mark.proves("G5", "G16")
+async def test_what_is_held_again_after_a_check_that_found_nothing_held_is_told(
+    stage: Gangs, monkeypatch: pytest.MonkeyPatch
+):
+    """Its Workloads say the same before and after, so no change of theirs tells of it."""
+    stage.cluster("m3", cpu="16")
+    async with stage.led():
+        stage.group(least=10)
+        stage.member("driver", replicas=2)
+        stage.member("worker", replicas=8)
+        await stage.until(lambda: stage.status().get("waiting") == 9)
+        alive = [each for each in gc.get_objects() if type(each) is books.GroupController]
+        (kept,) = [each for each in alive if each._clock is stage.clock]
+        with monkeypatch.context() as released:
+            released.setattr(kept, "_on_their_way", lambda *_: {})
+            early = {"waiting": 0, "phase": "Pending"}
+            stage.hub.edit(WORKLOAD_GROUPS, "batch", {"status": early}, status=True)
+            await stage.calm(30)
+            assert stage.status()["waiting"] == 0
+        kept._memory.hold_on(("shop", "batch"))
+        await stage.calm(3)
+        assert (stage.status()["waiting"], stage.phase()) == (9, "Scheduling")
+
+
 # --- closing --------------------------------------------------------------------------------------
 
 
