@@ -22,7 +22,7 @@ from tests.controller.features.workloadgroup.grouping import Gangs
 from tests.controller.make import NOW
 from tests.loopsteps import held
 
-STEP_SECONDS = 0.05
+STEP_SECONDS = 0.1
 GROUPS, OF_EACH, MEMBERS = 40, 5, 100
 PLAN_SECONDS = 3.0
 """Ten times what it takes."""
