@@ -81,6 +81,9 @@ def test_a_move_without_cause_is_found() -> None:
     assert list(judgement.moved(before, after, excused=()))
     assert not list(judgement.moved(before, after, excused={"member-1"}))
     assert not list(judgement.moved(before, workload({"member-2": 1}), excused=()))
+    for cause, found in (("Drained", False), ("Edited", True)):
+        after["status"]["history"] = [{"cause": cause, "time": "2026-11-26T08:00:00Z"}]
+        assert bool(list(judgement.moved(before, after, excused=()))) is found
     placed = [workload({f"member-{n}": 2}, mode="Placed") for n in (1, 2)]
     assert not list(judgement.moved(*placed, excused=()))
 

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any
 
-from crds.names import LABEL_MANAGED
+from crds.names import LABEL_MANAGED, TAINT_DRAIN
 from e2e.chaos.churn import Churn, insist
 from e2e.chaos.judgement import owners
 from e2e.chaos.registrations import Registrations
@@ -128,6 +128,7 @@ class Faults:
             (4, MEMBERS, "register twice", registrations.double),
             (4, _PAIRS, "swap the Secrets of", registrations.swap),
             (5, MEMBERS, "meddle on", self._meddle),
+            (6, MEMBERS, "drain", self._drain),
         ]
         weights = [weight for weight, *_ in faults]
         _, subjects, name, fault = self._chance.choices(faults, weights)[0]
@@ -226,6 +227,15 @@ class Faults:
             scale = {"spec": {"replicas": self._chance.randint(0, 9)}}
             await client.merge_patch(_DEPLOYMENTS, meta["name"], scale, **where)
 
+    @asynccontextmanager
+    async def _drain(self, member: str) -> AsyncIterator[float]:
+        """Drain a member, and take that back: in the middle, or once all of it has left."""
+        await insist(lambda: self._stage.taint(member, TAINT_DRAIN))
+        try:
+            yield self._chance.uniform(0.5, 20)
+        finally:
+            await insist(lambda: self._stage.taint(member))
+
     async def _set_back(self) -> None:
         """Set the hub back once; then have the users ask for everything again.
 
@@ -247,6 +257,8 @@ class Faults:
             self._say("the hub was set back")
             for member in MEMBERS:
                 await self._registrations.anew(member)
+                # The copy may be of the middle of a drain.
+                await insist(lambda m=member: self._stage.taint(m))  # type: ignore[misc] # mypy infers no default
             await asyncio.sleep(self._chance.uniform(1, 5))
             await self._churn.again()
         self.backs += 1

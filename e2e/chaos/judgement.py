@@ -21,6 +21,10 @@ AGAIN = "-again"
 """The suffix of the second name of a member."""
 
 
+MOVES = frozenset({"Drained", "ClusterLost", "Returned", "MoveCancelled"})
+"""Causes in a history of moves that a run itself sets off."""
+
+
 class Whole(Object, frozen=True):
     """An object as a watch shows it."""
 
@@ -86,7 +90,8 @@ def disagreements(workload: Body) -> Iterator[str]:
     sum_placed = sum(p["replicas"] for p in status.get("placements", []))
     ours = workload["spec"]["schedulerName"] != wishes.SCHEDULER
     # Until our controller has decided, the numbers are those of the Workload's former scheduler.
-    if ours and "decision" in status:
+    # A write that overtakes a first one without an answer has a decision and no numbers.
+    if ours and {"decision", "desired"} <= status.keys():
         if sum_placed + status.get("pending", 0) != status["desired"]:
             yield f"{name}: {sum_placed} placed and {status.get('pending')} pending of {status}"
         if status.get("assigned") != sum_placed:
@@ -118,7 +123,10 @@ def over_quota(workloads: Iterable[Body]) -> Iterator[str]:
 
 
 def moved(before: Body, after: Body, *, excused: Collection[str]) -> Iterator[str]:
-    """Yield clusters that lost a Workload without being scaled down or deregistered (`excused`)."""
+    """Yield clusters that lost a Workload without being scaled down or deregistered (`excused`).
+
+    A drain, a loss and a return are causes as well, where the history has them.
+    """
     same = before["metadata"]["uid"] == after["metadata"]["uid"]
     if not same or after["metadata"].get("deletionTimestamp"):
         return
@@ -126,10 +134,17 @@ def moved(before: Body, after: Body, *, excused: Collection[str]) -> Iterator[st
         return
     old, new = placed(before), placed(after)
     scaled = after["status"].get("desired", 0) < before["status"].get("desired", 0)
+    if any(change["cause"] in MOVES for change in _new_changes(before, after)):
+        return
     for cluster in sorted(old.keys() - new.keys()):
         if not scaled and old[cluster] and member_of(cluster) not in excused:
             name = f"{after['metadata']['namespace']}/{after['metadata']['name']}"
             yield f"{name}: moved from {cluster}, which never went: {old} became {new}"
+
+
+def _new_changes(before: Body, after: Body) -> list[Body]:
+    known = before["status"].get("history", [])
+    return [each for each in after["status"].get("history", []) if each not in known]
 
 
 def reason(workload: Body) -> tuple[str, str, str]:

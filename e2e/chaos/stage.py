@@ -37,6 +37,12 @@ MEMBERS = ("member-1", "member-2", "member-3")
 ROLES = ("controller", "propagator")
 INSTANCES = tuple(f"{role}-{letter}" for role in ROLES for letter in "ab")
 ZONE = "topology.kubernetes.io/zone"
+_CONFIGURATION = """\
+apiVersion: stowage.dev/v1alpha1
+kind: SchedulerConfiguration
+movement: {notReadyTolerationSeconds: 10, dwellSeconds: 2, maxMoving: 50%}
+"""
+"""Members that do not answer are left within the time that faults stand."""
 _tokens = itertools.count(1)
 
 
@@ -115,6 +121,10 @@ class ChaosStage:
             sys.executable, "-m", "e2e.chaos.skewed", str(self._skew_file(instance)),
             role, "--http-port=0", f"--kubeconfig={kubeconfig}",
         ]  # fmt: skip
+        if role == "controller":
+            configuration = self.directory / "scheduler.yaml"
+            configuration.write_text(_CONFIGURATION)
+            arguments.append(f"--config={configuration}")
         return Process(instance, arguments, self.directory / f"{instance}.log")
 
     def _skew_file(self, instance: str) -> Path:
@@ -179,6 +189,13 @@ class ChaosStage:
         """Delete the MemberCluster, not its Secret."""
         with suppress(NotFound):
             await self.hub.delete(MEMBER_CLUSTERS, name)
+        return True
+
+    async def taint(self, member: str, *keys: str) -> bool:
+        """Give a member these taints of effect NoExecute, and no others, if it is registered."""
+        taints = [{"key": key, "effect": "NoExecute"} for key in keys]
+        with suppress(NotFound):
+            await self.hub.merge_patch(MEMBER_CLUSTERS, member, {"spec": {"taints": taints}})
         return True
 
     async def held(self, member: str) -> set[str]:
