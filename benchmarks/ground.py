@@ -64,11 +64,13 @@ def workload(name: str, cluster: str | None = None, **spec: Any) -> Body:
 class Process:
     """`stowage controller` or `stowage propagator` on the hub of a playground."""
 
-    def __init__(self, role: str, directory: Path) -> None:
+    def __init__(self, role: str, directory: Path, *flags: str) -> None:
         log = (directory / f"bench-{role}.log").open("wb")
         command = [sys.executable, "-m", "stowage", role, "--http-port=0"]
         self._process = subprocess.Popen(
-            [*command, f"--kubeconfig={directory / 'hub.kubeconfig'}"], stdout=log, stderr=log
+            [*command, f"--kubeconfig={directory / 'hub.kubeconfig'}", *flags],
+            stdout=log,
+            stderr=log,
         )
 
     @property

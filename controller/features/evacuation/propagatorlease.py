@@ -23,9 +23,6 @@ from machinery.errors import NotFound, TransportError
 if TYPE_CHECKING:
     from machinery.api.client import ApiClient
 
-if TYPE_CHECKING:
-    from machinery.api.client import ApiClient
-
 LATE_SECONDS = 3.0
 """A leader renews every two seconds. While it is late no loss counts, as one may be due at any
 moment; once its Lease has expired, the tolerations begin anew."""
