@@ -33,6 +33,7 @@ from crds.base import (
     listmap,
 )
 from crds.fields.labels import Taint, TaintEffect
+from crds.fields.overrides import MOST_IMAGES, ImageRule
 from crds.names import (
     GROUP,
     LABEL_CLUSTER,
@@ -184,6 +185,8 @@ class MemberClusterSpec(Model):
     """The target namespaces that this cluster takes."""
     allowed_kinds: list[GuardedKind] = atomic(64)
     """Cluster-scoped and RBAC kinds that it takes, as <group>/<kind>; the core group is core."""
+    images: list[ImageRule] = listmap("from", most=MOST_IMAGES)
+    """Where its pods pull images from, in place of what a Workload names; the longest from wins."""
     max_allocatable: Resources = Field(default_factory=dict)
     """The most that is believed of what its nodes offer together, by resource."""
     provider: Pinned | None = None

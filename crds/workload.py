@@ -23,6 +23,7 @@ from crds.base import (
     listmap,
 )
 from crds.fields.movement import MOST_DISPLACED, DisplacedShare, Movement
+from crds.fields.overrides import ClusterOverride, PatchOperation, cel_touches, touches
 from crds.fields.placing import Distribution, PlacementRules, PlacementStatus
 from crds.fields.shares import (
     MOST_KEPT,
@@ -35,6 +36,7 @@ from crds.fields.shares import (
     ReservedShare,
 )
 from crds.fields.template import (
+    REPLICAS_PATHS,
     ConnectionResource,
     Footprint,
     Manifest,
@@ -48,6 +50,7 @@ from crds.fields.why import (
     ClusterLimit,
     ReviewVerdict,
 )
+from crds.overrides.override import MOST_OVERRIDES
 
 
 class Adoption(StrEnum):
@@ -117,6 +120,8 @@ class PropagatedReason(StrEnum):
     NAMESPACE_NOT_ALLOWED = "NamespaceNotAllowed"
     INVALID_WORKLOAD = "InvalidWorkload"
     """The controller's review refused it, on a hub without the validating policy."""
+    INVALID_OVERRIDE = "InvalidOverride"
+    """An override does not fit on a cluster, which stays as it is; the message names both."""
     NOT_REVIEWED = "NotReviewed"
     """The controller has not reviewed this edit yet, on a hub without the validating policy."""
     KIND_NOT_ALLOWED = "KindNotAllowed"
@@ -152,6 +157,45 @@ class EventReason(StrEnum):
     MOVE_BLOCKED = "MoveBlocked"
     PROPAGATED = "Propagated"
     PROPAGATION_FAILED = "PropagationFailed"
+    INVALID_OVERRIDE = "InvalidOverride"
+
+
+def _units_path(spec: Any) -> str:
+    """Return where the main object has its number of units, as a JSON pointer; empty for none."""
+    kind = spec.template.kind if spec.template else "Deployment"
+    path = spec.replicas_path or REPLICAS_PATHS.get(kind, "")
+    return f"/{path.replace('.', '/')}" if path else ""
+
+
+def _keep_units(spec: Any) -> bool:
+    path = _units_path(spec)
+    return not path or not any(
+        each.op is not PatchOperation.TEST and touches(each.path, [path])
+        for override in spec.overrides
+        if override.target is None
+        for each in override.json_patch or ()
+    )
+
+
+def _have_targets(spec: Any) -> bool:
+    service = spec.target_service
+    names = {(each.kind, each.metadata.name) for each in spec.manifests}
+    if service is not None:
+        names.add(("Service", service.metadata.name if service.metadata else None))
+
+    def there(target: Any) -> bool:
+        return (target.kind, target.name) in names or (
+            target.kind == "Service" and ("Service", None) in names
+        )
+
+    return all(each.target is None or there(each.target) for each in spec.overrides)
+
+
+_CEL_UNITS = (
+    "(has(self.replicasPath) ? ['/' + self.replicasPath.replace('.', '/')]"
+    " : !has(self.template) || self.template.kind in ['Deployment', 'StatefulSet', 'ReplicaSet']"
+    " ? ['/spec/replicas'] : self.template.kind == 'Job' ? ['/spec/parallelism'] : [])"
+)
 
 
 class WorkloadSpec(PlacementRules):
@@ -191,6 +235,32 @@ class WorkloadSpec(PlacementRules):
                 or all((c.min_domains or 1) <= 1 for c in s.spread_constraints)
             ),
         ),
+        Rule(
+            field="overrides",
+            text="only one element with each name",
+            cel="!has(self.overrides) || self.overrides.all(o, self.overrides.exists_one(p,"
+            " p.name == o.name))",
+            holds=lambda s: len({o.name for o in s.overrides}) == len(s.overrides),
+        ),
+        Rule(
+            field="overrides",
+            text="target must name targetService or one of manifests; leave it out to patch the "
+            "template",
+            cel="!has(self.overrides) || self.overrides.all(o, !has(o.target)"
+            " || (o.target.kind == 'Service' && has(self.targetService)"
+            " && (!has(self.targetService.metadata) || !has(self.targetService.metadata.name)"
+            " || self.targetService.metadata.name == o.target.name))"
+            " || (has(self.manifests) && self.manifests.exists(m, m.kind == o.target.kind"
+            " && m.metadata.name == o.target.name)))",
+            holds=_have_targets,
+        ),
+        Rule(
+            field="overrides",
+            text="the number of units is Stowage's to set: an override may not touch it",
+            cel="!has(self.overrides) || self.overrides.all(o, has(o.target) || !has(o.jsonPatch)"
+            f" || o.jsonPatch.all(j, j.op == 'test' || !{cel_touches('j.path', _CEL_UNITS)}))",
+            holds=_keep_units,
+        ),
     )
 
     replicas: Count | None = None
@@ -213,6 +283,8 @@ class WorkloadSpec(PlacementRules):
     """Objects of any kind that go along to each chosen cluster."""
     resources: list[ConnectionResource] = listmap("name", most=64)
     """Secrets of this namespace, copied to each chosen cluster before the rest."""
+    overrides: list[ClusterOverride] = atomic(MOST_OVERRIDES)
+    """What differs on some clusters, laid over the objects in this order: the later one wins."""
     adoption: Adoption = Adoption.NEVER
     """Never touches an object that exists there; IfUnowned takes it over if it has no owner."""
     movement: Movement | None = None

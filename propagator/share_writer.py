@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
+from crds.overrides.override import Misfit, Unreadable
 from crds.workload import PropagatedReason
 from machinery import logs
 from machinery.errors import Conflict, TransportError
@@ -21,8 +22,8 @@ from propagator.access.namespaces import Namespaces
 from propagator.apply import applier
 from propagator.apply.applier import Overtaken
 from propagator.apply.object_writer import PieceWriter
-from propagator.apply.refusals import misfit, unlisted, unreadable
-from propagator.apply.render import PatchMisfit, Piece, render
+from propagator.apply.refusals import invalid_override, misfit, unlisted, unreadable
+from propagator.apply.render import PatchMisfit, Piece, Site, render
 from propagator.apply.unconfirmed_writes import UnconfirmedWrites
 from propagator.errors import HubFault, Refused
 from propagator.groups.gates import Gates
@@ -323,12 +324,18 @@ class ShareWriter:
                 replicas=replicas,
                 first_ordinal=workload.ordinals().get(member, 0),
                 secrets=await self._needed_secrets(workload),
-                hub=await self._identity.uid(),
-                member=str(session.mark),
+                site=Site(
+                    session.facts,
+                    session.images,
+                    hub=await self._identity.uid(),
+                    member=str(session.mark),
+                ),
                 override=override,
             )
         except PatchMisfit as fault:
             raise misfit(member, override.subset, fault) from fault
+        except (Misfit, Unreadable) as fault:
+            raise invalid_override(member, fault) from fault
 
     async def _prune(self, session: Target, workload: Workload, pieces: list[Piece]) -> PruneResult:
         """Remove what is no longer rendered, once it is known what there is."""

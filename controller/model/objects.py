@@ -14,10 +14,11 @@ from typing import Any
 
 import msgspec
 
-from crds.names import LABEL_CLUSTER, LABEL_PROVIDER, LABEL_VERSION
+from crds.names import LABEL_PROVIDER, LABEL_VERSION
+from crds.overrides.variables import ClusterFacts
 from machinery.types.bounds import MOST_UNITS, between
 from machinery.types.metadata import Object
-from machinery.types.selectors import LabelSelector, SelectorTerm, label_value
+from machinery.types.selectors import LabelSelector, SelectorTerm
 
 
 class Taint(msgspec.Struct, frozen=True):
@@ -189,14 +190,14 @@ class MemberCluster(Object, frozen=True):
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels as rules read them.
+        """The labels as rules read them."""
+        return dict(self.facts.labels)
 
-        Pinned values of the spec win over reported labels, and `stowage.dev/cluster` is there even
-        before the object has it, so that each cluster is a domain of its own.
-        """
-        pinned = {LABEL_PROVIDER: self.spec.provider, LABEL_VERSION: self.spec.version}
-        ours = {key: label_value(text) for key, text in pinned.items() if text}
-        return {**self.metadata.labels, **ours, LABEL_CLUSTER: self.metadata.name}
+    @property
+    def facts(self) -> ClusterFacts:
+        """What an override may say of it."""
+        meta, spec = self.metadata, self.spec
+        return ClusterFacts.of(meta.name, meta.labels, provider=spec.provider, version=spec.version)
 
     @property
     def provider(self) -> str:

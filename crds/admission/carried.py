@@ -69,7 +69,14 @@ KIND_LIMIT = 6
 
 KIND_LIMIT_TEXT = f"at most {KIND_LIMIT} kinds that are cluster-scoped or hand out rights; split it"
 
-CARRIED_FIELDS = ("template", "manifests", "targetNamespace", "adoption", "replicasPath")
+CARRIED_FIELDS = (
+    "template",
+    "manifests",
+    "overrides",
+    "targetNamespace",
+    "adoption",
+    "replicasPath",
+)
 """The parts of the spec that say what is brought along, where to, and over what.
 
 Who edits one of them answers for all guarded kinds of the Workload, also those that it had.

@@ -49,6 +49,7 @@ def cel_plain(spec: str) -> str:
         (
             namespace,
             f"!({cel_ours(spec)})",
+            f"!has({spec}.overrides)",
             *(
                 f"(!has({part}) || ({_body(part)}))"
                 for part in (f"{spec}.targetDeployment", f"{spec}.targetService")

@@ -28,7 +28,15 @@ Python.
 
 from __future__ import annotations
 
-from crds.admission import carried, mutating, placeholder, plain, priorities, reserved
+from crds.admission import (
+    carried,
+    mutating,
+    overriding,
+    placeholder,
+    plain,
+    priorities,
+    reserved,
+)
 from crds.admission.carried import KIND_LIMIT, KIND_LIMIT_TEXT
 from crds.admission.policy import Manifest, binding, policy, variable
 from crds.base import FORBIDDEN_TEXT
@@ -104,11 +112,13 @@ def validating_policy() -> Manifest:
             *_kind_variables(),
             *reserved.cel_variables(),
             *placeholder.cel_variables(),
+            *overriding.cel_variables(),
         ],
         "validations": [
             _never_forbidden(),
             *reserved.cel_validations(),
             *placeholder.cel_validations(),
+            *overriding.cel_validations(),
             *(_stays_in_target(part) for part in (*_TEMPLATES, "targetService")),
             *(_not_negative(part) for part in _TEMPLATES),
             {

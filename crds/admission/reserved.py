@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from crds.admission.overriding import CEL_HEADS, CEL_PATCHES, patches
 from crds.fields.labels import KEEPS, RESERVED_TEXT, USERS_LABELS, cel_reserved, reserved
 from crds.names import ANNOTATION_KEEP
 
@@ -60,10 +61,11 @@ def _clean(metadata: Any) -> None:
 
 
 def bodies(spec: Json) -> Iterator[tuple[str, Json]]:
-    """(field, object) of all that goes to members."""
+    """(field, object) of all that goes to members, and of the patches laid over it."""
     for part in SINGLE_PARTS:
         if spec.get(part):
             yield f"spec.{part}", spec[part]
+    yield from patches(spec)
     for index, body in enumerate(spec.get("manifests") or ()):
         yield f"spec.manifests[{index}]", body
 
@@ -105,12 +107,13 @@ def _shown(path: tuple[str, ...]) -> tuple[str, ...]:
 def cel_variables() -> list[dict[str, str]]:
     """The variables that the validations read.
 
-    bodies: all that goes to members; heads: the fields of those before the manifests; and for each
-    path, borneN: for each body whether it bears what is ours there.
+    bodies: all that goes to members, and patches of it; heads: the fields of those before the
+    manifests; and for each path, borneN: for each body whether it bears what is ours there.
     """
     bodies = [f"(has(object.spec.{p}) ? [object.spec.{p}] : [])" for p in SINGLE_PARTS]
-    bodies.append("(has(object.spec.manifests) ? object.spec.manifests : [])")
+    bodies += [CEL_PATCHES, "(has(object.spec.manifests) ? object.spec.manifests : [])"]
     heads = [f"(has(object.spec.{p}) ? ['spec.{p}'] : [])" for p in SINGLE_PARTS]
+    heads.append(CEL_HEADS)
     borne = [
         {"name": f"borne{n}", "expression": f"variables.bodies.map(b, {_cel_bears('b', path)})"}
         for n, path in enumerate(METADATA_PATHS)

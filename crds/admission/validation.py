@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from crds.admission import placeholder, priorities, reserved
+from crds.admission import overriding, placeholder, priorities, reserved
 from crds.admission.carried import KIND_LIMIT, KIND_LIMIT_TEXT, guarded_kinds
 from crds.admission.mutating import LAST_APPLIED
 from crds.admission.policies import (
@@ -77,6 +77,7 @@ def violations(workload: Json) -> list[str]:
         *_wrong_namespaces(workload),
         *reserved.violations(workload["spec"]),
         *placeholder.violations(workload["spec"], reserved.bodies(workload["spec"])),
+        *overriding.violations(workload["spec"]),
         *_wrong_numbers(workload),
         *_wrong_kinds(workload),
     ]

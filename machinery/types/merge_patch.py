@@ -1,4 +1,4 @@
-"""A merge patch (RFC 7386) from one object to another. Pure.
+"""Merge patches (RFC 7386), made and laid over an object. Pure.
 
 A status that several writers write is patched: each sends the fields of its own that changed, and
 those of the others stay as they are.
@@ -21,3 +21,16 @@ def merging(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, An
         elif name not in before or old != value:
             patch[name] = value
     return patch
+
+
+def merged(body: Any, patch: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object with the patch laid over it; neither is changed."""
+    found = dict(body) if isinstance(body, Mapping) else {}
+    for name, value in patch.items():
+        if value is None:
+            found.pop(name, None)
+        elif isinstance(value, Mapping):
+            found[name] = merged(found.get(name), value)
+        else:
+            found[name] = value
+    return found

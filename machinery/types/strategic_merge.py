@@ -1,11 +1,12 @@
-"""Strategic merge: a patch laid over a pod template as Kubernetes' API server does it. Pure.
+"""Strategic merge: a patch laid over an object as Kubernetes' API server does it. Pure.
 
-The patch of a subset must mean the same in the controller, which counts what it asks for, and in
-the propagator, which writes it to members. A mapping is merged key by key and `null` removes a key.
-A list of objects for which the schema names a merge key (containers by name, ports by
-containerPort) is merged item by item, new items go to its end; any other list is replaced. The
-directives `$patch: delete`, `$patch: replace` and `$retainKeys` mean what they do in Kubernetes;
-those that only tools write (`$setElementOrder` …) are refused by name.
+It is laid over a pod template (`merge`), or over a whole object of a built-in kind, with the pod
+template that it may have (`merge_object`). A patch must mean the same in the controller, which
+counts what it asks for, and in the propagator, which writes it to members. A mapping is merged key
+by key and `null` removes a key. A list of objects for which the schema names a merge key
+(containers by name, ports by containerPort) is merged item by item, new items go to its end; any
+other list is replaced. The directives `$patch: delete`, `$patch: replace` and `$retainKeys` mean
+what they do in Kubernetes; those that only tools write (`$setElementOrder` …) are refused by name.
 
 Unlike the API server it refuses what is surely a mistake: a value of another type than the one in
 its place, a container that the template does not have and that names no image, a template without
@@ -48,6 +49,9 @@ _MERGE_KEYS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("spec", "schedulingGates"): ("name",),
     ("spec", "topologySpreadConstraints"): ("topologyKey", "whenUnsatisfiable"),
     ("spec", "volumes"): ("name",),
+    ("Service", "spec", "ports"): ("port", "protocol"),
+    ("ServiceAccount", "imagePullSecrets"): ("name",),
+    ("ServiceAccount", "secrets"): ("name",),
     **{("spec", each): ("name",) for each in CONTAINER_LISTS},
     **{
         ("spec", each, inner): keys
@@ -55,11 +59,12 @@ _MERGE_KEYS: Mapping[tuple[str, ...], tuple[str, ...]] = {
         for inner, keys in _IN_CONTAINERS.items()
     },
 }
-"""The merge keys of lists in the schema of a PodTemplateSpec. The second key tells two items with
-the same first one apart, where the patch names it."""
+"""The merge keys of lists in the schema of a PodTemplateSpec; below a kind's name, in that of the
+kind. The second key tells two items with the same first one apart, where the patch names it."""
 _UNITED = ("metadata", "finalizers")
 """The only list of plain values that is merged: as a set."""
-_WORDS = {("metadata", "labels"), ("metadata", "annotations"), ("spec", "nodeSelector")}
+_OF_META = {("metadata", "labels"), ("metadata", "annotations")}
+_WORDS = {*_OF_META, ("spec", "nodeSelector")}
 """Mappings whose values are all strings."""
 _MAPPINGS = {
     ("metadata",),
@@ -82,14 +87,26 @@ _MAPPINGS = {
 
 
 class _Place(NamedTuple):
-    """A field: its path in the schema, and the path for messages."""
+    """A field: its path in the schema, and the path for messages.
+
+    A path begins at a pod template, or with the kind of an object; `pods` is where the schema of a
+    pod template begins in that kind.
+    """
 
     path: tuple[str, ...] = ()
     shown: str = ""
+    pods: tuple[str, ...] = ()
 
     def __truediv__(self, key: str) -> _Place:
         name = clean(key, NAME)
-        return _Place((*self.path, key), f"{self.shown}.{name}" if self.shown else name)
+        path = (*self.path, key)
+        shown = f"{self.shown}.{name}" if self.shown else name
+        return _Place(() if path == self.pods else path, shown, self.pods)
+
+    @property
+    def words(self) -> bool:
+        """Whether it is a mapping whose values are all strings."""
+        return self.path in _WORDS or self.path[1:] in _OF_META
 
     def item(self, index: int) -> _Place:
         return self._replace(shown=f"{self.shown}[{index}]")
@@ -106,7 +123,7 @@ def merge_keys() -> Mapping[tuple[str, ...], tuple[str, ...]]:
 def faults(patch: object) -> list[str]:
     """Return what is wrong with a patch for any template: `field: text`, at most MOST_FAULTS."""
     try:
-        _check_size(patch)
+        check_size(patch)
     except ValueError as fault:
         return [str(fault)]
     return [str(fault) for fault in islice(_faults(patch, _Place()), MOST_FAULTS)]
@@ -125,7 +142,33 @@ def merge(template: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, An
     return merged
 
 
-def _check_size(patch: object) -> None:
+def merge_object(
+    body: Mapping[str, Any], patch: Mapping[str, Any], *, pods: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return an object of a built-in kind with the patch laid over it; neither is changed.
+
+    `pods` is the path of its pod template, such as ("spec", "template"). Raises ValueError that
+    names the field.
+    """
+    kind = str(body.get("kind"))
+    place = _Place((kind,), pods=(kind, *pods) if pods else ())
+    check_size(patch)
+    if wrong := list(islice(_faults(patch, place), MOST_FAULTS)):
+        raise ValueError("; ".join(map(str, wrong)))
+    merged = _mapping(body, patch, place)
+    if pods:
+        _check_containers(_inner(body, pods), _inner(merged, pods), at=".".join(pods))
+    return merged
+
+
+def _inner(body: Any, path: Sequence[str]) -> Mapping[str, Any]:
+    for part in path:
+        body = body.get(part) if isinstance(body, Mapping) else None
+    return body if isinstance(body, Mapping) else {}
+
+
+def check_size(patch: object) -> None:
+    """Raise ValueError where a patch is too deep or too large to be walked."""
     # No recursion: this check guards the functions that have one.
     todo: list[tuple[object, int]] = [(patch, 1)]
     values = text = 0
@@ -164,7 +207,7 @@ def _faults(value: object, place: _Place) -> Iterator[ValueError]:
         yield from _faults_of_list(value, place)
     elif place.path in _MERGE_KEYS or place.path == _UNITED:
         yield place.fault(f"must be a list, not {_kind(value)}")
-    elif place.path[:-1] in _WORDS and not isinstance(value, str):
+    elif place._replace(path=place.path[:-1]).words and not isinstance(value, str):
         yield place.fault(f"must be a string: put {_kind(value)} in quotes")
 
 
@@ -311,9 +354,10 @@ def _named(item: object, keys: Sequence[str], *, whole: bool = False) -> tuple[A
     return first, second if isinstance(second, str) else None
 
 
-def _check_containers(template: Mapping[str, Any], merged: Mapping[str, Any]) -> None:
+def _check_containers(template: Mapping[str, Any], merged: Mapping[str, Any], at: str = "") -> None:
     if _containers(template) and not _containers(merged):
-        raise ValueError("spec.containers: the patch leaves no container")
+        where = f"{at}.spec.containers" if at else "spec.containers"
+        raise ValueError(f"{where}: the patch leaves no container")
 
 
 def _containers(template: Mapping[str, Any]) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from crds.overrides.override import Misfit, Unreadable
 from crds.workload import PropagatedReason
 from machinery.api.resources import Resource
 from machinery.errors import ApiError, TransportError
@@ -22,6 +23,15 @@ def misfit(member: str, subset: str, fault: PatchMisfit) -> Refused:
         PropagatedReason.REJECTED,
         f"{member}: the patch of subset {subset} does not fit, nothing is changed there: {fault}: "
         "correct the patch in the WorkloadSpread",
+    )
+
+
+def invalid_override(member: str, fault: Misfit | Unreadable) -> Refused:
+    """An override does not fit: the share stays as it is, with its old overrides."""
+    if isinstance(fault, Unreadable):
+        return Refused(PropagatedReason.INVALID_OVERRIDE, f"{member}: nothing is changed: {fault}")
+    return Refused(
+        PropagatedReason.INVALID_OVERRIDE, f"override {fault.override}, cluster {member}: {fault}"
     )
 
 

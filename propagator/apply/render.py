@@ -6,7 +6,8 @@ replicas, a StatefulSet's first ordinal, the label and the owner annotation by w
 are found again, the label `stowage.dev/workload-uid` on pods, and a schedulerName that is the
 hub's own. Fields that only a server writes (status, uid, resourceVersion …) are left out, and so
 are all labels and annotations that are ours: a template must not pass for another Workload's
-object. A share's patch is laid over the pod template before all this. An object that names the
+object. Before all this come what differs on the cluster: the author's overrides, then the patch of
+the share's subset over the pod template, then the cluster's own images. An object that names the
 PriorityClass of placeholders, and is no placeholder, is refused.
 """
 
@@ -30,6 +31,9 @@ from crds.names import (
     LABEL_WORKLOAD_UID,
     OWNER_PREFIX,
 )
+from crds.overrides.images import ImageRule, rewrite
+from crds.overrides.override import ClusterOverride, check_selector, matching, overridden
+from crds.overrides.variables import ClusterFacts
 from machinery.types.strategic_merge import merge
 from propagator.types.overrides import NOTHING, Override
 from propagator.types.workload import POD_TEMPLATES, HubSecret, Workload
@@ -74,31 +78,66 @@ class ForeignClass(PatchMisfit):
     """An object that is no placeholder names their PriorityClass; the message says which one."""
 
 
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What is known of the member that is written to."""
+
+    facts: ClusterFacts
+    images: Sequence[ImageRule] = ()
+    hub: str = ""
+    member: str = ""
+    """The marks that each object carries, of the hub and of the member."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Differences:
+    """The author's overrides on one cluster, and the cluster's images."""
+
+    overrides: Sequence[ClusterOverride]
+    site: Site
+
+    def laid(
+        self, body: dict[str, Any], *, main: bool = False, name: str = "", replicas_path: str = ""
+    ) -> dict[str, Any]:
+        """Return an object with its overrides laid over it. Raises Misfit."""
+        kind = str(body.get("kind"))
+        about = (kind, name or (body.get("metadata") or {}).get("name"))
+        mine = [
+            each
+            for each in self.overrides
+            if (main if each.target is None else (each.target.kind, each.target.name) == about)
+        ]
+        pods = ("spec", *POD_TEMPLATES[kind]) if kind in POD_TEMPLATES else ()
+        facts = self.site.facts
+        return overridden(body, mine, facts, pods=pods, replicas_path=replicas_path)
+
+
 def render(
     workload: Workload,
     *,
     replicas: int,
     first_ordinal: int,
     secrets: Sequence[HubSecret],
-    hub: str = "",
-    member: str = "",
+    site: Site,
     override: Override = NOTHING,
 ) -> list[Piece]:
     """Return every object of a Workload on one cluster, Secrets first and the template last.
 
-    `hub` and `member` are the marks that each object carries, `override` is the difference of this
-    cluster's share. Raises PatchMisfit.
+    `override` is the difference of this cluster's share. Raises PatchMisfit, Misfit and Unreadable.
     """
+    differences = _Differences(matching(workload.cluster_overrides, site.facts.labels), site)
     pieces = [_secret(workload, secret) for secret in secrets]
-    pieces += [_manifest(workload, body) for body in workload.manifests]
+    pieces += [_manifest(workload, differences, body) for body in workload.manifests]
     if service := workload.target_service:
-        pieces.append(_piece(workload, _bare(service)))
-    main = _piece(workload, _main(workload, replicas, first_ordinal, override), main=True)
+        named = (service.get("metadata") or {}).get("name") or workload.metadata.name
+        pieces.append(_piece(workload, _bare(differences.laid(service, name=named))))
+    body = _main(workload, replicas, first_ordinal, override, differences)
+    main = _piece(workload, body, main=True)
     pieces.append(replace(main, subset=override.subset if override.patch else ""))
     if not workload.keeps_room:
         for piece in pieces:
             _refuse_class(piece)
-    said = ((ANNOTATION_HUB, hub), (ANNOTATION_MEMBER, member))
+    said = ((ANNOTATION_HUB, site.hub), (ANNOTATION_MEMBER, site.member))
     marks = {key: mark for key, mark in said if mark}
     return [_marked(piece, marks) for piece in pieces] if marks else pieces
 
@@ -117,13 +156,19 @@ def _marked(piece: Piece, marks: Mapping[str, str]) -> Piece:
 
 
 def _main(
-    workload: Workload, replicas: int, first_ordinal: int, override: Override
+    workload: Workload,
+    replicas: int,
+    first_ordinal: int,
+    override: Override,
+    differences: _Differences,
 ) -> dict[str, Any]:
-    kind, template = workload.template_kind, workload.template
+    kind = workload.template_kind
+    path = workload.spec.replicas_path or REPLICAS_PATHS.get(kind, "")
+    template = differences.laid(workload.template, main=True, replicas_path=path)
     if override.patch:
         _patch_pods(template, kind, override)
+    rewrite(template, differences.site.images)
     body = _bare(template)
-    path = workload.spec.replicas_path or REPLICAS_PATHS.get(kind, "")
     if path:
         _set(body, path.split("."), replicas)
     if kind == "StatefulSet" and first_ordinal:
@@ -142,19 +187,10 @@ def _patch_pods(body: dict[str, Any], kind: str, override: Override) -> None:
     if not isinstance(holder, dict) or not isinstance(template, dict):
         raise PatchMisfit(f"spec.{'.'.join(path)} of the {kind} is missing")
     try:
-        patched = merge(template, override.merge_patch())
+        holder[path[-1]] = merge(template, override.merge_patch())
+        check_selector(holder, path[-1:])
     except ValueError as e:
         raise PatchMisfit(str(e)) from e
-    _check_selector(holder.get("selector"), patched)
-    holder[path[-1]] = patched
-
-
-def _check_selector(selector: object, template: Mapping[str, Any]) -> None:
-    wanted = selector.get("matchLabels") if isinstance(selector, dict) else None
-    labels = _inner(template, ("metadata", "labels"))
-    for key, value in wanted.items() if isinstance(wanted, dict) else ():
-        if not isinstance(labels, dict) or labels.get(key) != value:
-            raise PatchMisfit(f"metadata.labels.{key}: must stay {value}, by it pods are selected")
 
 
 def _inner(body: Any, path: Sequence[str]) -> Any:
@@ -175,8 +211,10 @@ def _mark_pods(body: dict[str, Any], path: Sequence[str], uid: str) -> None:
         del spec["schedulerName"]  # the hub's scheduler; a member has none of that name
 
 
-def _manifest(workload: Workload, manifest: dict[str, Any]) -> Piece:
-    body = _bare(manifest)
+def _manifest(workload: Workload, differences: _Differences, manifest: dict[str, Any]) -> Piece:
+    body = differences.laid(manifest)
+    rewrite(body, differences.site.images)
+    body = _bare(body)
     return _piece(workload, body, namespace=body["metadata"].get("namespace") or "")
 
 

@@ -176,6 +176,8 @@ class Registrar:
             allowed_kinds=frozenset(cluster.spec.allowed_kinds),
             generation=cluster.metadata.generation,
             registration=cluster.metadata.uid,
+            facts=cluster.facts,
+            images=cluster.spec.images,
         )
 
     async def _set_credentials(self, session: MemberSession, cluster: MemberCluster) -> None:

@@ -19,6 +19,8 @@ from typing import TypeAlias
 
 from crds.membercluster import ReadyReason
 from crds.names import forbidden_namespace
+from crds.overrides.images import ImageRule
+from crds.overrides.variables import ClusterFacts
 from machinery import logs
 from machinery.api.client import ApiClient
 from machinery.api.lanes import working_for, works_for
@@ -115,6 +117,10 @@ class MemberSession:
         """Globs of the target namespaces that spec.namespaces allows; see `take_in`."""
         self.allowed_kinds: frozenset[str] = frozenset()
         """Guarded kinds that spec.allowedKinds lists, `<group>/<kind>`; see `take_in`."""
+        self.facts = ClusterFacts(name, {})
+        """What overrides may say of the member; see `take_in`."""
+        self.images: tuple[ImageRule, ...] = ()
+        """Where its pods pull images from; see `take_in`."""
         self.registration = ""  # the UID of the MemberCluster; see `take_in`
         self.health = HealthProbe()
         """How well the member's API server answers; it outlasts a change of credentials."""
@@ -267,16 +273,20 @@ class MemberSession:
         allowed_kinds: frozenset[str],
         generation: int,
         registration: str = "",
+        facts: ClusterFacts | None = None,
+        images: tuple[ImageRule, ...] = (),
     ) -> None:
         """Take in the MemberCluster of that generation; called after `use` or `refuse`.
 
-        A changed rule calls `changed`: what was refused may be allowed now.
+        A changed rule calls `changed`: what was refused may be allowed now, or written otherwise.
         """
-        rules = (namespaces, allowed_kinds, registration)
-        same = rules == (self.namespaces, self.allowed_kinds, self.registration)
+        facts = facts or ClusterFacts(self.name, {})
+        rules = (namespaces, allowed_kinds, registration, facts, images)
+        before = (self.namespaces, self.allowed_kinds, self.registration, self.facts, self.images)
+        same = rules == before
         if same and self.generation == generation:
             return
-        self.namespaces, self.allowed_kinds, self.registration = rules
+        self.namespaces, self.allowed_kinds, self.registration, self.facts, self.images = rules
         self.generation = generation
         if same:
             self._facts(self.name)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from crds.overrides.images import ImageRule
+from crds.overrides.variables import ClusterFacts
 from machinery.api.resources import Resource
 from machinery.api.verbs import Verbs
 from machinery.runtime.informer import Informer
@@ -26,6 +28,10 @@ class Target(Protocol):
     name: str
     allowed_kinds: frozenset[str]
     """Guarded kinds that the member takes, `<group>/<kind>`."""
+    facts: ClusterFacts
+    """What overrides may say of the member."""
+    images: tuple[ImageRule, ...]
+    """Where its pods pull images from."""
     queue: WorkQueue[Key]
     """Workloads to be synced on the member."""
     link: Link | None

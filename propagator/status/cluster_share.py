@@ -29,6 +29,7 @@ LASTING = frozenset(
         PropagatedReason.ALREADY_EXISTS,
         PropagatedReason.NAMESPACE_NOT_ALLOWED,
         PropagatedReason.INVALID_WORKLOAD,
+        PropagatedReason.INVALID_OVERRIDE,
         PropagatedReason.KIND_NOT_ALLOWED,
         PropagatedReason.REJECTED,
     }

@@ -268,11 +268,14 @@ class Reporter:
         """Record an event where Propagated changed."""
         was = condition(workload, WorkloadCondition.PROPAGATED)
         is_ = find(status, WorkloadCondition.PROPAGATED)
-        unchanged = (was.get("status"), was.get("reason")) == (is_["status"], is_["reason"])
+        good, misfit = is_["status"] == "True", is_["reason"] == PropagatedReason.INVALID_OVERRIDE
+        about = ("status", "reason", "observedGeneration") if misfit else ("status", "reason")
+        unchanged = all(was.get(each) == is_.get(each) for each in about)
         if unchanged or _under_way(status):
             return
-        good = is_["status"] == "True"
         reason = EventReason.PROPAGATED if good else EventReason.PROPAGATION_FAILED
+        if misfit:
+            reason = EventReason.INVALID_OVERRIDE
         namespace, name = workload.metadata.key
         self._recorder.event(
             ObjectRef(API_VERSION, "Workload", namespace, name, workload.uid),

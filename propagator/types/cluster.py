@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 
 from crds.names import FORCED_DRAIN, SYSTEM_NAMESPACE, TAINT_DRAIN, TAINT_OUT_OF_SERVICE
+from crds.overrides.images import ImageRule
+from crds.overrides.variables import ClusterFacts
 from machinery.types.bounds import SECRET_BYTES
 from machinery.types.metadata import Key, Object
 
@@ -48,6 +50,7 @@ class MemberClusterSpec(msgspec.Struct, rename="camel", frozen=True):
     provider: str = ""
     version: str = ""
     former_names: tuple[str, ...] = ()
+    images: tuple[ImageRule, ...] = ()
 
 
 class MemberCluster(Object, frozen=True):
@@ -57,6 +60,12 @@ class MemberCluster(Object, frozen=True):
     @property
     def name(self) -> str:
         return self.metadata.name
+
+    @property
+    def facts(self) -> ClusterFacts:
+        """What an override may say of it."""
+        meta, spec = self.metadata, self.spec
+        return ClusterFacts.of(meta.name, meta.labels, provider=spec.provider, version=spec.version)
 
     @property
     def out_of_service(self) -> bool:

@@ -31,6 +31,7 @@ from crds.names import (
     GROUP_LABELS,
     LABEL_WORKLOAD_UID,
 )
+from crds.overrides.override import ClusterOverride, cluster_overrides_of
 from machinery.types.metadata import Key, Object, OwnerReference
 from propagator.types.movement import Movement
 from propagator.types.overrides import Overrides, overrides_of
@@ -125,6 +126,7 @@ class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
     replicas_path: str = ""
     manifests: list[msgspec.Raw] = []
     resources: list[ResourceRef] = []
+    overrides: msgspec.Raw = msgspec.Raw()
     adoption: str = "Never"
     movement: Movement = Movement()
 
@@ -213,6 +215,12 @@ class Workload(Object, frozen=True, dict=True):
     def manifests(self) -> list[dict[str, Any]]:
         """The other objects that go along."""
         return [_whole(raw) for raw in self.spec.manifests]
+
+    @property
+    def cluster_overrides(self) -> tuple[ClusterOverride, ...]:
+        """The author's overrides, in their order. Raises Unreadable."""
+        raw = self.spec.overrides
+        return cluster_overrides_of(bytes(raw)) if _some(raw) else ()
 
     @property
     def outline(self) -> Outline:

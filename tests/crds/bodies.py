@@ -29,7 +29,14 @@ SPECS: dict[str, dict[str, Any]] = {
 }
 SUBSETS = [{"name": f"subset-{n}", "maxReplicas": 1} for n in range(33)]
 OWNERS = [{"object": {"name": f"demo-{n}"}} for n in range(33)]
+OVERRIDES = [
+    {"name": f"o-{n}", "clusterSelector": {}, "patch": {"spec": {"paused": True}}} for n in range(33)
+]
+OPERATIONS = [{"op": "remove", "path": f"/spec/a{n}"} for n in range(65)]
 LARGE: dict[str, Any] = {
+    "OVERRIDES-32": OVERRIDES[:32],
+    "OVERRIDES-33": OVERRIDES,
+    "OPERATIONS-65": OPERATIONS,
     "REPEAT-254": "x" * 254,
     "SUBSETS-32": SUBSETS[:32],
     "SUBSETS-33": SUBSETS,

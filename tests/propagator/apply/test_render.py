@@ -10,6 +10,7 @@ import pytest
 from propagator.apply.render import ForeignClass, render
 from propagator.hub.workload_metadata import first_ordinals
 from propagator.types.workload import HubSecret, Workload, workload_of
+from tests.propagator.apply.sites import site
 
 
 def made(**spec: Any) -> Workload:
@@ -37,7 +38,7 @@ def made(**spec: Any) -> Workload:
 @pytest.mark.proves("K30", "K31")
 def test_only_documented_keys_differ() -> None:
     workload = made()
-    (piece,) = render(workload, replicas=4, first_ordinal=0, secrets=[])
+    (piece,) = render(workload, replicas=4, first_ordinal=0, secrets=[], site=site())
     body, asked = dict(piece.body), workload.template
     assert body["spec"]["replicas"] == 4
     assert "status" not in body
@@ -54,7 +55,9 @@ def test_only_documented_keys_differ() -> None:
 def test_the_hubs_scheduler_is_not_pushed(name: str, kept: bool) -> None:
     template = made().template
     template["spec"]["template"]["spec"]["schedulerName"] = name
-    (piece,) = render(made(targetDeployment=template), replicas=1, first_ordinal=0, secrets=[])
+    (piece,) = render(
+        made(targetDeployment=template), replicas=1, first_ordinal=0, secrets=[], site=site()
+    )
     assert ("schedulerName" in piece.body["spec"]["template"]["spec"]) is kept
 
 
@@ -65,7 +68,11 @@ def test_secrets_come_first_under_their_own_name() -> None:
         secret, metadata=msgspec.structs.replace(secret.metadata, name="db", namespace="shop")
     )
     pieces = render(
-        made(targetNamespace="elsewhere"), replicas=1, first_ordinal=0, secrets=[secret]
+        made(targetNamespace="elsewhere"),
+        replicas=1,
+        first_ordinal=0,
+        secrets=[secret],
+        site=site(),
     )
     assert (pieces[0].kind, pieces[0].namespace, pieces[0].name) == ("Secret", "elsewhere", "db")
     assert pieces[0].body["data"] == {"k": "dg=="}
@@ -102,7 +109,9 @@ def test_a_cluster_keeps_its_ordinals_under_another_name() -> None:
 
 
 def test_rendering_twice_is_the_same() -> None:
-    once, again = (render(made(), replicas=2, first_ordinal=0, secrets=[]) for _ in range(2))
+    once, again = (
+        render(made(), replicas=2, first_ordinal=0, secrets=[], site=site()) for _ in range(2)
+    )
     assert [piece.digest for piece in once] == [piece.digest for piece in again]
 
 
@@ -133,7 +142,7 @@ def classed(name: str = "stowage-placeholder") -> dict[str, Any]:
 )
 def test_the_class_of_placeholders_is_not_rendered(spec: dict[str, Any]) -> None:
     with pytest.raises(ForeignClass, match="the PriorityClass stowage-placeholder is for pods"):
-        render(made(**spec), replicas=1, first_ordinal=0, secrets=[])
+        render(made(**spec), replicas=1, first_ordinal=0, secrets=[], site=site())
 
 
 @pytest.mark.proves("N7")
@@ -159,6 +168,6 @@ def test_what_was_made_for_a_reservation_is_rendered_with_its_class() -> None:
             },
         }
     )
-    (piece,) = render(workload, replicas=1, first_ordinal=0, secrets=[])
+    (piece,) = render(workload, replicas=1, first_ordinal=0, secrets=[], site=site())
     pods = piece.body["spec"]["template"]["spec"]
     assert pods["priorityClassName"] == "stowage-placeholder"

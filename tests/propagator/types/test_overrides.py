@@ -11,6 +11,7 @@ from propagator.apply.render import PatchMisfit, Piece, render
 from propagator.outcome import DesiredShare
 from propagator.types.overrides import NOTHING
 from propagator.types.workload import Workload, workload_of
+from tests.propagator.apply.sites import site
 
 CONTAINERS = [{"name": "main", "image": "x"}, {"name": "side", "image": "y"}]
 SELECTED = {"selector": {"matchLabels": {"app": "web"}}}
@@ -53,7 +54,12 @@ def override(patch: Any = None, *clusters: str, name: str = "normal", **costs: A
 
 def on(cluster: str, found: Workload) -> Piece:
     pieces = render(
-        found, replicas=2, first_ordinal=0, secrets=[], override=found.overrides.of(cluster)
+        found,
+        replicas=2,
+        first_ordinal=0,
+        secrets=[],
+        site=site(),
+        override=found.overrides.of(cluster),
     )
     return pieces[-1]
 

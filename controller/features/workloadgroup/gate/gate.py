@@ -50,6 +50,7 @@ _LASTING: Final = frozenset(
         PropagatedReason.ALREADY_EXISTS,
         PropagatedReason.NAMESPACE_NOT_ALLOWED,
         PropagatedReason.INVALID_WORKLOAD,
+        PropagatedReason.INVALID_OVERRIDE,
         PropagatedReason.KIND_NOT_ALLOWED,
         PropagatedReason.CLUSTER_UNREACHABLE,
         PropagatedReason.REJECTED,

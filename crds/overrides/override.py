@@ -1,0 +1,238 @@
+"""A Workload's spec.overrides: patches of its objects on the clusters that a selector matches.
+
+They are laid over the template in their order, so that the later one wins. A patch that does not
+fit is the fault of that cluster alone: `Misfit` names override and field. Some fields are nobody's
+to patch: what the object is, how many units it has, and by what it finds them.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import jsonpatch
+import jsonpointer
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from crds.overrides.variables import ClusterFacts, filled, variable
+from machinery.types import strategic_merge
+from machinery.types.bounds import MESSAGE, clean
+from machinery.types.merge_patch import merged
+from machinery.types.selectors import LabelSelector
+
+MOST_OVERRIDES = 32
+MOST_OPERATIONS = 64
+MOST_BYTES = 64 * 1024
+"""Of all overrides of a Workload, as JSON."""
+
+KEPT: Final = (
+    ("apiVersion",),
+    ("kind",),
+    ("metadata", "name"),
+    ("metadata", "namespace"),
+    ("spec", "selector"),
+    ("spec", "ordinals"),
+    ("spec", "serviceName"),
+)
+"""Fields that no override may touch, beside the number of units."""
+KEPT_TEXT = "is the same on every cluster: an override may not touch it"
+
+_BUILT_IN = frozenset(
+    f"{group}.k8s.io"
+    for group in (
+        "admissionregistration",
+        "apiextensions",
+        "apiregistration",
+        "certificates",
+        "coordination",
+        "discovery",
+        "events",
+        "flowcontrol.apiserver",
+        "networking",
+        "node",
+        "rbac.authorization",
+        "resource",
+        "scheduling",
+        "storage",
+    )
+)
+"""The groups of built-in kinds that have a dot in their name."""
+
+
+class Target(msgspec.Struct, frozen=True):
+    """One object of the spec."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """One operation of a JSON patch (RFC 6902)."""
+
+    op: str
+    path: str
+    value: Any | UnsetType = UNSET
+
+
+class ClusterOverride(msgspec.Struct, frozen=True, rename="camel"):
+    """A patch of one object, on the clusters that the selector matches."""
+
+    name: str
+    cluster_selector: LabelSelector
+    target: Target | None = None
+    patch: dict[str, Any] | None = None
+    json_patch: list[Operation] | None = None
+
+    @property
+    def varies(self) -> bool:
+        """Whether it says something else on each cluster."""
+        said = [each.value for each in self.json_patch or ()]
+        return variable(self.patch) or variable(said)
+
+
+class Misfit(ValueError):
+    """An override does not fit the object, on one cluster or on any."""
+
+    def __init__(self, override: str, text: str) -> None:
+        super().__init__(clean(text, MESSAGE))
+        self.override = override
+
+
+class Unreadable(ValueError):
+    """spec.overrides is not of the form that the schema asks for."""
+
+
+@lru_cache(maxsize=256)
+def cluster_overrides_of(raw: bytes) -> tuple[ClusterOverride, ...]:
+    """Return the overrides of a spec, as JSON, in their order.
+
+    Raises Unreadable. Cached, as each share of a Workload asks for the same.
+    """
+    if not raw:
+        return ()
+    if len(raw) > MOST_BYTES:
+        raise Unreadable(f"spec.overrides: {len(raw)} bytes as JSON, {MOST_BYTES} at most")
+    try:
+        return tuple(_decoder.decode(raw) or ())
+    except (msgspec.MsgspecError, RecursionError) as e:
+        raise Unreadable(f"spec.overrides: {e}") from e
+
+
+_decoder = msgspec.json.Decoder(list[ClusterOverride] | None)
+
+
+def matching(
+    overrides: Sequence[ClusterOverride], labels: Mapping[str, str]
+) -> tuple[ClusterOverride, ...]:
+    """Return those that hold on a cluster of these labels, in their order."""
+    return tuple(each for each in overrides if each.cluster_selector.matches(labels))
+
+
+def overridden(
+    body: dict[str, Any],
+    overrides: Sequence[ClusterOverride],
+    cluster: ClusterFacts,
+    *,
+    pods: Sequence[str] = (),
+    replicas_path: str = "",
+) -> dict[str, Any]:
+    """Return one object with the overrides laid over it; it is not changed itself.
+
+    `pods` is the path of its pod template, where that is known, and `replicas_path` the one of its
+    number of units. Raises Misfit.
+    """
+    found = body
+    for each in overrides:
+        try:
+            found = _laid(found, each, cluster, pods)
+            _check_kept(body, found, replicas_path)
+            check_selector(found, pods)
+        except ValueError as e:
+            raise Misfit(each.name, str(e)) from e
+    return found
+
+
+def _laid(
+    body: dict[str, Any], override: ClusterOverride, cluster: ClusterFacts, pods: Sequence[str]
+) -> dict[str, Any]:
+    if override.json_patch is not None:
+        return _operated(body, override.json_patch, cluster)
+    patch = override.patch or {}
+    strategic_merge.check_size(patch)
+    patch = filled(patch, cluster)
+    if built_in(str(body.get("apiVersion"))):
+        return strategic_merge.merge_object(body, patch, pods=pods)
+    return merged(body, patch)
+
+
+def built_in(api_version: str) -> bool:
+    """Return whether a kind of that group is Kubernetes' own, whose lists have known merge keys."""
+    group = api_version.rpartition("/")[0]
+    return "." not in group or group in _BUILT_IN
+
+
+def _operated(
+    body: dict[str, Any], operations: Sequence[Operation], cluster: ClusterFacts
+) -> dict[str, Any]:
+    found = copy.deepcopy(body)
+    for each in operations:
+        strategic_merge.check_size(each.value if each.value is not UNSET else None)
+        said: dict[str, Any] = {"op": each.op, "path": each.path}
+        if each.value is not UNSET:
+            said["value"] = filled(each.value, cluster)
+        found = _operate(found, said)
+    return found
+
+
+def _operate(body: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
+    # The library's own messages quote the document, which may hold a secret.
+    path = said["path"]
+    try:
+        found = jsonpatch.JsonPatch([said]).apply(body, in_place=True)
+    except jsonpatch.JsonPatchTestFailed as e:
+        raise ValueError(f"{path}: is not what the test says") from e
+    except (jsonpatch.JsonPatchConflict, jsonpointer.JsonPointerException) as e:
+        raise ValueError(f"{path}: no such item") from e
+    except (jsonpatch.JsonPatchException, TypeError) as e:
+        raise ValueError(f"{path}: {said['op']} cannot be done there") from e
+    if not isinstance(found, dict):
+        raise ValueError(f"{path or 'the whole object'}: {KEPT_TEXT}")  # noqa: TRY004 - it is input
+    return found
+
+
+def _check_kept(before: Mapping[str, Any], after: Mapping[str, Any], replicas_path: str) -> None:
+    for path in kept(replicas_path):
+        if _at(before, path) != _at(after, path):
+            raise ValueError(f"{'.'.join(path)}: {KEPT_TEXT}")
+
+
+def kept(replicas_path: str) -> Iterator[tuple[str, ...]]:
+    """Yield the paths that no override may touch."""
+    yield from KEPT
+    if replicas_path:
+        yield tuple(replicas_path.split("."))
+
+
+def check_selector(body: Mapping[str, Any], pods: Sequence[str]) -> None:
+    """Raise ValueError where an object does not select the pods of its template."""
+    if not pods:
+        return
+    selector = _at(body, (*pods[:-1], "selector"))
+    wanted = selector.get("matchLabels") if isinstance(selector, Mapping) else None
+    labels = _at(body, (*pods, "metadata", "labels"))
+    for key, value in wanted.items() if isinstance(wanted, Mapping) else ():
+        if not isinstance(labels, Mapping) or labels.get(key) != value:
+            where = ".".join((*pods, "metadata", "labels", key))
+            raise ValueError(f"{where}: must stay {value}, by it pods are selected")
+
+
+def _at(body: Any, path: Sequence[str]) -> Any:
+    for part in path:
+        body = body.get(part) if isinstance(body, Mapping) else None
+    return body

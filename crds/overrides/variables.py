@@ -1,0 +1,75 @@
+"""The variables in the strings of an override: the name and the labels of the cluster.
+
+`$(stowage.cluster)` is the name, `$(stowage.label:KEY)` the value of a label. `$$(stowage.` stands
+for `$(stowage.`, as in Kubernetes, where everything else of that form is for the kubelet.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from crds.names import LABEL_CLUSTER, LABEL_PROVIDER, LABEL_VERSION
+from machinery.types.selectors import label_value
+
+_VARIABLE = re.compile(r"(\$?)\$\(stowage\.([^)]*)\)")
+_LABEL = "label:"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """What an override may say of a cluster."""
+
+    name: str
+    labels: Mapping[str, str]
+
+    @classmethod
+    def of(
+        cls, name: str, labels: Mapping[str, str], *, provider: str, version: str
+    ) -> ClusterFacts:
+        """Return the facts of a MemberCluster, with its labels as rules read them.
+
+        Pinned values of the spec win over reported labels, and `stowage.dev/cluster` is there even
+        before the object has it, so that each cluster is a domain of its own.
+        """
+        pinned = {LABEL_PROVIDER: provider, LABEL_VERSION: version}
+        ours = {key: label_value(text) for key, text in pinned.items() if text}
+        return cls(name, {**labels, **ours, LABEL_CLUSTER: name})
+
+
+def variable(value: Any) -> bool:
+    """Return whether a string in a JSON value has a variable."""
+    if isinstance(value, str):
+        return "$(stowage." in value
+    if isinstance(value, Mapping):
+        return any(map(variable, value.values()))
+    return isinstance(value, list) and any(map(variable, value))
+
+
+def filled(value: Any, cluster: ClusterFacts) -> Any:
+    """Return a JSON value with the variables of its strings, but not of its keys, filled in.
+
+    Raises ValueError for a label that the cluster does not have, and for an unknown variable.
+    """
+    if isinstance(value, str):
+        return _VARIABLE.sub(lambda found: _value(found, cluster), value)
+    if isinstance(value, Mapping):
+        return {key: filled(inner, cluster) for key, inner in value.items()}
+    return [filled(inner, cluster) for inner in value] if isinstance(value, list) else value
+
+
+def _value(found: re.Match[str], cluster: ClusterFacts) -> str:
+    escaped, name = found.groups()
+    if escaped:
+        return found[0][1:]
+    if name == "cluster":
+        return cluster.name
+    if not name.startswith(_LABEL):
+        text = "there are $(stowage.cluster) and $(stowage.label:KEY)"
+        raise ValueError(f"{found[0]} is no variable: {text}")
+    key = name.removeprefix(_LABEL)
+    if key not in cluster.labels:
+        raise ValueError(f"{found[0]}: the cluster has no label {key}")
+    return cluster.labels[key]

@@ -1,0 +1,20 @@
+"""A member that rendering is about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from crds.overrides.images import ImageRule
+from crds.overrides.variables import ClusterFacts
+from propagator.apply.render import Site
+
+
+def site(
+    name: str = "m1",
+    labels: Mapping[str, str] | None = None,
+    images: Sequence[tuple[str, str]] = (),
+    hub: str = "",
+) -> Site:
+    """A member with these labels and images; its objects get the mark of that hub."""
+    facts = ClusterFacts.of(name, labels or {}, provider="", version="")
+    return Site(facts, [ImageRule(*each) for each in images], hub=hub)
