@@ -40,6 +40,8 @@ class Variant:
     node_selector: Mapping[str, str]
     pod_tolerations: tuple[Toleration, ...]
     tolerations: tuple[Toleration, ...]
+    pod: bytes = b""
+    """The skeleton of its pods, for a patch that is laid over them; as `WorkloadInfo.pod`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +78,8 @@ def within(state: CycleState, replicas: int) -> int:
 
 
 def vary(state: CycleState, variants: Sequence[Variant]) -> None:
-    """Add variants of the replica; of two that hold for one cluster the first counts."""
-    state.data[_VARIANTS] = (*variants_of(state), *variants)
+    """Add variants of the replica; of two that hold for one cluster the later added counts."""
+    state.data[_VARIANTS] = (*variants, *variants_of(state))
 
 
 def variants_of(state: CycleState) -> Sequence[Variant]:

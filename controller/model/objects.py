@@ -264,11 +264,12 @@ class TargetCluster(msgspec.Struct, frozen=True, omit_defaults=True):
     namespace: str = ""
 
 
-class TemplateMeta(msgspec.Struct, frozen=True):
+class TemplateMeta(msgspec.Struct, frozen=True, omit_defaults=True):
     """A template's metadata as stored; `controller.model.podtemplate` checks its form."""
 
     name: Any = None
     labels: Any = None
+    annotations: Any = None
 
 
 class Template(msgspec.Struct, frozen=True, rename="camel"):
@@ -343,6 +344,7 @@ class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
     template: Template | None = None
     manifests: list[Manifest] = []
     replicas_path: str = ""
+    overrides: Any = None
     movement: MovementSpec = MovementSpec()
 
 

@@ -32,6 +32,7 @@ from controller.model.objects import (
     WorkloadStatus,
 )
 from controller.model.observedlimits import ObservedLimit, Shown, from_status, shown
+from controller.model.overridden import Overridden, overridden_of
 from controller.model.requests import request_of
 from crds.admission.carried import guarded, kind_name
 from crds.admission.placeholder import keeps_room
@@ -116,6 +117,8 @@ class WorkloadInfo:
     """The version of the object that all of this was read from."""
     pod: bytes = b""
     """The `controller.model.podtemplate.skeleton` of its pods, for patches of them."""
+    overridden: Overridden | None = None
+    """What its overrides make of the template; None where it has none."""
     divided: bool = False
     """A plugin divides its replicas whatever its distribution; set by a decision (`Settle`)."""
     booked: bool = False
@@ -198,7 +201,9 @@ def workload_info(workload: Workload) -> WorkloadInfo:
         request_of(pod, placeholder=keeps_room(spec.scheduler_name, meta.owner_references)),
         _bindings(meta.labels, podtemplate.labels_of(template), labels),
     )
-    shape = _hash([request, {field: pod[field] for field in _PLACED_BY if field in pod}])
+    changes = overridden_of(spec, template)
+    read: list[Any] = [request, {field: pod[field] for field in _PLACED_BY if field in pod}]
+    shape = _hash([*read, changes.raw.hex()] if changes else read)
     divided = counted and (spec.distribution == Distribution.DIVIDED or bool(bindings))
     return WorkloadInfo(
         namespace=meta.namespace,
@@ -233,6 +238,7 @@ def workload_info(workload: Workload) -> WorkloadInfo:
         demand=_hash([_replicas(spec, template) if counted else 1, request]),
         shape=shape,
         pod=podtemplate.skeleton(pod_meta, pod),
+        overridden=changes,
         controller=_controller(meta),
         template_name=podtemplate.name_of(template),
         groups=groups_named(meta.labels, podtemplate.labels_of(template), labels),
@@ -299,7 +305,11 @@ def _bindings(*places: Mapping[str, str]) -> tuple[str, ...]:
 def compact(workload: Workload) -> Workload:
     """Return the Workload without the template's body: what a cache keeps once it is compiled."""
     slim = msgspec.structs.replace(
-        workload.spec, target_deployment=None, template=None, manifests=[]
+        workload.spec,
+        target_deployment=None,
+        template=None,
+        manifests=[],
+        overrides=None,
     )
     return msgspec.structs.replace(workload, spec=slim, status=why.compact(workload.status))
 
@@ -322,6 +332,7 @@ def harmless(workload: Workload) -> Workload:
         target_deployment=None,
         template=None,
         manifests=[],
+        overrides=None,
     )
     return msgspec.structs.replace(workload, spec=slim)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from controller.framework.runtime.arguments import Factory, Plain
 from controller.plugins.clustercriteria import ClusterCost, ClusterLatency, ClusterReliability
+from controller.plugins.clusteroverrides import ClusterOverrides
 from controller.plugins.clusterresources import ClusterResources
 from controller.plugins.clusterselection import ClusterAffinityPlugin, ClusterSelector, NamedCluster
 from controller.plugins.clusterstate import (
@@ -36,6 +37,7 @@ BUILTIN: Mapping[str, Factory] = {
             AllowedKinds,
             ClusterReady,
             TaintToleration,
+            ClusterOverrides,
             WorkloadAffinityPlugin,
             ClusterCost,
             ClusterLatency,
@@ -49,7 +51,7 @@ BUILTIN: Mapping[str, Factory] = {
 
 DEFAULTS: Mapping[str, tuple[tuple[str, int], ...]] = {
     "queueSort": (("PrioritySort", 1),),
-    "preFilter": (("NamedCluster", 1),),
+    "preFilter": (("NamedCluster", 1), ("ClusterOverrides", 1)),
     "filter": tuple(
         (name, 1)
         for name in (
@@ -61,6 +63,7 @@ DEFAULTS: Mapping[str, tuple[tuple[str, int], ...]] = {
             "AllowedKinds",
             "ClusterReady",
             "TaintToleration",
+            "ClusterOverrides",
             "WorkloadAffinity",
             "ClusterResources",
         )

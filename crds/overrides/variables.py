@@ -39,6 +39,17 @@ class ClusterFacts:
         return cls(name, {**labels, **ours, LABEL_CLUSTER: name})
 
 
+def labels_named(value: Any) -> frozenset[str]:
+    """Return the keys of the labels that variables in a JSON value name."""
+    if isinstance(value, str):
+        names = (name for escaped, name in _VARIABLE.findall(value) if not escaped)
+        return frozenset(n.removeprefix(_LABEL) for n in names if n.startswith(_LABEL))
+    inner = value.values() if isinstance(value, Mapping) else value
+    if isinstance(value, Mapping | list):
+        return frozenset[str]().union(*map(labels_named, inner))
+    return frozenset()
+
+
 def variable(value: Any) -> bool:
     """Return whether a string in a JSON value has a variable."""
     if isinstance(value, str):

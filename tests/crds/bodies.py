@@ -30,7 +30,8 @@ SPECS: dict[str, dict[str, Any]] = {
 SUBSETS = [{"name": f"subset-{n}", "maxReplicas": 1} for n in range(33)]
 OWNERS = [{"object": {"name": f"demo-{n}"}} for n in range(33)]
 OVERRIDES = [
-    {"name": f"o-{n}", "clusterSelector": {}, "patch": {"spec": {"paused": True}}} for n in range(33)
+    {"name": f"o-{n}", "clusterSelector": {}, "patch": {"spec": {"paused": True}}}
+    for n in range(33)
 ]
 OPERATIONS = [{"op": "remove", "path": f"/spec/a{n}"} for n in range(65)]
 LARGE: dict[str, Any] = {

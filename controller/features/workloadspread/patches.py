@@ -7,7 +7,8 @@ spread: a Workload with shares patched only in part would run in an undefined st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
@@ -51,14 +52,48 @@ def patched(info: WorkloadInfo, patch: Mapping[str, Any]) -> PatchedPod:
 
 
 def variants(
-    spread: CompiledSpread, info: WorkloadInfo, inside: Callable[[Snapshot], Mask]
+    spread: CompiledSpread,
+    info: WorkloadInfo,
+    inside: Callable[[Snapshot], Mask],
+    before: Sequence[Variant] = (),
 ) -> list[Variant]:
     """Return the Workload as it is in the subsets where it differs, equal ones as one.
 
-    The patches must fit. A cluster of several subsets has the variant of the first one that
-    tolerates its taints, or, where none does, of the first one. `inside` returns which clusters
-    each matches, shape (subsets, n).
+    `before` are its variants without the spread, over whose pods the patches are laid; where one
+    does not fit there, that variant stays as it is. The patches must fit the template. A cluster of
+    several subsets has the variant of the first one that tolerates its taints, or, where none does,
+    of the first one. `inside` returns which clusters each matches, shape (subsets, n).
     """
+    both = []
+    for each in before:
+        with suppress(ValueError):
+            both += [
+                replace(other, rows=partial(_both, each.rows, other.rows))
+                for other in _varied(spread, _overlaid(info, each), inside)
+            ]
+    return [*both, *before, *_varied(spread, info, inside)]
+
+
+def _both(
+    first: Callable[[Snapshot], Mask], second: Callable[[Snapshot], Mask], snapshot: Snapshot
+) -> Mask:
+    return first(snapshot) & second(snapshot)
+
+
+def _overlaid(info: WorkloadInfo, variant: Variant) -> WorkloadInfo:
+    """Return the Workload with the replica of a variant."""
+    return replace(
+        info,
+        pod=variant.pod or info.pod,
+        request=variant.request,
+        node_selector=variant.node_selector,
+        pod_tolerations=variant.pod_tolerations,
+    )
+
+
+def _varied(
+    spread: CompiledSpread, info: WorkloadInfo, inside: Callable[[Snapshot], Mask]
+) -> Iterator[Variant]:
     said = [(*info.tolerations, *each.tolerations) for each in spread.subsets]
     kinds = [Variant(_nowhere, *_asked(info, None), info.tolerations)]
     alike: list[list[int]] = [[]]
@@ -69,8 +104,8 @@ def variants(
             alike.append([])
         alike[kinds.index(made)].append(at)
     where = _Where(said, inside)
-    found = zip(kinds[1:], alike[1:], strict=True)
-    return [replace(kind, rows=partial(where.among, places)) for kind, places in found]
+    for kind, places in zip(kinds[1:], alike[1:], strict=True):
+        yield replace(kind, rows=partial(where.among, places))
 
 
 def _asked(

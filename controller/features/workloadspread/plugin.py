@@ -33,7 +33,7 @@ from controller.framework.interface import (
     FilterMask,
     Unplaced,
 )
-from controller.framework.room import vary
+from controller.framework.room import variants_of, vary
 from controller.framework.runtime.arguments import Args
 from controller.framework.runtime.handle import Handle
 from controller.framework.runtime.services import Route
@@ -126,7 +126,8 @@ class WorkloadSpreadPlugin:
         if self.commits is not None and (closed := self.commits.closed()):
             return unschedulable(NAME, f"workload-spread {spread.name} takes no units: {closed}")
         state.data[NAME] = spread
-        vary(state, patches.variants(spread, info, partial(self._inside, spread, info.replicas)))
+        inside = partial(self._inside, spread, info.replicas)
+        vary(state, patches.variants(spread, info, inside, variants_of(state)))
         return SUCCESS
 
     def _inside(self, spread: CompiledSpread, total: int, snapshot: Snapshot) -> Mask:

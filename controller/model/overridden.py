@@ -1,0 +1,125 @@
+"""What a Workload's overrides make of its template, as far as placing reads that. Pure.
+
+The whole template is kept for a Workload with overrides alone: whether a patch fits, and what its
+pods request then, is found on the object itself, and once for clusters on which it is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from controller.model import podtemplate
+from controller.model.objects import Template, Toleration, WorkloadSpec
+from controller.model.requests import request_of
+from crds.fields.template import REPLICAS_PATHS
+from crds.overrides.override import (
+    ClusterOverride,
+    Misfit,
+    Unreadable,
+    cluster_overrides_of,
+    overridden,
+)
+from crds.overrides.variables import ClusterFacts, labels_named
+
+POD_TEMPLATES: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("Deployment", "StatefulSet", "ReplicaSet", "Job", "DaemonSet"), ("template",)),
+    "CronJob": ("jobTemplate", "spec", "template"),
+}
+"""Where the pod template of a kind is, below its spec."""
+_KEPT = 1024
+"""Results that are remembered: every pass asks for the same few."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overridden:
+    """The overrides of the main object, with the object itself as JSON."""
+
+    overrides: tuple[ClusterOverride, ...]
+    labels: tuple[frozenset[str], ...]
+    """The labels that each of them reads of a cluster."""
+    raw: bytes
+    body: bytes
+    replicas_path: str
+    fault: str = ""
+    """Why the overrides cannot be read: none of them holds then."""
+
+    def on(self, chosen: Sequence[int], cluster: ClusterFacts) -> OverriddenPods:
+        """Return the pods on a cluster with the overrides at these places laid over them."""
+        read = frozenset[str]().union(*(self.labels[at] for at in chosen))
+        told = {key: cluster.labels[key] for key in sorted(read) if key in cluster.labels}
+        about = (self.raw, self.body, self.replicas_path)
+        return _evaluated(about, tuple(chosen), tuple(told.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class OverriddenPods:
+    """A replica with its pod skeleton, or the first override that does not fit, and why."""
+
+    pod: bytes = b""
+    request: Mapping[str, int] = field(default_factory=dict)
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Toleration, ...] = ()
+    misfit: str = ""
+    text: str = ""
+
+    @classmethod
+    def of(cls, template: Any) -> OverriddenPods:
+        """Read a pod template. Raises ValueError for one of another form."""
+        podtemplate.check_pods(template)
+        spec = template.get("spec") or {}
+        return cls(
+            podtemplate.skeleton(template.get("metadata") or {}, spec),
+            request_of(spec),
+            spec.get("nodeSelector") or {},
+            tuple(msgspec.convert(spec.get("tolerations") or [], list[Toleration])),
+        )
+
+
+def overridden_of(spec: WorkloadSpec, template: Template) -> Overridden | None:
+    """Return the overrides of a Workload's main object; None where it has none."""
+    if not spec.overrides:
+        return None
+    raw = msgspec.json.encode(spec.overrides)
+    path = spec.replicas_path or REPLICAS_PATHS.get(template.kind, "")
+    try:
+        found = _of_main(raw)
+    except Unreadable as e:
+        return Overridden((), (), raw, b"", path, fault=str(e))
+    body = msgspec.json.encode(template, order="deterministic")
+    return Overridden(found, tuple(map(_labels, found)), raw, body, path)
+
+
+def _of_main(raw: bytes) -> tuple[ClusterOverride, ...]:
+    return tuple(each for each in cluster_overrides_of(raw) if each.target is None)
+
+
+def _labels(override: ClusterOverride) -> frozenset[str]:
+    operations = [each.value for each in override.json_patch or ()]
+    return labels_named([override.patch, operations])
+
+
+@lru_cache(maxsize=_KEPT)
+def _evaluated(
+    about: tuple[bytes, bytes, str], chosen: tuple[int, ...], labels: tuple[tuple[str, str], ...]
+) -> OverriddenPods:
+    raw, whole, replicas_path = about
+    body: dict[str, Any] = msgspec.json.decode(whole)
+    kind = str(body.get("kind"))
+    pods = ("spec", *POD_TEMPLATES[kind]) if kind in POD_TEMPLATES else ()
+    cluster = ClusterFacts("", dict(labels))
+    known = _of_main(raw)
+    overrides = [known[at] for at in chosen]
+    try:
+        found: Any = overridden(body, overrides, cluster, pods=pods, replicas_path=replicas_path)
+        for part in pods:
+            found = found.get(part) or {}
+        return OverriddenPods.of(found) if pods and chosen else OverriddenPods()
+    except Misfit as e:
+        return OverriddenPods(misfit=e.override, text=str(e))
+    except ValueError as e:
+        return OverriddenPods(misfit=overrides[-1].name, text=str(e))
