@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from crds.names import LABEL_PROVIDER, LABEL_VERSION
+from crds.overrides.images import ImageRule
 from crds.overrides.variables import ClusterFacts
 from machinery.types.bounds import MOST_UNITS, between
 from machinery.types.metadata import Object
@@ -99,6 +100,7 @@ class ClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
     virtual: bool = False
     namespaces: NamespaceRule = NamespaceRule()
     allowed_kinds: list[str] = []
+    images: list[ImageRule] = []
     max_allocatable: dict[str, str | int] = {}
     provider: str = ""
     version: str = ""

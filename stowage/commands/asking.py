@@ -34,10 +34,17 @@ if TYPE_CHECKING:
     help="Workloads: a file, a folder, or - for standard input; may be given again.",
 )
 @click.argument("more", nargs=-1, metavar="[FILE]...")
+@click.option(
+    "--diff",
+    "differences",
+    is_flag=True,
+    help="Print what differs between the clusters instead: overrides, patches, images.",
+)
 @where_options
 def plan(
     files: tuple[str, ...],
     more: tuple[str, ...],
+    differences: bool,
     kubeconfig: str | None,
     context: str | None,
     namespace: str | None,
@@ -49,8 +56,10 @@ def plan(
     """Show what would be placed where if these files were applied; touch nothing."""
     from stowage.planning import plan as planning  # noqa: PLC0415 - see stowage.cli
 
+    if differences and output != "table":
+        raise click.UsageError("--diff is for people: leave -o out")
     where = where_of(kubeconfig, context, namespace, fleet, config_file, plugins)
-    planning.show((*files, *more), where, output)
+    planning.show((*files, *more), where, output, differences=differences)
 
 
 @click.command()
@@ -75,10 +84,18 @@ def plan(
     help="The bearer token for a controller that asks for one.",
 )
 @click.option("--all", "everything", is_flag=True, help="Print every cluster.")
+@click.option("--cluster", metavar="NAME", help="The cluster that --rendered is about.")
+@click.option(
+    "--rendered",
+    is_flag=True,
+    help="Print the objects of a Workload as they would be sent to that cluster, as YAML.",
+)
 @where_options
 def explain(
     reference: tuple[str, ...],
     files: tuple[str, ...],
+    cluster: str | None,
+    rendered: bool,
     url: str | None,
     token_file: Path | None,
     everything: bool,
@@ -97,6 +114,16 @@ def explain(
     The rule of each unit is that of the decision that placed it, read from the hub.
     """
     about = _named(reference)
+    if rendered != (cluster is not None):
+        raise click.UsageError("--rendered and --cluster go together: give both")
+    if rendered and (url or files):
+        raise click.UsageError("--rendered is about an object that is stored: leave the others out")
+    if cluster is not None:
+        from stowage.planning import differences  # noqa: PLC0415 - see stowage.cli
+
+        where = where_of(kubeconfig, context, namespace, fleet, config_file, plugins)
+        differences.show(about, where, cluster)
+        return
     if token_file and not url:
         raise click.UsageError("--token-file is for a controller: name it with --controller")
     if url and (files or fleet):

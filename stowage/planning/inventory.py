@@ -55,10 +55,11 @@ class PlanInputs:
 class PlanRequest:
     """The objects of the files: Workloads by key, and the keys of all placed ones, in order.
 
-    `beside` are the kinds and keys of the other objects.
+    `bodies` are the Workloads as JSON, `beside` the kinds and keys of the other objects.
     """
 
     workloads: dict[Key, Workload] = field(default_factory=dict)
+    bodies: dict[Key, Json] = field(default_factory=dict)
     keys: list[Key] = field(default_factory=list)
     beside: list[tuple[str, Key]] = field(default_factory=list)
 
@@ -142,8 +143,10 @@ def to_apply(
     kinds = admission.Kinds(catalogue.features())
     for document in documents:
         if document.of(GROUP, "Workload"):
-            workload = _laid_over(document, present, namespace, now)
+            body = _laid_over(document, present, namespace, now)
+            workload = admission.workload(document, body)
             found.workloads[workload.metadata.key] = workload
+            found.bodies[workload.metadata.key] = body
             found.keys.append(workload.metadata.key)
             now += timedelta(microseconds=1)
         elif (kind := kinds.of(document)) is not None:
@@ -209,14 +212,16 @@ class _Once:
             raise document.error(f"metadata.name: {name} is in {before} already")
 
 
-def _laid_over(document: Document, present: PlanInputs, namespace: str, now: datetime) -> Workload:
+def _laid_over(
+    document: Document, present: PlanInputs, namespace: str, now: datetime
+) -> dict[str, Any]:
     key = admission.key_of(document, namespace)
     before, created = present.stored.get(key), microtime(now)
     body = admission.admitted(document, namespace=namespace, created=created, before=before)
     for right in rights_needed(body):
         said = f"the right to {right} ({right.field})"
         present.notes.append(f"{'/'.join(key)}: {said} is not looked at")
-    return admission.workload(document, body)
+    return body
 
 
 def _add(

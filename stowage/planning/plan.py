@@ -17,7 +17,7 @@ from controller.explain import hooks
 from controller.explain.record import record
 from controller.framework.profile import Profile, SchedulerConfiguration
 from controller.framework.runtime.handle import DryRunHandle
-from controller.model.objects import Workload
+from controller.model.objects import MemberCluster, Workload
 from controller.scheduling.decision import Decision
 from crds.names import DEFAULT_SCHEDULER
 from machinery.clock import Clock, SystemClock
@@ -72,6 +72,8 @@ class Plan:
     planned: Sequence[Planned]
     notes: Sequence[str]
     groups: Sequence[GroupPlan] = ()
+    bodies: Mapping[Key, Mapping[str, Any]] = field(default_factory=dict)
+    clusters: Sequence[MemberCluster] = ()
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -83,6 +85,18 @@ class Plan:
         """Return the Workloads, and below them their groups."""
         parts = [self._workloads()] if self.planned or not self.groups else []
         return "\n\n".join((*parts, *([gangs.table(self.groups)] if self.groups else ())))
+
+    def differences(self) -> str:
+        """Return what differs between the clusters, of each Workload of the files."""
+        from stowage.planning import differences  # noqa: PLC0415 - slow: it reads YAML
+
+        placed = {each.decision.workload.key: each.decision for each in self.planned}
+        parts = []
+        for key, body in self.bodies.items():
+            fields = placed[key].fields if key in placed else {}
+            status = {"overrides": fields.get("overrides") or []}
+            parts.append(differences.text({**body, "status": status}, self.clusters))
+        return "\n".join(parts)
 
     def _workloads(self) -> str:
         """Return a row for each Workload; below it changes by hooks, Reservations, the reason."""
@@ -119,15 +133,17 @@ def _row(planned: Planned) -> dict[str, Any]:
     }
 
 
-def show(files: Sequence[str], where: Where, form: str) -> None:
-    """Print the plan, and its notes to standard error.
+def show(files: Sequence[str], where: Where, form: str, *, differences: bool = False) -> None:
+    """Print the plan, or what differs between the clusters; and notes to standard error.
 
     Raises as `Where` and `make` do.
     """
     made = make(files, where, clock=SystemClock())
     for note in made.notes:
         say(f"note: {note}", err=True)
-    if form == "table":
+    if differences:
+        say(made.differences())
+    elif form == "table":
         say(made.table())  # without the records, which take long to make for a large plan
     else:
         output.show(made.to_dict(), form, text="")
@@ -198,7 +214,8 @@ def make(files: Sequence[str], where: Where, *, clock: Clock) -> Plan:
         left(everybody[key], profiles) for key in asked.keys if key not in made and key in everybody
     ]
     groups = _groups(rehearsal, present, asked, [each.decision.workload.key for each in planned])
-    return Plan(planned, [*present.notes, *theirs], groups)
+    notes = [*present.notes, *theirs]
+    return Plan(planned, notes, groups, asked.bodies, present.clusters)
 
 
 def _groups(
