@@ -23,7 +23,13 @@ from crds.base import (
     listmap,
 )
 from crds.fields.movement import MOST_DISPLACED, DisplacedShare, Movement
-from crds.fields.overrides import ClusterOverride, PatchOperation, cel_touches, touches
+from crds.fields.overrides import (
+    MOST_OVERRIDES,
+    ClusterOverride,
+    PatchOperation,
+    cel_touches,
+    touches,
+)
 from crds.fields.placing import Distribution, PlacementRules, PlacementStatus
 from crds.fields.shares import (
     MOST_KEPT,
@@ -50,7 +56,6 @@ from crds.fields.why import (
     ClusterLimit,
     ReviewVerdict,
 )
-from crds.overrides.override import MOST_OVERRIDES
 
 
 class Adoption(StrEnum):

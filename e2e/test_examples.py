@@ -376,6 +376,19 @@ def test_room_that_two_share_until_a_time(demo: Playground) -> None:
     wait("room given back", lambda: reservation(demo, "season")["allocated"]["cpu"] == "40m")
 
 
+@pytest.mark.proves("O1", "O11", "O14")
+def test_overrides(demo: Playground) -> None:
+    apply(demo, "26-overrides.yaml")
+    assert len(clusters(demo, "overridden")) == len(demo.members)
+    for number, (member, kubectl) in enumerate(sorted(demo.members.items())):
+        settings = kubectl.get("configmaps", "overridden-settings", NAMESPACE)
+        assert settings["data"] == {"cluster": member}
+        found = demo.seen(member, NAMESPACE, "overridden")
+        assert found is not None
+        (container,) = found["spec"]["template"]["spec"]["containers"]
+        assert container.get("args") == (None if number else ["--region=first"])
+
+
 @pytest.mark.proves("M6", "M11")
 def test_movement(demo: Playground) -> None:
     apply(demo, "24-movement.yaml")

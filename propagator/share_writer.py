@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from crds.overrides.override import Misfit, Unreadable
 from crds.workload import PropagatedReason
 from machinery import logs
 from machinery.errors import Conflict, TransportError
+from machinery.overrides.override import Misfit, Unreadable
 from machinery.runtime.backoff import KeyedBackoff
 from machinery.types.metadata import Key
 from propagator.access.carried_objects import CarriedObjectsReview

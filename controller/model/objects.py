@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from crds.names import LABEL_PROVIDER, LABEL_VERSION
-from crds.overrides.images import ImageRule
-from crds.overrides.variables import ClusterFacts
+from machinery.overrides.images import ImageRule
+from machinery.overrides.variables import ClusterFacts
 from machinery.types.bounds import MOST_UNITS, between
 from machinery.types.metadata import Object
 from machinery.types.selectors import LabelSelector, SelectorTerm

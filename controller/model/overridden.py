@@ -17,14 +17,14 @@ from controller.model import podtemplate
 from controller.model.objects import Template, Toleration, WorkloadSpec
 from controller.model.requests import request_of
 from crds.fields.template import REPLICAS_PATHS
-from crds.overrides.override import (
+from machinery.overrides.override import (
     ClusterOverride,
     Misfit,
     Unreadable,
     cluster_overrides_of,
     overridden,
 )
-from crds.overrides.variables import ClusterFacts, labels_named
+from machinery.overrides.variables import ClusterFacts, labels_named
 
 POD_TEMPLATES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("Deployment", "StatefulSet", "ReplicaSet", "Job", "DaemonSet"), ("template",)),

@@ -20,7 +20,7 @@ from controller.model.overridden import Overridden, OverriddenPods
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.snapshot import Snapshot
-from crds.overrides.variables import ClusterFacts
+from machinery.overrides.variables import ClusterFacts
 
 _MISFIT = "override {} does not fit"
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
+from crds.fields.overrides import KEPT, KEPT_TEXT, MOST_BYTES
 from crds.fields.template import REPLICAS_PATHS
-from crds.overrides.override import KEPT, KEPT_TEXT, MOST_BYTES
 
 Json = Mapping[str, Any]
 

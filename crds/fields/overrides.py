@@ -1,21 +1,36 @@
 """What differs on some clusters: an author's overrides of a Workload, a cluster's own images.
 
-`crds.overrides` reads and applies them.
+`machinery.overrides` lays them over objects.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import Field
 
 from crds.base import ATOMIC, PRESERVE, DnsLabel, DnsName, Model, Rule
 from crds.fields.labels import LabelSelector
 from crds.names import GROUP
-from crds.overrides.override import KEPT, KEPT_TEXT, MOST_OPERATIONS
 
+MOST_OVERRIDES = 32
+MOST_OPERATIONS = 64
+MOST_BYTES = 64 * 1024
+"""Of all overrides of a Workload, as JSON."""
+
+KEPT: Final = (
+    ("apiVersion",),
+    ("kind",),
+    ("metadata", "name"),
+    ("metadata", "namespace"),
+    ("spec", "selector"),
+    ("spec", "ordinals"),
+    ("spec", "serviceName"),
+)
+"""Fields that no override may touch, beside the number of units."""
+KEPT_TEXT = "is the same on every cluster: an override may not touch it"
 MOST_IMAGES = 64
 OURS_TEXT = f"labels and annotations of {GROUP} are Stowage's own; leave them out"
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from crds.overrides.override import Misfit, Unreadable
 from crds.workload import PropagatedReason
 from machinery.api.resources import Resource
 from machinery.errors import ApiError, TransportError
+from machinery.overrides.override import Misfit, Unreadable
 from propagator.apply.apply_records import ObjectPlace
 from propagator.apply.render import ForeignClass, PatchMisfit, Piece
 from propagator.errors import Refused

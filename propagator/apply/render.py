@@ -31,9 +31,9 @@ from crds.names import (
     LABEL_WORKLOAD_UID,
     OWNER_PREFIX,
 )
-from crds.overrides.images import ImageRule, rewrite
-from crds.overrides.override import ClusterOverride, check_selector, matching, overridden
-from crds.overrides.variables import ClusterFacts
+from machinery.overrides.images import ImageRule, rewrite
+from machinery.overrides.override import ClusterOverride, check_selector, matching, overridden
+from machinery.overrides.variables import ClusterFacts
 from machinery.types.strategic_merge import merge
 from propagator.types.overrides import NOTHING, Override
 from propagator.types.workload import POD_TEMPLATES, HubSecret, Workload

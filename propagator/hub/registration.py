@@ -92,7 +92,7 @@ class Registrar:
             self._queue.add(secret.metadata.name)
 
     def _cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
-        if old and new and _version_of(old) == _version_of(new):
+        if old and new and _version_of(old) == _version_of(new) and old.facts == new.facts:
             return  # such as our own status writes
         cluster = new or old
         if cluster is not None:

@@ -19,8 +19,6 @@ from typing import TypeAlias
 
 from crds.membercluster import ReadyReason
 from crds.names import forbidden_namespace
-from crds.overrides.images import ImageRule
-from crds.overrides.variables import ClusterFacts
 from machinery import logs
 from machinery.api.client import ApiClient
 from machinery.api.lanes import working_for, works_for
@@ -28,6 +26,8 @@ from machinery.api.resources import Resource
 from machinery.api.verbs import Verbs
 from machinery.clock import Clock
 from machinery.errors import Conflict, KubeconfigError, LeaseLost, StowageError, Unreachable
+from machinery.overrides.images import ImageRule
+from machinery.overrides.variables import ClusterFacts
 from machinery.runtime.backoff import KeyedBackoff
 from machinery.runtime.fair_queue import namespace_of
 from machinery.runtime.informer import Informer

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from crds.overrides.images import ImageRule
-from crds.overrides.variables import ClusterFacts
 from machinery.api.resources import Resource
 from machinery.api.verbs import Verbs
+from machinery.overrides.images import ImageRule
+from machinery.overrides.variables import ClusterFacts
 from machinery.runtime.informer import Informer
 from machinery.runtime.workqueue import WorkQueue
 from machinery.types.metadata import Key

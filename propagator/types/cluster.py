@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from crds.names import FORCED_DRAIN, SYSTEM_NAMESPACE, TAINT_DRAIN, TAINT_OUT_OF_SERVICE
-from crds.overrides.images import ImageRule
-from crds.overrides.variables import ClusterFacts
+from machinery.overrides.images import ImageRule
+from machinery.overrides.variables import ClusterFacts
 from machinery.types.bounds import SECRET_BYTES
 from machinery.types.metadata import Key, Object
 

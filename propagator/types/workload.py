@@ -31,7 +31,7 @@ from crds.names import (
     GROUP_LABELS,
     LABEL_WORKLOAD_UID,
 )
-from crds.overrides.override import ClusterOverride, cluster_overrides_of
+from machinery.overrides.override import ClusterOverride, cluster_overrides_of
 from machinery.types.metadata import Key, Object, OwnerReference
 from propagator.types.movement import Movement
 from propagator.types.overrides import Overrides, overrides_of

@@ -54,12 +54,17 @@ def plan(
     output: str,
 ) -> None:
     """Show what would be placed where if these files were applied; touch nothing."""
-    from stowage.planning import plan as planning  # noqa: PLC0415 - see stowage.cli
-
     if differences and output != "table":
         raise click.UsageError("--diff is for people: leave -o out")
     where = where_of(kubeconfig, context, namespace, fleet, config_file, plugins)
-    planning.show((*files, *more), where, output, differences=differences)
+    if differences:
+        from stowage.planning import differences as between  # noqa: PLC0415 - see stowage.cli
+
+        between.show_plan((*files, *more), where)
+        return
+    from stowage.planning import plan as planning  # noqa: PLC0415 - see stowage.cli
+
+    planning.show((*files, *more), where, output)
 
 
 @click.command()

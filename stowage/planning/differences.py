@@ -17,13 +17,15 @@ import yaml
 from controller.model.objects import MemberCluster
 from crds.admission.reserved import strip
 from crds.names import LABEL_WORKLOAD_UID
-from crds.overrides.override import ClusterOverride, Misfit, Unreadable, matching
+from machinery.clock import SystemClock
 from machinery.errors import ConfigurationError
+from machinery.overrides.override import ClusterOverride, Misfit, Unreadable, matching
 from propagator.apply.render import PatchMisfit, Piece, Site, render
 from propagator.types.overrides import NOTHING, Override
 from propagator.types.workload import HubSecret, Workload, workload_of
 from stowage.console.terminal import say
 from stowage.kinds import Reference
+from stowage.planning import plan
 from stowage.planning.plan import Where
 
 TEMPLATE = "template"
@@ -89,6 +91,21 @@ def rendered(body: Json, cluster: MemberCluster) -> str:
     except Misfit as e:
         raise ValueError(f"override {e.override}, cluster {cluster.metadata.name}: {e}") from e
     return "---\n".join(_yaml(_hidden(each, each)) for each in objects.values()).rstrip("\n")
+
+
+def show_plan(files: Sequence[str], where: Where) -> None:
+    """Print what differs between the clusters, of each Workload of the files; notes to stderr.
+
+    Raises as `stowage.planning.plan.make` does.
+    """
+    made = plan.make(files, where, clock=SystemClock())
+    for note in made.notes:
+        say(f"note: {note}", err=True)
+    placed = {each.decision.workload.key: each.decision for each in made.planned}
+    for key, body in made.bodies.items():
+        fields = placed[key].fields if key in placed else {}
+        status = {"overrides": fields.get("overrides") or []}
+        say(text({**body, "status": status}, made.clusters))
 
 
 def show(about: Reference, where: Where, cluster: str) -> None:

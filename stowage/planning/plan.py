@@ -86,18 +86,6 @@ class Plan:
         parts = [self._workloads()] if self.planned or not self.groups else []
         return "\n\n".join((*parts, *([gangs.table(self.groups)] if self.groups else ())))
 
-    def differences(self) -> str:
-        """Return what differs between the clusters, of each Workload of the files."""
-        from stowage.planning import differences  # noqa: PLC0415 - slow: it reads YAML
-
-        placed = {each.decision.workload.key: each.decision for each in self.planned}
-        parts = []
-        for key, body in self.bodies.items():
-            fields = placed[key].fields if key in placed else {}
-            status = {"overrides": fields.get("overrides") or []}
-            parts.append(differences.text({**body, "status": status}, self.clusters))
-        return "\n".join(parts)
-
     def _workloads(self) -> str:
         """Return a row for each Workload; below it changes by hooks, Reservations, the reason."""
         head, *rows = output.table([_row(each) for each in self.planned], COLUMNS).splitlines()
@@ -133,17 +121,15 @@ def _row(planned: Planned) -> dict[str, Any]:
     }
 
 
-def show(files: Sequence[str], where: Where, form: str, *, differences: bool = False) -> None:
-    """Print the plan, or what differs between the clusters; and notes to standard error.
+def show(files: Sequence[str], where: Where, form: str) -> None:
+    """Print the plan, and its notes to standard error.
 
     Raises as `Where` and `make` do.
     """
     made = make(files, where, clock=SystemClock())
     for note in made.notes:
         say(f"note: {note}", err=True)
-    if differences:
-        say(made.differences())
-    elif form == "table":
+    if form == "table":
         say(made.table())  # without the records, which take long to make for a large plan
     else:
         output.show(made.to_dict(), form, text="")

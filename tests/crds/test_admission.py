@@ -96,6 +96,31 @@ def test_a_foreign_target_needs_the_verb(tenant, author):
     assert attempt(tenant, author, workload) == ""
 
 
+@pytest.mark.proves("O17")
+def test_an_author_may_override_and_not_change_images_of_a_cluster(tenant, author):
+    override = {"name": "eu", "clusterSelector": {}, "patch": {"spec": {"paused": True}}}
+    assert attempt(tenant, author, tenant.workload("here", overrides=[override])) == ""
+    images = [{"from": "docker.io", "to": "elsewhere.example"}]
+    member = {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "MemberCluster",
+        "metadata": {"name": f"{tenant.namespace}-member"},
+        "spec": {"images": images},
+    }
+    assert "forbidden" in attempt(tenant, author, member)
+
+
+@pytest.mark.proves("S4")
+def test_an_override_of_a_guarded_kind_is_an_edit_of_it(tenant, author):
+    role = rbac("ClusterRole", "wide")
+    tenant.create(tenant.workload("given", manifests=[role]))
+    said = {"name": "a", "clusterSelector": {}, "target": {"kind": "ClusterRole", "name": "wide"}}
+    more = {"spec": {"overrides": [{**said, "patch": {"rules": []}}]}}
+    assert "clusterscopedobjects" in refusal(
+        functools.partial(tenant.patch, "given", user=author), more
+    )
+
+
 @pytest.mark.proves("C29")
 def test_a_role_in_ones_own_namespace_grants_nothing(tenant, author):
     tenant.create(binding("ClusterRole", "cluster-admin", author, tenant.namespace))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from crds.overrides.images import ImageRule
-from crds.overrides.variables import ClusterFacts
+from machinery.overrides.images import ImageRule
+from machinery.overrides.variables import ClusterFacts
 from propagator.apply.render import Site
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from crds.overrides.override import (
-    MOST_BYTES,
+from crds.fields.overrides import MOST_BYTES
+from machinery.overrides.override import (
     ClusterOverride,
     Misfit,
     Unreadable,
@@ -17,7 +17,7 @@ from crds.overrides.override import (
     matching,
     overridden,
 )
-from crds.overrides.variables import ClusterFacts
+from machinery.overrides.variables import ClusterFacts
 
 PODS = ("spec", "template")
 EU = {"topology.kubernetes.io/region": "eu"}

@@ -10,35 +10,18 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
 import jsonpatch
-import jsonpointer
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from crds.overrides.variables import ClusterFacts, filled, variable
+from crds.fields.overrides import KEPT, KEPT_TEXT, MOST_BYTES
+from machinery.overrides.variables import ClusterFacts, filled, variable
 from machinery.types import strategic_merge
 from machinery.types.bounds import MESSAGE, clean
 from machinery.types.merge_patch import merged
 from machinery.types.selectors import LabelSelector
-
-MOST_OVERRIDES = 32
-MOST_OPERATIONS = 64
-MOST_BYTES = 64 * 1024
-"""Of all overrides of a Workload, as JSON."""
-
-KEPT: Final = (
-    ("apiVersion",),
-    ("kind",),
-    ("metadata", "name"),
-    ("metadata", "namespace"),
-    ("spec", "selector"),
-    ("spec", "ordinals"),
-    ("spec", "serviceName"),
-)
-"""Fields that no override may touch, beside the number of units."""
-KEPT_TEXT = "is the same on every cluster: an override may not touch it"
 
 _BUILT_IN = frozenset(
     f"{group}.k8s.io"
@@ -197,7 +180,7 @@ def _operate(body: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
         found = jsonpatch.JsonPatch([said]).apply(body, in_place=True)
     except jsonpatch.JsonPatchTestFailed as e:
         raise ValueError(f"{path}: is not what the test says") from e
-    except (jsonpatch.JsonPatchConflict, jsonpointer.JsonPointerException) as e:
+    except (jsonpatch.JsonPatchConflict, jsonpatch.JsonPointerException) as e:
         raise ValueError(f"{path}: no such item") from e
     except (jsonpatch.JsonPatchException, TypeError) as e:
         raise ValueError(f"{path}: {said['op']} cannot be done there") from e

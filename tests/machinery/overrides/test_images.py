@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crds.overrides.images import ImageRule, rewrite, rewritten
+from machinery.overrides.images import ImageRule, rewrite, rewritten
 
 TO_MIRROR = ImageRule("docker.io", "mirror.eu.example/docker")
 DIGEST = "sha256:" + "a" * 64

@@ -1,0 +1,142 @@
+"""`stowage plan --diff` and `explain --rendered`: what differs, each result once, and no secret."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from machinery.errors import ConfigurationError
+from tests.stowage.test_plan import Write, cluster, run, workload, write
+
+__all__ = ["write"]
+EU = {"matchLabels": {"region": "eu"}}
+SLOW_SECONDS = 20.0
+"""Many times what a thousand clusters take."""
+
+
+def override(name: str = "eu", **said: Any) -> dict[str, Any]:
+    return {"name": name, "clusterSelector": EU, **said}
+
+
+def main(**container: Any) -> dict[str, Any]:
+    return {"spec": {"template": {"spec": {"containers": [{"name": "main", **container}]}}}}
+
+
+def fleet(write: Write, *regions: str, **parts: Any) -> str:
+    """Clusters m1, m2 … in these regions; `parts` are those of the first one."""
+    bodies = [cluster(f"m{n}", labels={"region": r}) for n, r in enumerate(regions, 1)]
+    bodies[0]["spec"] |= parts
+    return write("fleet.yaml", *bodies)
+
+
+def diff(write: Write, members: str, *bodies: Any) -> list[str]:
+    found = run("plan", "-f", write("files.yaml", *bodies), "--fleet", members, "--diff")
+    assert found.exit_code == 0, found.output
+    return found.stdout.splitlines()
+
+
+@pytest.mark.proves("O3")
+def test_each_cluster_is_shown_with_what_makes_it_differ(write: Write) -> None:
+    images = [{"from": "docker.io", "to": "mirror.example"}]
+    members = fleet(write, "eu", "us", "asia", images=images)
+    said = override(patch=main(args=["--eu"]))
+    assert diff(write, members, workload("web", overrides=[said])) == [
+        "shop/web on m1 (override eu; images of the cluster): 1 of 3 clusters",
+        "--- template",
+        "+++ m1",
+        "@@ Deployment web",
+        "-      - image: app:1",
+        "+      - image: mirror.example/library/app:1",
+        "+        args:",
+        "+        - --eu",
+        "shop/web on 2 other clusters: as the template",
+    ]
+
+
+@pytest.mark.proves("O3")
+def test_without_any_difference_that_is_said(write: Write) -> None:
+    assert diff(write, fleet(write, "eu", "us"), workload("web")) == [
+        "shop/web on all 2 clusters: as the template"
+    ]
+
+
+@pytest.mark.proves("O5")
+def test_where_an_override_does_not_fit_is_noted(write: Write) -> None:
+    path = "/spec/template/spec/containers/3/image"
+    said = override(jsonPatch=[{"op": "replace", "path": path, "value": "x"}])
+    assert diff(write, fleet(write, "eu", "us"), workload("web", overrides=[said])) == [
+        f"shop/web on m1: override eu does not fit: {path}: no such item",
+        "shop/web on m2: as the template",
+    ]
+
+
+@pytest.mark.proves("O16")
+def test_of_a_thousand_clusters_each_distinct_result_is_printed_once(write: Write) -> None:
+    regions = ["eu" if n % 4 == 0 else "us" for n in range(1000)]
+    said = [override(patch=main(args=["--eu"]))]
+    began = time.process_time()
+    lines = diff(write, fleet(write, *regions), workload("web", overrides=said))
+    assert time.process_time() - began < SLOW_SECONDS
+    (head,) = [line for line in lines if line.endswith(": 250 of 1000 clusters")]
+    assert head.startswith("shop/web on m1, m101, m105, ")
+    assert head.count("m") < 20
+    assert "and 240 more" in head
+    assert lines[-1] == "shop/web on 750 other clusters: as the template"
+    assert len(lines) < 10
+
+
+@pytest.mark.proves("O4")
+def test_no_value_of_a_secret_is_printed(write: Write, tmp_path: Path) -> None:
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "keys"},
+        "stringData": {"a": "canary-1", "b": "canary-2"},
+    }
+    said = override(
+        target={"kind": "Secret", "name": "keys"}, patch={"stringData": {"a": "canary-3"}}
+    )
+    body = workload("web", overrides=[said], manifests=[secret], resources=[{"name": "db"}])
+    lines = diff(write, fleet(write, "eu", "us"), body)
+    assert "+  a: (not shown, differs)" in lines
+    assert not any("canary" in line or "b:" in line for line in lines)
+    stored = write("stored.yaml", body)
+    both = ["--fleet", tmp_path / "fleet.yaml", "--fleet", stored]
+    found = run("explain", "wl/web", "-n", "shop", *both, "--cluster", "m1", "--rendered")
+    assert found.exit_code == 0, found.output
+    assert "canary" not in found.output
+    objects = {
+        f"{each['kind']} {each['metadata']['name']}": each
+        for each in yaml.safe_load_all(found.stdout)
+    }
+    assert list(objects) == ["Secret db", "Secret keys", "Deployment web"]
+    assert objects["Secret keys"]["stringData"] == dict.fromkeys("ab", "(not shown)")
+
+
+def rendered(*args: object) -> str:
+    found = run("explain", "wl/web", "-n", "shop", *args)
+    assert isinstance(found.exception, ConfigurationError), found.output
+    return str(found.exception)
+
+
+@pytest.mark.proves("O4")
+def test_rendered_says_what_there_is_not(write: Write) -> None:
+    said = override(patch=main(args=["$(stowage.label:zone)"]))
+    both = [
+        "--fleet",
+        fleet(write, "eu"),
+        "--fleet",
+        write("w.yaml", workload("web", overrides=[said])),
+    ]
+    assert rendered(*both, "--rendered", "--cluster", "m1") == (
+        "override eu, cluster m1: $(stowage.label:zone): the cluster has no label zone"
+    )
+    assert rendered(*both, "--rendered", "--cluster", "m9") == "there is no MemberCluster m9"
+    assert "web" in rendered(*both[:2], "--rendered", "--cluster", "m1")
+    assert run("explain", "wl/web", *both, "--rendered").exit_code == 2
+    assert run("explain", "wl/web", *both, "--cluster", "m1").exit_code == 2
+    assert run("plan", "-f", both[-1], "--fleet", both[1], "--diff", "-o", "json").exit_code == 2
