@@ -421,6 +421,49 @@ def drained_with_kills(
     assert fleet.timeline.most_pods("web") <= 10
 
 
+@pytest.mark.long
+@pytest.mark.proves("M21")
+def test_thirty_ends_of_a_leader_in_the_middle_of_drains_cost_no_ready_unit(
+    fleet: MovingStage,
+) -> None:
+    """Who leads dies while a member is drained, and the standby goes on; undone in the middle."""
+    config = f"--config={fleet.configuration}"
+    fleet.stage.process("controller", "standby", None, config)
+    try:
+        fleet.web(6)
+        chance = random.Random(30)
+        for _ in range(30):
+            member = chance.choice(MEMBERS)
+            fleet.taint(member, TAINT_DRAIN)
+            time.sleep(chance.uniform(0, 2))
+            leader = wait("a leader", lambda: leading(fleet))
+            process = fleet.stage.processes[leader]
+            process.kill()
+            process.start()
+            nobody = {"spec": {"holderIdentity": ""}}
+            patch = ("patch", "lease", "stowage-controller", "-p", json.dumps(nobody))
+            fleet.hub("-n", "stowage-system", *patch)
+            time.sleep(chance.uniform(0, 2))
+            fleet.taint(member)
+        fleet.until_moving("web", "Settled")
+        fleet.until_ready("web", 6)
+        assert sum(fleet.placed("web").values()) == 6
+        assert fleet.timeline.least_ready("web") == 6
+    finally:
+        fleet.stage.processes.pop("standby").kill()
+
+
+def leading(fleet: MovingStage) -> str:
+    """Return the process that holds the Lease of the controllers; empty where none of them does."""
+    lease = fleet.hub.get("lease", "stowage-controller", "stowage-system")
+    holder = (lease["spec"].get("holderIdentity") or "").split("_")
+    for name in ("controller", "standby"):
+        running = fleet.stage.processes[name].running
+        if running is not None and str(running.pid) in holder:
+            return name
+    return ""
+
+
 def settled(fleet: MovingStage) -> bool:
     return fleet.placed("web") == {"member-2": 8} and fleet.moving("web").get("reason") == "Settled"
 
