@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e.harness import Playground, deployment, steady, wait, workload
+from e2e.harness import Kubectl, Playground, deployment, steady, wait, workload
 from e2e.stage import MEMBERS, Stage
 
 REGION = "overrides.example.com/region"
@@ -267,6 +267,48 @@ def test_order_and_images_are_those_of_plan_diff(regions: Playground, namespace:
     finally:
         regions.hub("patch", "mc", "member-2", "--type=merge", "-p", '{"spec": {"images": null}}')
     wait("the image", lambda: container(regions, "member-2", namespace)["image"] == IMAGE)
+
+
+@pytest.mark.proves("O13")
+def test_images_of_a_cluster_roll_one_workload_after_the_other(
+    regions: Playground, namespace: str
+) -> None:
+    names = [f"web-{number}" for number in range(4)]
+    target = {"name": "member-2"}
+    regions.hub.apply(*(workload(n, namespace, replicas=2, targetCluster=target) for n in names))
+    for name in names:
+        regions.until_running(namespace, name)
+    images = json.dumps({"spec": {"images": [{"from": "registry.k8s.io", "to": "mirror.example"}]}})
+    member, began = regions.members["member-2"], time.monotonic()
+    try:
+        regions.hub("patch", "mc", "member-2", "--type=merge", "-p", images)
+        most = 0
+        while len(rolled := _rolled(member, namespace)) < len(names):
+            most = max(most, len(_changed(member, namespace)) - len(rolled))
+            assert time.monotonic() - began < 120, f"of {names} there are {rolled}"
+        assert most <= 1, "two at once"
+    finally:
+        regions.hub("patch", "mc", "member-2", "--type=merge", "-p", '{"spec": {"images": null}}')
+
+
+def _changed(member: Kubectl, space: str) -> set[str]:
+    """The Deployments that ask for the new images."""
+    return {
+        each["metadata"]["name"]
+        for each in member.items("deploy", space)
+        if "mirror.example" in json.dumps(each["spec"]["template"])
+    }
+
+
+def _rolled(member: Kubectl, space: str) -> set[str]:
+    """Those of them whose pods all run with these."""
+    return {
+        each["metadata"]["name"]
+        for each in member.items("deploy", space)
+        if each["metadata"]["name"] in _changed(member, space)
+        and each["status"].get("observedGeneration") == each["metadata"]["generation"]
+        and each["status"].get("updatedReplicas") == each["status"].get("readyReplicas") == 2
+    }
 
 
 @pytest.mark.proves("O14")

@@ -21,6 +21,7 @@ from propagator.access.carried_objects import CarriedObjectsReview
 from propagator.access.namespaces import Namespaces
 from propagator.apply import applier
 from propagator.apply.applier import Overtaken
+from propagator.apply.image_turns import ImageTurns
 from propagator.apply.object_writer import PieceWriter
 from propagator.apply.refusals import invalid_override, misfit, unlisted, unreadable
 from propagator.apply.render import PatchMisfit, Piece, Site, render
@@ -31,7 +32,8 @@ from propagator.groups.rule import GateVerdict
 from propagator.hub.secrets import HubSecrets, NoTenant
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
-from propagator.members.inventory import OwnedObjects
+from propagator.members.inventory import OwnedObjects, main_object, owned
+from propagator.members.pods import main_of
 from propagator.members.target import Target
 from propagator.members.watches import Found
 from propagator.outcome import DesiredShare, Outcome, outcome_of
@@ -69,6 +71,7 @@ class ShareWriter:
         pruner: Pruner,
         guard: Guard,
         once: AtMostOnce,
+        images: ImageTurns,
         gate: CarriedObjectsReview,
         gates: Gates,
         record_outcome: RecordOutcome,
@@ -84,6 +87,7 @@ class ShareWriter:
         self._pruner = pruner
         self._guard = guard
         self._once = once
+        self._images = images
         self._record_outcome = record_outcome
         self._gate = gate
         self._gates = gates
@@ -188,6 +192,7 @@ class ShareWriter:
             return self._backoff.failed(share, str(obstacle))
         self._backoff.reset(share)
         self._writer.ended(workload.uid, session.name)
+        self._images.ended(workload.uid, session.name)
         if not stays:
             await self._acknowledge(session, workload)
         placed = session.name in workload.placements
@@ -199,6 +204,7 @@ class ShareWriter:
         """Drop the state of a Workload that is gone."""
         self._backoff.reset_where(lambda share: share[1] == uid)
         self._writer.ended(uid)
+        self._images.ended(uid)
         self._unconfirmed.drop(uid)
 
     def removed(self, member: str) -> None:
@@ -206,6 +212,7 @@ class ShareWriter:
         self._backoff.reset_where(lambda share: share[0] == member)
         self._contended = {of: since for of, since in self._contended.items() if of[0] != member}
         self._writer.removed(member)
+        self._images.removed(member)
         self._unconfirmed.forget(member)
         self._pruner.removed(member)
 
@@ -296,6 +303,11 @@ class ShareWriter:
     ) -> tuple[float | None, list[str]]:
         """Return seconds until requeue, or None, and what to report of contested objects."""
         pieces = await self._rendered(session, workload, replicas)
+        main, there = pieces[-1], owned(session, workload.uid)
+        live = main_object(main_of(workload), there)
+        pause = self._images.pause(session.name, workload.uid, main, live, replicas)
+        if pause is not None:
+            return pause, []
         applied = await applier.apply(
             self._writer, session, workload, pieces, may_apply=self._gates.may_apply
         )

@@ -16,6 +16,7 @@ from machinery.types.metadata import Key
 from propagator.access.carried_objects import CarriedObjectsReview
 from propagator.access.namespaces import Namespaces
 from propagator.apply.apply_records import ApplyRecords
+from propagator.apply.image_turns import ImageTurns
 from propagator.apply.object_writer import PieceWriter
 from propagator.apply.unconfirmed_writes import UnconfirmedWrites
 from propagator.deletion_costs.cost_writer import CostWriter
@@ -94,6 +95,7 @@ class WorkloadController:
             pruner=pruner,
             guard=self._guard,
             once=once,
+            images=ImageTurns(clock=context.clock),
             gate=CarriedObjectsReview(context, judged=self._judged),
             gates=self._gates,
             record_outcome=self._reporter.record_outcome,

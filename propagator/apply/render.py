@@ -40,6 +40,9 @@ from propagator.types.workload import POD_TEMPLATES, HubSecret, Workload
 
 ANNOTATION_HASH = "stowage.dev/applied-hash"
 """The annotation on every object of ours with the digest of what was last applied."""
+ANNOTATION_TEMPLATE_HASH = "stowage.dev/template-hash"
+"""The annotation with the digest that it would have without the images of its cluster, where these
+change it."""
 
 _SERVERS_OWN = (
     "uid",
@@ -66,6 +69,8 @@ class Piece:
     digest: str
     shared: bool = False
     main: bool = False
+    template_digest: str = ""
+    """The digest without the images of the cluster."""
     subset: str = ""
     """The subset whose patch lies over its pod template."""
 
@@ -132,7 +137,7 @@ def render(
         named = (service.get("metadata") or {}).get("name") or workload.metadata.name
         pieces.append(_piece(workload, _bare(differences.laid(service, name=named))))
     body = _main(workload, replicas, first_ordinal, override, differences)
-    main = _piece(workload, body, main=True)
+    main = _piece(workload, body, images=site.images, main=True)
     pieces.append(replace(main, subset=override.subset if override.patch else ""))
     if not workload.keeps_room:
         for piece in pieces:
@@ -167,7 +172,6 @@ def _main(
     template = differences.laid(workload.template, main=True, replicas_path=path)
     if override.patch:
         _patch_pods(template, kind, override)
-    rewrite(template, differences.site.images)
     body = _bare(template)
     if path:
         _set(body, path.split("."), replicas)
@@ -212,10 +216,9 @@ def _mark_pods(body: dict[str, Any], path: Sequence[str], uid: str) -> None:
 
 
 def _manifest(workload: Workload, differences: _Differences, manifest: dict[str, Any]) -> Piece:
-    body = differences.laid(manifest)
-    rewrite(body, differences.site.images)
-    body = _bare(body)
-    return _piece(workload, body, namespace=body["metadata"].get("namespace") or "")
+    body = _bare(differences.laid(manifest))
+    namespace = body["metadata"].get("namespace") or ""
+    return _piece(workload, body, images=differences.site.images, namespace=namespace)
 
 
 def _secret(workload: Workload, secret: HubSecret) -> Piece:
@@ -233,6 +236,7 @@ def _piece(
     workload: Workload,
     body: dict[str, Any],
     *,
+    images: Sequence[ImageRule] = (),
     namespace: str = "",
     shared: bool = False,
     main: bool = False,
@@ -241,14 +245,17 @@ def _piece(
     meta["name"] = meta.get("name") or workload.metadata.name
     meta["namespace"] = namespace or workload.namespace
     meta["labels"] = {**(meta.get("labels") or {}), LABEL_MANAGED: "true"}
-    digest = hashlib.blake2b(
-        msgspec.json.encode(body, order="deterministic"), digest_size=16
-    ).hexdigest()
+    template_digest = digest = _digest(body)
+    if images:
+        rewrite(body, images)
+        digest = _digest(body)
     meta["annotations"] = {
         **(meta.get("annotations") or {}),
         OWNER_PREFIX + workload.uid: workload.owner,
         ANNOTATION_HASH: digest,
     }
+    if digest != template_digest:
+        meta["annotations"][ANNOTATION_TEMPLATE_HASH] = template_digest
     return Piece(
         api_version=body["apiVersion"],
         kind=body["kind"],
@@ -258,7 +265,13 @@ def _piece(
         digest=digest,
         shared=shared,
         main=main,
+        template_digest=template_digest,
     )
+
+
+def _digest(body: Mapping[str, Any]) -> str:
+    encoded = msgspec.json.encode(body, order="deterministic")
+    return hashlib.blake2b(encoded, digest_size=16).hexdigest()
 
 
 def _bare(body: dict[str, Any]) -> dict[str, Any]:

@@ -8,11 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from propagator.apply.image_turns import ImageTurns
 from propagator.members.objects import Mark
 from propagator.outcome import DesiredShare, Outcome
 from propagator.share_writer import ShareWriter
 from propagator.types.workload import Workload, workload_of
 from tests.fakeclock import FakeClock
+from tests.propagator.apply.sites import site
 
 
 def placed(**shares: int) -> Workload:
@@ -62,6 +64,7 @@ async def test_a_share_that_is_taken_away_before_the_first_write_is_not_written(
         pruner=SimpleNamespace(),  # type: ignore[arg-type] # nothing is removed
         guard=SimpleNamespace(kept=nothing),  # type: ignore[arg-type] # nothing is lowered
         once=SimpleNamespace(waiting=lambda *_: None),  # type: ignore[arg-type] # nor waited for
+        images=ImageTurns(clock=FakeClock()),
         record_outcome=lambda _key, _member, outcome: told.append(outcome),
     )
     session: Any = SimpleNamespace(name="m1", mark=Mark())
@@ -102,9 +105,10 @@ async def test_a_gate_that_closes_meanwhile_lets_nothing_more_through(waves: int
         pruner=SimpleNamespace(),  # type: ignore[arg-type] # nothing is removed
         guard=SimpleNamespace(kept=_none),  # type: ignore[arg-type] # nothing is lowered
         once=SimpleNamespace(waiting=lambda *_: None),  # type: ignore[arg-type] # nor waited for
+        images=ImageTurns(clock=FakeClock()),
         record_outcome=lambda _key, _member, outcome: told.append(outcome),
     )
-    session: Any = SimpleNamespace(name="m1", mark=Mark())
+    session: Any = SimpleNamespace(name="m1", mark=Mark(), facts=site().facts, images=(), link=None)
     assert await shares.apply(session, workload) == 0.0, "it is looked at again at once"
     assert written == ["ConfigMap", "Service"][:waves]
     assert not told

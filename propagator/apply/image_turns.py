@@ -1,0 +1,78 @@
+"""Who takes the images that its cluster has now: one Workload of a member after the other.
+
+An edit of MemberCluster.spec.images changes the pods of every Workload there. Each waits for its
+turn, until the one before it has rolled its pods. What makes another difference beside the images
+is written at once, with them: an edit waits for nobody. The objects themselves tell, so that a new
+process goes on from there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from machinery.clock import Clock
+from propagator.apply.render import ANNOTATION_HASH, ANNOTATION_TEMPLATE_HASH, Piece
+from propagator.members.objects import ManagedObject
+from propagator.members.readiness import readiness_of
+
+LOOK_SECONDS = 1.0
+"""Seconds between two questions of a Workload that waits."""
+LONGEST_SECONDS = 600.0
+"""For how long one that does not become ready holds back the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    uid: str
+    since: float
+
+
+class ImageTurns:
+    """One turn a member."""
+
+    def __init__(self, *, clock: Clock) -> None:
+        self._clock = clock
+        self._turns: dict[str, _Turn] = {}
+
+    def pause(
+        self, member: str, uid: str, main: Piece, live: ManagedObject | None, units: int
+    ) -> float | None:
+        """Return the seconds for which a Workload stays as it is on that member; None: write it.
+
+        `live` is its main object there, `units` the number that this is asked for.
+        """
+        turn, now = self._turns.get(member), self._clock.monotonic()
+        if live is None or not _only_images(main, live):
+            if turn is not None and turn.uid == uid and _rolled(main, live, units):
+                del self._turns[member]
+            return None
+        if turn is not None and turn.uid != uid and now - turn.since < LONGEST_SECONDS:
+            return LOOK_SECONDS
+        if turn is None or turn.uid != uid:
+            self._turns[member] = _Turn(uid, now)
+        return None
+
+    def ended(self, uid: str, member: str = "") -> None:
+        """Drop the turn of a Workload that has left the member, or all."""
+        for name, turn in list(self._turns.items()):
+            if turn.uid == uid and member in ("", name):
+                del self._turns[name]
+
+    def removed(self, member: str) -> None:
+        """Drop the turn on a member that was removed."""
+        self._turns.pop(member, None)
+
+
+def _only_images(main: Piece, live: ManagedObject) -> bool:
+    """Whether the object would be as it is, were it not for the images of its cluster."""
+    said = live.metadata.annotations
+    applied = said.get(ANNOTATION_HASH)
+    before = said.get(ANNOTATION_TEMPLATE_HASH, applied)
+    return main.digest != applied and main.template_digest == before
+
+
+def _rolled(main: Piece, live: ManagedObject | None, units: int) -> bool:
+    if live is None:
+        return True
+    found = readiness_of(main.kind, live, units)
+    return found.observed and min(found.updated, found.ready) >= units
