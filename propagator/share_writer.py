@@ -33,6 +33,7 @@ from propagator.hub.secrets import HubSecrets, NoTenant
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
 from propagator.members.inventory import OwnedObjects, main_object, owned
+from propagator.members.objects import ManagedObject
 from propagator.members.pods import main_of
 from propagator.members.target import Target
 from propagator.members.watches import Found
@@ -303,9 +304,12 @@ class ShareWriter:
     ) -> tuple[float | None, list[str]]:
         """Return seconds until requeue, or None, and what to report of contested objects."""
         pieces = await self._rendered(session, workload, replicas)
-        main, there = pieces[-1], owned(session, workload.uid)
-        live = main_object(main_of(workload), there)
-        pause = self._images.pause(session.name, workload.uid, main, live, replicas)
+        main = main_of(workload)
+
+        def look() -> ManagedObject | None:
+            return main_object(main, owned(session, workload.uid))
+
+        pause = self._images.pause(session.name, workload.uid, pieces[-1], look, replicas)
         if pause is not None:
             return pause, []
         applied = await applier.apply(

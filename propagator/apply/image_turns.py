@@ -8,7 +8,9 @@ process goes on from there.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from machinery.clock import Clock
 from propagator.apply.render import ANNOTATION_HASH, ANNOTATION_TEMPLATE_HASH, Piece
@@ -21,10 +23,27 @@ LONGEST_SECONDS = 600.0
 """For how long one that does not become ready holds back the others."""
 
 
+Look: TypeAlias = Callable[[], ManagedObject | None]
+"""Returns the main object of a Workload as its member shows it now."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Turn:
     uid: str
     since: float
+    main: Piece
+    look: Look
+    units: int
+
+    def over(self, now: float) -> bool:
+        """Whether all pods run with the new images, or that takes too long."""
+        live = self.look()
+        if live is None or now - self.since >= LONGEST_SECONDS:
+            return True
+        if live.metadata.annotations.get(ANNOTATION_HASH) != self.main.digest:
+            return False  # not written yet, or not shown
+        found = readiness_of(self.main.kind, live, self.units)
+        return found.observed and min(found.updated, found.ready) >= self.units
 
 
 class ImageTurns:
@@ -34,22 +53,19 @@ class ImageTurns:
         self._clock = clock
         self._turns: dict[str, _Turn] = {}
 
-    def pause(
-        self, member: str, uid: str, main: Piece, live: ManagedObject | None, units: int
-    ) -> float | None:
+    def pause(self, member: str, uid: str, main: Piece, look: Look, units: int) -> float | None:
         """Return the seconds for which a Workload stays as it is on that member; None: write it.
 
-        `live` is its main object there, `units` the number that this is asked for.
+        `units` is the number that its main object is asked for.
         """
-        turn, now = self._turns.get(member), self._clock.monotonic()
+        live, now = look(), self._clock.monotonic()
         if live is None or not _only_images(main, live):
-            if turn is not None and turn.uid == uid and _rolled(main, live, units):
-                del self._turns[member]
             return None
-        if turn is not None and turn.uid != uid and now - turn.since < LONGEST_SECONDS:
+        turn = self._turns.get(member)
+        if turn is not None and turn.uid != uid and not turn.over(now):
             return LOOK_SECONDS
-        if turn is None or turn.uid != uid:
-            self._turns[member] = _Turn(uid, now)
+        since = now if turn is None or turn.uid != uid else turn.since
+        self._turns[member] = _Turn(uid, since, main, look, units)
         return None
 
     def ended(self, uid: str, member: str = "") -> None:
@@ -69,10 +85,3 @@ def _only_images(main: Piece, live: ManagedObject) -> bool:
     applied = said.get(ANNOTATION_HASH)
     before = said.get(ANNOTATION_TEMPLATE_HASH, applied)
     return main.digest != applied and main.template_digest == before
-
-
-def _rolled(main: Piece, live: ManagedObject | None, units: int) -> bool:
-    if live is None:
-        return True
-    found = readiness_of(main.kind, live, units)
-    return found.observed and min(found.updated, found.ready) >= units

@@ -72,50 +72,65 @@ def test_an_object_that_the_images_change_tells_its_digest_without_them() -> Non
     assert ANNOTATION_TEMPLATE_HASH not in other.body["metadata"]["annotations"]
 
 
+class Member:
+    """What a member shows of each Workload, by uid."""
+
+    def __init__(self, turns: ImageTurns, name: str = "m1") -> None:
+        self._turns, self._name = turns, name
+        self.shown: dict[str, ManagedObject | None] = {}
+
+    def pause(self, piece: Piece, uid: str, units: int = 2) -> float | None:
+        return self._turns.pause(self._name, uid, piece, lambda: self.shown[uid], units)
+
+
 @pytest.mark.proves("O13")
 @pytest.mark.parametrize(("before", "after"), [(OLD, NEW), ([], NEW), (OLD, [])])
 def test_the_second_waits_until_the_first_has_rolled(
     turns: ImageTurns, before: list[tuple[str, str]], after: list[tuple[str, str]]
 ) -> None:
     one, two = wanted(after, "u-1"), wanted(after, "u-2")
-    first, second = live(wanted(before, "u-1")), live(wanted(before, "u-2"))
-    assert turns.pause("m1", "u-1", one, first, 2) is None
-    assert turns.pause("m1", "u-2", two, second, 2) == LOOK_SECONDS
-    assert turns.pause("m2", "u-2", two, second, 2) is None, "another member"
-    assert turns.pause("m1", "u-1", one, live(one, ready=1), 2) is None
-    assert turns.pause("m1", "u-2", two, second, 2) == LOOK_SECONDS
-    assert turns.pause("m1", "u-1", one, live(one), 2) is None
-    assert turns.pause("m1", "u-2", two, second, 2) is None
+    member, other = Member(turns), Member(turns, "m2")
+    member.shown = {uid: live(wanted(before, uid)) for uid in ("u-1", "u-2")}
+    other.shown = member.shown
+    assert member.pause(one, "u-1") is None
+    assert member.pause(two, "u-2") == LOOK_SECONDS, "nothing of it is shown yet"
+    assert other.pause(two, "u-2") is None, "another member"
+    member.shown["u-1"] = live(one, ready=1)
+    assert member.pause(two, "u-2") == LOOK_SECONDS
+    member.shown["u-1"] = live(one)
+    assert member.pause(two, "u-2") is None
 
 
 @pytest.mark.proves("O13")
 def test_what_makes_another_difference_waits_for_nobody(turns: ImageTurns) -> None:
-    assert turns.pause("m1", "u-1", wanted(NEW), live(wanted(OLD)), 2) is None
-    edited = wanted(NEW, "u-2", image="nginx:2")
-    assert turns.pause("m1", "u-2", edited, live(wanted(OLD, "u-2")), 2) is None
-    assert turns.pause("m1", "u-3", wanted(NEW, "u-3"), None, 2) is None, "a new one"
-    assert turns.pause("m1", "u-4", wanted(OLD, "u-4"), live(wanted(OLD, "u-4")), 2) is None
-    scaled = wanted(NEW, "u-5", units=3)
-    assert turns.pause("m1", "u-5", scaled, live(wanted(OLD, "u-5")), 3) is None
+    member = Member(turns)
+    member.shown = {f"u-{n}": live(wanted(OLD, f"u-{n}")) for n in range(1, 6)} | {"u-3": None}
+    assert member.pause(wanted(NEW), "u-1") is None
+    assert member.pause(wanted(NEW, "u-2", image="nginx:2"), "u-2") is None, "edited"
+    assert member.pause(wanted(NEW, "u-3"), "u-3") is None, "a new one"
+    assert member.pause(wanted(OLD, "u-4"), "u-4") is None, "nothing to do"
+    assert member.pause(wanted(NEW, "u-5", units=3), "u-5", 3) is None, "scaled"
 
 
 @pytest.mark.proves("O13")
-async def test_nobody_holds_the_others_back_for_ever(turns: ImageTurns) -> None:
+@pytest.mark.parametrize("end", ["time", "ended", "left", "gone", "removed"])
+async def test_nobody_holds_the_others_back_for_ever(turns: ImageTurns, end: str) -> None:
     clock: FakeClock = turns._clock  # type: ignore[assignment] # as it was given
-    two, second = wanted(NEW, "u-2"), live(wanted(OLD, "u-2"))
-    for end in ("time", "ended", "left", "removed"):
-        turns.removed("m1")
-        assert turns.pause("m1", "u-1", wanted(NEW), live(wanted(OLD)), 2) is None
-        assert turns.pause("m1", "u-2", two, second, 2) == LOOK_SECONDS
-        match end:
-            case "time":
-                await clock.advance(LONGEST_SECONDS)
-            case "ended":
-                turns.ended("u-1")
-            case "left":
-                turns.ended("u-1", "m2")
-                assert turns.pause("m1", "u-2", two, second, 2) == LOOK_SECONDS
-                turns.ended("u-1", "m1")
-            case "removed":
-                turns.removed("m1")
-        assert turns.pause("m1", "u-2", two, second, 2) is None
+    member, two = Member(turns), wanted(NEW, "u-2")
+    member.shown = {uid: live(wanted(OLD, uid)) for uid in ("u-1", "u-2")}
+    assert member.pause(wanted(NEW), "u-1") is None
+    assert member.pause(two, "u-2") == LOOK_SECONDS
+    match end:
+        case "time":
+            await clock.advance(LONGEST_SECONDS)
+        case "ended":
+            turns.ended("u-1")
+        case "left":
+            turns.ended("u-1", "m2")
+            assert member.pause(two, "u-2") == LOOK_SECONDS
+            turns.ended("u-1", "m1")
+        case "gone":
+            member.shown["u-1"] = None
+        case "removed":
+            turns.removed("m1")
+    assert member.pause(two, "u-2") is None
