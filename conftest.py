@@ -12,6 +12,7 @@ import gc
 import os
 import shlex
 import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +24,7 @@ from xdist.workermanage import NodeManager
 
 from stowage.playground.controlplanes import ControlPlanes
 from stowage.playground.processes import Process
+from tests import leftovers
 from tests.examples import SHORT
 
 gc.disable()  # until the tests are collected, which makes no garbage
@@ -51,6 +53,8 @@ LONGEST_ID = 80
 """Characters of a parameter's value in the id of its test."""
 
 
+_GUARD = pytest.StashKey[subprocess.Popen[bytes]]()
+"""What ends the servers of this process, should it be killed."""
 _WORKERS: list[int] = []
 """The process ids of the workers, where this process is the one that has started them."""
 
@@ -60,8 +64,17 @@ def pytest_configure(config: pytest.Config) -> None:
     # API servers and etcd collect garbage a quarter as often: memory is there, processor time not.
     os.environ.setdefault("GOGC", "400")
     signal.signal(signal.SIGTERM, _interrupt)
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+        config.stash[_GUARD] = leftovers.guard()
     # A worker that has a playground to take down needs more than the ten seconds it has by default.
     NodeManager.EXIT_TIMEOUT = 60
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the guard; it kills what the tests have left, had any of them left something."""
+    guard = config.stash.get(_GUARD, None)
+    if guard is not None:
+        guard.communicate()
 
 
 @pytest.hookimpl(optionalhook=True)

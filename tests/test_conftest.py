@@ -77,6 +77,33 @@ def test_what_a_run_has_started_is_stopped_when_it_is_told_to_end(
     hold_on(lambda: "down" in noted.read_text())
 
 
+LEAVES = """
+import subprocess, sys, time
+
+def test_that_leaves_a_server():
+    sleeps = [sys.executable, "-c", "import time; time.sleep(600)"]
+    server = subprocess.Popen(sleeps, start_new_session=True)
+    with open("{at}/noted", "a") as out:
+        print(server.pid, file=out)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="it tells what has the mark")
+@pytest.mark.parametrize("options", [[], [BESIDE[0]]], ids=["alone", "in a worker"])
+def test_what_a_run_that_is_killed_leaves_is_ended(checkout: Path, options: list[str]) -> None:
+    (checkout / "test_leaves.py").write_text(LEAVES.format(at=checkout))
+    noted = checkout / "noted"
+    with subprocess.Popen(
+        _command(checkout, *options), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as run:
+        hold_on(lambda: noted.read_text().endswith("\n"))
+        server = Path("/proc") / noted.read_text().strip()
+        assert server.exists()
+        run.kill()
+    hold_on(lambda: not server.exists())
+
+
 def test_those_that_share_servers_come_first_and_the_servers_end_with_them(checkout: Path) -> None:
     plain = "def test_it(): ...\n"
     sharing = "def test_{0}(controller_hub): controller_hub('{0}')\n"
