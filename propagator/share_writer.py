@@ -14,7 +14,7 @@ from typing import TypeAlias
 from crds.workload import PropagatedReason
 from machinery import logs
 from machinery.errors import Conflict, TransportError
-from machinery.overrides.override import Misfit, Unreadable
+from machinery.overrides.override import OverrideMisfit, UnreadableOverrides
 from machinery.runtime.backoff import KeyedBackoff
 from machinery.types.metadata import Key
 from propagator.access.carried_objects import CarriedObjectsReview
@@ -24,7 +24,7 @@ from propagator.apply.applier import Overtaken
 from propagator.apply.image_turns import ImageTurns
 from propagator.apply.object_writer import PieceWriter
 from propagator.apply.refusals import invalid_override, misfit, unlisted, unreadable
-from propagator.apply.render import PatchMisfit, Piece, Site, render
+from propagator.apply.render import MemberFacts, PatchMisfit, Piece, render
 from propagator.apply.unconfirmed_writes import UnconfirmedWrites
 from propagator.errors import HubFault, Refused
 from propagator.groups.gates import Gates
@@ -340,17 +340,17 @@ class ShareWriter:
                 replicas=replicas,
                 first_ordinal=workload.ordinals().get(member, 0),
                 secrets=await self._needed_secrets(workload),
-                site=Site(
+                member=MemberFacts(
                     session.facts,
                     session.images,
                     hub=await self._identity.uid(),
-                    member=str(session.mark),
+                    mark=str(session.mark),
                 ),
                 override=override,
             )
         except PatchMisfit as fault:
             raise misfit(member, override.subset, fault) from fault
-        except (Misfit, Unreadable) as fault:
+        except (OverrideMisfit, UnreadableOverrides) as fault:
             raise invalid_override(member, fault) from fault
 
     async def _prune(self, session: Target, workload: Workload, pieces: list[Piece]) -> PruneResult:

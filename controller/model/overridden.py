@@ -19,8 +19,8 @@ from controller.model.requests import request_of
 from crds.fields.template import REPLICAS_PATHS
 from machinery.overrides.override import (
     ClusterOverride,
-    Misfit,
-    Unreadable,
+    OverrideMisfit,
+    UnreadableOverrides,
     cluster_overrides_of,
     overridden,
 )
@@ -88,7 +88,7 @@ def overridden_of(spec: WorkloadSpec, template: Template) -> Overridden | None:
     path = spec.replicas_path or REPLICAS_PATHS.get(template.kind, "")
     try:
         found = _of_main(raw)
-    except Unreadable as e:
+    except UnreadableOverrides as e:
         return Overridden((), (), raw, b"", path, fault=str(e))
     body = msgspec.json.encode(template, order="deterministic")
     return Overridden(found, tuple(map(_labels, found)), raw, body, path)
@@ -119,7 +119,7 @@ def _evaluated(
         for part in pods:
             found = found.get(part) or {}
         return OverriddenPods.of(found) if pods and chosen else OverriddenPods()
-    except Misfit as e:
+    except OverrideMisfit as e:
         return OverriddenPods(misfit=e.override, text=str(e))
     except ValueError as e:
         return OverriddenPods(misfit=overrides[-1].name, text=str(e))

@@ -1,8 +1,8 @@
 """A Workload's spec.overrides: patches of its objects on the clusters that a selector matches.
 
 They are laid over the template in their order, so that the later one wins. A patch that does not
-fit is the fault of that cluster alone: `Misfit` names override and field. Some fields are nobody's
-to patch: what the object is, how many units it has, and by what it finds them.
+fit is the fault of that cluster alone: `OverrideMisfit` names override and field. Some fields are
+nobody's to patch: what the object is, how many units it has, and by what it finds them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _BUILT_IN = frozenset(
 """The groups of built-in kinds that have a dot in their name."""
 
 
-class Target(msgspec.Struct, frozen=True):
+class OverrideTarget(msgspec.Struct, frozen=True):
     """One object of the spec."""
 
     kind: str
@@ -68,7 +68,7 @@ class ClusterOverride(msgspec.Struct, frozen=True, rename="camel"):
 
     name: str
     cluster_selector: LabelSelector
-    target: Target | None = None
+    target: OverrideTarget | None = None
     patch: dict[str, Any] | None = None
     json_patch: list[Operation] | None = None
 
@@ -79,7 +79,7 @@ class ClusterOverride(msgspec.Struct, frozen=True, rename="camel"):
         return variable(self.patch) or variable(said)
 
 
-class Misfit(ValueError):
+class OverrideMisfit(ValueError):
     """An override does not fit the object, on one cluster or on any."""
 
     def __init__(self, override: str, text: str) -> None:
@@ -87,7 +87,7 @@ class Misfit(ValueError):
         self.override = override
 
 
-class Unreadable(ValueError):
+class UnreadableOverrides(ValueError):
     """spec.overrides is not of the form that the schema asks for."""
 
 
@@ -95,16 +95,16 @@ class Unreadable(ValueError):
 def cluster_overrides_of(raw: bytes) -> tuple[ClusterOverride, ...]:
     """Return the overrides of a spec, as JSON, in their order.
 
-    Raises Unreadable. Cached, as each share of a Workload asks for the same.
+    Raises UnreadableOverrides. Cached, as each share of a Workload asks for the same.
     """
     if not raw:
         return ()
     if len(raw) > MOST_BYTES:
-        raise Unreadable(f"spec.overrides: {len(raw)} bytes as JSON, {MOST_BYTES} at most")
+        raise UnreadableOverrides(f"spec.overrides: {len(raw)} bytes as JSON, {MOST_BYTES} at most")
     try:
         return tuple(_decoder.decode(raw) or ())
     except (msgspec.MsgspecError, RecursionError) as e:
-        raise Unreadable(f"spec.overrides: {e}") from e
+        raise UnreadableOverrides(f"spec.overrides: {e}") from e
 
 
 _decoder = msgspec.json.Decoder(list[ClusterOverride] | None)
@@ -128,7 +128,7 @@ def overridden(
     """Return one object with the overrides laid over it; it is not changed itself.
 
     `pods` is the path of its pod template, where that is known, and `replicas_path` the one of its
-    number of units. Raises Misfit.
+    number of units. Raises OverrideMisfit.
     """
     found = body
     for each in overrides:
@@ -137,7 +137,7 @@ def overridden(
             _check_kept(body, found, replicas_path)
             check_selector(found, pods)
         except ValueError as e:
-            raise Misfit(each.name, str(e)) from e
+            raise OverrideMisfit(each.name, str(e)) from e
     return found
 
 

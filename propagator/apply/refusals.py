@@ -5,7 +5,7 @@ from __future__ import annotations
 from crds.workload import PropagatedReason
 from machinery.api.resources import Resource
 from machinery.errors import ApiError, TransportError
-from machinery.overrides.override import Misfit, Unreadable
+from machinery.overrides.override import OverrideMisfit, UnreadableOverrides
 from propagator.apply.apply_records import ObjectPlace
 from propagator.apply.render import ForeignClass, PatchMisfit, Piece
 from propagator.errors import Refused
@@ -26,9 +26,9 @@ def misfit(member: str, subset: str, fault: PatchMisfit) -> Refused:
     )
 
 
-def invalid_override(member: str, fault: Misfit | Unreadable) -> Refused:
+def invalid_override(member: str, fault: OverrideMisfit | UnreadableOverrides) -> Refused:
     """An override does not fit: the share stays as it is, with its old overrides."""
-    if isinstance(fault, Unreadable):
+    if isinstance(fault, UnreadableOverrides):
         return Refused(PropagatedReason.INVALID_OVERRIDE, f"{member}: nothing is changed: {fault}")
     return Refused(
         PropagatedReason.INVALID_OVERRIDE, f"override {fault.override}, cluster {member}: {fault}"

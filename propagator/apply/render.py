@@ -84,13 +84,13 @@ class ForeignClass(PatchMisfit):
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class MemberFacts:
     """What is known of the member that is written to."""
 
     facts: ClusterFacts
     images: Sequence[ImageRule] = ()
     hub: str = ""
-    member: str = ""
+    mark: str = ""
     """The marks that each object carries, of the hub and of the member."""
 
 
@@ -99,12 +99,12 @@ class _Differences:
     """The author's overrides on one cluster, and the cluster's images."""
 
     overrides: Sequence[ClusterOverride]
-    site: Site
+    member: MemberFacts
 
     def laid(
         self, body: dict[str, Any], *, main: bool = False, name: str = "", replicas_path: str = ""
     ) -> dict[str, Any]:
-        """Return an object with its overrides laid over it. Raises Misfit."""
+        """Return an object with its overrides laid over it. Raises OverrideMisfit."""
         kind = str(body.get("kind"))
         about = (kind, name or (body.get("metadata") or {}).get("name"))
         mine = [
@@ -113,7 +113,7 @@ class _Differences:
             if (main if each.target is None else (each.target.kind, each.target.name) == about)
         ]
         pods = ("spec", *POD_TEMPLATES[kind]) if kind in POD_TEMPLATES else ()
-        facts = self.site.facts
+        facts = self.member.facts
         return overridden(body, mine, facts, pods=pods, replicas_path=replicas_path)
 
 
@@ -123,26 +123,27 @@ def render(
     replicas: int,
     first_ordinal: int,
     secrets: Sequence[HubSecret],
-    site: Site,
+    member: MemberFacts,
     override: Override = NOTHING,
 ) -> list[Piece]:
     """Return every object of a Workload on one cluster, Secrets first and the template last.
 
-    `override` is the difference of this cluster's share. Raises PatchMisfit, Misfit and Unreadable.
+    `override` is the difference of this cluster's share. Raises PatchMisfit, OverrideMisfit and
+    UnreadableOverrides.
     """
-    differences = _Differences(matching(workload.cluster_overrides, site.facts.labels), site)
+    differences = _Differences(matching(workload.cluster_overrides, member.facts.labels), member)
     pieces = [_secret(workload, secret) for secret in secrets]
     pieces += [_manifest(workload, differences, body) for body in workload.manifests]
     if service := workload.target_service:
         named = (service.get("metadata") or {}).get("name") or workload.metadata.name
         pieces.append(_piece(workload, _bare(differences.laid(service, name=named))))
     body = _main(workload, replicas, first_ordinal, override, differences)
-    main = _piece(workload, body, images=site.images, main=True)
+    main = _piece(workload, body, images=member.images, main=True)
     pieces.append(replace(main, subset=override.subset if override.patch else ""))
     if not workload.keeps_room:
         for piece in pieces:
             _refuse_class(piece)
-    said = ((ANNOTATION_HUB, site.hub), (ANNOTATION_MEMBER, site.member))
+    said = ((ANNOTATION_HUB, member.hub), (ANNOTATION_MEMBER, member.mark))
     marks = {key: mark for key, mark in said if mark}
     return [_marked(piece, marks) for piece in pieces] if marks else pieces
 
@@ -218,7 +219,7 @@ def _mark_pods(body: dict[str, Any], path: Sequence[str], uid: str) -> None:
 def _manifest(workload: Workload, differences: _Differences, manifest: dict[str, Any]) -> Piece:
     body = _bare(differences.laid(manifest))
     namespace = body["metadata"].get("namespace") or ""
-    return _piece(workload, body, images=differences.site.images, namespace=namespace)
+    return _piece(workload, body, images=differences.member.images, namespace=namespace)
 
 
 def _secret(workload: Workload, secret: HubSecret) -> Piece:

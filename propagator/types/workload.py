@@ -218,7 +218,7 @@ class Workload(Object, frozen=True, dict=True):
 
     @property
     def cluster_overrides(self) -> tuple[ClusterOverride, ...]:
-        """The author's overrides, in their order. Raises Unreadable."""
+        """The author's overrides, in their order. Raises UnreadableOverrides."""
         raw = self.spec.overrides
         return cluster_overrides_of(bytes(raw)) if _some(raw) else ()
 

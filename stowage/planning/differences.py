@@ -19,8 +19,13 @@ from crds.admission.reserved import strip
 from crds.names import LABEL_WORKLOAD_UID
 from machinery.clock import SystemClock
 from machinery.errors import ConfigurationError
-from machinery.overrides.override import ClusterOverride, Misfit, Unreadable, matching
-from propagator.apply.render import PatchMisfit, Piece, Site, render
+from machinery.overrides.override import (
+    ClusterOverride,
+    OverrideMisfit,
+    UnreadableOverrides,
+    matching,
+)
+from propagator.apply.render import MemberFacts, PatchMisfit, Piece, render
 from propagator.types.overrides import NOTHING, Override
 from propagator.types.workload import HubSecret, Workload, workload_of
 from stowage.console.terminal import say
@@ -88,7 +93,7 @@ def rendered(body: Json, cluster: MemberCluster) -> str:
     try:
         override = workload.overrides.of(cluster.metadata.name)
         objects = _objects(workload, cluster, override)
-    except Misfit as e:
+    except OverrideMisfit as e:
         raise ValueError(f"override {e.override}, cluster {cluster.metadata.name}: {e}") from e
     return "---\n".join(_yaml(_hidden(each, each)) for each in objects.values()).rstrip("\n")
 
@@ -138,7 +143,7 @@ def _groups(workload: Workload, clusters: Sequence[MemberCluster]) -> Iterator[_
         override = workload.overrides.of(cluster.metadata.name)
         try:
             chosen = matching(workload.cluster_overrides, cluster.labels)
-        except Unreadable as e:
+        except UnreadableOverrides as e:
             found.setdefault("", _Alike(misfit=str(e))).clusters.append(cluster.metadata.name)
             continue
         same = (
@@ -170,7 +175,7 @@ def _alike(
     said += ["images of the cluster"] if cluster.spec.images else []
     try:
         return _Alike(tuple(said), _objects(workload, cluster, override))
-    except Misfit as e:
+    except OverrideMisfit as e:
         return _Alike(misfit=f"override {e.override} does not fit: {e}")
     except PatchMisfit as e:
         return _Alike(misfit=f"the patch of subset {override.subset} does not fit: {e}")
@@ -179,10 +184,10 @@ def _alike(
 def _objects(workload: Workload, cluster: MemberCluster | None, override: Override) -> Objects:
     """Return the objects of a share; of the template as it is without a cluster.
 
-    Raises Misfit and PatchMisfit.
+    Raises OverrideMisfit and PatchMisfit.
     """
     name = cluster.metadata.name if cluster else ""
-    site = Site(cluster.facts, cluster.spec.images) if cluster else _NOWHERE
+    member = MemberFacts(cluster.facts, cluster.spec.images) if cluster else _NOWHERE
     secrets = [
         HubSecret(metadata=msgspec.structs.replace(_NO_META, name=each))
         for each in workload.secrets
@@ -192,14 +197,14 @@ def _objects(workload: Workload, cluster: MemberCluster | None, override: Overri
         replicas=workload.shares.get(name, workload.wanted),
         first_ordinal=workload.ordinals().get(name, 0),
         secrets=secrets,
-        site=site,
+        member=member,
         override=override,
     )
     return {f"{each.kind} {each.name}": _shown(each) for each in pieces}
 
 
 _NO_META = HubSecret().metadata
-_NOWHERE = Site(MemberCluster().facts)
+_NOWHERE = MemberFacts(MemberCluster().facts)
 
 
 def _shown(piece: Piece) -> dict[str, Any]:

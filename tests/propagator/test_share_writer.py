@@ -14,7 +14,7 @@ from propagator.outcome import DesiredShare, Outcome
 from propagator.share_writer import ShareWriter
 from propagator.types.workload import Workload, workload_of
 from tests.fakeclock import FakeClock
-from tests.propagator.apply.sites import site
+from tests.propagator.apply.memberfacts import member_facts
 
 
 def placed(**shares: int) -> Workload:
@@ -108,7 +108,9 @@ async def test_a_gate_that_closes_meanwhile_lets_nothing_more_through(waves: int
         images=ImageTurns(clock=FakeClock()),
         record_outcome=lambda _key, _member, outcome: told.append(outcome),
     )
-    session: Any = SimpleNamespace(name="m1", mark=Mark(), facts=site().facts, images=(), link=None)
+    session: Any = SimpleNamespace(
+        name="m1", mark=Mark(), facts=member_facts().facts, images=(), link=None
+    )
     assert await shares.apply(session, workload) == 0.0, "it is looked at again at once"
     assert written == ["ConfigMap", "Service"][:waves]
     assert not told

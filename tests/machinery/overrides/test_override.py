@@ -11,8 +11,8 @@ import pytest
 from crds.fields.overrides import MOST_BYTES
 from machinery.overrides.override import (
     ClusterOverride,
-    Misfit,
-    Unreadable,
+    OverrideMisfit,
+    UnreadableOverrides,
     cluster_overrides_of,
     matching,
     overridden,
@@ -141,7 +141,7 @@ def test_what_does_not_fit_names_the_override_and_the_path(said: dict[str, Any],
     for operation in said.get("jsonPatch", ()):
         if operation["op"] == "replace":
             operation["value"] = "x"
-    with pytest.raises(Misfit) as found:
+    with pytest.raises(OverrideMisfit) as found:
         laid(override(**said))
     assert found.value.override == "eu"
     assert path in str(found.value)
@@ -154,7 +154,7 @@ def test_a_failed_test_quotes_no_value() -> None:
         {"op": "test", "path": "/data/key", "value": "other"},
         {"op": "replace", "path": "/data/none/x", "value": "other"},
     ):
-        with pytest.raises(Misfit) as found:
+        with pytest.raises(OverrideMisfit) as found:
             overridden(body, [override(jsonPatch=[operation])], MEMBER)
         assert "canary" not in str(found.value)
 
@@ -176,7 +176,7 @@ def test_a_failed_test_quotes_no_value() -> None:
     ],
 )
 def test_what_the_object_is_stays(patch: dict[str, Any]) -> None:
-    with pytest.raises(Misfit, match="may not touch it"):
+    with pytest.raises(OverrideMisfit, match="may not touch it"):
         laid(override(patch=patch))
 
 
@@ -184,7 +184,7 @@ def test_what_the_object_is_stays(patch: dict[str, Any]) -> None:
 def test_the_units_of_a_custom_kind_stay_and_those_of_a_manifest_are_its_own() -> None:
     body = {"apiVersion": "ml.example/v1", "kind": "Train", "spec": {"workers": {"count": 3}}}
     more = override(patch={"spec": {"workers": {"count": 5}}})
-    with pytest.raises(Misfit, match=r"spec\.workers\.count"):
+    with pytest.raises(OverrideMisfit, match=r"spec\.workers\.count"):
         overridden(body, [more], MEMBER, replicas_path="spec.workers.count")
     assert overridden(body, [more], MEMBER)["spec"]["workers"]["count"] == 5
 
@@ -239,14 +239,14 @@ def test_variables_are_the_name_and_the_labels_of_the_cluster() -> None:
     ],
 )
 def test_a_label_that_is_missing_is_no_empty_string(value: str, text: str) -> None:
-    with pytest.raises(Misfit, match=text):
+    with pytest.raises(OverrideMisfit, match=text):
         laid(override(patch=pods(args=[value])))
 
 
 def test_overrides_that_are_no_overrides_are_told() -> None:
-    with pytest.raises(Unreadable, match=r"spec\.overrides: "):
+    with pytest.raises(UnreadableOverrides, match=r"spec\.overrides: "):
         cluster_overrides_of(b'[{"name": "eu"}]')
-    with pytest.raises(Unreadable, match=f"{MOST_BYTES} at most"):
+    with pytest.raises(UnreadableOverrides, match=f"{MOST_BYTES} at most"):
         cluster_overrides_of(b" " * (MOST_BYTES + 1))
     assert cluster_overrides_of(b"") == cluster_overrides_of(b"null") == ()
 
@@ -255,8 +255,8 @@ def test_a_deep_patch_is_refused_before_it_is_walked() -> None:
     deep: Any = {}
     for _ in range(500):
         deep = {"a": deep}
-    with pytest.raises(Misfit, match="nested deeper"):
+    with pytest.raises(OverrideMisfit, match="nested deeper"):
         laid(override(patch={"spec": deep}))
     said = override(jsonPatch=[{"op": "add", "path": "/spec/x", "value": deep}])
-    with pytest.raises(Misfit, match="nested deeper"):
+    with pytest.raises(OverrideMisfit, match="nested deeper"):
         laid(said)

@@ -21,7 +21,7 @@ from propagator.apply.render import Piece, render
 from propagator.members.objects import ManagedObject
 from propagator.types.workload import workload_of
 from tests.fakeclock import FakeClock
-from tests.propagator.apply.sites import site
+from tests.propagator.apply.memberfacts import member_facts
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 CLUSTER_ROLES = Resource(
@@ -40,7 +40,9 @@ def piece_of(image: str = "x") -> Piece:
         "metadata": {"namespace": "shop", "name": "demo", "uid": "u-1"},
         "spec": {"targetDeployment": template},
     }
-    (piece,) = render(workload_of(body), replicas=1, first_ordinal=0, secrets=[], site=site())
+    (piece,) = render(
+        workload_of(body), replicas=1, first_ordinal=0, secrets=[], member=member_facts()
+    )
     return piece
 
 

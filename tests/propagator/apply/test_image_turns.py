@@ -18,7 +18,7 @@ from propagator.apply.render import (
 from propagator.members.objects import ManagedObject, managed
 from propagator.types.workload import workload_of
 from tests.fakeclock import FakeClock
-from tests.propagator.apply.sites import site
+from tests.propagator.apply.memberfacts import member_facts
 
 OLD = [("docker.io", "old.example")]
 NEW = [("docker.io", "new.example")]
@@ -43,7 +43,11 @@ def wanted(
         "spec": {"targetDeployment": template},
     }
     (piece,) = render(
-        workload_of(body), replicas=units, first_ordinal=0, secrets=[], site=site(images=images)
+        workload_of(body),
+        replicas=units,
+        first_ordinal=0,
+        secrets=[],
+        member=member_facts(images=images),
     )
     return piece
 

@@ -10,7 +10,7 @@ import pytest
 from propagator.apply.render import ForeignClass, render
 from propagator.hub.workload_metadata import first_ordinals
 from propagator.types.workload import HubSecret, Workload, workload_of
-from tests.propagator.apply.sites import site
+from tests.propagator.apply.memberfacts import member_facts
 
 
 def made(**spec: Any) -> Workload:
@@ -38,7 +38,7 @@ def made(**spec: Any) -> Workload:
 @pytest.mark.proves("K30", "K31")
 def test_only_documented_keys_differ() -> None:
     workload = made()
-    (piece,) = render(workload, replicas=4, first_ordinal=0, secrets=[], site=site())
+    (piece,) = render(workload, replicas=4, first_ordinal=0, secrets=[], member=member_facts())
     body, asked = dict(piece.body), workload.template
     assert body["spec"]["replicas"] == 4
     assert "status" not in body
@@ -56,7 +56,11 @@ def test_the_hubs_scheduler_is_not_pushed(name: str, kept: bool) -> None:
     template = made().template
     template["spec"]["template"]["spec"]["schedulerName"] = name
     (piece,) = render(
-        made(targetDeployment=template), replicas=1, first_ordinal=0, secrets=[], site=site()
+        made(targetDeployment=template),
+        replicas=1,
+        first_ordinal=0,
+        secrets=[],
+        member=member_facts(),
     )
     assert ("schedulerName" in piece.body["spec"]["template"]["spec"]) is kept
 
@@ -72,7 +76,7 @@ def test_secrets_come_first_under_their_own_name() -> None:
         replicas=1,
         first_ordinal=0,
         secrets=[secret],
-        site=site(),
+        member=member_facts(),
     )
     assert (pieces[0].kind, pieces[0].namespace, pieces[0].name) == ("Secret", "elsewhere", "db")
     assert pieces[0].body["data"] == {"k": "dg=="}
@@ -110,7 +114,8 @@ def test_a_cluster_keeps_its_ordinals_under_another_name() -> None:
 
 def test_rendering_twice_is_the_same() -> None:
     once, again = (
-        render(made(), replicas=2, first_ordinal=0, secrets=[], site=site()) for _ in range(2)
+        render(made(), replicas=2, first_ordinal=0, secrets=[], member=member_facts())
+        for _ in range(2)
     )
     assert [piece.digest for piece in once] == [piece.digest for piece in again]
 
@@ -142,7 +147,7 @@ def classed(name: str = "stowage-placeholder") -> dict[str, Any]:
 )
 def test_the_class_of_placeholders_is_not_rendered(spec: dict[str, Any]) -> None:
     with pytest.raises(ForeignClass, match="the PriorityClass stowage-placeholder is for pods"):
-        render(made(**spec), replicas=1, first_ordinal=0, secrets=[], site=site())
+        render(made(**spec), replicas=1, first_ordinal=0, secrets=[], member=member_facts())
 
 
 @pytest.mark.proves("N7")
@@ -168,6 +173,6 @@ def test_what_was_made_for_a_reservation_is_rendered_with_its_class() -> None:
             },
         }
     )
-    (piece,) = render(workload, replicas=1, first_ordinal=0, secrets=[], site=site())
+    (piece,) = render(workload, replicas=1, first_ordinal=0, secrets=[], member=member_facts())
     pods = piece.body["spec"]["template"]["spec"]
     assert pods["priorityClassName"] == "stowage-placeholder"

@@ -21,7 +21,7 @@ from machinery.api.resources import MEMBER_CLUSTERS, NAMESPACES, SECRETS, Resour
 from machinery.types.metadata import Meta
 from propagator.apply.render import ANNOTATION_HASH, Piece, render
 from propagator.types.workload import HubSecret, Workload, workload_of
-from tests.propagator.apply.sites import site
+from tests.propagator.apply.memberfacts import member_facts
 from tests.propagator.stage import (
     AUTOSCALERS,
     CONFIGMAPS,
@@ -48,7 +48,9 @@ def rendered(workload: Workload, hub: str = HUB) -> dict[tuple[str, str], Piece]
     """What the present code wants there, by kind and name."""
     (secret,) = [each for each in OBJECTS if each["kind"] == "Secret"]
     travels = HubSecret(metadata=Meta(name="db"), type=secret["type"], data=secret["data"])
-    pieces = render(workload, replicas=3, first_ordinal=0, secrets=[travels], site=site(hub=hub))
+    pieces = render(
+        workload, replicas=3, first_ordinal=0, secrets=[travels], member=member_facts(hub=hub)
+    )
     return {(each.kind, each.name): each for each in pieces}
 
 

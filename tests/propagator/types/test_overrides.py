@@ -11,7 +11,7 @@ from propagator.apply.render import PatchMisfit, Piece, render
 from propagator.outcome import DesiredShare
 from propagator.types.overrides import NOTHING
 from propagator.types.workload import Workload, workload_of
-from tests.propagator.apply.sites import site
+from tests.propagator.apply.memberfacts import member_facts
 
 CONTAINERS = [{"name": "main", "image": "x"}, {"name": "side", "image": "y"}]
 SELECTED = {"selector": {"matchLabels": {"app": "web"}}}
@@ -58,7 +58,7 @@ def on(cluster: str, found: Workload) -> Piece:
         replicas=2,
         first_ordinal=0,
         secrets=[],
-        site=site(),
+        member=member_facts(),
         override=found.overrides.of(cluster),
     )
     return pieces[-1]

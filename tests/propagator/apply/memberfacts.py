@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 
 from machinery.overrides.images import ImageRule
 from machinery.overrides.variables import ClusterFacts
-from propagator.apply.render import Site
+from propagator.apply.render import MemberFacts
 
 
-def site(
+def member_facts(
     name: str = "m1",
     labels: Mapping[str, str] | None = None,
     images: Sequence[tuple[str, str]] = (),
     hub: str = "",
-) -> Site:
+) -> MemberFacts:
     """A member with these labels and images; its objects get the mark of that hub."""
     facts = ClusterFacts.of(name, labels or {}, provider="", version="")
-    return Site(facts, [ImageRule(*each) for each in images], hub=hub)
+    return MemberFacts(facts, [ImageRule(*each) for each in images], hub=hub)
