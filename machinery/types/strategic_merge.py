@@ -50,7 +50,6 @@ _MERGE_KEYS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("spec", "topologySpreadConstraints"): ("topologyKey", "whenUnsatisfiable"),
     ("spec", "volumes"): ("name",),
     ("Service", "spec", "ports"): ("port", "protocol"),
-    ("ServiceAccount", "imagePullSecrets"): ("name",),
     ("ServiceAccount", "secrets"): ("name",),
     **{("spec", each): ("name",) for each in CONTAINER_LISTS},
     **{

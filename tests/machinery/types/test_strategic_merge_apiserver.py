@@ -13,6 +13,7 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import DEPLOYMENTS
 from machinery.api.verbs import JSON
 from machinery.types.strategic_merge import CONTAINER_LISTS, merge, merge_keys
+from propagator.types.workload import POD_TEMPLATES
 from stowage.playground.controlplanes import Cluster
 
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -133,6 +134,19 @@ async def test_the_server_makes_the_same_of_it(
     assert ordered(told["spec"]["template"]) == ordered(theirs["spec"]["template"])
 
 
+CARRIED = (
+    *(f"apps.v1.{kind}" for kind in ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")),
+    *(f"batch.v1.{kind}" for kind in ("Job", "CronJob")),
+    *(f"core.v1.{kind}" for kind in ("ConfigMap", "Secret", "Service", "ServiceAccount")),
+    "core.v1.PersistentVolumeClaim",
+    "autoscaling.v2.HorizontalPodAutoscaler",
+    *(f"networking.v1.{kind}" for kind in ("Ingress", "NetworkPolicy")),
+    "policy.v1.PodDisruptionBudget",
+    *(f"rbac.v1.{kind}" for kind in ("Role", "RoleBinding")),
+)
+"""The kinds that Workloads bring along."""
+
+
 def ordered(value: Any) -> Any:
     """In which order the items of a merged list stand is the server's own matter."""
     if isinstance(value, dict):
@@ -148,6 +162,13 @@ def test_every_list_that_the_servers_schema_merges_is_merged_by_its_key(
 ) -> None:
     found = json.loads(apiserver.kubectl("get", "--raw", "/openapi/v2"))["definitions"]
     theirs = dict(_merged(found, "io.k8s.api.core.v1.PodTemplateSpec", ()))
+    for schema in CARRIED:
+        kind = schema.rpartition(".")[2]
+        for path, key in _merged(found, f"io.k8s.api.{schema}", (kind,)):
+            pods = POD_TEMPLATES.get(kind, ("template",))
+            above = path[1 : 2 + len(pods)] == ("spec", *pods)
+            if path[1] not in ("metadata", "status") and not above and "metadata" not in path:
+                theirs[path] = key
     assert theirs == {path: keys[0] for path, keys in merge_keys().items()}
 
 
