@@ -101,7 +101,7 @@ async def measure(directory: Path, units: int) -> None:
         ):
             body = workload(name, replicas=units, distribution="Divided")
             body["spec"]["targetDeployment"] = deployment(name, units)
-            body["spec"]["clusterSelector"] = {"matchLabels": {LABEL_CLUSTER: MEMBER}}
+            body["spec"]["clusterSelector"] = {LABEL_CLUSTER: MEMBER}
             await hub.create(WORKLOADS, body)
             old, new = pods[0], pods[1:]
             await until("all units on one member", lambda: old.now == units)
