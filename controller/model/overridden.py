@@ -16,7 +16,7 @@ import msgspec
 from controller.model import podtemplate
 from controller.model.objects import Template, Toleration, WorkloadSpec
 from controller.model.requests import request_of
-from crds.fields.template import REPLICAS_PATHS
+from crds.fields.template import POD_TEMPLATES, REPLICAS_PATHS
 from machinery.overrides.override import (
     ClusterOverride,
     OverrideMisfit,
@@ -26,11 +26,6 @@ from machinery.overrides.override import (
 )
 from machinery.overrides.variables import ClusterFacts, labels_named
 
-POD_TEMPLATES: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("Deployment", "StatefulSet", "ReplicaSet", "Job", "DaemonSet"), ("template",)),
-    "CronJob": ("jobTemplate", "spec", "template"),
-}
-"""Where the pod template of a kind is, below its spec."""
 _KEPT = 1024
 """Results that are remembered: every pass asks for the same few."""
 
@@ -84,14 +79,17 @@ def overridden_of(spec: WorkloadSpec, template: Template) -> Overridden | None:
     """Return the overrides of a Workload's main object; None where it has none."""
     if not spec.overrides:
         return None
-    raw = msgspec.json.encode(spec.overrides)
+    raw = b""
     path = spec.replicas_path or REPLICAS_PATHS.get(template.kind, "")
     try:
+        raw = msgspec.json.encode(spec.overrides)
         found = _of_main(raw)
+        body = msgspec.json.encode(template, order="deterministic")
+        return Overridden(found, tuple(map(_labels, found)), raw, body, path)
     except UnreadableOverrides as e:
         return Overridden((), (), raw, b"", path, fault=str(e))
-    body = msgspec.json.encode(template, order="deterministic")
-    return Overridden(found, tuple(map(_labels, found)), raw, body, path)
+    except RecursionError:
+        return Overridden((), (), raw, b"", path, fault="spec.overrides: nested too deep")
 
 
 def _of_main(raw: bytes) -> tuple[ClusterOverride, ...]:
@@ -117,8 +115,8 @@ def _evaluated(
     try:
         found: Any = overridden(body, overrides, cluster, pods=pods, replicas_path=replicas_path)
         for part in pods:
-            found = found.get(part) or {}
-        return OverriddenPods.of(found) if pods and chosen else OverriddenPods()
+            found = found.get(part) if isinstance(found, dict) else None
+        return OverriddenPods.of(found or {}) if pods and chosen else OverriddenPods()
     except OverrideMisfit as e:
         return OverriddenPods(misfit=e.override, text=str(e))
     except ValueError as e:

@@ -37,6 +37,12 @@ REPLICAS_PATHS = {
 }
 """Where the built-in kinds that can be divided keep their number of units."""
 
+POD_TEMPLATES = {
+    **dict.fromkeys(("Deployment", "StatefulSet", "ReplicaSet", "Job", "DaemonSet"), ("template",)),
+    "CronJob": ("jobTemplate", "spec", "template"),
+}
+"""Where the pod template of a kind is, below its spec."""
+
 _LABEL = r"[a-z]([-a-z0-9]*[a-z0-9])?"
 _API_VERSION = rf"^({NAME}(\.{NAME})*/)?{_LABEL}$"
 _KIND = r"^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$"

@@ -87,14 +87,3 @@ def _split(prefix: str) -> list[str]:
 
 def _length(rule: ImageRule) -> int:
     return len(_split(rule.from_))
-
-
-def rules_of(value: Any) -> tuple[ImageRule, ...]:
-    """Return the rules of a MemberCluster as it is stored; none where they cannot be read."""
-    try:
-        return tuple(msgspec.convert(value or [], list[ImageRule]))
-    except msgspec.ValidationError:
-        return ()
-
-
-__all__ = ["DOCKER_HUB", "ImageRule", "rewrite", "rewritten", "rules_of"]

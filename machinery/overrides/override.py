@@ -135,9 +135,12 @@ def overridden(
         try:
             found = _laid(found, each, cluster, pods)
             _check_kept(body, found, replicas_path)
+            _check_metadata(found, pods)
             check_selector(found, pods)
         except ValueError as e:
             raise OverrideMisfit(each.name, str(e)) from e
+        except RecursionError as e:
+            raise OverrideMisfit(each.name, "the object is nested too deep for it") from e
     return found
 
 
@@ -193,6 +196,15 @@ def _check_kept(before: Mapping[str, Any], after: Mapping[str, Any], replicas_pa
     for path in kept(replicas_path):
         if _at(before, path) != _at(after, path):
             raise ValueError(f"{'.'.join(path)}: {KEPT_TEXT}")
+
+
+def _check_metadata(body: Mapping[str, Any], pods: Sequence[str]) -> None:
+    """Raise ValueError where metadata, which others add to, is of another form."""
+    for place in ((), pods) if pods else ((),):
+        for path in (("metadata",), ("metadata", "labels"), ("metadata", "annotations")):
+            value = _at(body, (*place, *path))
+            if value is not None and not isinstance(value, Mapping):
+                raise ValueError(f"{'.'.join((*place, *path))}: must be a mapping")
 
 
 def kept(replicas_path: str) -> Iterator[tuple[str, ...]]:

@@ -22,7 +22,7 @@ import msgspec
 
 from crds.admission.placeholder import CLASS_TEXT, named
 from crds.admission.reserved import strip
-from crds.fields.template import REPLICAS_PATHS
+from crds.fields.template import POD_TEMPLATES, REPLICAS_PATHS
 from crds.names import (
     ANNOTATION_HUB,
     ANNOTATION_MEMBER,
@@ -36,7 +36,7 @@ from machinery.overrides.override import ClusterOverride, check_selector, matchi
 from machinery.overrides.variables import ClusterFacts
 from machinery.types.strategic_merge import merge
 from propagator.types.overrides import NOTHING, Override
-from propagator.types.workload import POD_TEMPLATES, HubSecret, Workload
+from propagator.types.workload import HubSecret, Workload
 
 ANNOTATION_HASH = "stowage.dev/applied-hash"
 """The annotation on every object of ours with the digest of what was last applied."""

@@ -20,7 +20,7 @@ from msgspec import UNSET, UnsetType, structs
 
 from crds.admission.placeholder import keeps_room
 from crds.fields.movement import AT_MOST_ONCE
-from crds.fields.template import REPLICAS_PATHS, well_formed
+from crds.fields.template import POD_TEMPLATES, REPLICAS_PATHS, well_formed
 from crds.fields.why import ChangeCause
 from crds.groups import membership
 from crds.groups.gate import decision_of
@@ -40,11 +40,6 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 MOST_KINDS = 256
 """The most kinds of one Workload: a note with more was not written by us, and is not used."""
-POD_TEMPLATES = {
-    **dict.fromkeys(("Deployment", "StatefulSet", "ReplicaSet", "Job", "DaemonSet"), ("template",)),
-    "CronJob": ("jobTemplate", "spec", "template"),
-}
-"""Where the pod template of a kind is, below its spec."""
 IN_EACH_GROUP_KEY = "-group"
 """Searched for first: one pass instead of three."""
 _GROUP_SIGN = IN_EACH_GROUP_KEY.encode()

@@ -155,3 +155,15 @@ def test_overrides_that_cannot_be_read_hold_nowhere() -> None:
     assert of.overridden is not None
     assert "spec.overrides" in of.overridden.fault
     assert decided(of, small("m1", EU)).placements == {"m1": 2}
+
+
+def test_a_patch_that_is_nested_beyond_measure_is_a_fault_and_no_crash() -> None:
+    deep: Any = {}
+    for _ in range(900):
+        deep = {"a": deep}
+    of = info(overrides=[override(patch={"spec": deep})])
+    assert of.overridden is not None
+    assert decided(of, small("m2", US)).placements == {"m2": 2}
+    whole = [{"op": "add", "path": "/spec/jobTemplate", "value": "text"}]
+    odd = info(kind="CronJob", overrides=[override(jsonPatch=whole)])
+    assert verdicts(decided(odd, small("m1", EU))) == {"m1": ""}, "its member refuses it"

@@ -260,3 +260,22 @@ def test_a_deep_patch_is_refused_before_it_is_walked() -> None:
     said = override(jsonPatch=[{"op": "add", "path": "/spec/x", "value": deep}])
     with pytest.raises(OverrideMisfit, match="nested deeper"):
         laid(said)
+
+
+def test_an_object_that_is_too_deep_for_a_copy_is_told() -> None:
+    deep: Any = {}
+    for _ in range(3000):
+        deep = {"a": deep}
+    body = {**web(), "extra": deep}
+    said = override(jsonPatch=[{"op": "add", "path": "/metadata/annotations", "value": {}}])
+    with pytest.raises(OverrideMisfit, match="nested too deep"):
+        laid(said, body=body)
+
+
+@pytest.mark.proves("O4")
+@pytest.mark.parametrize(
+    "path", ["/metadata/labels", "/metadata/annotations", "/spec/template/metadata"]
+)
+def test_metadata_of_another_form_is_no_fit(path: str) -> None:
+    with pytest.raises(OverrideMisfit, match="must be a mapping"):
+        laid(override(jsonPatch=[{"op": "add", "path": path, "value": "text"}]))

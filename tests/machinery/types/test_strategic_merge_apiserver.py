@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from crds.fields.template import POD_TEMPLATES
 from machinery.api.client import ApiClient
 from machinery.api.resources import DEPLOYMENTS
 from machinery.api.verbs import JSON
 from machinery.types.strategic_merge import CONTAINER_LISTS, merge, merge_keys
-from propagator.types.workload import POD_TEMPLATES
 from stowage.playground.controlplanes import Cluster
 
 STRATEGIC = "application/strategic-merge-patch+json"
