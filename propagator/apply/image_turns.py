@@ -8,6 +8,7 @@ process goes on from there.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -18,7 +19,9 @@ from propagator.members.objects import ManagedObject
 from propagator.members.readiness import readiness_of
 
 LOOK_SECONDS = 1.0
-"""Seconds between two questions of a Workload that waits."""
+"""Seconds between two questions of a Workload that waits, at the least."""
+LOOKS_PER_SECOND = 10
+"""Questions of all that wait on one member: each of them renders the whole Workload."""
 LONGEST_SECONDS = 600.0
 """For how long one that does not become ready holds back the others."""
 
@@ -52,6 +55,7 @@ class ImageTurns:
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
         self._turns: dict[str, _Turn] = {}
+        self._waiting: defaultdict[str, set[str]] = defaultdict(set)
 
     def pause(self, member: str, uid: str, main: Piece, look: Look, units: int) -> float | None:
         """Return the seconds for which a Workload stays as it is on that member; None: write it.
@@ -59,17 +63,23 @@ class ImageTurns:
         `units` is the number that its main object is asked for.
         """
         live, now = look(), self._clock.monotonic()
+        waiting = self._waiting[member]
+        waiting.discard(uid)
         if live is None or not _only_images(main, live):
             return None
         turn = self._turns.get(member)
         if turn is not None and turn.uid != uid and not turn.over(now):
-            return LOOK_SECONDS
+            waiting.add(uid)
+            return max(LOOK_SECONDS, len(waiting) / LOOKS_PER_SECOND)
         since = now if turn is None or turn.uid != uid else turn.since
         self._turns[member] = _Turn(uid, since, main, look, units)
         return None
 
     def ended(self, uid: str, member: str = "") -> None:
         """Drop the turn of a Workload that has left the member, or all."""
+        for name, waiting in self._waiting.items():
+            if member in ("", name):
+                waiting.discard(uid)
         for name, turn in list(self._turns.items()):
             if turn.uid == uid and member in ("", name):
                 del self._turns[name]
@@ -77,6 +87,7 @@ class ImageTurns:
     def removed(self, member: str) -> None:
         """Drop the turn on a member that was removed."""
         self._turns.pop(member, None)
+        self._waiting.pop(member, None)
 
 
 def _only_images(main: Piece, live: ManagedObject) -> bool:

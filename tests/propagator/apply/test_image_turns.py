@@ -138,3 +138,15 @@ async def test_nobody_holds_the_others_back_for_ever(turns: ImageTurns, end: str
         case "removed":
             turns.removed("m1")
     assert member.pause(two, "u-2") is None
+
+
+@pytest.mark.proves("O13")
+def test_many_that_wait_ask_ten_times_a_second_together(turns: ImageTurns) -> None:
+    member = Member(turns)
+    member.shown = {f"u-{n}": live(wanted(OLD, f"u-{n}")) for n in range(41)}
+    pauses = [member.pause(wanted(NEW, uid), uid) for uid in member.shown]
+    assert pauses[0] is None
+    assert pauses[1] == LOOK_SECONDS
+    assert pauses[-1] == 4.0
+    turns.ended("u-7")
+    assert member.pause(wanted(NEW, "u-8"), "u-8") == 3.9
