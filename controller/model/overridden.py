@@ -17,6 +17,7 @@ from controller.model import podtemplate
 from controller.model.objects import Template, Toleration, WorkloadSpec
 from controller.model.requests import request_of
 from crds.fields.template import POD_TEMPLATES, REPLICAS_PATHS
+from crds.names import LABEL_CLUSTER
 from machinery.overrides.override import (
     ClusterOverride,
     OverrideMisfit,
@@ -98,7 +99,8 @@ def _of_main(raw: bytes) -> tuple[ClusterOverride, ...]:
 
 def _labels(override: ClusterOverride) -> frozenset[str]:
     operations = [each.value for each in override.json_patch or ()]
-    return labels_named([override.patch, operations])
+    # The name alone makes no other replica of it: else each cluster would be laid for itself.
+    return labels_named([override.patch, operations]) - {LABEL_CLUSTER}
 
 
 @lru_cache(maxsize=_KEPT)
@@ -109,7 +111,7 @@ def _evaluated(
     body: dict[str, Any] = msgspec.json.decode(whole)
     kind = str(body.get("kind"))
     pods = ("spec", *POD_TEMPLATES[kind]) if kind in POD_TEMPLATES else ()
-    cluster = ClusterFacts("", dict(labels))
+    cluster = ClusterFacts("", {**dict(labels), LABEL_CLUSTER: ""})
     known = _of_main(raw)
     overrides = [known[at] for at in chosen]
     try:

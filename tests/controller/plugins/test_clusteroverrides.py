@@ -10,6 +10,7 @@ import pytest
 from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.explain.remedies import remedies
+from controller.model import overridden
 from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import WorkloadInfo, restated, workload_info
 from controller.scheduling.cycle import decide
@@ -167,3 +168,22 @@ def test_a_patch_that_is_nested_beyond_measure_is_a_fault_and_no_crash() -> None
     whole = [{"op": "add", "path": "/spec/jobTemplate", "value": "text"}]
     odd = info(kind="CronJob", overrides=[override(jsonPatch=whole)])
     assert verdicts(decided(odd, small("m1", EU))) == {"m1": ""}, "its member refuses it"
+
+
+@pytest.mark.proves("O11")
+def test_what_names_its_cluster_is_laid_once_for_a_thousand(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    laid: list[Any] = []
+    real = overridden.overridden
+
+    def counted(*args: Any, **more: Any) -> Any:
+        laid.append(args)
+        return real(*args, **more)
+
+    monkeypatch.setattr(overridden, "overridden", counted)
+    names = ["$(stowage.cluster)", "$(stowage.label:stowage.dev/cluster)"]
+    of = info(replicas=3000, overrides=[override(patch=main(args=names))], **DIVIDED)
+    found = decided(of, *(small(f"m{n}", EU) for n in range(1000)))
+    assert set(found.placements.values()) == {3}
+    assert len(laid) == 1
