@@ -160,6 +160,7 @@ class Propagator:
             name=self._hub.name,
             limit=self._settings.hub_connections,
             before_write=self._elector.check,
+            history=self._hub.history,
         )
 
     def _members(self, *, ready: bool) -> int:

@@ -29,7 +29,7 @@ class Acting(Verbs):
     """
 
     def __init__(self, client: ApiClient, user: str) -> None:
-        super().__init__(client.clock, client.pace, client.holding)
+        super().__init__(client.clock, client.pace, client.holding, client.history)
         if not (user.isascii() and user.isprintable()):
             raise TransportError("the name of an account to act as has characters that none has")
         self.user = user

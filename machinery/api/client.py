@@ -52,6 +52,7 @@ from machinery.api.lanes import OBJECT, FairQueue, PriorityLevel, RequestClass
 from machinery.api.line_stream import split_lines
 from machinery.api.resources import Resource
 from machinery.api.retry import persist
+from machinery.api.server_history import ServerHistory
 from machinery.api.status_errors import refusal
 from machinery.api.verbs import JSON, METADATA, Verbs, selection
 from machinery.clock import Clock, SystemClock
@@ -97,6 +98,7 @@ class ApiClient(Verbs):
     `timeout` bounds one attempt, in seconds; retries start within as much again. `requests` counts
     what was sent, for tests and benchmarks. `before_write` is called right before each attempt of
     anything but a GET; what it raises is raised by the request, and nothing was sent.
+    Clients of the same server share its `history`.
     Raises KubeconfigError when the connection's certificates cannot be used.
     """
 
@@ -112,9 +114,11 @@ class ApiClient(Verbs):
         before_write: Callable[[], None] | None = None,
         pace: ServerBudget | None = None,
         holding: BudgetShare | None = None,
+        history: ServerHistory | None = None,
     ) -> None:
         self.clock = clock or SystemClock()
-        super().__init__(self.clock, pace or ServerBudget(self.clock), holding or BudgetShare())
+        budgets = pace or ServerBudget(self.clock), holding or BudgetShare()
+        super().__init__(self.clock, *budgets, history)
         self.connection = connection
         self.name = name
         self.requests = 0

@@ -18,6 +18,7 @@ from machinery.api.kinds import Catalogue
 from machinery.api.lanes import DISCOVERY, FACT, LIST, OBJECT, RequestClass
 from machinery.api.resources import Resource
 from machinery.api.responses import decode, joined, onward, version_of
+from machinery.api.server_history import ServerHistory
 from machinery.api.server_time import ServerTime
 from machinery.clock import Clock
 from machinery.errors import Gone, TransportError
@@ -71,11 +72,19 @@ another operation, which an apply must first be made to take over.)"""
 class Verbs(ABC):
     """The verbs of the Kubernetes API over one `request` method, and the watch beside them."""
 
-    def __init__(self, clock: Clock, pace: ServerBudget, holding: BudgetShare) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        pace: ServerBudget,
+        holding: BudgetShare,
+        history: ServerHistory | None = None,
+    ) -> None:
         self.pace = pace
         """A reader that decodes much of this server's answers takes a TimeSlice of it."""
         self.holding = holding
         """A reader that keeps much of this server's objects takes a Shelf of it."""
+        self.history = history or ServerHistory()
+        """Ended by a reader that sees the server go back in time."""
         self.server_time = ServerTime(clock)
         """The server's time; known once an answer had a Date."""
         self._catalogue = Catalogue(self._describe, clock=clock)

@@ -12,7 +12,9 @@
   cache too, at the cost of one round trip to etcd and not of a scan. When even a consistent list is
   older than what was seen, etcd was restored, and the list counts. A server accepts a watch from a
   moment that has not come yet, and shows nothing until then. So after a watch that ended before its
-  time one object is listed, for the version of that list.
+  time one object is listed, for the version of that list. Where the server has come past that
+  moment by then, in another history, another reader's word counts (`machinery.api.server_history`):
+  everything is listed anew.
 - The loop never spins: attempts are spaced by a back-off with jitter that only a healthy time
   resets.
 - Memory stays bounded: lists come in pages, each object is decoded alone into the typed struct, and
@@ -136,6 +138,7 @@ class Informer(Cache[T]):
         self._answered = ""  # the newest version that an answer to a write of ours has brought
         self._listed = False  # False also where `version` is too old to watch from
         self._cut = False  # the server may be another one since, or have been restored
+        self._history = client.history.number  # that `version` is a moment of
         self._whole = False  # the next list is requested in one piece
 
     @property
@@ -160,6 +163,7 @@ class Informer(Cache[T]):
     def mistrust(self) -> None:
         """Make the cache stale until the server speaks again, after a time without `run`."""
         self._spoke = -math.inf
+        self._cut = True
 
     def staleness(self) -> float:
         """Return seconds since the last page, begin of a watch, event or bookmark.
@@ -196,7 +200,7 @@ class Informer(Cache[T]):
         started = self._clock.monotonic()
         fault: TransportError | None = None
         try:
-            if self._cut and self._listed and await self._restored():
+            if self._listed and await self._restored():
                 self._listed = False
             if not self._listed:
                 await self._list()
@@ -235,20 +239,29 @@ class Informer(Cache[T]):
             raise
 
     async def _restored(self) -> bool:
-        """Whether the server is at an earlier moment than the one that was seen."""
-        now = await self._client.latest(self.resource, **self.selection)
-        return order(now, self.version) == -1
+        """Whether the server is at an earlier moment than the one that was seen, or was meanwhile.
+
+        Only asked where nobody has seen that, and the watch before was cut.
+        """
+        if self._history == self._client.history.number and self._cut:
+            now = await self._client.latest(self.resource, **self.selection)
+            if order(now, self.version) == -1:
+                self._client.history.end(self._history)
+        return self._history != self._client.history.number
 
     async def _take_pages(self, pages: AsyncIterator[bytes]) -> None:
         seen: set[Key] = set()
-        version, restored = "", False
+        version, restored, history = "", False, self._client.history.number
         stint = TimeSlice(self._client.pace)
         async for answer in pages:
             self._heard()
             stint.begin()
             page = taken_apart(answer)
             version = page.metadata.resource_version
-            if restored := order(version, self.version) == -1:
+            if order(version, self.version) == -1 and history == self._history:
+                self._client.history.end(history)
+                history = self._client.history.number
+            if restored := history != self._history:
                 self._answered = ""  # of a history that has ended
             take = self.restore if restored else self.observe
             for raw in page.items or ():
@@ -263,7 +276,7 @@ class Informer(Cache[T]):
             if stint.due():
                 await stint.pause()
             self.give_up(key, held)
-        self.version, self._listed = version, True
+        self.version, self._history, self._listed = version, history, True
         self._synced.set()
 
     def _check_number(self, objects: int) -> None:
@@ -304,6 +317,8 @@ class Informer(Cache[T]):
 
     def _move_to(self, version: str) -> None:
         if order(version, self.version) == -1:  # etcd was restored under a running server
+            self._client.history.end(self._history)
+        if self._history != self._client.history.number:
             raise Gone(code=410, reason="Expired", message="the server went back in time")
         self.version = version
 

@@ -17,6 +17,9 @@ name. It is waited for like any other, except for the very record that this elec
 other process has held the lease since, so that it is taken again at once. After an outage of the
 server the others therefore wait the whole duration from their first check on: a leader that only
 lost its term goes on with what it knows, instead of another that would have to learn all of it.
+
+A lease that goes back in time shows that the server was set back, as from a backup. What it says of
+the terms since is lost with it: a leader that sees this ends its term, and no term is `alone` then.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ from machinery.api.resources import LEASES
 from machinery.clock import Clock, microtime
 from machinery.errors import Conflict, LeaseLost, NotFound, TransportError
 from machinery.runtime.backoff import Jitter
+from machinery.runtime.store import order
 from machinery.tasks import end, within
 
 log = logging.getLogger(__name__)
@@ -83,6 +87,10 @@ class _Record:
     def same_term(self, other: _Record) -> bool:
         """Held by the same holder without a break."""
         return (self.holder, self.transitions) == (other.holder, other.transitions)
+
+    def before(self, other: _Record) -> bool:
+        """Whether this is an earlier state of the lease than the other one."""
+        return order(self.version, other.version) == -1 or self.transitions < other.transitions
 
 
 class Moment(NamedTuple):
@@ -148,6 +156,9 @@ class LeaderElector:
         self._jitter = jitter
         self._annotations = dict(annotations or {})
         self._seen: _Record | None = None
+        self._last: _Record | None = None  # `_seen`, or the last one of a lease that was deleted
+        self._history = client.history.number  # that `_last` is of
+        self._led_in = self._history  # that our last term began in
         self._seen_at = -math.inf  # when `_seen` last changed, as far as we could see
         self._looked_at = -math.inf  # when the server last showed the lease
         self._blind_seconds = renew_deadline - retry_seconds
@@ -254,6 +265,9 @@ class LeaderElector:
     def _see(self, lease: dict[str, Any]) -> _Record:
         record = _Record.of(lease)
         before, self._seen = self._seen, record
+        if self._last is not None and record.before(self._last):
+            self._client.history.end(self._history)
+        self._last, self._history = record, self._client.history.number
         now = self._clock.monotonic()
         # While we could not read the lease, the holder could most likely not renew it either.
         blind = now - self._looked_at > self._blind_seconds
@@ -271,6 +285,7 @@ class LeaderElector:
         spec |= {"acquireTime": now, "leaseTransitions": free.transitions + 1 if free else 1}
         # Not alone where a write of ours arrived without an answer: another term may lie between.
         alone = free is not None and self._mine(free) and free.transitions == self.moment.term
+        alone = alone and self._led_in == self._history
         past = {} if free is None else _history(free, free.holder)
         annotations = self._annotations | _noted(past)
         if free is not None:
@@ -281,7 +296,7 @@ class LeaderElector:
             lease = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": meta}
             creating = self._client.create(LEASES, {**lease, "spec": spec})
             self._see(await self._within(creating))
-        self._alone = alone
+        self._alone, self._led_in = alone, self._history
         self.past = past
         self.moment = self._held().moment
         self._until = started + self._renew_deadline
@@ -354,6 +369,8 @@ class LeaderElector:
             record = await self._read()
             if record is None or not record.same_term(ours):
                 raise LeaseLost(f"the lease {self._name} is held by another") from e
+            if self._led_in != self._history:
+                raise LeaseLost(f"the lease {self._name} went back in time with its server") from e
             await self._write(record, self._spec(self.identity))
         except NotFound as e:
             raise LeaseLost(f"the lease {self._name} was deleted") from e

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from crds.names import PROPAGATOR_LEASE, SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
 from machinery.api.resources import LEASES, MEMBER_CLUSTERS, SECRETS, WORKLOADS
+from machinery.types.metadata import Object
 from propagator.app import Propagator
 from propagator.members.kinds import USUAL
 from propagator.settings import PropagatorSettings
@@ -97,6 +99,10 @@ async def calm(stage: Stage) -> None:
     await settled(stage, told=True, also=searched)
 
 
+def changed(shown: Object, **metadata: str) -> Object:
+    return replace(shown, metadata=replace(shown.metadata, **metadata))
+
+
 async def acts(process: Propagator) -> None:
     """Wait until it leads, and sees the hub."""
     await until(lambda: process.term is not None and not process.term.stale())
@@ -126,6 +132,36 @@ async def test_secrets_travel_in_the_next_term_as_well(stage_on: MakeStage, hub:
         await stage.hub.apply(SECRETS, creds("dHdv"), name="creds", force=True)
         await until(lambda: arrived("dHdv"))
         assert (await stage.condition("one", "Propagated"))["status"] == "True"
+
+
+@pytest.mark.proves("N6", "N11")
+async def test_a_lease_that_went_back_has_everything_of_the_hub_listed_anew(
+    stage_on: MakeStage, hub: Cluster
+):
+    """Secrets too, whose own watch cannot tell: the hub may have come past what it saw."""
+    async with stage_on(terms=SHORT_TERMS) as stage:
+        await stage.hub.create(
+            SECRETS, {"metadata": {"name": "creds", "namespace": stage.namespace}}
+        )
+        await stage.create("one", targetDeployment=deployment("one"), resources=[{"name": "creds"}])
+        await stage.place("one", m1=1)
+        await stage.propagated("one")
+        assert stage.process.term is not None
+        informer = stage.process.term.workloads._secrets._watches[stage.namespace].informer
+        key = (stage.namespace, "creds")
+        shown = informer.get(key)
+        assert shown is not None
+        hub.freeze()
+        try:
+            await until(lambda: stage.process.term is None)
+            # As a Secret was in the history that was lost: nothing shows that it is no more.
+            informer.restore(changed(shown, resource_version="1"))
+            stage.hub.history.end(0)  # as the elector does
+        finally:
+            hub.thaw()
+        await acts(stage.process)
+        await until(lambda: informer.get(key) == shown)
+        await stage.propagated("one")
 
 
 @pytest.mark.proves("N6")

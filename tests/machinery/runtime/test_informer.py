@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from machinery.api.resources import SECRETS
+from machinery.api.server_history import ServerHistory
 from machinery.errors import (
     Forbidden,
     Gone,
@@ -53,7 +54,7 @@ class Server:
     def __init__(self) -> None:
         self.version = 100
         self.objects: dict[str, dict[str, Any]] = {}
-        self.history: list[tuple[int, dict[str, Any]]] = []
+        self.events: list[tuple[int, dict[str, Any]]] = []
         self.forgotten = 0  # watches from before are refused with 410
         self.page = 1000
         self.lists: list[dict[str, Any]] = []
@@ -65,6 +66,7 @@ class Server:
         self._streams: list[asyncio.Queue[Any]] = []
         self.pace = ServerBudget(FakeClock())
         self.holding = BudgetShare()
+        self.history = ServerHistory()
         self.refused: list[str] = []
 
     def refuse(self, what: str) -> None:
@@ -98,7 +100,7 @@ class Server:
 
     def emit(self, kind: str, obj: dict[str, Any]) -> None:
         event = json.loads(json.dumps({"type": kind, "object": obj}))
-        self.history.append((self.version, event))
+        self.events.append((self.version, event))
         self.say(event)
 
     def say(self, what: Any) -> None:
@@ -140,7 +142,7 @@ class Server:
         if int(resource_version) < self.forgotten:
             raise Gone(code=410, reason="Expired", message="too old resource version")
         stream: asyncio.Queue[Any] = asyncio.Queue()
-        for version, event in self.history:
+        for version, event in self.events:
             if version > int(resource_version):
                 stream.put_nowait(event)
         self._streams.append(stream)
@@ -448,7 +450,7 @@ async def test_etcd_restored_from_an_older_day(server, informer, clock, story, c
         server.say(Gone(code=410, reason="Expired", message="other history"))
         await settle()
     server.version = 50
-    server.history.clear()
+    server.events.clear()
     server.objects.clear()
     server.put("a", size=1)
     server.put("d", size=1)
@@ -473,12 +475,69 @@ async def test_a_server_that_comes_back_restored_is_listed(server, informer, clo
     story.take()
     server.say(fault)
     server.version = 50
-    server.history.clear()
+    server.events.clear()
     server.objects.clear()
     server.put("d", size=1)
     await clock.advance(1)
     assert sorted(story.take()) == ["+d1", "-a"]
     assert server.watches[-1]["from"] == "51"
+
+
+@pytest.mark.proves("N11")
+async def test_a_restored_server_that_has_come_past_what_was_seen_is_listed(
+    server, informer, clock, story
+):
+    """Its own version tells this reader nothing: a watch from there would never show "d"."""
+    server.put("a", size=9)
+    await informer.wait_synced()
+    await settle()
+    story.take()
+    server.say(Unreachable("reset"))
+    server.version = 50
+    server.events.clear()
+    server.objects.clear()
+    server.put("d", size=1)
+    server.version = 100
+    server.put("a", size=5)  # the very version that was seen, of another history
+    server.put("e", size=1)
+    server.history.end(0)  # another reader has seen it
+    await clock.advance(1)
+    assert sorted(story.take()) == ["+d1", "+e1"], "one of the same UID and version is the same"
+    server.put("e", size=2)
+    server.say(Unreachable("reset"))
+    await clock.advance(1)
+    assert story.take() == ["~e2"]
+    assert (len(server.lists), server.history.number) == (2, 1)
+
+
+@pytest.mark.proves("N11")
+async def test_a_watch_that_lives_ends_with_its_next_line_when_the_history_has_ended(
+    server, informer, clock, story
+):
+    server.put("a", size=9)
+    await informer.wait_synced()
+    await settle()
+    server.objects.pop("a")
+    server.history.end(0)
+    server.bookmark()
+    await clock.advance(1)
+    assert story.take()[-1] == "-a"
+
+
+@pytest.mark.proves("N11")
+async def test_a_server_is_asked_for_its_moment_after_a_time_without_run(server, clock):
+    informer = Informer(server, SECRETS, Thing, clock=clock, jitter=lambda: 1.0)
+    running = asyncio.create_task(informer.run())
+    await clock.advance(1.5 * WATCH_SECONDS)
+    server.say(None)  # the watch ends in time
+    await settle()
+    running.cancel()
+    server.version = 50
+    informer.mistrust()
+    running = asyncio.create_task(informer.run())
+    await clock.advance(1)
+    assert (server.looks, server.history.number, informer.version) == (1, 1, "50")
+    running.cancel()
 
 
 async def test_a_server_is_asked_for_its_moment_only_after_a_cut(server, informer, clock):

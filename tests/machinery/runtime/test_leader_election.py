@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from machinery.api.server_history import ServerHistory
 from machinery.clock import SystemClock
 from machinery.errors import AlreadyExists, Conflict, LeaseLost, NotFound, Unreachable
 from machinery.runtime.leader_election import PAST_TERMS, LeaderElector
@@ -21,6 +22,7 @@ class Leases:
     """One Lease in memory behind compare-and-swap, and the faults that a test asks for."""
 
     def __init__(self) -> None:
+        self.history = ServerHistory()
         self.lease: dict[str, Any] | None = None
         self.writes: list[dict[str, Any]] = []
         self.down = False
@@ -71,6 +73,13 @@ class Leases:
         if self.losing_answers:
             await asyncio.Event().wait()
         return copy.deepcopy(self.lease)
+
+    def copy(self) -> tuple[Any, int]:
+        """What a backup has of the lease."""
+        return copy.deepcopy(self.lease), self._version
+
+    def set_back(self, backup: tuple[Any, int]) -> None:
+        self.lease, self._version = copy.deepcopy(backup)
 
     def touch(self) -> None:
         self._version += 1
@@ -620,6 +629,47 @@ async def test_it_knows_that_another_led_in_between(leases, clock, contend, answ
     await clock.advance(15)
     assert a.at_work
     assert not a.elector.alone
+
+
+@pytest.mark.proves("N6", "N11")
+@pytest.mark.parametrize("seen", ["by its version", "by its term"])
+async def test_a_lease_that_was_set_back_hides_who_led_since(leases, clock, contend, seen):
+    """The copy names the one that led first, which saw another lead and would not believe it."""
+    a = contend("a", leases=(way := Way(leases)))
+    await clock.advance(1)
+    backup = leases.copy()
+    b = contend("b")
+    way.down = True
+    await clock.advance(30)
+    way.down = False
+    await clock.advance(5)
+    assert (a.elector.leader, way.history.number) == ("b", 0)
+    b.kill()
+    leases.set_back(backup if seen == "by its version" else (backup[0], 1000))
+    if seen == "by its term":
+        leases.touch()
+    await clock.advance(2.5)
+    assert a.at_work
+    assert not a.elector.alone
+    assert way.history.number == 1
+    way.down = True
+    await clock.advance(15)
+    way.down = False
+    await clock.advance(2.5)
+    assert a.elector.alone, "after that term it knows all again"
+
+
+@pytest.mark.proves("N6", "N11")
+async def test_who_leads_when_the_lease_is_set_back_begins_another_term(leases, clock, contend):
+    a = contend("a")
+    await clock.advance(10)
+    backup = leases.copy()
+    await clock.advance(10)
+    leases.set_back(backup)
+    await clock.advance(5)
+    assert len(a.terms) == 2
+    assert not a.elector.alone
+    assert leases.history.number == 1
 
 
 @pytest.mark.proves("N12")
