@@ -142,6 +142,14 @@ def moved(before: Body, after: Body, *, excused: Collection[str]) -> Iterator[st
             yield f"{name}: moved from {cluster}, which never went: {old} became {new}"
 
 
+def gives_first(workload: Body) -> bool:
+    """Return whether a copy may go before its successor comes: its units run at most once."""
+    if template_of(workload).get("kind") != "StatefulSet":
+        return False
+    history = workload.get("status", {}).get("history", [])
+    return any(change["cause"] in MOVES for change in history)
+
+
 def _new_changes(before: Body, after: Body) -> list[Body]:
     known = before["status"].get("history", [])
     return [each for each in after["status"].get("history", []) if each not in known]

@@ -273,6 +273,8 @@ class Watchman:
         healthy = judgement.ready(copy.body())
         if any(held.values()) or (held and not healthy):
             return
+        if workload is not None and judgement.gives_first(workload):
+            return
         what = "healthy copy" if healthy else "copy"
         placed = "nowhere, as the hub has forgotten it"
         if workload is not None:
