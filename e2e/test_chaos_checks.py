@@ -33,9 +33,14 @@ NEW, OLD = wishes.image(wishes.PROBE), "registry.k8s.io/pause:old"
 
 
 def workload(
-    placed: Mapping[str, int], *, mode: str = "Divided", generation: int = 2, **status: Any
+    placed: Mapping[str, int],
+    *,
+    mode: str = "Divided",
+    kind: str = "Deployment",
+    generation: int = 2,
+    **status: Any,
 ) -> dict[str, Any]:
-    wish = wishes.Wish(mode, "Deployment", sum(placed.values()), "3.1", config=None, secret=False)
+    wish = wishes.Wish(mode, kind, sum(placed.values()), "3.1", config=None, secret=False)
     body = wishes.manifest(*KEY, wish)
     body["metadata"] |= {"uid": "u1", "generation": generation, "resourceVersion": "5"}
     body["spec"].setdefault("schedulerName", "stowage")
@@ -50,6 +55,21 @@ def workload(
         **status,
     }
     return body
+
+
+@pytest.mark.parametrize(
+    ("kind", "cause", "first"),
+    [
+        ("StatefulSet", "Drained", True),
+        ("StatefulSet", "Placed", False),
+        ("Deployment", "Drained", False),
+    ],
+)
+def test_only_what_runs_at_most_once_and_moves_may_be_nowhere(
+    kind: str, cause: str, first: bool
+) -> None:
+    found = workload({"member-1": 1}, kind=kind, history=[{"cause": cause}])
+    assert judgement.gives_first(found) is first
 
 
 def test_numbers_that_do_not_add_up_are_found() -> None:
