@@ -23,6 +23,7 @@ from e2e.chaos.gangs.watch import HALF_SECONDS, Gauge, findings_of
 from e2e.chaos.judgement import Whole
 from e2e.chaos.stage import MEMBERS
 from e2e.chaos.watchman import Watchman
+from machinery.api.server_history import ServerHistory
 from machinery.errors import NotFound
 from machinery.types.memory_budget import BudgetShare
 from machinery.types.metadata import Meta
@@ -166,6 +167,7 @@ class Server:
 
     def __init__(self) -> None:
         self.holding = BudgetShare()
+        self.history = ServerHistory()
         self.objects: dict[tuple[str, tuple[str, str]], dict[str, Any]] = {}
 
     async def get(self, resource: Any, name: str, *, namespace: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from machinery.api.server_history import ServerHistory
 from machinery.errors import Forbidden, Unreachable
 from machinery.pace import ServerBudget
 from machinery.tasks import end
@@ -30,6 +31,7 @@ class Hub:
         self.read = 0
         self.pace = ServerBudget(FakeClock())
         self.holding = BudgetShare()
+        self.history = ServerHistory()
         self._ended = asyncio.Event()
 
     def refuse(self, what: str) -> None:

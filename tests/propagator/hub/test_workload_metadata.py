@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crds.names import ANNOTATION_CLUSTERS, ANNOTATION_KINDS
+from machinery.api.server_history import ServerHistory
 from machinery.clock import SystemClock
 from machinery.types.memory_budget import BudgetShare
 from machinery.types.written_clusters import MOST, MemberRecord, digest
@@ -263,7 +264,7 @@ def test_what_one_member_was_sent_by_the_spec_is_noted_when_another_scheduler_ad
 def test_a_member_that_comes_later_is_asked_about_one_that_may_be_anywhere():
     registry: Any = SimpleNamespace(names=list, get=lambda name: None)
     context: Any = SimpleNamespace(
-        hub=SimpleNamespace(holding=BudgetShare()),
+        hub=SimpleNamespace(holding=BudgetShare(), history=ServerHistory()),
         registry=registry,
         clock=SystemClock(),
         clusters={},
