@@ -12,6 +12,7 @@ import itertools
 import re
 import signal
 import sys
+from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -43,6 +44,8 @@ kind: SchedulerConfiguration
 movement: {notReadyTolerationSeconds: 10, dwellSeconds: 2, maxMoving: 50%}
 """
 """Members that do not answer are left within the time that faults stand."""
+_BEGIN_SECONDS = 60.0
+"""The longest wait for a process that begins to listen."""
 _tokens = itertools.count(1)
 
 
@@ -102,14 +105,22 @@ class ChaosStage:
         return sum([await self._member_writes(name) for name in self.processes])
 
     async def _member_writes(self, instance: str) -> float:
-        port = listening(self.processes[instance].log)
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = await self._connection(instance)
         writer.write(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
         text = (await reader.read()).decode()
         writer.close()
         done = r'code="2..",verb="(?:POST|PUT|PATCH|DELETE)"'
         samples = re.findall(rf"stowage_api_requests_total\{{(.*{done})\}} (.*)", text)
         return sum(float(value) for labels, value in samples if 'client="hub"' not in labels)
+
+    async def _connection(self, instance: str) -> tuple[StreamReader, StreamWriter]:
+        """Connect to a process, which may have begun just now: its log has the port before."""
+        async with asyncio.timeout(_BEGIN_SECONDS):
+            while True:
+                with suppress(OSError):
+                    port = listening(self.processes[instance].log)
+                    return await asyncio.open_connection("127.0.0.1", port)
+                await asyncio.sleep(0.1)
 
     def _process(self, instance: str) -> Process:
         role = instance.partition("-")[0]
