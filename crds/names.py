@@ -37,6 +37,12 @@ LABEL_WORKLOAD_UID = f"{GROUP}/workload-uid"
 OWNER_PREFIX = f"owner.{GROUP}/"
 """Annotation prefix on member objects: `owner.stowage.dev/<workload uid>: <namespace>/<name>`."""
 
+ANNOTATION_DRIFT = f"{GROUP}/drift"
+"""On an object on a member: the fields that are left to whoever changed them there.
+
+A JSON list of `[steps, digest]`, the digest of the Workload's own value of the field.
+"""
+
 POD_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 """Annotation of a pod that Kubernetes reads: a ReplicaSet removes the pods of the lowest first."""
 

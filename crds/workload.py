@@ -22,6 +22,7 @@ from crds.base import (
     atomic,
     listmap,
 )
+from crds.fields.drift import MOST_DRIFTED, Drift, DriftedObject
 from crds.fields.movement import MOST_DISPLACED, DisplacedShare, Movement
 from crds.fields.overrides import (
     MOST_OVERRIDES,
@@ -84,6 +85,8 @@ class WorkloadCondition(StrEnum):
     """Whether units are on their way; its reasons are `crds.fields.movement.MovingReason`."""
     PROPAGATED = "Propagated"
     READY = "Ready"
+    DRIFTED = "Drifted"
+    """Whether somebody's change on a member stands; absent until there was one."""
 
 
 class ScheduledReason(StrEnum):
@@ -163,6 +166,8 @@ class EventReason(StrEnum):
     PROPAGATED = "Propagated"
     PROPAGATION_FAILED = "PropagationFailed"
     INVALID_OVERRIDE = "InvalidOverride"
+    DRIFT_REPAIRED = "DriftRepaired"
+    DRIFT_REPORTED = "DriftReported"
 
 
 def _units_path(spec: Any) -> str:
@@ -292,6 +297,8 @@ class WorkloadSpec(PlacementRules):
     """What differs on some clusters, laid over the objects in this order: the later one wins."""
     adoption: Adoption = Adoption.NEVER
     """Never touches an object that exists there; IfUnowned takes it over if it has no owner."""
+    drift: Drift = Drift.REPAIR
+    """Repair writes back what somebody changed on a member; with Report it stays, and is told."""
     movement: Movement | None = None
     """How units go from one cluster to another."""
 
@@ -346,13 +353,15 @@ class WorkloadStatus(PlacementStatus):
     """The objects that stay on clusters where they are not wanted now; they go with the Workload.
 
     Writer: propagator."""
+    drift: list[DriftedObject] = atomic(MOST_DRIFTED)
+    """What others changed on members, at most 32 objects. Writer: propagator."""
     review: ReviewVerdict | None = None
     """Whether the last edit may reach a member, where the hub did not judge it. Writer: controller.
 
     The propagator honours it on every hub without the validating policy, for every scheduler.
     """
     conditions: list[Condition] = listmap("type", most=32)
-    """Scheduled, Failed and Moving: controller. Propagated and Ready: propagator."""
+    """Scheduled, Failed and Moving: controller. Propagated, Ready and Drifted: propagator."""
 
 
 class Workload(Kind):

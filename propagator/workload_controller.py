@@ -20,6 +20,7 @@ from propagator.apply.image_turns import ImageTurns
 from propagator.apply.object_writer import PieceWriter
 from propagator.apply.unconfirmed_writes import UnconfirmedWrites
 from propagator.deletion_costs.cost_writer import CostWriter
+from propagator.drift.records import DriftRecords
 from propagator.eventhandlers import EventHandlers
 from propagator.groups.gates import Gates
 from propagator.hub.idle_watches import IdleKinds
@@ -66,11 +67,15 @@ class WorkloadController:
             workloads=self._workloads, identity=context.identity, pruner=pruner, brake=self._brake
         )
         self._finalizer = Finalizer(context, inventory=self._inventory)
+        self._drift = DriftRecords(
+            clock=context.clock, recorder=context.recorder, changed=self._drift_changed
+        )
         self._reporter = Reporter(
             context,
             workloads=self._workloads,
             survey=Survey(context, inventory=self._inventory),
             finalizer=self._finalizer,
+            drift=self._drift,
         )
         once = AtMostOnce(context, workloads=self._workloads, inventory=self._inventory)
         self._guard = Guard(context, once=once)
@@ -88,6 +93,7 @@ class WorkloadController:
                 workloads=self._workloads,
                 identity=context.identity,
                 namespaces=namespaces,
+                drift=self._drift,
                 clock=context.clock,
             ),
             namespaces=namespaces,
@@ -145,6 +151,7 @@ class WorkloadController:
             self._finalizer.clear()
             self._reporter.clear()
             self._idle.clear()
+            self._drift.clear()
 
     async def run(self) -> None:
         """Run the background work of one term until cancelled."""
@@ -170,6 +177,9 @@ class WorkloadController:
     def _secret_changed(self, key: Key) -> None:
         self._handlers.secret_changed(key)
 
+    def _drift_changed(self, key: Key) -> None:
+        self._reporter.queue.add(key)
+
     def _gate_changed(self, workload: Workload) -> None:
         self._handlers.gate_changed(workload)
         self._costs.gate_changed(workload)
@@ -178,10 +188,12 @@ class WorkloadController:
         self._finalizer.went(uid)
         self._records.ended(uid)
         self._shares.ended(uid)
+        self._drift.ended(uid)
 
     def _member_gone(self, name: str) -> None:
         self._records.forget(name)
         self._finalizer.removed(name)
         self._shares.removed(name)
+        self._drift.removed(name)
         self._reporter.removed(name)
         self.reconciler.removed(name)

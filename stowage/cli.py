@@ -73,6 +73,7 @@ for _command in (
     asking.plan,
     asking.explain,
     asking.history,
+    asking.drift,
     asking.status,
     plugins.plugins_,
     importing.import_,

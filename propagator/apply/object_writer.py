@@ -8,11 +8,13 @@ and a contested one waits (`apply_records`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
-from crds.names import LABEL_MANAGED
+from crds.fields.drift import Drift
+from crds.names import ANNOTATION_DRIFT, LABEL_MANAGED, OWNER_PREFIX
 from crds.workload import PropagatedReason
 from machinery.api.resources import Resource
 from machinery.api.verbs import Verbs
@@ -30,8 +32,19 @@ from propagator.apply.ownership import (
     owned_by_all,
 )
 from propagator.apply.refusals import rejected
-from propagator.apply.render import Piece
+from propagator.apply.render import ANNOTATION_HASH, Piece
 from propagator.apply.unconfirmed_writes import UnconfirmedWrites
+from propagator.drift.fields import (
+    FieldDrift,
+    Steps,
+    digest_of,
+    drifted,
+    note_of,
+    noted_in,
+    value_at,
+    without,
+)
+from propagator.drift.records import Drifted, DriftRecords
 from propagator.errors import HubFault, Refused, says_no
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.hub_identity import HubIdentity
@@ -45,6 +58,8 @@ from propagator.types.workload import Workload
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
 """Seconds until a refused object is tried again: quota or admission there may have changed."""
+MOST_LEFT = 100
+"""Fields of one object that are left as somebody changed them; any more are written back."""
 
 
 class _DesiredObject(NamedTuple):
@@ -98,6 +113,7 @@ class PieceWriter:
         workloads: HubWorkloads,
         identity: HubIdentity,
         namespaces: Namespaces,
+        drift: DriftRecords,
         clock: Clock,
     ) -> None:
         self._records = records
@@ -105,6 +121,7 @@ class PieceWriter:
         self._workloads = workloads
         self._identity = identity
         self._namespaces = namespaces
+        self._drift = drift
         self._clock = clock
         self._refusals: KeyedBackoff[_DesiredObject] = KeyedBackoff(
             clock=clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE, jitter=steady
@@ -137,6 +154,8 @@ class PieceWriter:
             lambda wanted: wanted.uid == uid and member in ("", wanted.member)
         )
         self._records.ended(uid, member)
+        if member:
+            self._drift.ended(uid, member)
 
     def removed(self, member: str) -> None:
         self._refusals.reset_where(lambda wanted: wanted.member == member)
@@ -150,12 +169,75 @@ class PieceWriter:
             live = site.seen
             if live is not None:
                 _wait_for_end(site, live)
-            if live is None or not self._records.stands(site.place, piece, live, workload.uid):
+                if workload.spec.drift == Drift.REPORT:
+                    site = await self._leaving(site, workload, live)
+            if live is None or not self._stands(site, workload, live):
                 backoff = self._records.backoff(site.place, piece, live)
                 if backoff is not None:
-                    return backoff
+                    return self._contended(site, workload, backoff)
+                fields = await self._changed(site, workload, live)
                 await self._put(site, workload)
-            return self._records.contest(site.place, piece)
+                self._drift.repaired(workload, _drifted(site), fields)
+            contest = self._records.contest(site.place, piece)
+            if contest is not None:
+                return self._contended(site, workload, contest)
+            if workload.spec.drift != Drift.REPORT:
+                self._drift.over(workload, _drifted(site))
+            return None
+
+    def _stands(self, site: Site, workload: Workload, live: ManagedObject) -> bool:
+        return self._records.stands(site.place, site.piece, live, workload.uid)
+
+    def _contended(self, site: Site, workload: Workload, backoff: Backoff) -> Backoff:
+        """Return the backoff, whose sentence names the fields where somebody changes them back."""
+        if not backoff.sentence:
+            return backoff
+        paths = self._drift.contended(workload, _drifted(site))
+        return replace(backoff, sentence=f"{backoff.sentence} ({paths})") if paths else backoff
+
+    async def _changed(
+        self, site: Site, workload: Workload, live: ManagedObject | None
+    ) -> list[FieldDrift]:
+        """Return the fields that somebody has changed since they were written, before a repair."""
+        reports = workload.spec.drift == Drift.REPORT
+        if live is None or reports or not _written_for(site, workload, live):
+            return []
+        return await self._look(site)
+
+    async def _look(self, site: Site) -> list[FieldDrift]:
+        """Read the whole object, as it is now, and compare it with what is wanted."""
+        namespace, name = site.place.key
+        with suppress(NotFound):
+            found = await site.client.get(site.resource, name, namespace=namespace)
+            return drifted(site.piece.body, found)
+        return []
+
+    async def _leaving(self, site: Site, workload: Workload, live: ManagedObject) -> Site:
+        """Return the site with a piece that leaves out what somebody has changed on the member.
+
+        A field is applied again once the Workload's own value of it is another one.
+        """
+        body, of = site.piece.body, _drifted(site)
+        noted = noted_in(live.metadata.annotations.get(ANNOTATION_DRIFT, ""))
+        kept = [steps for steps, digest in noted if digest == digest_of(value_at(body, steps))]
+        left = replace(site, piece=leaving(site.piece, kept))
+        written = _written_for(site, workload, live)
+        taken = written and not self._stands(left, workload, live)
+        stamp = (live.metadata.uid, live.metadata.generation or live.metadata.resource_version)
+        stamp = (*stamp, site.piece.digest)
+        if taken or (written and kept and not self._drift.looked_at(workload, of, stamp)):
+            fields = (await self._look(site))[:MOST_LEFT]
+            left = replace(site, piece=leaving(site.piece, [each.steps for each in fields]))
+            told = [each for each in fields if not each.scaled]
+            if fields:
+                self._drift.reported(workload, of, told, stamp=stamp)
+            else:
+                self._drift.over(workload, of)
+            if taken:
+                self._records.removed(site.place)  # a report is no round of a contest
+        elif not kept:
+            self._drift.over(workload, of)
+        return left
 
     async def _site(self, session: Target, piece: Piece) -> Site:
         resource = await resource_of(session, piece.api_version, piece.kind)
@@ -233,6 +315,28 @@ class PieceWriter:
             return await _apply(site, body, force=force)
         except NotFound as e:
             raise rejected(site.session.name, site.piece, e) from e
+
+
+def leaving(piece: Piece, left: Collection[Steps]) -> Piece:
+    """Return the piece without these fields, and with a note of them."""
+    if not left:
+        return piece
+    body = without(piece.body, left)
+    meta = body["metadata"]
+    annotations = {**meta["annotations"], ANNOTATION_DRIFT: note_of(piece.body, left)}
+    return replace(piece, body={**body, "metadata": {**meta, "annotations": annotations}})
+
+
+def _drifted(site: Site) -> Drifted:
+    namespace, name = site.place.key
+    return Drifted(site.session.name, site.piece.kind, namespace, name)
+
+
+def _written_for(site: Site, workload: Workload, live: ManagedObject) -> bool:
+    """Whether what is wanted now was written: what differs is then somebody else's change."""
+    said = live.metadata.annotations
+    owned = OWNER_PREFIX + workload.uid in said
+    return owned and said.get(ANNOTATION_HASH) == site.piece.digest
 
 
 def _wait_for_end(site: Site, live: ManagedObject) -> None:

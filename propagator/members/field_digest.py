@@ -41,6 +41,7 @@ class ManagedFieldsEntry(msgspec.Struct, rename="camel"):
     operation: str = ""
     subresource: str = ""
     api_version: str = ""
+    time: str = ""
     fields: Any = msgspec.field(default=None, name="fieldsV1")
 
 
@@ -53,7 +54,7 @@ class FieldPrint(NamedTuple):
 
 def print_of(entries: list[ManagedFieldsEntry], kind: str) -> FieldPrint | None:
     """Return the print of our applies in an object of that kind; None without any, or too large."""
-    ours = [entry for entry in entries if _is_ours(entry)]
+    ours = [entry for entry in entries if is_ours(entry)]
     if not ours:
         return None
     number, merged = 0, set()
@@ -95,14 +96,15 @@ def rivals_of(entries: list[ManagedFieldsEntry]) -> tuple[str, ...]:
     names = {
         clean(f"{each.manager} ({each.subresource})" if each.subresource else each.manager, NAME)
         for each in entries
-        if not _is_ours(each)
+        if not is_ours(each)
         and isinstance(each.fields, dict)
         and any(key not in _SERVERS for key in each.fields)
     }
     return _shared_names(tuple(sorted(names)[:_MOST_RIVALS]))
 
 
-def _is_ours(entry: ManagedFieldsEntry) -> bool:
+def is_ours(entry: ManagedFieldsEntry) -> bool:
+    """Whether an entry is that of our applies."""
     return (entry.manager, entry.operation, entry.subresource) == (FIELD_MANAGER, "Apply", "")
 
 

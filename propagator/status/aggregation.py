@@ -12,9 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from crds.fields.drift import DriftedReason
 from crds.fields.shares import ShareState
 from crds.workload import PropagatedReason, WorkloadCondition, WorkloadReadyReason, WorkloadState
 from machinery.types import conditions
+from propagator.drift.records import STANDING, Drifted
 from propagator.members.noted_kinds import first_kinds
 from propagator.outcome import Outcome
 from propagator.status.cluster_share import MESSAGE_LIMIT, ReportedShare, Word
@@ -29,8 +31,12 @@ def status_of(
     shares: Sequence[ReportedShare],
     now: datetime,
     kept: Sequence[Mapping[str, Any]] = (),
+    drift: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Return the propagator's fields of the status; `kept` is that of `Survey.kept`."""
+    """Return the propagator's fields of the status.
+
+    `kept` is that of `Survey.kept`, `drift` that of `DriftRecords.told`.
+    """
     entries = [share.entry for share in shares]
     placed = [entry for entry in entries if entry["state"] != ShareState.LEAVING.value]
     ready = sum(min(entry["ready"], entry["replicas"]) for entry in placed)
@@ -46,8 +52,10 @@ def status_of(
         "ready": ready,
         "readySummary": f"{ready}/{desired}",
         "serviceExternalIP": _addresses(entries) or None,
-        "conditions": _conditions(workload, placed, shares, state, now),
+        "conditions": _conditions(workload, placed, shares, state, drift, now),
     }
+    if drift or workload.status.drift:
+        status["drift"] = [*drift]
     if conditions.find(status, WorkloadCondition.PROPAGATED)["status"] == "True":
         status |= first_kinds(workload)
     if workload.placements:
@@ -163,6 +171,7 @@ def _conditions(
     placed: Sequence[Mapping[str, Any]],
     shares: Sequence[ReportedShare],
     state: WorkloadState,
+    drift: Sequence[Mapping[str, Any]],
     now: datetime,
 ) -> list[dict[str, Any]]:
     """Return our conditions renewed, and the controller's as they are."""
@@ -175,7 +184,17 @@ def _conditions(
     ready = bool(placed) and state is WorkloadState.RUNNING
     why = WorkloadReadyReason.ALL_READY if ready else WorkloadReadyReason.REPLICAS_NOT_READY
     _renew(after, workload, WorkloadCondition.READY, ready, why.value, "", now)
+    stands = [each for each in drift if each["state"] in STANDING]
+    if stands or WorkloadCondition.DRIFTED.value in after:
+        cause = min((each["state"] for each in stands), default=DriftedReason.NONE.value)
+        message = _joined([_drifted(each) for each in stands])
+        _renew(after, workload, WorkloadCondition.DRIFTED, bool(stands), cause, message, now)
     return list(after.values())
+
+
+def _drifted(entry: Mapping[str, Any]) -> str:
+    paths = ", ".join(each["path"] for each in entry["paths"])
+    return f"{Drifted.told(entry)}: {paths}"
 
 
 def _renew(

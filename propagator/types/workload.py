@@ -123,6 +123,7 @@ class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
     resources: list[ResourceRef] = []
     overrides: msgspec.Raw = msgspec.Raw()
     adoption: str = "Never"
+    drift: str = "Repair"
     movement: Movement = Movement()
 
 
@@ -162,6 +163,7 @@ class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
     """Decoded by `Workload.overrides`: a fault in them spoils no other field."""
     clusters: list[dict[str, Any]] = []
     kept: list[dict[str, Any]] = []
+    drift: list[dict[str, Any]] = []
     pending: int = 0
     ready: int | None = None
     ready_summary: str = ""
@@ -412,6 +414,7 @@ def kept(workload: Workload) -> Workload:
         spec,
         scheduler_name=sys.intern(spec.scheduler_name),
         adoption=sys.intern(spec.adoption),
+        drift=sys.intern(spec.drift),
         target_deployment=_own(spec.target_deployment),
         target_service=_own(spec.target_service),
         template=_own(spec.template),

@@ -1,4 +1,4 @@
-"""`stowage plan`, `explain`, `history` and `status`, all of which only read."""
+"""`stowage plan`, `explain`, `history`, `drift` and `status`, all of which only read."""
 
 from __future__ import annotations
 
@@ -182,6 +182,38 @@ def history(
     about = _named(reference)
     hub = quick_connection(kubeconfig, context)
     reading.show(hub, namespace or hub.namespace, about, output)
+
+
+@click.command()
+@click.argument("reference", nargs=-1, metavar="[wl/NAME]")
+@click.option("-A", "--all-namespaces", is_flag=True, help="Of all Workloads of the hub.")
+@hub_options_of("Of the Workloads; the context's.")
+@OUTPUT
+@click.pass_context
+def drift(
+    command: click.Context,
+    reference: tuple[str, ...],
+    all_namespaces: bool,
+    kubeconfig: str | None,
+    context: str | None,
+    namespace: str | None,
+    output: str,
+) -> None:
+    """Show what others changed on members: of a Workload (wl/NAME), or of all in a namespace.
+
+    Exit code 0 when no change stands, 1 when one is left as it is or is fought over, 2 when the hub
+    could not be asked.
+    """
+    from stowage.reading import drift as reading  # noqa: PLC0415 - see stowage.cli
+
+    if all_namespaces and (namespace or reference):
+        raise click.UsageError("-A goes with no namespace and no Workload")
+    about = _named(reference) if reference else None
+    with _looking():
+        hub = quick_connection(kubeconfig, context)
+        where = None if all_namespaces else namespace or hub.namespace
+        stands = reading.show(hub, where, about, output)
+    command.exit(1 if stands else 0)
 
 
 @click.command()

@@ -35,6 +35,7 @@ COMMANDS = (
     "plan",
     "explain",
     "history",
+    "drift",
     "status",
     "playground",
 )

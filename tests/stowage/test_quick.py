@@ -60,6 +60,7 @@ def kubeconfig(tmp_path: Path) -> Path:
         (["--help"], 200),
         (["status"], 350),
         (["history", "wl/demo"], 350),
+        (["drift"], 350),
         (["explain", "wl/demo"], 350),
     ],
     ids=lambda args: args[0] if isinstance(args, list) else None,

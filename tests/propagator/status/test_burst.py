@@ -74,6 +74,7 @@ class Burst:
             workloads=cast("Any", self.hub),
             survey=cast("Any", survey),
             finalizer=cast("Any", None),
+            drift=cast("Any", SimpleNamespace(told=lambda _: [], soonest=lambda _: None)),
         )
 
     async def _seen(

@@ -1,0 +1,308 @@
+"""The fields of ours that other managers changed on an object, from the object alone. Pure.
+
+A server notes for each field who applied it (metadata.managedFields). A manager that changes or
+removes a field of ours takes it out of our entry: so what is wanted and not in our entry was
+changed by somebody. Defaults, fields that others add and the spelling of quantities leave our entry
+alone, and are no drift by construction. An object whose entries were reset tells nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+
+from crds.fields.drift import MOST_VALUE
+from crds.names import GROUP
+from machinery.types.bounds import NAME, clean
+from propagator.members.field_digest import ManagedFieldsEntry, is_ours
+
+Step: TypeAlias = str | Mapping[str, Any]
+"""A key of a mapping, or the merge keys of an item of a list, as `{"name": "main"}`."""
+Steps: TypeAlias = tuple[Step, ...]
+
+_COMPARED_METADATA = ("labels", "annotations")
+_NEVER = ("apiVersion", "kind", "metadata", "status")
+_PLAIN = re.compile(r"[A-Za-z0-9_-]+")
+_SECRET_FIELDS = ("data", "stringData")
+_AUTOSCALER = ("kube-controller-manager", "scale")
+
+
+class _Missing:
+    """The value of a field that an object lacks."""
+
+
+MISSING = _Missing()
+
+
+@dataclass(frozen=True, slots=True)
+class FieldDrift:
+    """One field that somebody else changed or removed; `manager` is empty where nobody has it."""
+
+    steps: Steps
+    wanted: Any
+    found: Any
+    manager: str
+    subresource: str = ""
+
+    @property
+    def scaled(self) -> bool:
+        """Whether an autoscaler on the member holds the field."""
+        return (self.manager, self.subresource) == _AUTOSCALER
+
+    def told(self, kind: str) -> dict[str, str]:
+        """Return the field as status.drift tells it: never with a value that may be secret."""
+        by = f"{self.manager} ({self.subresource})" if self.subresource else self.manager
+        return {
+            "path": path_of(self.steps),
+            "hub": _shown(kind, self.steps, self.wanted),
+            "member": _shown(kind, self.steps, self.found),
+            "manager": clean(by, NAME),
+        }
+
+
+class _Other(NamedTuple):
+    """What another manager has at a place: its entry, and the part of the entry below."""
+
+    entry: ManagedFieldsEntry
+    node: Mapping[str, Any]
+
+
+def drifted(body: Mapping[str, Any], live: Mapping[str, Any]) -> list[FieldDrift]:
+    """Return the fields of `body`, as it was applied, that the object has otherwise now.
+
+    `live` is the whole object with its managedFields. A field that somebody else has taken, and
+    that has the wanted value, is none.
+    """
+    try:
+        said = live["metadata"].get("managedFields") or []
+        entries = msgspec.convert(said, list[ManagedFieldsEntry])
+    except msgspec.ValidationError:
+        return []
+    ours = [node for entry in entries if is_ours(entry) and (node := _node(entry.fields))]
+    if not ours:
+        return []
+    others = [
+        _Other(entry, node)
+        for entry in entries
+        if not is_ours(entry) and (node := _node(entry.fields))
+    ]
+    return list(_among(_compared(body), live, ours, others, ()))
+
+
+def without(body: Mapping[str, Any], left: Collection[Steps]) -> dict[str, Any]:
+    """Return the body of an apply that leaves these fields to others."""
+    kept: dict[str, Any] = _dropped(body, list(left))
+    return kept
+
+
+def value_at(body: Any, steps: Steps) -> Any:
+    """Return the value of a field; MISSING where there is none."""
+    for step in steps:
+        if isinstance(step, str):
+            body = body.get(step, MISSING) if isinstance(body, Mapping) else MISSING
+        else:
+            body = _item(body, step)
+    return body
+
+
+def path_of(steps: Steps) -> str:
+    """Return the field's path, as `spec.template.spec.containers[main].image`."""
+    text = ""
+    for step in steps:
+        if not isinstance(step, str):
+            text += f"[{'/'.join(str(each) for each in step.values())}]"
+        elif _PLAIN.fullmatch(step):
+            text += f".{step}" if text else step
+        else:
+            text += f"[{step}]"
+    return clean(text, 4 * NAME)
+
+
+def digest_of(value: Any) -> str:
+    """Return a digest of a value, which tells whether it is wanted still; empty for MISSING."""
+    if value is MISSING:
+        return ""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def noted_in(text: str) -> list[tuple[Steps, str]]:
+    """Return the fields of a note, each with the digest of the value that was wanted.
+
+    A note that somebody has spoilt says nothing.
+    """
+    try:
+        found = msgspec.json.decode(text, type=list[tuple[list[str | dict[str, Any]], str]])
+    except (msgspec.DecodeError, RecursionError):
+        return []
+    return [(tuple(steps), digest) for steps, digest in found if steps]
+
+
+def note_of(body: Mapping[str, Any], left: Collection[Steps]) -> str:
+    """Return the note about fields that an apply of `body` leaves out."""
+    return msgspec.json.encode(
+        [[steps, digest_of(value_at(body, steps))] for steps in left]
+    ).decode()
+
+
+def _compared(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is compared of a body: all but what Stowage itself puts into the metadata."""
+    compared = {key: value for key, value in body.items() if key not in _NEVER}
+    meta = body.get("metadata") or {}
+    for name in _COMPARED_METADATA:
+        texts = {key: text for key, text in (meta.get(name) or {}).items() if not _of_stowage(key)}
+        if texts:
+            compared.setdefault("metadata", {})[name] = texts
+    return compared
+
+
+def _of_stowage(key: str) -> bool:
+    domain = key.partition("/")[0]
+    return domain == GROUP or domain.endswith(f".{GROUP}")
+
+
+def _node(found: Any) -> Mapping[str, Any]:
+    return found if isinstance(found, Mapping) else {}
+
+
+def _among(
+    wanted: Any, live: Any, ours: Sequence[Mapping[str, Any]], others: Sequence[_Other], at: Steps
+) -> Iterator[FieldDrift]:
+    """Yield what has drifted below a place that is ours."""
+    ours = [node for node in ours if any(key != "." for key in node)]
+    if not ours:
+        return  # the server owns it as a whole, and it is ours
+    if isinstance(wanted, Mapping):
+        for key, inner in wanted.items():
+            yield from _below(inner, _field(live, key), f"f:{key}", ours, others, (*at, key))
+    elif isinstance(wanted, list):
+        tokens = [token for node in (*ours, *(other.node for other in others)) for token in node]
+        names = _key_names(tokens)
+        for inner in wanted:
+            token, step = _identified(inner, tokens, names)
+            if step is not None:
+                yield from _below(inner, _item(live, step), token, ours, others, (*at, step))
+
+
+def _below(
+    wanted: Any,
+    live: Any,
+    token: str,
+    ours: Sequence[Mapping[str, Any]],
+    others: Sequence[_Other],
+    at: Steps,
+) -> Iterator[FieldDrift]:
+    mine = [_node(node[token]) for node in ours if token in node]
+    theirs = [_Other(o.entry, _node(o.node[token])) for o in others if token in o.node]
+    if mine:
+        yield from _among(wanted, live, mine, theirs, at)
+    else:
+        yield from _lost(wanted, live, theirs, at)
+
+
+def _lost(wanted: Any, live: Any, others: Sequence[_Other], at: Steps) -> Iterator[FieldDrift]:
+    """Yield the fields of a place that is ours no more, each by itself where that can be told."""
+    if isinstance(wanted, Mapping) and wanted and isinstance(live, Mapping):
+        for key, inner in wanted.items():
+            token = f"f:{key}"
+            theirs = [_Other(o.entry, _node(o.node[token])) for o in others if token in o.node]
+            yield from _lost(inner, _field(live, key), theirs, (*at, key))
+    elif not _equal(wanted, live):
+        newest = max((other.entry for other in others), key=lambda e: e.time, default=None)
+        manager, subresource = (newest.manager, newest.subresource) if newest else ("", "")
+        yield FieldDrift(at, wanted, live, manager, subresource)
+
+
+def _equal(wanted: Any, live: Any) -> bool:
+    """Whether the live value is the wanted one, with what a server may have added to it."""
+    if isinstance(wanted, Mapping) and isinstance(live, Mapping):
+        return all(_equal(inner, _field(live, key)) for key, inner in wanted.items())
+    if isinstance(wanted, list) and isinstance(live, list):
+        return len(wanted) == len(live) and all(map(_equal, wanted, live))
+    return bool(wanted == live)
+
+
+def _field(value: Any, key: str) -> Any:
+    return value.get(key, MISSING) if isinstance(value, Mapping) else MISSING
+
+
+def _item(value: Any, step: Mapping[str, Any]) -> Any:
+    """Return the item of a list with these merge keys."""
+    for item in value if isinstance(value, list) else ():
+        if not isinstance(item, Mapping):
+            if step == {"": item}:
+                return item
+        elif all(item.get(name, MISSING) == text for name, text in step.items()):
+            return item
+    return MISSING
+
+
+def _key_names(tokens: Collection[str]) -> tuple[str, ...]:
+    """Return the names of the merge keys of a list, as its entries have them."""
+    for token in tokens:
+        if token.startswith("k:"):
+            return tuple(_decoded(token))
+    return ()
+
+
+def _decoded(token: str) -> Mapping[str, Any]:
+    try:
+        found = json.loads(token[2:])
+    except ValueError:
+        return {}
+    return found if isinstance(found, Mapping) else {}
+
+
+def _identified(
+    item: Any, tokens: Collection[str], names: Collection[str]
+) -> tuple[str, Mapping[str, Any] | None]:
+    """Return the item's token in an entry, and its step; None where items have no identity."""
+    if not isinstance(item, Mapping):
+        token = f"v:{json.dumps(item)}"
+        return token, ({"": item} if any(each.startswith("v:") for each in tokens) else None)
+    for token in tokens:  # a merge key may be a default, which the body leaves out
+        keys = _decoded(token) if token.startswith("k:") else {}
+        if keys and all(item.get(name, text) == text for name, text in keys.items()):
+            return token, keys
+    step = {name: item[name] for name in names if name in item}
+    return "", step or None
+
+
+def _dropped(value: Any, left: list[Steps]) -> Any:
+    if not left:
+        return value
+    if isinstance(value, Mapping):
+        kept = {}
+        for key, inner in value.items():
+            below = [steps[1:] for steps in left if steps and steps[0] == key]
+            if all(below):
+                kept[key] = _dropped(inner, below)
+                if below and not kept[key]:
+                    del kept[key]  # an apply would take the empty one
+        return kept
+    if isinstance(value, list):
+        items = []
+        for item in value:
+            below = [
+                steps[1:]
+                for steps in left
+                if steps and not isinstance(steps[0], str) and _item([item], steps[0]) is item
+            ]
+            if all(below):
+                items.append(_dropped(item, below))
+        return items
+    return value
+
+
+def _shown(kind: str, steps: Steps, value: Any) -> str:
+    """Return a value in words; empty for one that may be secret, or that is no scalar."""
+    secret = kind == "Secret" and steps[0] in _SECRET_FIELDS
+    literal = "env" in steps and steps[-1] == "value"
+    if secret or literal or isinstance(value, Mapping | list) or value is None or value is MISSING:
+        return ""
+    return clean(value if isinstance(value, str) else json.dumps(value), MOST_VALUE)

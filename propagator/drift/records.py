@@ -1,0 +1,233 @@
+"""What has drifted lately, for the status of each Workload; bounded, in memory.
+
+What a process before this one told stands until its objects are looked at again, or its time is
+over. Nothing here does I/O.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from crds.fields.drift import MOST_DRIFTED, MOST_FIELDS, DriftState
+from crds.names import API_VERSION
+from crds.workload import EventReason
+from machinery.clock import Clock, parse_timestamp, timestamp
+from machinery.runtime.event_recorder import EventRecorder, ObjectRef
+from machinery.types.metadata import Key
+from propagator.drift.fields import FieldDrift
+from propagator.types.workload import Workload
+
+REPAIRED_SECONDS = 600.0
+"""For how long a repaired object is told of."""
+EVENT_SECONDS = 60.0
+"""Seconds between two events about one object."""
+STANDING = frozenset({DriftState.REPORTED.value, DriftState.CONTENDED.value})
+
+
+class Drifted(NamedTuple):
+    """An object on a member, as status.drift names it."""
+
+    cluster: str
+    kind: str
+    namespace: str
+    name: str
+
+    @classmethod
+    def told(cls, entry: Mapping[str, Any]) -> Drifted:
+        """Return the object of an entry of status.drift."""
+        return cls(*(str(entry.get(each, "")) for each in cls._fields))
+
+    def __str__(self) -> str:
+        where = "/".join(each for each in (self.namespace, self.name) if each)
+        return f"{self.cluster}: {self.kind} {where}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    state: DriftState
+    since: str
+    paths: Sequence[Mapping[str, str]]
+    stamp: Hashable = None
+    """The state of the object in which it was looked at."""
+
+    def entry(self, of: Drifted) -> dict[str, Any]:
+        paths = [dict(each) for each in self.paths[:MOST_FIELDS]]
+        return {**of._asdict(), "paths": paths, "since": self.since, "state": self.state.value}
+
+
+class DriftRecords:
+    """`changed` is called with the key of a Workload of which something else is told now."""
+
+    def __init__(
+        self, *, clock: Clock, recorder: EventRecorder, changed: Callable[[Key], None]
+    ) -> None:
+        self._clock = clock
+        self._recorder = recorder
+        self._changed = changed
+        self._records: defaultdict[str, dict[Drifted, _Record]] = defaultdict(dict)
+        self._settled: defaultdict[str, set[Drifted]] = defaultdict(set)  # told of before, and over
+        self._events: dict[tuple[str, Drifted], float] = {}
+
+    def repaired(self, workload: Workload, of: Drifted, fields: Sequence[FieldDrift]) -> None:
+        """Record that these fields were written back just now."""
+        if not fields:
+            return
+        known = self._records[workload.uid].get(of)
+        contended = known is not None and known.state is DriftState.CONTENDED
+        state = DriftState.CONTENDED if contended else DriftState.REPAIRED
+        self._put(workload, of, _Record(state, self._now(), _told(of, fields)))
+        first = fields[0].told(of.kind)
+        more = f" and {len(fields) - 1} more" if len(fields) > 1 else ""
+        self._announce(
+            workload,
+            of,
+            EventReason.DRIFT_REPAIRED,
+            f"{of}: {first['path']}{more} changed by {_by(first)}, and written back",
+        )
+
+    def contended(self, workload: Workload, of: Drifted) -> str:
+        """Record that the object is changed back each time; return the paths, in words."""
+        known = self._records[workload.uid].get(of)
+        if known is None:
+            return ""
+        if known.state is DriftState.REPAIRED:
+            self._put(workload, of, replace(known, state=DriftState.CONTENDED))
+        return ", ".join(each["path"] for each in known.paths[:MOST_FIELDS])
+
+    def reported(
+        self, workload: Workload, of: Drifted, fields: Sequence[FieldDrift], *, stamp: Hashable
+    ) -> None:
+        """Record that these fields, all that have drifted, are left as they are."""
+        known = self._records[workload.uid].get(of)
+        paths = _told(of, fields)
+        stands = known is not None and known.state is DriftState.REPORTED
+        since = known.since if known is not None and stands else self._since(workload, of)
+        self._put(workload, of, _Record(DriftState.REPORTED, since, paths, stamp))
+        if fields and not (known is not None and known.paths == paths):
+            first = fields[0].told(of.kind)
+            more = f" and {len(fields) - 1} more" if len(fields) > 1 else ""
+            self._announce(
+                workload,
+                of,
+                EventReason.DRIFT_REPORTED,
+                f"{of}: {first['path']}{more} changed by {_by(first)}: it stays until the "
+                "Workload's own value is edited",
+            )
+
+    def looked_at(self, workload: Workload, of: Drifted, stamp: Hashable) -> bool:
+        """Whether the report about the object is of that very state of it."""
+        known = self._records[workload.uid].get(of)
+        return known is not None and known.stamp == stamp
+
+    def over(self, workload: Workload, of: Drifted) -> None:
+        """Record that the object stands as it was applied, and nobody changes it back."""
+        known = self._records[workload.uid].get(of)
+        if known is not None and known.state is DriftState.CONTENDED:
+            repaired = replace(known, state=DriftState.REPAIRED, since=self._now())
+            self._put(workload, of, repaired)
+        elif known is not None and known.state is DriftState.REPORTED:
+            del self._records[workload.uid][of]
+            self._settle(workload, of)
+        elif known is None and any(_stands(each, of) for each in workload.status.drift):
+            self._settle(workload, of)
+
+    def told(self, workload: Workload) -> list[dict[str, Any]]:
+        """Return status.drift: what is known, and what was told before and is not over."""
+        uid = workload.uid
+        entries = {
+            of: record.entry(of)
+            for of, record in self._records.get(uid, {}).items()
+            if record.paths  # all that drifted may be an autoscaler's
+        }
+        known = self._records.get(uid, {}).keys() | self._settled.get(uid, set())
+        for each in workload.status.drift:
+            if (of := Drifted.told(each)) not in known and of.cluster in workload.clusters:
+                entries[of] = each
+        left = [each for _, each in sorted(entries.items()) if self._left(each) > 0]
+        standing = [each for each in left if each["state"] in STANDING]
+        return [*standing, *(each for each in left if each not in standing)][:MOST_DRIFTED]
+
+    def soonest(self, told: Sequence[Mapping[str, Any]]) -> float | None:
+        """Return the seconds after which something of that is told no more; None: never."""
+        return min((s for each in told if (s := self._left(each)) != float("inf")), default=None)
+
+    def ended(self, uid: str, member: str = "") -> None:
+        """Drop what is known of a Workload that has left the member, or all."""
+        held, settled = self._records.pop(uid, {}), self._settled.pop(uid, set())
+        if left := {of: each for of, each in held.items() if member not in ("", of.cluster)}:
+            self._records[uid] = left
+        if still := {of for of in settled if member not in ("", of.cluster)}:
+            self._settled[uid] = still
+
+    def removed(self, member: str) -> None:
+        """Drop what is known of a member that was removed."""
+        for uid in {*self._records, *self._settled}:
+            self.ended(uid, member)
+
+    def clear(self) -> None:
+        """Drop all, as another process has written since; from then on the statuses tell."""
+        self._records.clear()
+        self._settled.clear()
+
+    def _put(self, workload: Workload, of: Drifted, record: _Record) -> None:
+        before = self._records[workload.uid].get(of)
+        self._records[workload.uid][of] = record
+        if before is None or before.entry(of) != record.entry(of):
+            self._changed(workload.metadata.key)
+
+    def _settle(self, workload: Workload, of: Drifted) -> None:
+        self._settled[workload.uid].add(of)
+        self._changed(workload.metadata.key)
+
+    def _since(self, workload: Workload, of: Drifted) -> str:
+        """Return since when a status has reported the object; now where none has."""
+        for each in workload.status.drift:
+            if _stands(each, of):
+                return str(each["since"])
+        return self._now()
+
+    def _left(self, entry: Mapping[str, Any]) -> float:
+        """Return the seconds for which an entry is told of; inf for one that stands."""
+        if entry.get("state") in STANDING:
+            return float("inf")
+        try:
+            since = parse_timestamp(str(entry.get("since", "")))
+        except ValueError:
+            return 0.0
+        ends = since + timedelta(seconds=REPAIRED_SECONDS)
+        return (ends - self._clock.now()).total_seconds()
+
+    def _announce(self, workload: Workload, of: Drifted, reason: EventReason, note: str) -> None:
+        about, now = (workload.uid, of), self._clock.monotonic()
+        while self._events and now - next(iter(self._events.values())) >= EVENT_SECONDS:
+            del self._events[next(iter(self._events))]
+        if about in self._events:
+            return
+        self._events[about] = now
+        namespace, name = workload.metadata.key
+        self._recorder.event(
+            ObjectRef(API_VERSION, "Workload", namespace, name, workload.uid),
+            type="Warning",
+            reason=reason.value,
+            note=note,
+            action="Propagating",
+        )
+
+    def _now(self) -> str:
+        return timestamp(self._clock.now())
+
+
+def _told(of: Drifted, fields: Sequence[FieldDrift]) -> list[dict[str, str]]:
+    return [field.told(of.kind) for field in fields[:MOST_FIELDS]]
+
+
+def _by(field: Mapping[str, str]) -> str:
+    return field["manager"] or "somebody"
+
+
+def _stands(entry: Mapping[str, Any], of: Drifted) -> bool:
+    return entry.get("state") in STANDING and Drifted.told(entry) == of

@@ -1,0 +1,284 @@
+"""What people change on a member: repaired or left, and told, on real API servers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from machinery.api.resources import SECRETS
+from propagator.drift import records
+from tests.propagator.stage import CONFIGMAPS, DEPLOYMENTS, MakeStage, Stage, configmap, counted
+from tests.propagator.waits import until
+
+NGINX = "registry.k8s.io/pause:3.10"
+
+
+def template(image: str = "nginx:1", **more: Any) -> dict[str, Any]:
+    container = {"name": "main", "image": image, **more}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [container]},
+            },
+        },
+    }
+
+
+async def set_image(stage: Stage, image: str, manager: str = "kubectl-set") -> None:
+    """As `kubectl set image` does on m1."""
+    patch = {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": image}]}}}}
+    await stage.members["m1"].request(
+        "PATCH",
+        DEPLOYMENTS.path(stage.namespace, "web"),
+        params={"fieldManager": manager},
+        body=patch,
+        content_type="application/strategic-merge-patch+json",
+    )
+
+
+async def image_on(stage: Stage) -> str:
+    found = await stage.on("m1")
+    assert found is not None
+    return str(found["spec"]["template"]["spec"]["containers"][0]["image"])
+
+
+async def drift(stage: Stage) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (await stage.status("web")).get("drift", [])
+    return found
+
+
+async def tells(stage: Stage, state: str, *paths: str) -> dict[str, Any]:
+    """Wait until one object is told of, in that state and with these paths; the entry."""
+    seen: list[Any] = []
+
+    async def told() -> bool:
+        seen[:] = await drift(stage)
+        found = [(each["state"], *(p["path"] for p in each["paths"])) for each in seen]
+        return found == [(state, *paths)]
+
+    await until(told, what=lambda: seen)
+    return dict(seen[0])
+
+
+async def pushed(stage: Stage, **spec: Any) -> None:
+    await stage.create("web", **{"targetDeployment": template(), **spec})
+    await stage.place("web", m1=1)
+    await stage.propagated("web")
+
+
+IMAGE = "spec.template.spec.containers[main].image"
+
+
+@pytest.mark.proves("X1")
+async def test_a_change_is_repaired_and_told_for_ten_minutes(
+    stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch
+):
+    async with stage_on() as stage:
+        await pushed(stage)
+        await set_image(stage, "nginx:2")
+        told = await tells(stage, "Repaired", IMAGE)
+        assert await image_on(stage) == "nginx:1"
+        where = {"cluster": "m1", "kind": "Deployment", "name": "web"}
+        assert {key: told[key] for key in where} == where
+        assert told["paths"] == [
+            {"path": IMAGE, "hub": "nginx:1", "member": "nginx:2", "manager": "kubectl-set"}
+        ]
+        assert await stage.condition("web", "Drifted") == {}
+        await stage.restart()
+        await stage.ready()
+        await stage.patch("web", {"spec": {"targetDeployment": {"spec": {"paused": False}}}})
+        await stage.propagated("web")
+        assert await drift(stage) == [told], "another process tells of it as well"
+        monkeypatch.setattr(records, "REPAIRED_SECONDS", 1.0)
+        await stage.restart()
+        await stage.ready()
+        await stage.patch("web", {"spec": {"targetDeployment": {"spec": {"paused": True}}}})
+        await until(lambda: _nothing(stage))
+
+
+async def _nothing(stage: Stage) -> bool:
+    return not await drift(stage)
+
+
+@pytest.mark.proves("X2")
+async def test_a_reported_change_stays_until_that_very_field_is_edited(stage_on: MakeStage):
+    async with stage_on() as stage:
+        await pushed(stage, drift="Report")
+        await set_image(stage, "nginx:2")
+        told = await tells(stage, "Reported", IMAGE)
+        assert told["paths"][0]["member"] == "nginx:2"
+        drifted = await stage.condition("web", "Drifted")
+        assert (drifted["status"], drifted["reason"]) == ("True", "Reported")
+        assert IMAGE in drifted["message"]
+        assert (await stage.condition("web", "Propagated"))["status"] == "True"
+
+        # Another field goes on being applied, also by a process that did not see the change.
+        await stage.restart()
+        await stage.ready()
+        await stage.patch("web", {"spec": {"targetDeployment": template(args=["a"])}})
+
+        async def args() -> bool:
+            found = await stage.on("m1")
+            assert found is not None
+            return bool(found["spec"]["template"]["spec"]["containers"][0].get("args") == ["a"])
+
+        await until(args)
+        assert await image_on(stage) == "nginx:2"
+        assert await tells(stage, "Reported", IMAGE) == told
+
+        await stage.patch("web", {"spec": {"targetDeployment": template("nginx:3", args=["a"])}})
+        await until(lambda: _image(stage, "nginx:3"))
+        await until(lambda: _nothing(stage))
+        drifted = await stage.condition("web", "Drifted")
+        assert (drifted["status"], drifted["reason"]) == ("False", "None")
+        found = await stage.on("m1")
+        assert found is not None
+        assert "stowage.dev/drift" not in found["metadata"]["annotations"]
+
+
+async def _image(stage: Stage, image: str) -> bool:
+    return await image_on(stage) == image
+
+
+@pytest.mark.proves("X2")
+async def test_a_report_ends_when_the_change_is_taken_back_or_is_to_be_repaired(
+    stage_on: MakeStage,
+):
+    async with stage_on() as stage:
+        await pushed(stage, drift="Report")
+        await set_image(stage, "nginx:2")
+        await tells(stage, "Reported", IMAGE)
+        await set_image(stage, "nginx:9")
+        await until(lambda: _told(stage, "nginx:9"))
+        await set_image(stage, "nginx:1")
+        await until(lambda: _nothing(stage))
+        await set_image(stage, "nginx:2")
+        await tells(stage, "Reported", IMAGE)
+        await stage.patch("web", {"spec": {"drift": "Repair"}})
+        await until(lambda: _image(stage, "nginx:1"))
+        await until(lambda: _stands_not(stage))
+
+
+async def _told(stage: Stage, image: str) -> bool:
+    return [each["paths"][0]["member"] for each in await drift(stage)] == [image]
+
+
+async def _stands_not(stage: Stage) -> bool:
+    return (await stage.condition("web", "Drifted")).get("status") == "False"
+
+
+@pytest.mark.proves("X2")
+@pytest.mark.parametrize(
+    ("manager", "told"), [("kube-controller-manager", False), ("kubectl", True)]
+)
+async def test_replicas_that_an_autoscaler_holds_are_left_and_are_no_drift(
+    stage_on: MakeStage, manager: str, told: bool
+):
+    async with stage_on() as stage:
+        await pushed(stage, drift="Report")
+        await stage.members["m1"].request(
+            "PATCH",
+            f"{DEPLOYMENTS.path(stage.namespace, 'web')}/scale",
+            params={"fieldManager": manager},
+            body={"spec": {"replicas": 4}},
+            content_type="application/merge-patch+json",
+        )
+
+        async def noted() -> bool:
+            found = await stage.on("m1")
+            assert found is not None
+            return "stowage.dev/drift" in found["metadata"]["annotations"]
+
+        await until(noted)
+        if told:
+            await tells(stage, "Reported", "spec.replicas")
+        await asyncio.sleep(1.5)
+        assert bool(await drift(stage)) is told
+        await stage.becomes("m1", "web", 4, "replicas")
+
+
+@pytest.mark.proves("X3")
+async def test_what_others_add_is_neither_told_nor_written_over(stage_on: MakeStage):
+    async with stage_on() as stage:
+        await pushed(stage)
+        before = await counted(stage.members["m1"], {"deployments"})
+        added = {
+            "metadata": {"labels": {"theirs": "yes"}},
+            "spec": {
+                "minReadySeconds": 5,
+                "template": {
+                    "spec": {"containers": [{"name": "sidecar", "image": "envoy:1"}]},
+                },
+            },
+        }
+        await stage.members["m1"].request(
+            "PATCH",
+            DEPLOYMENTS.path(stage.namespace, "web"),
+            body=added,
+            content_type="application/strategic-merge-patch+json",
+        )
+        await asyncio.sleep(2)
+        assert await drift(stage) == []
+        found = await stage.on("m1")
+        assert found is not None
+        assert len(found["spec"]["template"]["spec"]["containers"]) == 2
+        after = await counted(stage.members["m1"], {"deployments"})
+        written = {verb: n for (verb, _), n in (after - before).items() if verb != "WATCH"}
+        assert written == {"PATCH": 1}, "the one of this test"
+
+
+@pytest.mark.proves("X4")
+async def test_of_a_secret_only_the_path_is_told(stage_on: MakeStage):
+    async with stage_on() as stage:
+        secret = {"metadata": {"name": "creds", "namespace": stage.namespace}}
+        await stage.hub.create(SECRETS, {**secret, "data": {"key": "c2VzYW1l"}})
+        await pushed(stage, resources=[{"name": "creds"}], drift="Report")
+        await stage.members["m1"].merge_patch(
+            SECRETS, "creds", {"data": {"key": "b3BlbmVk"}}, namespace=stage.namespace
+        )
+        told = await tells(stage, "Reported", "data.key")
+        assert (told["paths"][0]["hub"], told["paths"][0]["member"]) == ("", "")
+        assert "b3BlbmVk" not in str(await stage.workload("web"))
+
+
+@pytest.mark.proves("X5")
+async def test_a_field_that_is_fought_over_is_contended_with_its_path(stage_on: MakeStage):
+    async with stage_on() as stage:
+        await pushed(stage)
+        number = 0
+
+        async def contended() -> bool:
+            nonlocal number
+            if await image_on(stage) == "nginx:1":
+                number += 1
+                await set_image(stage, f"nginx:{number + 100}", "other-tool")
+            return [each["state"] for each in await drift(stage)] == ["Contended"]
+
+        await until(contended)
+        message = await stage.refused("web", "Conflict", IMAGE, "other-tool")
+        assert message.startswith("m1: Deployment")
+        drifted = await stage.condition("web", "Drifted")
+        assert (drifted["status"], drifted["reason"]) == ("True", "Contended")
+
+
+@pytest.mark.proves("X12")
+@pytest.mark.parametrize("mode", ["Repair", "Report"])
+async def test_a_deleted_object_is_made_again_and_is_no_drift(stage_on: MakeStage, mode: str):
+    async with stage_on() as stage:
+        await pushed(stage, drift=mode, manifests=[configmap("settings", a="b")])
+        first = await stage.appears("m1", "settings", kind=CONFIGMAPS)
+        await stage.members["m1"].delete(CONFIGMAPS, "settings", namespace=stage.namespace)
+
+        async def again() -> bool:
+            found = await stage.on("m1", "settings", kind=CONFIGMAPS)
+            return found is not None and found["metadata"]["uid"] != first["metadata"]["uid"]
+
+        await until(again)
+        assert await drift(stage) == []

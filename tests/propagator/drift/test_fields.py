@@ -1,0 +1,252 @@
+"""Which fields somebody else has changed, told from an object with its managedFields."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from crds.names import FIELD_MANAGER
+from propagator.drift.fields import (
+    MISSING,
+    FieldDrift,
+    digest_of,
+    drifted,
+    note_of,
+    noted_in,
+    path_of,
+    value_at,
+    without,
+)
+
+NAME = 'k:{"name":"main"}'
+PORT = 'k:{"containerPort":80,"protocol":"TCP"}'
+IMAGE = ("spec", "template", "spec", "containers", {"name": "main"}, "image")
+
+BODY: dict[str, Any] = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {
+        "name": "web",
+        "labels": {"team": "shop", "stowage.dev/managed": "true"},
+        "annotations": {"owner.stowage.dev/1": "shop/web"},
+    },
+    "spec": {
+        "replicas": 3,
+        "template": {
+            "spec": {
+                "containers": [
+                    {
+                        "name": "main",
+                        "image": "nginx:1",
+                        "args": ["a", "b"],
+                        "ports": [{"containerPort": 80}],
+                        "env": [{"name": "TOKEN", "value": "sesame"}],
+                        "resources": {"requests": {"cpu": "1"}},
+                    }
+                ]
+            }
+        },
+    },
+}
+OURS: dict[str, Any] = {
+    "f:metadata": {"f:labels": {"f:team": {}, "f:stowage.dev/managed": {}}},
+    "f:spec": {
+        "f:replicas": {},
+        "f:template": {
+            "f:spec": {
+                "f:containers": {
+                    NAME: {
+                        ".": {},
+                        "f:name": {},
+                        "f:image": {},
+                        "f:args": {},
+                        "f:ports": {PORT: {".": {}, "f:containerPort": {}}},
+                        "f:env": {
+                            'k:{"name":"TOKEN"}': {".": {}, "f:name": {}, "f:value": {}},
+                        },
+                        "f:resources": {"f:requests": {"f:cpu": {}}},
+                    }
+                }
+            }
+        },
+    },
+}
+
+
+def entry(fields: dict[str, Any], manager: str = "kubectl-edit", **more: str) -> dict[str, Any]:
+    said = {"operation": "Update", "apiVersion": "apps/v1", "time": "2026-01-02T03:04:05Z"}
+    return {"manager": manager, **said, **more, "fieldsV1": fields}
+
+
+class Live:
+    """The object as our apply left it, and what others do to it then."""
+
+    def __init__(self) -> None:
+        self.body = copy.deepcopy(BODY)
+        self.body["spec"]["progressDeadlineSeconds"] = 600  # a default
+        self.container["ports"][0]["protocol"] = "TCP"
+        self.ours = copy.deepcopy(OURS)
+        self.others: list[dict[str, Any]] = []
+
+    @property
+    def container(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.body["spec"]["template"]["spec"]["containers"][0]
+        return found
+
+    @property
+    def our_container(self) -> dict[str, Any]:
+        spec = self.ours["f:spec"]["f:template"]["f:spec"]
+        found: dict[str, Any] = spec["f:containers"][NAME]
+        return found
+
+    def taken(self, fields: dict[str, Any], **by: str) -> None:
+        spec = {"f:spec": {"f:template": {"f:spec": {"f:containers": {NAME: fields}}}}}
+        self.others.append(entry(spec, **by))
+
+    def drift(self, body: dict[str, Any] = BODY) -> list[FieldDrift]:
+        ours = entry(self.ours, FIELD_MANAGER, operation="Apply")
+        meta = {**self.body["metadata"], "managedFields": [ours, *self.others]}
+        return drifted(body, {**self.body, "metadata": meta})
+
+
+@pytest.fixture
+def live() -> Live:
+    return Live()
+
+
+@pytest.mark.proves("X3")
+def test_what_stands_and_what_others_add_is_no_drift(live: Live):
+    live.body["metadata"]["labels"]["more"] = "yes"
+    live.body["spec"]["template"]["spec"]["containers"].append({"name": "sidecar", "image": "x"})
+    live.taken({"f:terminationMessagePath": {}})
+    assert live.drift() == []
+
+
+@pytest.mark.proves("X1")
+def test_a_changed_field_is_told_with_path_both_values_and_who(live: Live):
+    live.container["image"] = "nginx:2"
+    del live.our_container["f:image"]
+    live.taken({"f:image": {}}, manager="long-ago", time="2025-01-01T00:00:00Z")
+    live.taken({"f:image": {}})
+    assert [each.told("Deployment") for each in live.drift()] == [
+        {
+            "path": "spec.template.spec.containers[main].image",
+            "hub": "nginx:1",
+            "member": "nginx:2",
+            "manager": "kubectl-edit",
+        }
+    ]
+
+
+@pytest.mark.proves("X1")
+def test_items_are_told_apart_by_their_keys_though_the_body_leaves_out_a_default(live: Live):
+    body = copy.deepcopy(BODY)
+    ports = body["spec"]["template"]["spec"]["containers"][0]["ports"]
+    ports.append({"containerPort": 443})
+    live.container["ports"][0]["containerPort"] = 443
+    live.our_container["f:ports"] = {PORT.replace("80", "443"): {".": {}, "f:containerPort": {}}}
+    [port] = live.drift(body)
+    assert port.steps[-1] == {"containerPort": 80}
+    assert port.found is MISSING
+    assert port.told("Deployment")["path"].endswith("ports[80]")
+
+
+@pytest.mark.proves("X1")
+def test_a_removed_label_and_a_removed_item_are_told(live: Live):
+    del live.body["metadata"]["labels"]["team"]
+    del live.ours["f:metadata"]["f:labels"]["f:team"]
+    live.container["env"] = []
+    del live.our_container["f:env"]
+    told = [each.told("Deployment") for each in live.drift()]
+    assert [each["path"] for each in told] == [
+        "spec.template.spec.containers[main].env",
+        "metadata.labels.team",
+    ]
+    assert told[1] == {
+        "path": "metadata.labels.team",
+        "hub": "shop",
+        "member": "",
+        "manager": "",
+    }
+
+
+def test_a_list_that_the_server_owns_as_a_whole_is_one_field(live: Live):
+    live.container["args"] = ["a"]
+    del live.our_container["f:args"]
+    [args] = live.drift()
+    assert args.told("Deployment")["hub"] == "", "a whole list is named, not shown"
+
+
+def test_what_somebody_took_and_set_back_is_no_drift(live: Live):
+    del live.our_container["f:resources"]
+    live.container["resources"]["limits"] = {"cpu": "2"}  # added by others
+    live.taken({"f:resources": {"f:requests": {"f:cpu": {}}}})
+    assert live.drift() == []
+
+
+@pytest.mark.proves("X2")
+@pytest.mark.parametrize(
+    ("manager", "scaled"), [("kube-controller-manager", True), ("kubectl", False)]
+)
+def test_an_autoscaler_is_told_from_a_person_that_scales(live: Live, manager: str, scaled: bool):
+    live.body["spec"]["replicas"] = 5
+    del live.ours["f:spec"]["f:replicas"]
+    live.others.append(entry({"f:spec": {"f:replicas": {}}}, manager, subresource="scale"))
+    [replicas] = live.drift()
+    assert replicas.scaled is scaled
+    assert replicas.told("Deployment")["manager"] == f"{manager} (scale)"
+
+
+@pytest.mark.proves("X4")
+def test_no_value_is_told_that_may_be_secret(live: Live):
+    live.container["env"][0]["value"] = "changed"
+    del live.our_container["f:env"]['k:{"name":"TOKEN"}']["f:value"]
+    [token] = [each.told("Deployment") for each in live.drift()]
+    assert token["path"].endswith("env[TOKEN].value")
+    assert (token["hub"], token["member"]) == ("", "")
+    secret = {"apiVersion": "v1", "kind": "Secret", "data": {"a.key": "c2VzYW1l"}}
+    ours = entry({"f:data": {"f:other": {}}}, FIELD_MANAGER, operation="Apply")
+    there = {**secret, "data": {"a.key": "b3BlbmVk"}, "metadata": {"managedFields": [ours]}}
+    [key] = [each.told("Secret") for each in drifted(secret, there)]
+    assert key == {"path": "data[a.key]", "hub": "", "member": "", "manager": ""}
+
+
+@pytest.mark.parametrize("spoilt", [None, [], [{}], "all", [{"manager": "x", "fieldsV1": 7}]])
+def test_an_object_whose_entries_say_nothing_has_no_drift_that_is_known(spoilt: Any):
+    assert drifted(BODY, {**BODY, "metadata": {"managedFields": spoilt}}) == []
+
+
+@pytest.mark.proves("X2")
+def test_a_body_without_a_field_is_whole_but_for_that(live: Live):
+    left = [IMAGE, ("spec", "template", "spec", "containers", {"name": "main"}, "resources")]
+    body = without(BODY, left)
+    assert value_at(body, IMAGE) is MISSING
+    assert value_at(body, (*IMAGE[:-1], "args")) == ["a", "b"]
+    assert value_at(BODY, IMAGE) == "nginx:1", "the other one is as before"
+    assert "resources" not in body["spec"]["template"]["spec"]["containers"][0]
+    assert without(BODY, []) is BODY
+    whole = without(BODY, [IMAGE[:-1]])
+    assert whole["spec"] == {"replicas": 3}, "an empty list would be an apply of it"
+
+
+@pytest.mark.proves("X2")
+def test_a_note_survives_and_tells_whether_the_value_is_wanted_still():
+    [(steps, digest)] = noted_in(note_of(BODY, [IMAGE]))
+    assert steps == IMAGE
+    assert digest == digest_of("nginx:1")
+    edited = json.loads(json.dumps(BODY).replace("nginx:1", "nginx:3"))
+    assert digest != digest_of(value_at(edited, steps))
+    assert digest_of(value_at(edited, ("spec", "none"))) == ""
+
+
+@pytest.mark.parametrize("text", ["", "{", "[[]]", "[[1, 2]]", '[[[], "x"]]', "[" * 100_000])
+def test_a_spoilt_note_says_nothing(text: str):
+    assert noted_in(text) == []
+
+
+def test_paths_are_bounded_and_readable():
+    assert path_of(("data", "a/b c")) == "data[a/b c]"
+    assert len(path_of(("x" * 5000,))) <= 1024
