@@ -17,7 +17,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
-from crds.names import OWNER_PREFIX
+from crds.names import ANNOTATION_DRIFT, OWNER_PREFIX
 from machinery.api.resources import Resource
 from machinery.clock import Clock
 from machinery.types.metadata import Key
@@ -71,7 +71,8 @@ class ObjectPlace:
 
 @dataclass(slots=True)
 class _Written:
-    digest: str
+    asked: tuple[str, str]
+    """The digest of the piece, and the note of what it leaves out."""
     stamp: tuple[Hashable, ...]
     at: float
     uids: frozenset[str]
@@ -116,18 +117,23 @@ class ApplyRecords:
         if meta.annotations.get(ANNOTATION_HASH) != piece.digest or not _marked(piece, live):
             return False
         written = self._written.get(place)
-        if written is not None and written.digest == piece.digest:
+        if written is not None and written.asked == _asked(piece):
             if meta.owner_references:  # a controller there may add one at any time
                 written.uids |= _uids(live)
             return written.stamp == _stamp(live)
         return _untouched(piece, live)
+
+    def wrote(self, place: ObjectPlace, piece: Piece) -> bool:
+        """Whether this process has written that piece there."""
+        written = self._written.get(place)
+        return written is not None and written.asked == _asked(piece)
 
     def backoff(
         self, place: ObjectPlace, piece: Piece, live: ManagedObject | None
     ) -> Backoff | None:
         """Return how long to leave alone an object that does not stand; None: write it now."""
         written = self._written.get(place)
-        if written is None or written.digest != piece.digest:
+        if written is None or written.asked != _asked(piece):
             return None
         if self._ours(written):
             self._written.pop(place)
@@ -140,7 +146,7 @@ class ApplyRecords:
     def contest(self, place: ObjectPlace, piece: Piece) -> Backoff | None:
         """Return the backoff of an object that stands, but was changed back too often of late."""
         written = self._written.get(place)
-        if written is None or written.digest != piece.digest or written.rounds < CONTESTED_ROUNDS:
+        if written is None or written.asked != _asked(piece) or written.rounds < CONTESTED_ROUNDS:
             return None
         uncontested = min(max(2 * written.stood, LEAST_UNCONTESTED_SECONDS), UNCONTESTED_SECONDS)
         left = written.at + uncontested - self._clock.monotonic()
@@ -149,8 +155,8 @@ class ApplyRecords:
     def remember(self, place: ObjectPlace, piece: Piece, found: ManagedObject, uid: str) -> None:
         """Record that the piece was just written for the Workload of that UID, with that result."""
         now, before = self._clock.monotonic(), self._written.get(place)
-        written = _Written(piece.digest, _stamp(found), now, _uids(found))
-        if before is not None and before.digest == piece.digest and not self._ours(before):
+        written = _Written(_asked(piece), _stamp(found), now, _uids(found))
+        if before is not None and before.asked == _asked(piece) and not self._ours(before):
             written.rivals, written.stood = before.rivals, before.stood
             written.deleted = found.metadata.uid != before.stamp[0]
             if now - before.at <= UNCONTESTED_SECONDS:
@@ -216,6 +222,10 @@ class ApplyRecords:
         self._written = {p: w for p, w in self._written.items() if p.member != member}
         for uid, places in list(self._places.items()):
             self._places[uid] = {p for p in places if p.member != member}
+
+
+def _asked(piece: Piece) -> tuple[str, str]:
+    return piece.digest, piece.body["metadata"]["annotations"].get(ANNOTATION_DRIFT, "")
 
 
 def _stamp(found: ManagedObject) -> tuple[Hashable, ...]:

@@ -35,6 +35,7 @@ from propagator.apply.refusals import rejected
 from propagator.apply.render import ANNOTATION_HASH, Piece
 from propagator.apply.unconfirmed_writes import UnconfirmedWrites
 from propagator.drift.fields import (
+    MISSING,
     FieldDrift,
     Steps,
     digest_of,
@@ -172,13 +173,13 @@ class PieceWriter:
                 if workload.spec.drift == Drift.REPORT:
                     site = await self._leaving(site, workload, live)
             if live is None or not self._stands(site, workload, live):
-                backoff = self._records.backoff(site.place, piece, live)
+                backoff = self._records.backoff(site.place, site.piece, live)
                 if backoff is not None:
                     return self._contended(site, workload, backoff)
                 fields = await self._changed(site, workload, live)
                 await self._put(site, workload)
                 self._drift.repaired(workload, _drifted(site), fields)
-            contest = self._records.contest(site.place, piece)
+            contest = self._records.contest(site.place, site.piece)
             if contest is not None:
                 return self._contended(site, workload, contest)
             if workload.spec.drift != Drift.REPORT:
@@ -209,7 +210,10 @@ class PieceWriter:
         namespace, name = site.place.key
         with suppress(NotFound):
             found = await site.client.get(site.resource, name, namespace=namespace)
-            return drifted(site.piece.body, found)
+            # What nobody has may be a field that this server never keeps, unless we saw it there.
+            known = self._records.wrote(site.place, site.piece)
+            fields = drifted(site.piece.body, found)
+            return [each for each in fields if known or each.manager or each.found is not MISSING]
         return []
 
     async def _leaving(self, site: Site, workload: Workload, live: ManagedObject) -> Site:
@@ -223,8 +227,8 @@ class PieceWriter:
         left = replace(site, piece=leaving(site.piece, kept))
         written = _written_for(site, workload, live)
         taken = written and not self._stands(left, workload, live)
-        stamp = (live.metadata.uid, live.metadata.generation or live.metadata.resource_version)
-        stamp = (*stamp, site.piece.digest)
+        meta = live.metadata
+        stamp = (meta.uid, meta.generation or meta.resource_version, site.piece.digest)
         if taken or (written and kept and not self._drift.looked_at(workload, of, stamp)):
             fields = (await self._look(site))[:MOST_LEFT]
             left = replace(site, piece=leaving(site.piece, [each.steps for each in fields]))
@@ -233,8 +237,6 @@ class PieceWriter:
                 self._drift.reported(workload, of, told, stamp=stamp)
             else:
                 self._drift.over(workload, of)
-            if taken:
-                self._records.removed(site.place)  # a report is no round of a contest
         elif not kept:
             self._drift.over(workload, of)
         return left

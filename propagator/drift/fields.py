@@ -134,13 +134,13 @@ def digest_of(value: Any) -> str:
 def noted_in(text: str) -> list[tuple[Steps, str]]:
     """Return the fields of a note, each with the digest of the value that was wanted.
 
-    A note that somebody has spoilt says nothing.
+    A note that somebody has spoilt says nothing, nor does one of a field that is never left.
     """
     try:
         found = msgspec.json.decode(text, type=list[tuple[list[str | dict[str, Any]], str]])
     except (msgspec.DecodeError, RecursionError):
         return []
-    return [(tuple(steps), digest) for steps, digest in found if steps]
+    return [(tuple(steps), digest) for steps, digest in found if _may_be_left(steps)]
 
 
 def note_of(body: Mapping[str, Any], left: Collection[Steps]) -> str:
@@ -159,6 +159,16 @@ def _compared(body: Mapping[str, Any]) -> dict[str, Any]:
         if texts:
             compared.setdefault("metadata", {})[name] = texts
     return compared
+
+
+def _may_be_left(steps: Sequence[Step]) -> bool:
+    """Whether `drifted` could return that field: a member writes what it likes into a note."""
+    match steps:
+        case ["metadata", "labels" | "annotations", str() as key]:
+            return not _of_stowage(key)
+        case [str() as first, _, *_]:
+            return first not in _NEVER
+    return False
 
 
 def _of_stowage(key: str) -> bool:
@@ -222,6 +232,8 @@ def _equal(wanted: Any, live: Any) -> bool:
     """Whether the live value is the wanted one, with what a server may have added to it."""
     if isinstance(wanted, Mapping) and isinstance(live, Mapping):
         return all(_equal(inner, _field(live, key)) for key, inner in wanted.items())
+    if wanted in (None, [], {}) and live is MISSING:
+        return True  # a server keeps none of these
     if isinstance(wanted, list) and isinstance(live, list):
         return len(wanted) == len(live) and all(map(_equal, wanted, live))
     return bool(wanted == live)

@@ -25,6 +25,8 @@ REPAIRED_SECONDS = 600.0
 """For how long a repaired object is told of."""
 EVENT_SECONDS = 60.0
 """Seconds between two events about one object."""
+MOST_RECORDS = 4 * MOST_DRIFTED
+"""Objects of one Workload that are known at once; any more are handled alike, and not told of."""
 STANDING = frozenset({DriftState.REPORTED.value, DriftState.CONTENDED.value})
 
 
@@ -77,9 +79,11 @@ class DriftRecords:
         if not fields:
             return
         known = self._records[workload.uid].get(of)
-        contended = known is not None and known.state is DriftState.CONTENDED
-        state = DriftState.CONTENDED if contended else DriftState.REPAIRED
-        self._put(workload, of, _Record(state, self._now(), _told(of, fields)))
+        if known is not None and known.state is DriftState.CONTENDED:
+            self._put(workload, of, replace(known, paths=_told(of, fields)))
+        else:
+            record = _Record(DriftState.REPAIRED, self._now(), _told(of, fields))
+            self._put(workload, of, record)
         first = fields[0].told(of.kind)
         more = f" and {len(fields) - 1} more" if len(fields) > 1 else ""
         self._announce(
@@ -174,8 +178,11 @@ class DriftRecords:
         self._settled.clear()
 
     def _put(self, workload: Workload, of: Drifted, record: _Record) -> None:
-        before = self._records[workload.uid].get(of)
-        self._records[workload.uid][of] = record
+        held = self._records[workload.uid]
+        before = held.get(of)
+        if before is None and len(held) >= MOST_RECORDS:
+            return
+        held[of] = record
         if before is None or before.entry(of) != record.entry(of):
             self._changed(workload.metadata.key)
 

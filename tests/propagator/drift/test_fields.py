@@ -180,6 +180,13 @@ def test_a_list_that_the_server_owns_as_a_whole_is_one_field(live: Live):
     assert args.told("Deployment")["hub"] == "", "a whole list is named, not shown"
 
 
+@pytest.mark.parametrize("empty", [None, [], {}])
+def test_what_a_server_does_not_keep_is_no_drift(live: Live, empty: Any):
+    body = copy.deepcopy(BODY)
+    body["spec"]["tolerations"] = empty
+    assert live.drift(body) == []
+
+
 def test_what_somebody_took_and_set_back_is_no_drift(live: Live):
     del live.our_container["f:resources"]
     live.container["resources"]["limits"] = {"cpu": "2"}  # added by others
@@ -242,7 +249,25 @@ def test_a_note_survives_and_tells_whether_the_value_is_wanted_still():
     assert digest_of(value_at(edited, ("spec", "none"))) == ""
 
 
-@pytest.mark.parametrize("text", ["", "{", "[[]]", "[[1, 2]]", '[[[], "x"]]', "[" * 100_000])
+NEVER_LEFT = [
+    json.dumps([[steps, "x"]])
+    for steps in (
+        ["metadata"],
+        ["metadata", "name"],
+        ["metadata", "labels"],
+        ["metadata", "labels", "stowage.dev/managed"],
+        ["metadata", "annotations", "owner.stowage.dev/1"],
+        ["kind"],
+        ["spec"],
+        ["status", "replicas"],
+        [{"name": "x"}, "y"],
+    )
+]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[[]]", "[[1, 2]]", '[[[], "x"]]', "[" * 100_000, *NEVER_LEFT]
+)
 def test_a_spoilt_note_says_nothing(text: str):
     assert noted_in(text) == []
 
