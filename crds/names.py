@@ -37,6 +37,10 @@ LABEL_WORKLOAD_UID = f"{GROUP}/workload-uid"
 OWNER_PREFIX = f"owner.{GROUP}/"
 """Annotation prefix on member objects: `owner.stowage.dev/<workload uid>: <namespace>/<name>`."""
 
+ORPHAN_PREFIX = f"orphan.{GROUP}/"
+"""Annotation prefix on member objects: `orphan.stowage.dev/<workload uid>: "true"` for an owner
+that leaves its objects there when it is deleted. It tells so where the hub knows it no more."""
+
 POD_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 """Annotation of a pod that Kubernetes reads: a ReplicaSet removes the pods of the lowest first."""
 
