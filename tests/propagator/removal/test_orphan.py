@@ -6,6 +6,7 @@ import asyncio
 import base64
 from typing import Any
 
+import msgspec
 import pytest
 
 from crds.names import (
@@ -17,6 +18,7 @@ from crds.names import (
 )
 from machinery.api.resources import SECRETS, Resource
 from machinery.api.verbs import Verbs
+from propagator.types.workload import departing, workload_of
 from stowage.playground.controlplanes import Cluster
 from tests.propagator.conftest import QUICK
 from tests.propagator.stage import (
@@ -82,6 +84,20 @@ async def test_what_a_deleted_workload_leaves_runs_on_and_is_taken_over_again(st
         assert OWNER_PREFIX + uid in marks(again)
         assert again["spec"] == before["m1"]["spec"]
         await unmarked(stage, "m2")
+
+
+@pytest.mark.proves("X8")
+@pytest.mark.parametrize("said", ["Orphan", "Delete", None, ["Orphan"], "?"])
+@pytest.mark.parametrize("before", [None, "Orphan", "Delete"])
+def test_an_end_is_read_from_a_spec_that_cannot_be_read(said: Any, before: str | None):
+    meta = {"namespace": "shop", "name": "demo", "uid": "u"}
+    last = workload_of({"metadata": meta, "spec": {"onDelete": before}}) if before else None
+    spec = {"replicas": "many", **({"onDelete": said} if said else {})}
+    raw = msgspec.Raw(msgspec.json.encode({"metadata": meta, "spec": spec}))
+    with pytest.raises(msgspec.ValidationError):
+        workload_of(msgspec.json.decode(raw))
+    word = said if said in ("Orphan", "Delete") else before
+    assert departing(raw, last).orphans is (word == "Orphan")
 
 
 @pytest.mark.proves("X8")
