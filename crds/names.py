@@ -43,6 +43,10 @@ ANNOTATION_DRIFT = f"{GROUP}/drift"
 A JSON list of `[steps, digest]`, the digest of the Workload's own value of the field.
 """
 
+ORPHAN_PREFIX = f"orphan.{GROUP}/"
+"""Annotation prefix on member objects: `orphan.stowage.dev/<workload uid>: "true"` for an owner
+that leaves its objects there when it is deleted. It tells so where the hub knows it no more."""
+
 POD_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 """Annotation of a pod that Kubernetes reads: a ReplicaSet removes the pods of the lowest first."""
 

@@ -64,6 +64,16 @@ class Adoption(StrEnum):
 
     NEVER = "Never"
     IF_UNOWNED = "IfUnowned"
+    IF_NO_DIFF = "IfNoDiff"
+    """As IfUnowned, but only where the apply would change nothing."""
+
+
+class OnDelete(StrEnum):
+    """What becomes of a Workload's objects on the members when the Workload is deleted."""
+
+    DELETE = "Delete"
+    ORPHAN = "Orphan"
+    """They stay, without the marks of Stowage."""
 
 
 class WorkloadState(StrEnum):
@@ -296,9 +306,14 @@ class WorkloadSpec(PlacementRules):
     overrides: list[ClusterOverride] = atomic(MOST_OVERRIDES)
     """What differs on some clusters, laid over the objects in this order: the later one wins."""
     adoption: Adoption = Adoption.NEVER
-    """Never touches an object that exists there; IfUnowned takes it over if it has no owner."""
+    """Never touches an object that exists there; IfUnowned takes it over if it has no owner.
+
+    IfNoDiff takes it over if it has no owner and is already as the Workload wants it.
+    """
     drift: Drift = Drift.REPAIR
     """Repair writes back what somebody changed on a member; with Report it stays, and is told."""
+    on_delete: OnDelete = OnDelete.DELETE
+    """Delete removes the objects from the clusters with the Workload; Orphan leaves them there."""
     movement: Movement | None = None
     """How units go from one cluster to another."""
 

@@ -24,7 +24,7 @@ from propagator.apply.applier import Overtaken
 from propagator.apply.image_turns import ImageTurns
 from propagator.apply.object_writer import PieceWriter
 from propagator.apply.refusals import invalid_override, misfit, unlisted, unreadable
-from propagator.apply.render import MemberFacts, PatchMisfit, Piece, render
+from propagator.apply.render import MemberFacts, PatchMisfit, Piece, beside, render
 from propagator.apply.unconfirmed_writes import UnconfirmedWrites
 from propagator.errors import HubFault, Refused
 from propagator.groups.gates import Gates
@@ -185,6 +185,8 @@ class ShareWriter:
         desired, share = DesiredShare.of(workload, session.name), (session.name, workload.uid)
         try:
             obstacle, stays = await self._remove_all(session, workload)
+        except Conflict:
+            raise
         except TransportError as fault:
             self._fails(session, workload, outcome_of(session.name, fault, desired))
             raise
@@ -230,6 +232,8 @@ class ShareWriter:
             workload.uid,
             ended=workload.metadata.deleting,
             decided=self._workloads.decided(workload),
+            orphan=workload.orphans,
+            left=workload.left(session.name),
             also=also,
         )
         refusals += left.refused.values()
@@ -309,6 +313,9 @@ class ShareWriter:
         def look() -> ManagedObject | None:
             return main_object(main, owned(session, workload.uid))
 
+        live = look()
+        if live is not None:
+            pieces[-1] = beside(pieces[-1], live)
         pause = self._images.pause(session.name, workload.uid, pieces[-1], look, replicas)
         if pause is not None:
             return pause, []

@@ -17,7 +17,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
-from crds.names import ANNOTATION_DRIFT, OWNER_PREFIX
+from crds.names import ANNOTATION_DRIFT, ORPHAN_PREFIX, OWNER_PREFIX
 from machinery.api.resources import Resource
 from machinery.clock import Clock
 from machinery.types.metadata import Key
@@ -115,6 +115,9 @@ class ApplyRecords:
         if meta.deleting or OWNER_PREFIX + uid not in meta.annotations:
             return False
         if meta.annotations.get(ANNOTATION_HASH) != piece.digest or not _marked(piece, live):
+            return False
+        orphan = ORPHAN_PREFIX + uid  # no part of the digest, which owners of a Secret share
+        if (orphan in meta.annotations) != (orphan in piece.body["metadata"]["annotations"]):
             return False
         written = self._written.get(place)
         if written is not None and written.asked == _asked(piece):

@@ -2,8 +2,9 @@
 
 Where no object of ours is known, the first request is the apply itself, on condition that no such
 object exists yet: the server ensures that. Only when the server says that one exists is it read,
-and claimed or left alone (`ownership`). An object that stands as it was written costs no request,
-and a contested one waits (`apply_records`).
+and claimed or left alone (`ownership`). One that may be taken over only as it is goes through a dry
+run first, and is then applied on condition that it is still the one that was compared. An object
+that stands as it was written costs no request, and a contested one waits (`apply_records`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple, cast
 
 from crds.fields.drift import Drift
 from crds.names import ANNOTATION_DRIFT, LABEL_MANAGED, OWNER_PREFIX
-from crds.workload import PropagatedReason
+from crds.workload import Adoption, PropagatedReason
 from machinery.api.resources import Resource
 from machinery.api.verbs import Verbs
 from machinery.clock import Clock
@@ -25,14 +26,15 @@ from machinery.runtime.informer import Informer
 from propagator.access.carried_objects import not_taken, takes
 from propagator.access.namespaces import Namespaces
 from propagator.apply.apply_records import ApplyRecords, Backoff, ObjectPlace
+from propagator.apply.differences import differences
 from propagator.apply.ownership import (
     claim,
     new,
     other_owners,
     owned_by_all,
 )
-from propagator.apply.refusals import rejected
-from propagator.apply.render import ANNOTATION_HASH, Piece
+from propagator.apply.refusals import differs, rejected
+from propagator.apply.render import ANNOTATION_HASH, Piece, beside
 from propagator.apply.unconfirmed_writes import UnconfirmedWrites
 from propagator.drift.fields import (
     MISSING,
@@ -52,7 +54,7 @@ from propagator.members.hub_identity import HubIdentity
 from propagator.members.inventory import listed
 from propagator.members.kinds import resource_of
 from propagator.members.noted_kinds import writable_kinds
-from propagator.members.objects import ManagedObject, hub_of, managed
+from propagator.members.objects import ManagedObject, hub_of, managed, owners
 from propagator.members.target import Target
 from propagator.types.workload import Workload
 
@@ -101,6 +103,10 @@ class Site:
     def seen(self) -> ManagedObject | None:
         """Our object in that place, as far as the informer shows it."""
         return self.informer.get(self.place.key)
+
+    def beside(self, live: ManagedObject) -> Site:
+        """Return the site with the piece as it may be laid over the object that is there."""
+        return replace(self, piece=beside(self.piece, live))
 
 
 class PieceWriter:
@@ -170,6 +176,7 @@ class PieceWriter:
             live = site.seen
             if live is not None:
                 _wait_for_end(site, live)
+                site = site.beside(live)
                 if workload.spec.drift == Drift.REPORT:
                     site = await self._leaving(site, workload, live)
             if live is None or not self._stands(site, workload, live):
@@ -261,6 +268,7 @@ class PieceWriter:
             live = await self._make(site, workload)
         if live is None:
             return
+        site = site.beside(live)
         if self._records.stands(site.place, site.piece, live, workload.uid):
             return  # an earlier write, whose answer was lost, has made it
         hub = await self._identity.uid()
@@ -268,10 +276,36 @@ class PieceWriter:
         others = claim(workload, site.piece, live, hub=hub, gone=gone)
         _wait_for_end(site, live)
         version = workload.metadata.resource_version
-        body = owned_by_all(site.piece, others, site.resource, live, version=version)
+        unchanged = not owners(live.metadata) and workload.spec.adoption == Adoption.IF_NO_DIFF
+        if unchanged:
+            site, live = await self._compared(site, workload, hub)
+        body = owned_by_all(
+            site.piece, others, site.resource, live, version=version, unchanged=unchanged
+        )
         with self._unconfirmed.sending(site.place, workload.uid):
             answer = await self._send(site, body, force=True)
         self._take_in(site, workload, answer)
+
+    async def _compared(
+        self, site: Site, workload: Workload, hub: str
+    ) -> tuple[Site, ManagedObject]:
+        """Return the object without an owner as it is now, where an apply would change nothing.
+
+        Raises Refused where it would, and Conflict where the object has an owner by now.
+        """
+        raw = await _get(site)
+        live = managed(site.resource, raw)
+        if owners(live.metadata):
+            raise Conflict(code=409, reason="Conflict", message=f"{site.place} was taken meanwhile")
+        claim(workload, site.piece, live, hub=hub)
+        _wait_for_end(site, live)
+        site, version = site.beside(live), workload.metadata.resource_version
+        body = owned_by_all(site.piece, {}, site.resource, live, version=version, unchanged=True)
+        applied = await self._send(site, body, force=True, dry_run=True)
+        managed(site.resource, applied)  # an answer of another form is a fault of the member
+        if found := differences(raw, applied):
+            raise differs(site.piece, found)
+        return site, live
 
     async def _make(self, site: Site, workload: Workload) -> ManagedObject | None:
         """Create the object unless one of that name exists, which is then returned untouched.
@@ -306,15 +340,17 @@ class PieceWriter:
         except TransportError as fault:
             raise HubFault("it could not be asked who owns an object", fault) from fault
 
-    async def _send(self, site: Site, body: Mapping[str, Any], *, force: bool) -> dict[str, Any]:
+    async def _send(
+        self, site: Site, body: Mapping[str, Any], *, force: bool, dry_run: bool = False
+    ) -> dict[str, Any]:
         """Apply, creating a missing namespace first. Raises Refused and Conflict."""
         try:
-            return await _apply(site, body, force=force)
+            return await _apply(site, body, force=force, dry_run=dry_run)
         except NotFound as e:
             if not await self._namespaces.make(site.session, site.place.namespace):
                 raise rejected(site.session.name, site.piece, e) from e
         try:
-            return await _apply(site, body, force=force)
+            return await _apply(site, body, force=force, dry_run=dry_run)
         except NotFound as e:
             raise rejected(site.session.name, site.piece, e) from e
 
@@ -352,12 +388,14 @@ def _wait_for_end(site: Site, live: ManagedObject) -> None:
         )
 
 
-async def _apply(site: Site, body: Mapping[str, Any], *, force: bool) -> dict[str, Any]:
+async def _apply(
+    site: Site, body: Mapping[str, Any], *, force: bool, dry_run: bool
+) -> dict[str, Any]:
     """Apply a body in the piece's place. Raises Refused, but NotFound and Conflict as they are."""
     namespace, name = site.place.key
     try:
         return await site.client.apply(
-            site.resource, body, name=name, namespace=namespace, force=force
+            site.resource, body, name=name, namespace=namespace, force=force, dry_run=dry_run
         )
     except ApiError as e:
         if isinstance(e, NotFound) or not says_no(e):
@@ -367,14 +405,18 @@ async def _apply(site: Site, body: Mapping[str, Any], *, force: bool) -> dict[st
 
 async def _read(site: Site) -> ManagedObject:
     """Return what is in the piece's place, and show it in the informer if it is ours."""
+    found = managed(site.resource, await _get(site))
+    if LABEL_MANAGED in found.metadata.labels:
+        site.informer.upsert(found)
+    return found
+
+
+async def _get(site: Site) -> dict[str, Any]:
+    """Return what is in the piece's place. Raises Refused, and Conflict where it went."""
     namespace, name = site.place.key
     try:
-        answer = await site.client.get(site.resource, name, namespace=namespace)
+        return await site.client.get(site.resource, name, namespace=namespace)
     except NotFound as e:
         raise Conflict(code=409, reason="Conflict", message=f"{site.place} went meanwhile") from e
     except Forbidden as e:
         raise rejected(site.session.name, site.piece, e) from e
-    found = managed(site.resource, answer)
-    if LABEL_MANAGED in found.metadata.labels:
-        site.informer.upsert(found)
-    return found

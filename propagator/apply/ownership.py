@@ -12,23 +12,26 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from crds.names import (
+    ANNOTATION_DRIFT,
     ANNOTATION_HUB,
     ANNOTATION_HUB_VERSION,
     ANNOTATION_MEMBER,
     LABEL_MANAGED,
     LABEL_TENANT,
+    ORPHAN_PREFIX,
     OWNER_PREFIX,
 )
 from crds.workload import Adoption, PropagatedReason
 from machinery.api.resources import Resource
 from machinery.api.verbs import OF_NO_OBJECT
 from machinery.types.metadata import Key
-from propagator.apply.render import Piece
+from propagator.apply.render import ANNOTATION_HASH, ANNOTATION_TEMPLATE_HASH, Piece
 from propagator.errors import Refused
 from propagator.members.objects import (
     ManagedObject,
     hub_of,
     hub_version_of,
+    orphan_marks,
     owners,
     version_number,
 )
@@ -51,17 +54,18 @@ def claim(
     """Return the annotations of the other owners, where the piece may be written. Raises Refused.
 
     `hub` is the mark of this hub. Owners that are `gone` (their UIDs) own nothing any more: what
-    they left is taken over.
+    they left is taken over. With `Adoption.IF_NO_DIFF` the caller compares an object without an
+    owner before it writes it.
     """
     where = f"{piece.kind} {live.metadata.namespace}/{piece.name}"
     if LABEL_TENANT in live.metadata.labels:
         message = f"{where} is what Stowage itself needs there: choose another name"
         raise Refused(PropagatedReason.ALREADY_EXISTS, message)
     held = owners(live.metadata)
+    if workload.uid not in held:
+        _of_this_hub(live, where, hub)
     if not held:
         _adopt(workload, live, where)
-    elif workload.uid not in held:
-        _of_this_hub(live, where, hub)
     others = {u: key for u, key in other_owners(live, workload.uid).items() if u not in gone}
     strangers = [
         f"{'/'.join(key)} (uid {uid})" if key == workload.metadata.key else "/".join(key)
@@ -73,7 +77,12 @@ def claim(
         if not hub_of(live):
             belongs += f"; {_UNMARKED}"
         raise Refused(PropagatedReason.ALREADY_EXISTS, belongs)
-    return {OWNER_PREFIX + uid: "/".join(key) for uid, key in others.items()}
+    if not piece.shared:
+        return {}
+    # Those of owners that stay, and of former ones whose pods may still need the object.
+    marks = orphan_marks(live.metadata) - {workload.uid, *gone}
+    orphans = {ORPHAN_PREFIX + uid: "true" for uid in marks}
+    return {OWNER_PREFIX + uid: "/".join(key) for uid, key in others.items()} | orphans
 
 
 _UNMARKED = (
@@ -103,10 +112,12 @@ def _adopt(workload: Workload, live: ManagedObject, where: str) -> None:
             f"{where} exists and is not ours: a cluster-scoped object is never taken over",
         )
     owned_already = any(ref.controller for ref in live.metadata.owner_references)
-    if workload.spec.adoption != Adoption.IF_UNOWNED or owned_already:
+    asked = workload.spec.adoption in (Adoption.IF_UNOWNED, Adoption.IF_NO_DIFF)
+    if not asked or owned_already:
         raise Refused(
             PropagatedReason.ALREADY_EXISTS,
-            f"{where} exists and is not ours: remove it, or set spec.adoption to IfUnowned",
+            f"{where} exists and is not ours: remove it, or set spec.adoption to IfUnowned "
+            "or IfNoDiff",
         )
 
 
@@ -126,10 +137,12 @@ def owned_by_all(
     live: ManagedObject,
     *,
     version: str,
+    unchanged: bool = False,
 ) -> Mapping[str, Any]:
     """Return the body of an apply with the annotations of all owners.
 
-    Where several owners had the object written, the newest of their versions stays.
+    Where several owners had the object written, the newest of their versions stays. `unchanged`:
+    the apply fails where the object is not as `live` any more.
     """
     if others and hub_version_of(live) > (version_number(version) or 0):
         version = live.metadata.annotations[ANNOTATION_HUB_VERSION]
@@ -139,7 +152,10 @@ def owned_by_all(
         ANNOTATION_HUB_VERSION: version,
     }
     # The UID keeps the apply off an object that replaced the one that was seen.
-    return _body(piece, resource, annotations=annotations, uid=live.metadata.uid)
+    only = {"uid": live.metadata.uid}
+    if unchanged:
+        only["resourceVersion"] = live.metadata.resource_version
+    return _body(piece, resource, annotations=annotations, **only)
 
 
 def _body(piece: Piece, resource: Resource, **metadata: Any) -> Mapping[str, Any]:
@@ -149,14 +165,32 @@ def _body(piece: Piece, resource: Resource, **metadata: Any) -> Mapping[str, Any
     return {**piece.body, "metadata": whole}
 
 
-def parting(uid: str, *, last: bool) -> Mapping[str, Any]:
-    """Return the patch by which a Workload lets go of an object.
+_MARKS = (
+    ANNOTATION_HUB,
+    ANNOTATION_HUB_VERSION,
+    ANNOTATION_MEMBER,
+    ANNOTATION_HASH,
+    ANNOTATION_TEMPLATE_HASH,
+    ANNOTATION_DRIFT,
+)
 
-    The last owner takes the marks of the hub off as well.
+
+def parting(found: ManagedObject, uid: str, *, last: bool, orphan: bool) -> Mapping[str, Any]:
+    """Return the patch by which a Workload lets go of the object `found`.
+
+    The last owner takes all marks of ours off; the label on its pods stays, as they would restart.
+    `orphan`: what the Workload leaves behind needs the object, which the other owners have to know.
     """
-    metadata: dict[str, Any] = {"annotations": {OWNER_PREFIX + uid: None}}
+    marked = "true" if orphan else None
+    metadata: dict[str, Any] = {
+        "annotations": {OWNER_PREFIX + uid: None, ORPHAN_PREFIX + uid: marked}
+    }
+    if last or orphan:
+        # A request that arrives late must not change the marks of a next owner.
+        metadata["uid"] = found.metadata.uid
+        metadata["resourceVersion"] = found.metadata.resource_version
     if last:
         metadata["labels"] = {LABEL_MANAGED: None}
-        marks = (ANNOTATION_HUB, ANNOTATION_HUB_VERSION, ANNOTATION_MEMBER)
-        metadata["annotations"] |= dict.fromkeys(marks)
+        orphans = (ORPHAN_PREFIX + each for each in orphan_marks(found.metadata) | {uid})
+        metadata["annotations"] |= dict.fromkeys((*_MARKS, *orphans))
     return {"metadata": metadata}

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from crds.workload import PropagatedReason
 from machinery.api.resources import Resource
 from machinery.errors import ApiError, TransportError
 from machinery.overrides.override import OverrideMisfit, UnreadableOverrides
 from propagator.apply.apply_records import ObjectPlace
+from propagator.apply.differences import Difference, in_words
 from propagator.apply.render import ForeignClass, PatchMisfit, Piece
 from propagator.errors import Refused
 
 
 def rejected(member: str, piece: Piece, fault: ApiError) -> Refused:
     return Refused(PropagatedReason.REJECTED, f"{member}: {_where(piece)}: {fault}")
+
+
+def differs(piece: Piece, found: Sequence[Difference]) -> Refused:
+    """An object without an owner is not as the Workload wants it, and is taken over only so."""
+    said = in_words(found, secret=(piece.api_version, piece.kind) == ("v1", "Secret"))
+    return Refused(PropagatedReason.ALREADY_EXISTS, f"{_where(piece)} exists and differs in {said}")
 
 
 def misfit(member: str, subset: str, fault: PatchMisfit) -> Refused:

@@ -3,12 +3,13 @@
 A template passes through whole. Changed are only: the namespace (manifests may name their own,
 which admission and the member's rule have judged), the name where none is given, the number of
 replicas, a StatefulSet's first ordinal, the label and the owner annotation by which objects of ours
-are found again, the label `stowage.dev/workload-uid` on pods, and a schedulerName that is the
-hub's own. Fields that only a server writes (status, uid, resourceVersion …) are left out, and so
-are all labels and annotations that are ours: a template must not pass for another Workload's
-object. Before all this come what differs on the cluster: the author's overrides, then the patch of
-the share's subset over the pod template, then the cluster's own images. An object that names the
-PriorityClass of placeholders, and is no placeholder, is refused.
+are found again, the label `stowage.dev/workload-uid` on pods, which an object that exists already
+keeps as it has it (`beside`), and a schedulerName that is the hub's own. Fields that only a server
+writes (status, uid, resourceVersion …) are left out, and so are all labels and annotations that are
+ours: a template must not pass for another Workload's object. Before all this come what differs on
+the cluster: the author's overrides, then the patch of the share's subset over the pod template,
+then the cluster's own images. An object that names the PriorityClass of placeholders, and is no
+placeholder, is refused.
 """
 
 from __future__ import annotations
@@ -29,12 +30,14 @@ from crds.names import (
     DEFAULT_SCHEDULER,
     LABEL_MANAGED,
     LABEL_WORKLOAD_UID,
+    ORPHAN_PREFIX,
     OWNER_PREFIX,
 )
 from machinery.overrides.images import ImageRule, rewrite
 from machinery.overrides.override import ClusterOverride, check_selector, matching, overridden
 from machinery.overrides.variables import ClusterFacts
 from machinery.types.strategic_merge import merge
+from propagator.members.objects import ManagedObject
 from propagator.types.overrides import NOTHING, Override
 from propagator.types.workload import HubSecret, Workload
 
@@ -216,6 +219,39 @@ def _mark_pods(body: dict[str, Any], path: Sequence[str], uid: str) -> None:
         del spec["schedulerName"]  # the hub's scheduler; a member has none of that name
 
 
+def beside(piece: Piece, live: ManagedObject) -> Piece:
+    """Return the piece with the label on its pods that the object in its place has, or has not.
+
+    Another label would restart the pods of an object that was taken over.
+    """
+    path = ("spec", *POD_TEMPLATES.get(piece.kind, ()), "metadata")
+    meta = _inner(piece.body, path) if piece.main else None
+    label = live.pods_uid
+    if label is None or not isinstance(meta, dict):
+        return piece
+    labels = meta.get("labels") or {}
+    if labels.get(LABEL_WORKLOAD_UID, "") == label:
+        return piece
+    others = {key: value for key, value in labels.items() if key != LABEL_WORKLOAD_UID}
+    labels = {**others, LABEL_WORKLOAD_UID: label} if label else others
+    bare = {key: value for key, value in meta.items() if key != "labels"}
+    body = _with(piece.body, path, {**bare, "labels": labels} if labels else bare)
+    digest, template_digest = (
+        _digest({"digest": each, "label": label}) for each in (piece.digest, piece.template_digest)
+    )
+    annotations = {**body["metadata"]["annotations"], ANNOTATION_HASH: digest}
+    if ANNOTATION_TEMPLATE_HASH in annotations:
+        annotations[ANNOTATION_TEMPLATE_HASH] = template_digest
+    body = _with(body, ("metadata", "annotations"), annotations)
+    return replace(piece, body=body, digest=digest, template_digest=template_digest)
+
+
+def _with(body: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
+    """Return a copy of the body with another value at the path."""
+    inner = _with(body[path[0]], path[1:], value) if path[1:] else value
+    return {**body, path[0]: inner}
+
+
 def _manifest(workload: Workload, differences: _Differences, manifest: dict[str, Any]) -> Piece:
     body = _bare(differences.laid(manifest))
     namespace = body["metadata"].get("namespace") or ""
@@ -257,6 +293,8 @@ def _piece(
     }
     if digest != template_digest:
         meta["annotations"][ANNOTATION_TEMPLATE_HASH] = template_digest
+    if workload.orphans:
+        meta["annotations"][ORPHAN_PREFIX + workload.uid] = "true"
     return Piece(
         api_version=body["apiVersion"],
         kind=body["kind"],

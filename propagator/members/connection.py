@@ -57,6 +57,7 @@ from propagator.members.health import (
 )
 from propagator.members.hub_lease import Holder, HubLease, no_holder
 from propagator.members.objects import ManagedObject
+from propagator.members.pods import PodClaim
 from propagator.members.probe import Probe
 from propagator.members.tenants import Tenants
 from propagator.members.watches import EVERYWHERE, Watches
@@ -77,7 +78,7 @@ class LinkListener:
     verdict: Callable[[MemberHealth], None]
     """CONNECTED when the link begins to serve; the reason when that ends, or knocking fails."""
     managed: Callable[[ManagedObject | None, ManagedObject | None], None]
-    pods: Callable[[set[str]], None]
+    pods: Callable[[set[PodClaim]], None]
     """Called with the UIDs of Workloads whose pod counts changed."""
     facts: Callable[[], None]
     """Capacity, provider, version, latency or reliability may have changed."""

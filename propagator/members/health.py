@@ -229,8 +229,8 @@ class PodLedger:
             claim: counts.scheduled for claim, counts in self._counts.items() if counts.scheduled
         }
 
-    def publish(self, placed: Placed, version: int | None) -> set[str]:
-        """Record the pods that the hub's capacity counts; return the UIDs whose counts change.
+    def publish(self, placed: Placed, version: int | None) -> set[PodClaim]:
+        """Record the pods that the hub's capacity counts; return the claims whose counts change.
 
         `version` is that of the MemberCluster which holds the capacity.
         """
@@ -240,16 +240,16 @@ class PodLedger:
             for claim, pods in placed.items()
         }
         if first:
-            return {claim.uid for claim in self._counts}
-        return {claim.uid for claim, pods in placed.items() if before.get(claim, 0) != pods}
+            return set(self._counts)
+        return {claim for claim, pods in placed.items() if before.get(claim, 0) != pods}
 
-    def replace(self, old: Pod | None, new: Pod | None) -> set[str]:
-        """Take in one pod's change; return the UIDs whose counts are different now."""
+    def replace(self, old: Pod | None, new: Pod | None) -> set[PodClaim]:
+        """Take in one pod's change; return the claims whose counts are different now."""
         touched = set()
         for pod, sign in ((old, -1), (new, 1)):
             if pod is not None and pod.claim is not None:
                 self._add(pod, pod.claim, sign)
-                touched.add(pod.claim.uid)
+                touched.add(pod.claim)
         if old and new and old.facts == new.facts:
             return set()
         return touched

@@ -8,19 +8,28 @@ dropped: a member has thousands of objects, and the spec is the largest part.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from crds.names import ANNOTATION_HUB, ANNOTATION_HUB_VERSION, ANNOTATION_MEMBER, OWNER_PREFIX
+from crds.names import (
+    ANNOTATION_HUB,
+    ANNOTATION_HUB_VERSION,
+    ANNOTATION_MEMBER,
+    LABEL_WORKLOAD_UID,
+    ORPHAN_PREFIX,
+    OWNER_PREFIX,
+)
 from machinery.api.resources import Resource
 from machinery.api.responses import shaped
 from machinery.types.metadata import Key, Meta, Object
 from propagator.members.field_digest import FieldPrint, ManagedFieldsEntry, print_of, rivals_of
-from propagator.members.sanitize import check_metadata, object_status
+from propagator.members.sanitize import check_metadata, is_label_value, object_status
 
 _REPLICATED = {("apps", "Deployment"), ("apps", "StatefulSet"), ("apps", "ReplicaSet")}
+_WITH_PODS = _REPLICATED | {("apps", "DaemonSet"), ("batch", "Job"), ("batch", "CronJob")}
 _VERSION_DIGITS = 19
 """A resourceVersion is a number of 64 bits."""
 
@@ -35,6 +44,9 @@ class ManagedObject(Object, frozen=True):
     """The other managers that wrote to its spec or data."""
     replicas: int | None = None
     """`spec.replicas` of a Deployment, StatefulSet or ReplicaSet; None of any other kind."""
+    pods_uid: str | None = None
+    """The label `stowage.dev/workload-uid` in its pod template, empty without one; None of a kind
+    whose pod template is not known."""
 
 
 class _WireMeta(Meta, frozen=True, rename="camel"):
@@ -49,18 +61,57 @@ class Wire(Object, frozen=True):
     """A mapping; any other value, as a custom kind may have, counts as empty."""
 
 
-class _WireSpec(msgspec.Struct, frozen=True):
+_NoMapping: TypeAlias = str | int | float | bool | list[Any] | None
+"""Counts as an empty mapping."""
+
+
+class _PodLabels(msgspec.Struct, frozen=True):
+    uid: Any = msgspec.field(default="", name=LABEL_WORKLOAD_UID)
+
+
+class _PodMeta(msgspec.Struct, frozen=True):
+    labels: _PodLabels | _NoMapping = None
+
+
+class _PodTemplate(msgspec.Struct, frozen=True):
+    metadata: _PodMeta | _NoMapping = None
+
+    @property
+    def uid(self) -> str:
+        meta = self.metadata
+        labels = meta.labels if isinstance(meta, _PodMeta) else None
+        uid = labels.uid if isinstance(labels, _PodLabels) else ""
+        return uid if isinstance(uid, str) and is_label_value(uid) else ""
+
+
+class _JobSpec(msgspec.Struct, frozen=True):
+    template: _PodTemplate | _NoMapping = None
+
+
+class _JobTemplate(msgspec.Struct, frozen=True):
+    spec: _JobSpec | _NoMapping = None
+
+
+class _WireSpec(msgspec.Struct, frozen=True, rename="camel"):
     replicas: Any = None
+    template: _PodTemplate | _NoMapping = None
+    job_template: _JobTemplate | _NoMapping = None
+
+    @property
+    def pods(self) -> _PodTemplate | None:
+        """The template of the pods, that of a CronJob's Jobs included."""
+        job = self.job_template.spec if isinstance(self.job_template, _JobTemplate) else None
+        pods = job.template if isinstance(job, _JobSpec) else self.template
+        return pods if isinstance(pods, _PodTemplate) else None
 
 
-class _ReplicatedWire(Wire, frozen=True):
-    spec: _WireSpec | str | int | float | bool | list[Any] | None = None
-    """A mapping; any other value counts as empty."""
+class _WireWithPods(Wire, frozen=True):
+    spec: _WireSpec | _NoMapping = None
 
 
 def wire_of(resource: Resource) -> type[Wire]:
     """Return the form in which an object of that kind is decoded."""
-    return _ReplicatedWire if (resource.group, resource.kind) in _REPLICATED else Wire
+    return _WireWithPods if (resource.group, resource.kind) in _WITH_PODS else Wire
 
 
 def managed(resource: Resource, answer: Mapping[str, Any]) -> ManagedObject:
@@ -77,8 +128,9 @@ def slim(resource: Resource, found: Wire | ManagedObject) -> ManagedObject:
         return found
     check_metadata(found.metadata)
     entries = found.metadata.managed_fields
-    spec = found.spec if isinstance(found, _ReplicatedWire) else None
-    replicas = spec.replicas if isinstance(spec, _WireSpec) else None
+    said = found.spec if isinstance(found, _WireWithPods) else None
+    spec = said if isinstance(said, _WireSpec) else _WireSpec()
+    counted = (resource.group, resource.kind) in _REPLICATED and type(spec.replicas) is int
     return ManagedObject(
         metadata=_bare(found.metadata),
         kind=resource.kind,  # the items of a list come without theirs
@@ -86,7 +138,8 @@ def slim(resource: Resource, found: Wire | ManagedObject) -> ManagedObject:
         status=object_status(found.status if isinstance(found.status, dict) else {}),
         applied=print_of(entries, resource.kind),
         rivals=rivals_of(entries),
-        replicas=replicas if type(replicas) is int else None,
+        replicas=spec.replicas if counted else None,
+        pods_uid=sys.intern(spec.pods.uid) if spec.pods is not None else None,
     )
 
 
@@ -101,6 +154,12 @@ def owners(metadata: Meta) -> dict[str, Key]:
         if annotation.startswith(OWNER_PREFIX) and slash and namespace and name:
             found[annotation.removeprefix(OWNER_PREFIX)] = (namespace, name)
     return found
+
+
+def orphan_marks(metadata: Meta) -> set[str]:
+    """Return the UIDs of Workloads that leave the object here when they are deleted, or have."""
+    keys = (key for key in metadata.annotations if key.startswith(ORPHAN_PREFIX))
+    return {key.removeprefix(ORPHAN_PREFIX) for key in keys}
 
 
 def stands_alike(one: ManagedObject, other: ManagedObject) -> bool:

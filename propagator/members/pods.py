@@ -1,16 +1,19 @@
 """Which Workload a pod belongs to, by its controller: a label alone proves nothing.
 
-Every pod of ours carries the UID of its Workload, but any user who may create pods on a member can
-set the same label. A pod counts for a Workload only when it is in the Workload's namespace and its
-controller is the Workload's main object, or was made by that: a Deployment's ReplicaSets and a
-CronJob's Jobs are known by the names that Kubernetes gives them, so that only pods have to be
-watched. How a custom kind makes its pods is not known: there the namespace decides.
+Pods of an object that we made carry the UID of its Workload. One that was taken over keeps the pod
+template that it had, so that no pod restarts: its pods carry no such label, or that of an earlier
+Workload (`TakenOver`). And any user who may create pods on a member can set the label. A pod counts
+for a Workload only when it is in the Workload's namespace and its controller is the Workload's main
+object, or was made by that: a Deployment's ReplicaSets and a CronJob's Jobs are known by the names
+that Kubernetes gives them, so that only pods have to be watched. How a custom kind makes its pods
+is not known: there the namespace decides.
 """
 
 from __future__ import annotations
 
 import re
 import sys
+from collections import defaultdict
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -19,13 +22,14 @@ from machinery.api.resources import group_of
 from machinery.types.metadata import Meta
 from propagator.types.workload import Workload
 
+_MAKERS = ("apps", "batch")
 LABEL_TEMPLATE_HASH = "pod-template-hash"
 _NAME_LIMIT = 253
 _NUMBER = re.compile(r"-?[0-9]{1,10}")
 
 
 class PodClaim(NamedTuple):
-    """A pod's Workload by its UID, its namespace, and its controller.
+    """A pod's Workload by the UID in its label, empty without one, its namespace, its controller.
 
     `kind` and `name` are those of the controller, `digest` is the hash of its template, if any.
     """
@@ -49,14 +53,17 @@ class Main(NamedTuple):
 
 
 def claim_of(meta: Meta) -> PodClaim | None:
-    """Return the claim of a pod; None of a pod that names no Workload."""
+    """Return the claim of a pod.
+
+    None of a pod that names no Workload, and whose controller is none of those that one can be.
+    """
     uid = meta.labels.get(LABEL_WORKLOAD_UID, "")
-    if not uid:
-        return None
     maker = next((owner for owner in meta.owner_references if owner.controller), None)
     group, kind, name = ("", "", "")
     if maker is not None:
-        group, kind, name = group_of(maker.api_version), maker.kind, maker.name
+        group, kind, name = group_of(maker.api_version), sys.intern(maker.kind), maker.name
+    if not uid and group not in _MAKERS:
+        return None
     digest = meta.labels.get(LABEL_TEMPLATE_HASH, "")
     return _shared(PodClaim(uid, sys.intern(meta.namespace), group, kind, name, digest))
 
@@ -95,6 +102,33 @@ def made_by(claim: PodClaim, main: Main) -> bool:
         case "apps" | "batch", _:
             return (*maker, claim.name) == (main.group, main.kind, main.name)
     return True
+
+
+class TakenOver:
+    """The main objects of one member whose pods carry another label than their Workload's UID."""
+
+    def __init__(self) -> None:
+        self._labels: dict[Main, str] = {}
+        self._mains: defaultdict[tuple[str, str], set[Main]] = defaultdict(set)
+
+    def note(self, main: Main, label: str) -> None:
+        """Record the label in the object's pod template, empty for none."""
+        # Kept when the object goes: its pods end after it, and count until then.
+        before = self._labels.pop(main, None)
+        if before is not None:
+            self._mains[before, main.namespace].discard(main)
+        if label != main.uid:
+            self._labels[main] = label
+            self._mains[label, main.namespace].add(main)
+
+    def labelled(self, main: Main) -> Main:
+        """Return the object with the UID that the claims of its pods name."""
+        return main._replace(uid=self._labels.get(main, main.uid))
+
+    def owners(self, claim: PodClaim) -> set[str]:
+        """Return the UIDs of the Workloads whose object here made a pod of that claim."""
+        mains = self._mains.get((claim.uid, claim.namespace), ())
+        return {main.uid for main in mains if made_by(claim, main._replace(uid=claim.uid))}
 
 
 def deployment_of(claim: PodClaim) -> str:

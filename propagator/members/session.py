@@ -22,7 +22,7 @@ from crds.names import forbidden_namespace
 from machinery import logs
 from machinery.api.client import ApiClient
 from machinery.api.lanes import working_for, works_for
-from machinery.api.resources import Resource
+from machinery.api.resources import Resource, group_of
 from machinery.api.verbs import Verbs
 from machinery.clock import Clock
 from machinery.errors import Conflict, KubeconfigError, LeaseLost, StowageError, Unreachable
@@ -49,7 +49,7 @@ from propagator.members.health import (
 from propagator.members.held_sweep import HeldSweep
 from propagator.members.hub_lease import Holder, no_holder
 from propagator.members.objects import ManagedObject, Mark, owners, stands_alike
-from propagator.members.pods import Main
+from propagator.members.pods import Main, PodClaim, TakenOver
 from propagator.members.watches import EVERYWHERE
 from propagator.settings import SessionSettings
 
@@ -155,6 +155,7 @@ class MemberSession:
         self._not_before: dict[Key, float] = {}
         self._owners: dict[str, Key] = {}
         self._owned: Counter[str] = Counter()
+        self._taken_over = TakenOver()
 
     @property
     def client(self) -> ApiClient | None:
@@ -256,7 +257,9 @@ class MemberSession:
 
         None while they are not known. A member that does not answer keeps its last counts.
         """
-        return self.link.pod_ledger.counts(main) if self.link and self.link.counted else None
+        if self.link is None or not self.link.counted:
+            return None
+        return self.link.pod_ledger.counts(self._taken_over.labelled(main))
 
     def availability(self, main: Main, seconds: int) -> Availability | None:
         """Return which pods of a main object have been ready for so many seconds here.
@@ -264,7 +267,9 @@ class MemberSession:
         None while its pods are not seen.
         """
         link = self.link
-        return link.available_pods.of(main, seconds) if link and link.counted else None
+        if link is None or not link.counted:
+            return None
+        return link.available_pods.of(self._taken_over.labelled(main), seconds)
 
     def take_in(
         self,
@@ -452,6 +457,11 @@ class MemberSession:
         before = owners(old.metadata) if old else {}
         after = owners(new.metadata) if new else {}
         self._count_owners(before, after)
+        if new is not None and new.pods_uid is not None:
+            namespace, name = new.metadata.key
+            where = (namespace, group_of(new.api_version), new.kind, name)
+            for uid in after:
+                self._taken_over.note(Main(uid, *where), new.pods_uid)
         looked_at = old is not None and new is not None and stands_alike(old, new)
         for key in {*before.values(), *after.values()}:
             if not looked_at and not (new is not None and works_for(key)):
@@ -470,7 +480,8 @@ class MemberSession:
                 self._owners.pop(uid, None)
                 self._holders.discard(uid, self.name)
 
-    def _pods_changed(self, uids: set[str]) -> None:
-        for uid in uids:
+    def _pods_changed(self, claims: set[PodClaim]) -> None:
+        makers = {uid for claim in claims for uid in self._taken_over.owners(claim)}
+        for uid in {claim.uid for claim in claims} | makers:
             if uid in self._owners:
                 self._changed(self.name, self._owners[uid])

@@ -70,14 +70,17 @@ class Pruner:
         *,
         ended: bool = False,
         decided: float = math.inf,
+        orphan: bool | None = None,
+        left: bool = False,
         keep: Sequence[Piece] = (),
         also: Sequence[tuple[Resource, ManagedObject]] = (),
         only: Chosen = lambda _: True,
     ) -> PruneResult:
         """Remove what a Workload owns on the member, except `keep`; return what is still there.
 
-        `ended`: the Workload wants nothing anywhere any more. `decided` is that of `rule.granted`.
-        `also` are objects of the Workload that no informer shows. Raises TransportError.
+        `ended`: the Workload wants nothing anywhere any more. `decided`, `orphan` and `left` are
+        those of `rule.granted`. `also` are objects of the Workload that no informer shows. Raises
+        TransportError.
         """
         stays = False
         kept = await _places(session, keep)
@@ -97,6 +100,8 @@ class Pruner:
                 ended=ended,
                 decided=decided,
                 registered=self._registered,
+                orphan=orphan,
+                left=left,
             )
             if not isinstance(rule(found), Stays):
                 if unheld is None:

@@ -140,7 +140,7 @@ async def _part(removal: _Removal) -> str:
     answer = await removal.client.merge_patch(
         place.resource,
         place.name,
-        parting(removal.grant.owner, last=removal.last),
+        parting(removal.found, removal.grant.owner, last=removal.last, orphan=removal.grant.orphan),
         namespace=place.namespace,
     )
     if removal.last:

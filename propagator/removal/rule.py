@@ -1,11 +1,12 @@
 """The one rule of what a session may remove from its member; every removal goes through it. Pure.
 
 Removed is what was written through this session's MemberCluster, into this very cluster, for no
-younger decision than the one that asks for its removal, and is not kept. An object that was written
-through a MemberCluster that is gone belongs to an earlier registration and is taken up by this one;
-an object without a mark was written by a release that had none, and counts as ours. Whether the
-Workload wants it gone is decided by its worker (`propagator.reconciler`), and whether much may go
-at once that has no Workload by `brake`.
+younger decision than the one that asks for its removal, and is not kept. What an ended Workload
+leaves behind, as it was asked to, loses our marks instead. An object that was written through a
+MemberCluster that is gone belongs to an earlier registration and is taken up by this one; an object
+without a mark was written by a release that had none, and counts as ours. Whether the Workload
+wants it gone is decided by its worker (`propagator.reconciler`), and whether much may go at once
+that has no Workload by `brake`.
 
 `remover` alone sends removals; it needs a Grant, and only `granted` makes one.
 """
@@ -18,7 +19,14 @@ from enum import Enum
 
 from crds.fields.labels import KEEPS
 from crds.names import ANNOTATION_KEEP
-from propagator.members.objects import ManagedObject, Mark, hub_version_of, mark_of
+from propagator.members.objects import (
+    ManagedObject,
+    Mark,
+    hub_version_of,
+    mark_of,
+    orphan_marks,
+    owners,
+)
 
 NEVER, MOVE, ALWAYS = KEEPS
 HOLDING_DATA = frozenset({"PersistentVolumeClaim"})
@@ -45,6 +53,8 @@ class Grant:
     """The UID of the Workload."""
     let_go: bool
     """The object stays without an owner: our marks are taken off."""
+    orphan: bool = False
+    """What the Workload leaves behind needs the object, whoever owns it as well."""
 
 
 def granted(
@@ -55,26 +65,35 @@ def granted(
     ended: bool,
     decided: float,
     registered: Callable[[str], bool],
+    orphan: bool | None = None,
+    left: bool = False,
 ) -> Grant | Stays:
     """Return what a session with that mark may do to an object of the Workload `owner`, a UID.
 
     `ended`: the Workload is gone, or about to go, and wants nothing anywhere. `decided` is a
     resourceVersion of the hub that is no younger than the decision. `registered` says whether the
-    hub has a MemberCluster of a UID.
+    hub has a MemberCluster of a UID. `orphan` says whether an ended Workload leaves its objects on
+    the members; None: the hub does not know it any more, and the object tells. `left`: its share
+    has left this member for others, so that what is here would run twice.
     """
     if not mark.registration:
         return Stays.ANOTHERS  # the session does not know its MemberCluster's UID yet
     keep = keep_of(found)
     ours = _ours(found, mark, registered)
+    marks = orphan_marks(found.metadata)
+    needed = not marks <= owners(found.metadata).keys()  # by what a former owner left behind
     if ended:
-        return Grant(found.metadata.uid, owner, let_go=keep == ALWAYS or not ours)
+        orphan = owner in marks if orphan is None else orphan
+        stays = orphan and (keep != NEVER or not left)
+        let_go = stays or needed or keep == ALWAYS or not ours
+        return Grant(found.metadata.uid, owner, let_go=let_go, orphan=stays)
     if not ours:
         return Stays.ANOTHERS
     if keep != NEVER:
         return Stays.KEPT
     if hub_version_of(found) > decided:
         return Stays.YOUNGER
-    return Grant(found.metadata.uid, owner, let_go=False)
+    return Grant(found.metadata.uid, owner, let_go=needed)
 
 
 def keep_of(found: ManagedObject) -> str:

@@ -31,6 +31,7 @@ from crds.names import (
     GROUP_LABELS,
     LABEL_WORKLOAD_UID,
 )
+from crds.workload import OnDelete
 from machinery.overrides.override import ClusterOverride, cluster_overrides_of
 from machinery.types.metadata import Key, Object, OwnerReference
 from propagator.types.movement import Movement
@@ -124,6 +125,7 @@ class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
     overrides: msgspec.Raw = msgspec.Raw()
     adoption: str = "Never"
     drift: str = "Repair"
+    on_delete: str = OnDelete.DELETE.value
     movement: Movement = Movement()
 
 
@@ -192,6 +194,16 @@ class Workload(Object, frozen=True, dict=True):
     def keeps_room(self) -> bool:
         """Whether the pods only keep the room of a Reservation."""
         return keeps_room(self.spec.scheduler_name, self.metadata.owner_references)
+
+    @property
+    def orphans(self) -> bool:
+        """Whether its objects stay on the members when it is deleted."""
+        return self.spec.on_delete == OnDelete.ORPHAN
+
+    def left(self, member: str) -> bool:
+        """Whether its share has left that member for others."""
+        there = member in self.placements or member in self.leaving
+        return bool(self.placements) and not there
 
     @property
     def namespace(self) -> str:
@@ -415,6 +427,7 @@ def kept(workload: Workload) -> Workload:
         scheduler_name=sys.intern(spec.scheduler_name),
         adoption=sys.intern(spec.adoption),
         drift=sys.intern(spec.drift),
+        on_delete=sys.intern(spec.on_delete),
         target_deployment=_own(spec.target_deployment),
         target_service=_own(spec.target_service),
         template=_own(spec.template),
@@ -480,6 +493,7 @@ def groups_of(labels: Mapping[str, str], template: msgspec.Raw) -> tuple[str, ..
 class _Departing(Object, frozen=True):
     """The fields that the end of a Workload with an unreadable spec needs."""
 
+    spec: Any = None
     status: WorkloadStatus = WorkloadStatus()
 
 
@@ -491,6 +505,8 @@ def departing(raw: msgspec.Raw, last: Workload | None) -> Workload:
     """
     now = _departing.decode(raw)
     spec = last.spec if last is not None and last.uid == now.metadata.uid else WorkloadSpec()
+    if isinstance(now.spec, dict) and now.spec.get("onDelete") in list(OnDelete):
+        spec = structs.replace(spec, on_delete=now.spec["onDelete"])
     return Workload(metadata=now.metadata, spec=spec, status=now.status)
 
 

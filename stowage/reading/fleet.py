@@ -74,7 +74,7 @@ MOVING: Mapping[str, str] = {
 PROPAGATED: Mapping[str, str] = {
     "SecretNotFound": "apply the Secret that it brings along, or stowage tenant add its namespace",
     "InvalidOverride": "mend the override that is named, or the label that it reads",
-    "AlreadyExists": "another name, or spec.adoption: IfUnowned if nobody owns the object there",
+    "AlreadyExists": "another name, or spec.adoption: IfNoDiff or IfUnowned if nobody owns it",
     "NamespaceNotAllowed": "another spec.targetNamespace, or spec.namespaces of the MemberCluster",
     "InvalidWorkload": "mend the field that is named",
     "NotReviewed": "look at the controller: it has not reviewed the edit",

@@ -68,6 +68,7 @@ def test_defaults_are_stored(tenant, given):
         "packing": "Proportional",
         "adoption": "Never",
         "drift": "Repair",
+        "onDelete": "Delete",
     }
 
 

@@ -170,12 +170,13 @@ def slim_pod(pod: Object) -> Object:
     """
     assert isinstance(pod, WirePod)  # noqa: S101 - the informer decodes nothing else
     claim = claim_of(pod.metadata)
+    ours = claim is not None and bool(claim.uid)
     check_texts(pod.spec.node_name, *(claim or ()))
     conditions = {each.type: each for each in pod.status.conditions}
     ready = _true(conditions.get("Ready")) and not pod.metadata.deleting
-    cost, marked = cost_of(pod.metadata) if claim is not None else (None, False)
+    cost, marked = cost_of(pod.metadata) if ours else (None, False)
     return Pod(
-        metadata=_slim_meta(pod.metadata, moments=claim is not None),
+        metadata=_slim_meta(pod.metadata, moments=ours),
         node=sys.intern(pod.spec.node_name),
         claim=claim,
         requests=_shared(_requests(pod)) if pod.spec.node_name else (),
@@ -256,6 +257,7 @@ def _gives_way(pod: WirePod, claim: PodClaim | None) -> bool:
     # A class of that name may be anything, and any user of the member may name it.
     return (
         claim is not None
+        and bool(claim.uid)
         and PLACEHOLDER_PODS_LABEL in pod.metadata.labels
         and deployment_of(claim).endswith(PLACEHOLDER_SUFFIX)
         and pod.spec.priority_class_name == PLACEHOLDER_CLASS

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from propagator.apply.render import ForeignClass, render
+from propagator.apply.render import ForeignClass, beside, render
 from propagator.hub.workload_metadata import first_ordinals
+from propagator.members.objects import ManagedObject
 from propagator.types.workload import HubSecret, Workload, workload_of
 from tests.propagator.apply.memberfacts import member_facts
 
@@ -176,3 +177,29 @@ def test_what_was_made_for_a_reservation_is_rendered_with_its_class() -> None:
     (piece,) = render(workload, replicas=1, first_ordinal=0, secrets=[], member=member_facts())
     pods = piece.body["spec"]["template"]["spec"]
     assert pods["priorityClassName"] == "stowage-placeholder"
+
+
+@pytest.mark.proves("X6")
+@pytest.mark.parametrize("label", ["", "u-0"])
+def test_the_label_on_the_pods_is_that_of_the_object_that_is_there(label: str) -> None:
+    (piece,) = render(made(), replicas=1, first_ordinal=0, secrets=[], member=member_facts())
+    laid = beside(piece, ManagedObject(pods_uid=label))
+    labels = laid.body["spec"]["template"]["metadata"]["labels"]
+    assert labels == {"app": "web", **({"stowage.dev/workload-uid": label} if label else {})}
+    assert laid.digest != piece.digest
+    assert laid.body["metadata"]["annotations"]["stowage.dev/applied-hash"] == laid.digest
+    assert beside(laid, ManagedObject(pods_uid=label)) == laid
+    for same in (None, "u-1"):
+        assert beside(piece, ManagedObject(pods_uid=same)) is piece
+    assert piece.body["spec"]["template"]["metadata"]["labels"]["stowage.dev/workload-uid"] == "u-1"
+
+
+@pytest.mark.proves("X8")
+def test_an_object_says_that_it_stays_and_is_the_same_otherwise() -> None:
+    how: dict[str, Any] = {"replicas": 1, "first_ordinal": 0, "secrets": []}
+    (goes,), (stays,) = (
+        render(made(onDelete=word), member=member_facts(), **how) for word in ("Delete", "Orphan")
+    )
+    annotations = stays.body["metadata"]["annotations"]
+    assert annotations.pop("orphan.stowage.dev/u-1") == "true"
+    assert stays == goes

@@ -7,12 +7,20 @@ import pytest
 from crds.names import LABEL_WORKLOAD_UID
 from machinery.api.resources import SERVICES, Resource
 from machinery.types.metadata import Meta, OwnerReference
-from propagator.members.objects import ManagedObject
-from propagator.members.pods import Main, PodClaim, claim_of, made_by, replica_set
+from propagator.members.objects import ManagedObject, managed
+from propagator.members.pods import (
+    Main,
+    PodClaim,
+    TakenOver,
+    claim_of,
+    made_by,
+    replica_set,
+)
 from propagator.status.observation import balancer
 from propagator.types.workload import workload_of
 
 LONG = "x" * 253
+LABEL = LABEL_WORKLOAD_UID
 
 
 def made(group: str, kind: str, name: str, digest: str = "", *, uid: str = "u", where: str = "ns"):
@@ -69,7 +77,61 @@ def test_a_claim_is_read_from_labels_and_the_controller():
     meta = Meta(name="p", namespace="ns", labels=labels, owner_references=owners)
     assert claim_of(meta) == made("apps", "ReplicaSet", "web-5d9", "5d9")
     assert claim_of(Meta(labels={LABEL_WORKLOAD_UID: "u"})) == made("", "", "", where="")
-    assert claim_of(Meta(labels={"pod-template-hash": "5d9"}, owner_references=owners)) is None
+    bare = Meta(namespace="ns", labels={"pod-template-hash": "5d9"}, owner_references=owners)
+    assert claim_of(bare) == made("apps", "ReplicaSet", "web-5d9", "5d9", uid="")
+    node = OwnerReference(name="n1", controller=True, api_version="v1", kind="Node", uid="1")
+    for others in ([], [node], owners[:1]):
+        assert claim_of(Meta(labels={"pod-template-hash": "5d9"}, owner_references=others)) is None
+
+
+@pytest.mark.proves("X6")
+def test_pods_of_what_was_taken_over_are_known_by_their_owners():
+    web, other = (Main(uid, "ns", "apps", "Deployment", "web") for uid in ("u", "v"))
+    pods = made("apps", "ReplicaSet", "web-5d9", "5d9", uid="")
+    taken = TakenOver()
+    assert taken.labelled(web) == web
+    assert not taken.owners(pods)
+    taken.note(web, "u")
+    assert taken.labelled(web) == web
+    taken.note(web, "")
+    assert made_by(pods, taken.labelled(web))
+    assert taken.labelled(other) == other
+    assert taken.owners(pods) == {"u"}
+    assert not taken.owners(pods._replace(name="api-5d9"))
+    assert not taken.owners(pods._replace(namespace="b"))
+    taken.note(web, "old")
+    assert not taken.owners(pods)
+    assert taken.owners(pods._replace(uid="old")) == {"u"}
+    taken.note(web, "u")
+    assert not taken.owners(pods._replace(uid="old"))
+
+
+@pytest.mark.proves("X6")
+@pytest.mark.parametrize(
+    ("kind", "spec", "uid"),
+    [
+        (("apps", "Deployment"), {"template": {"metadata": {"labels": {LABEL: "u"}}}}, "u"),
+        (("apps", "DaemonSet"), {"template": {"metadata": {"labels": {"app": "a"}}}}, ""),
+        (("batch", "Job"), {"template": {"metadata": {}}}, ""),
+        (("batch", "Job"), {"template": {"metadata": [1]}}, ""),
+        (("batch", "Job"), {"template": {"metadata": {"labels": "?"}}}, ""),
+        (("batch", "Job"), {"template": {"metadata": {"labels": {LABEL: 7}}}}, ""),
+        (("batch", "Job"), {"template": {"metadata": {"labels": {LABEL: "x" * 64}}}}, ""),
+        (
+            ("batch", "CronJob"),
+            {"jobTemplate": {"spec": {"template": {"metadata": {"labels": {LABEL: "u"}}}}}},
+            "u",
+        ),
+        (("batch", "CronJob"), {"jobTemplate": {"spec": 1}}, None),
+        (("apps", "StatefulSet"), {"template": "?"}, None),
+        (("apps", "StatefulSet"), "?", None),
+        (("x.dev", "Deployment"), {"template": {"metadata": {"labels": {LABEL: "u"}}}}, None),
+    ],
+)
+def test_the_label_on_its_pods_is_read_from_an_object(kind, spec, uid):
+    resource = Resource(kind[0], "v1", "things", kind[1])
+    found = managed(resource, {"metadata": {"name": "a"}, "spec": spec})
+    assert found.pods_uid == uid
 
 
 @pytest.mark.proves("S4")

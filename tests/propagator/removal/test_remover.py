@@ -7,11 +7,20 @@ from typing import Any, cast
 
 import pytest
 
-from crds.names import LABEL_MANAGED, OWNER_PREFIX
+from crds.names import (
+    ANNOTATION_HUB,
+    ANNOTATION_HUB_VERSION,
+    ANNOTATION_MEMBER,
+    LABEL_MANAGED,
+    ORPHAN_PREFIX,
+    OWNER_PREFIX,
+)
 from machinery.api.resources import Resource
 from machinery.errors import ApiError, NotFound
 from machinery.runtime.store import Cache
 from propagator.apply.apply_records import ObjectPlace
+from propagator.apply.ownership import parting
+from propagator.apply.render import ANNOTATION_HASH, ANNOTATION_TEMPLATE_HASH
 from propagator.errors import Refused
 from propagator.members.objects import ManagedObject, Mark, managed
 from propagator.members.session import MemberSession
@@ -150,3 +159,28 @@ async def test_what_was_put_into_its_place_stays(remover: Remover):
     member.lies = conf("u", version="5", uid="o-2")
     assert await ask(remover, member, conf("u")) == ""
     assert member.sent == ["DELETE o-1", "GET"]
+
+
+@pytest.mark.proves("X8", "X11")
+@pytest.mark.parametrize("orphan", [True, False])
+@pytest.mark.parametrize("uids", [("u",), ("u", "other")])
+def test_the_last_owner_takes_every_mark_off_and_only_as_the_object_is(
+    uids: tuple[str, ...], orphan: bool
+):
+    marks = dict.fromkeys((ANNOTATION_HUB, ANNOTATION_MEMBER, ANNOTATION_HUB_VERSION), "x")
+    marks |= dict.fromkeys((ANNOTATION_HASH, ANNOTATION_TEMPLATE_HASH), "x")
+    whole = conf(*uids)
+    whole["metadata"]["annotations"] |= marks | {ORPHAN_PREFIX + uid: "true" for uid in uids}
+    whole["metadata"]["annotations"][ORPHAN_PREFIX + "former"] = "true"
+    last = len(uids) == 1
+    patch = parting(managed(CONFIGMAPS, whole), "u", last=last, orphan=orphan)["metadata"]
+    off = {key for key, value in patch["annotations"].items() if value is None}
+    left = whole["metadata"]["annotations"].keys() - off
+    if last:
+        assert not left
+        assert patch["labels"] == {LABEL_MANAGED: None}
+        assert (patch["uid"], patch["resourceVersion"]) == ("o-1", "1")
+    else:
+        others = {OWNER_PREFIX + "other", ORPHAN_PREFIX + "other", ORPHAN_PREFIX + "former"}
+        assert left == {*others, *marks, *([ORPHAN_PREFIX + "u"] if orphan else [])}
+        assert "labels" not in patch

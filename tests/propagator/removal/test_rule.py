@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,13 @@ from hypothesis import strategies as st
 
 from crds.fields.labels import KEEPS
 from crds.membercluster import SweepHeldReason
-from crds.names import ANNOTATION_HUB_VERSION, ANNOTATION_KEEP, ANNOTATION_MEMBER
+from crds.names import (
+    ANNOTATION_HUB_VERSION,
+    ANNOTATION_KEEP,
+    ANNOTATION_MEMBER,
+    ORPHAN_PREFIX,
+    OWNER_PREFIX,
+)
 from machinery.types.metadata import Meta
 from propagator.members.objects import ManagedObject, Mark
 from propagator.removal.brake import FEW, SHARE, reason_to_hold
@@ -95,6 +102,52 @@ def test_what_an_older_release_wrote_is_ours(ended: bool) -> None:
     )
     assert isinstance(grant, Grant)
     assert not grant.let_go
+
+
+@pytest.mark.proves("X8", "X10", "X11")
+@given(
+    kind=kinds,
+    keep=keeps,
+    ended=st.booleans(),
+    said=st.booleans(),
+    known=st.booleans(),
+    left=st.booleans(),
+    owning=st.sets(st.sampled_from(["w", "v"])),
+    marked=st.sets(st.sampled_from(["w", "v"])),
+)
+@examples(500)
+def test_an_end_leaves_what_it_was_asked_to_leave_and_nothing_else_does(
+    kind: str,
+    keep: str,
+    ended: bool,
+    said: bool,
+    known: bool,
+    left: bool,
+    owning: set[str],
+    marked: set[str],
+) -> None:
+    lies = found(kind, Mark("r1", "c1"), keep)
+    lies.metadata.annotations.update({OWNER_PREFIX + uid: "a/a" for uid in {"w", *owning}})
+    bare = copy.deepcopy(lies)
+    lies.metadata.annotations.update({ORPHAN_PREFIX + uid: "true" for uid in marked})
+    how: dict[str, Any] = {
+        "mark": Mark("r1", "c1"),
+        "decided": math.inf,
+        "registered": lambda _: True,
+    }
+    before = granted(bare, "w", ended=ended, **how)
+    grant = granted(lies, "w", ended=ended, orphan=said if known else None, left=left, **how)
+    needed = not marked <= {"w", *owning}
+    if not isinstance(before, Grant) or not ended:
+        # A move, and what is not rendered any more, go as ever.
+        assert isinstance(grant, Stays) or grant == replace(before, let_go=needed)
+        assert isinstance(grant, Stays) is isinstance(before, Stays)
+        return
+    assert isinstance(grant, Grant)
+    holds = keep in ("Move", "Always") or (kind == "PersistentVolumeClaim" and keep != "Never")
+    stays = (said if known else "w" in marked) and (holds or not left)
+    assert grant.orphan is stays
+    assert grant.let_go is (before.let_go or stays or needed)
 
 
 # --- histories ------------------------------------------------------------------------------------

@@ -1,0 +1,109 @@
+"""What an apply would change of an object, by the server's own answer to a dry run. Pure.
+
+An object without an owner may be taken over on condition that it is already as its Workload wants
+it (`Adoption.IF_NO_DIFF`). Only its server knows that: it fills in defaults, writes quantities its
+own way, and keeps fields that others own. So the answer to a dry run of the apply is compared with
+the object as it is. Left out are the status, what each write changes, and the marks of Stowage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from crds.fields.labels import reserved
+from machinery.types.bounds import NAME, WORD, clean
+
+MOST_NAMED = 3
+"""The paths that a message names."""
+_ABSENT = object()
+# The generation of a Deployment grows with its annotations, and so with ours; no pod restarts then.
+_EACH_WRITE = ("managedFields", "resourceVersion", "generation")
+
+Json = Mapping[str, Any]
+
+
+class Difference(NamedTuple):
+    """A field as it would become (`here`: as the hub wants it), and as it is (`there`)."""
+
+    path: str
+    here: Any
+    there: Any
+
+
+def differences(live: Json, applied: Json) -> list[Difference]:
+    """Return what the apply that was answered by `applied` changes of `live`, in order."""
+    return list(_differing("", _compared(applied), _compared(live)))
+
+
+def in_words(found: Sequence[Difference], *, secret: bool) -> str:
+    """Return the first differences as text; of a Secret the paths alone.
+
+    `spec.replicas (2 here, 5 there), spec.paused (nothing here, true there) and 4 more`.
+    """
+    named = [_in_words(each, secret=secret) for each in found[:MOST_NAMED]]
+    more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+    return ", ".join(named) + more
+
+
+def _in_words(found: Difference, *, secret: bool) -> str:
+    path = clean(found.path, NAME)
+    # Also an annotation of a Secret may hold its values, as that of kubectl apply does.
+    return path if secret else f"{path} ({_value(found.here)} here, {_value(found.there)} there)"
+
+
+def _value(value: Any) -> str:
+    if value is _ABSENT:
+        return "nothing"
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return clean(text, WORD) or '""'
+
+
+def _compared(whole: Json) -> dict[str, Any]:
+    """Return the object without what says nothing about its form."""
+    meta = {key: value for key, value in whole["metadata"].items() if key not in _EACH_WRITE}
+    for field in ("labels", "annotations"):
+        others = {k: v for k, v in (meta.pop(field, None) or {}).items() if not reserved(k)}
+        if others:
+            meta[field] = others
+    return {key: value for key, value in whole.items() if key != "status"} | {"metadata": meta}
+
+
+def _differing(path: str, here: Any, there: Any) -> Iterator[Difference]:
+    if isinstance(here, Mapping) and isinstance(there, Mapping):
+        for key in sorted({*here, *there}):
+            inner = f"[{key}]" if "." in key or "/" in key else f".{key}"
+            yield from _differing(
+                (path + inner).removeprefix("."), here.get(key, _ABSENT), there.get(key, _ABSENT)
+            )
+    elif isinstance(here, list) and isinstance(there, list):
+        mine, theirs = _items(here, there)
+        for key in dict.fromkeys((*mine, *theirs)):
+            ours, other = mine.get(key, _ABSENT), theirs.get(key, _ABSENT)
+            yield from _differing(f"{path}[{key}]", ours, other)
+    elif here != there:
+        yield Difference(path, here, there)
+
+
+def _items(here: list[Any], there: list[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the items of both lists by their names, where all have one, else by their places."""
+    mine, theirs = _named(here), _named(there)
+    # The same items in another order are found by their places: by their names none would differ.
+    if mine is None or theirs is None or (mine.keys() == theirs.keys() and [*mine] != [*theirs]):
+        return _numbered(here), _numbered(there)
+    return mine, theirs
+
+
+def _numbered(items: list[Any]) -> dict[str, Any]:
+    return {str(number): each for number, each in enumerate(items)}
+
+
+def _named(items: list[Any]) -> dict[str, Any] | None:
+    found = {each["name"]: each for each in items if _has_name(each)}
+    return found if len(found) == len(items) else None
+
+
+def _has_name(item: Any) -> bool:
+    return isinstance(item, Mapping) and isinstance(item.get("name"), str)

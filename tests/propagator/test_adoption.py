@@ -1,0 +1,330 @@
+"""What a Workload takes over on real members, and only as it is: `adoption: IfNoDiff`."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from crds.names import LABEL_MANAGED, LABEL_WORKLOAD_UID, OWNER_PREFIX
+from machinery.api.resources import PODS, SECRETS, Resource
+from machinery.api.verbs import Verbs
+from stowage.playground.controlplanes import Cluster
+
+from .stage import (
+    CONFIGMAPS,
+    DEPLOYMENTS,
+    SERVICES,
+    MakeStage,
+    Stage,
+    configmap,
+    counted,
+    deployment,
+    settled,
+    staged,
+    swept,
+)
+from .waits import until
+
+NO_DIFF = "IfNoDiff"
+JOBS = Resource("batch", "v1", "jobs", "Job")
+REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet")
+
+
+def image(name: str) -> dict[str, Any]:
+    """A Deployment with that image."""
+    made = deployment(replicas=2)
+    made["spec"]["template"]["spec"]["containers"][0]["image"] = name
+    return made
+
+
+async def made(stage: Stage, kind: Resource, body: dict[str, Any]) -> dict[str, Any]:
+    """What somebody made on m1 by hand."""
+    return await stage.members["m1"].create(kind, body, namespace=stage.namespace)
+
+
+async def owned(stage: Stage, name: str, workload: str, **where: Any) -> dict[str, Any]:
+    """Wait until the object is the Workload's; the object."""
+    uid = (await stage.workload(workload))["metadata"]["uid"]
+
+    async def there() -> bool:
+        found = await stage.on("m1", name, **where)
+        return OWNER_PREFIX + uid in found["metadata"].get("annotations", {})
+
+    await until(there, seconds=60)
+    return await stage.on("m1", name, **where)
+
+
+@pytest.mark.proves("X6")
+async def test_what_is_equal_but_for_defaults_is_taken_over_as_it_is(stage_on: MakeStage):
+    async with stage_on() as stage:
+        await stage.space_on("m1")
+        service = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "web"},
+            "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]},
+        }
+        pods = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "pause"}]}
+        job = {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": "once"},
+            "spec": {"template": {"spec": pods}},
+        }
+        before = {
+            kind: await made(stage, kind, body)
+            for kind, body in (
+                (DEPLOYMENTS, image("nginx:1")),
+                (SERVICES, service),
+                (CONFIGMAPS, configmap("conf", k="v")),
+                (JOBS, job),
+            )
+        }
+        await stage.create(
+            "demo",
+            adoption=NO_DIFF,
+            targetDeployment=image("nginx:1"),
+            targetService=service,
+            manifests=[configmap("conf", k="v"), job],
+        )
+        await stage.place("demo", m1=2)
+        await stage.propagated("demo")
+        await settled(stage)
+        writes = await counted(stage.members["m1"])
+        await stage.restart()
+        await stage.ready()
+        await settled(stage)
+        assert not (await counted(stage.members["m1"]) - writes)["APPLY", "deployments"]
+        for kind, was in before.items():
+            now = await owned(stage, was["metadata"]["name"], "demo", kind=kind)
+            assert now["metadata"]["uid"] == was["metadata"]["uid"]
+            if kind != DEPLOYMENTS:  # whose generation grows with any annotation
+                assert now["metadata"].get("generation") == was["metadata"].get("generation")
+            assert (now.get("spec"), now.get("data")) == (was.get("spec"), was.get("data"))
+            assert now["metadata"]["labels"][LABEL_MANAGED] == "true"
+
+        # It is the Workload's from then on: an edit arrives, and still no label on its pods.
+        await stage.patch("demo", {"spec": {"targetDeployment": image("nginx:2")}})
+
+        async def edited() -> bool:
+            found = (await stage.on("m1"))["spec"]["template"]
+            return bool(found["spec"]["containers"][0]["image"] == "nginx:2")
+
+        await until(edited)
+        found = (await stage.on("m1"))["spec"]["template"]
+        assert found["metadata"]["labels"] == {"app": "web"}
+        await stage.place("demo", m2=2)
+        await stage.make_ready("m2")
+        await stage.goes("m1")
+        moved = (await stage.on("m2"))["spec"]["template"]["metadata"]["labels"]
+        assert LABEL_WORKLOAD_UID in moved
+
+
+@pytest.mark.proves("X6")
+async def test_what_differs_is_left_alone_until_it_is_made_equal(stage_on: MakeStage):
+    async with stage_on() as stage:
+        await stage.space_on("m1")
+        there = image("nginx:2")
+        there["spec"]["paused"] = True
+        before = await made(stage, DEPLOYMENTS, there)
+        hidden = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "creds"},
+            "data": {"password": base64.b64encode(b"hush").decode()},
+        }
+        secret = await made(stage, SECRETS, hidden)
+        theirs = hidden | {"data": {"password": base64.b64encode(b"another").decode()}}
+        wanted = image("nginx:1")
+        wanted["spec"]["paused"] = False
+        await stage.create("demo", adoption=NO_DIFF, targetDeployment=wanted, manifests=[theirs])
+        await stage.place("demo", m1=2)
+        where = stage.namespace
+        told = await stage.refused("demo", "AlreadyExists", "Secret")
+        assert told == f"Secret {where}/creds exists and differs in data.password"
+        assert await stage.on("m1", "creds", kind=SECRETS) == secret
+        await stage.patch("demo", {"spec": {"manifests": []}})
+        told = await stage.refused("demo", "AlreadyExists", "Deployment")
+        assert told == (
+            f"Deployment {where}/web exists and differs in spec.paused (nothing here, true there), "
+            "spec.template.spec.containers[main].image (nginx:1 here, nginx:2 there)"
+        )
+        assert await stage.on("m1") == before
+        by_hand = {"spec": {**image("nginx:1")["spec"], "paused": None}}
+        equal = await stage.members["m1"].merge_patch(DEPLOYMENTS, "web", by_hand, namespace=where)
+        found = await owned(stage, "web", "demo")
+        assert found["spec"] == equal["spec"]
+        await stage.propagated("demo")
+
+
+@pytest.mark.proves("X6")
+async def test_an_edit_between_the_look_and_the_write_is_no_takeover(
+    stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch
+):
+    apply, edited = Verbs.apply, []
+
+    async def a_moment_later(self: Verbs, res: Resource, obj: Any, **how: Any) -> Any:
+        taking = how["force"] and not how.get("dry_run")
+        if res == CONFIGMAPS and how["name"] == "conf" and taking and not edited:
+            edit = {"data": {"k": "mine"}}
+            where = {"namespace": stage.namespace}
+            edited.append(await stage.members["m1"].merge_patch(CONFIGMAPS, "conf", edit, **where))
+        return await apply(self, res, obj, **how)
+
+    monkeypatch.setattr(Verbs, "apply", a_moment_later)
+    async with stage_on() as stage:
+        await stage.space_on("m1")
+        await made(stage, CONFIGMAPS, configmap("conf", k="v"))
+        await stage.create("demo", adoption=NO_DIFF, manifests=[configmap("conf", k="v")])
+        await stage.place("demo", m1=1)
+        await stage.refused("demo", "AlreadyExists", "data.k (v here, mine there)")
+        assert await stage.on("m1", "conf", kind=CONFIGMAPS) == edited[0], "not touched at all"
+
+
+@pytest.mark.proves("X6")
+@pytest.mark.parametrize("when", ["before the write", "after the write"])
+async def test_a_process_that_ends_at_the_takeover_is_made_up_for(
+    stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch, when: str
+):
+    apply, reached = Verbs.apply, asyncio.Event()
+
+    async def stuck(self: Verbs, res: Resource, obj: Any, **how: Any) -> Any:
+        taking = res == DEPLOYMENTS and how["force"] and not how.get("dry_run")
+        if not taking or reached.is_set():
+            return await apply(self, res, obj, **how)
+        if when == "after the write":
+            await apply(self, res, obj, **how)
+        reached.set()
+        return await asyncio.Future()
+
+    monkeypatch.setattr(Verbs, "apply", stuck)
+    async with stage_on() as stage:
+        await stage.space_on("m1")
+        before = await made(stage, DEPLOYMENTS, image("nginx:1"))
+        await stage.create("demo", adoption=NO_DIFF, targetDeployment=image("nginx:1"))
+        await stage.place("demo", m1=2)
+        async with asyncio.timeout(60):
+            await reached.wait()
+        await stage.restart()
+        await stage.propagated("demo")
+        found = await owned(stage, "web", "demo")
+        assert found["metadata"]["uid"] == before["metadata"]["uid"]
+        assert found["spec"] == before["spec"]
+        await stage.delete("demo")
+        await stage.gone("demo")
+        assert await stage.on("m1") is None, "it was the Workload's own"
+
+
+@pytest.mark.proves("X7")
+async def test_what_another_owns_is_never_taken_over(stage_on: MakeStage):
+    async with stage_on() as stage:
+        await stage.create("first", targetDeployment=image("nginx:1"))
+        await stage.place("first", m1=2)
+        await stage.propagated("first")
+        body = image("nginx:1")
+        theirs = {f"{OWNER_PREFIX}elsewhere": f"{stage.namespace}/its", "stowage.dev/hub": "x"}
+        for name, meta in (
+            ("theirs", {"labels": {LABEL_MANAGED: "true"}, "annotations": theirs}),
+            ("marked", {"annotations": {"stowage.dev/hub": "another"}}),
+            (
+                "made",
+                {
+                    "ownerReferences": [
+                        {
+                            "apiVersion": "x.dev/v1",
+                            "kind": "App",
+                            "name": "a",
+                            "uid": "1",
+                            "controller": True,
+                        }
+                    ]
+                },
+            ),
+        ):
+            await made(stage, DEPLOYMENTS, {**body, "metadata": {"name": name, **meta}})
+        found = {name: await stage.on("m1", name) for name in ("web", "theirs", "marked", "made")}
+        for name, words in (
+            ("web", f"belongs to Workload {stage.namespace}/first"),
+            ("theirs", "another hub"),
+            ("marked", "another hub"),
+            ("made", "exists and is not ours"),
+        ):
+            await stage.create(
+                f"wants-{name}",
+                adoption=NO_DIFF,
+                targetDeployment={**body, "metadata": {"name": name}},
+            )
+            await stage.place(f"wants-{name}", m1=2)
+            await stage.refused(f"wants-{name}", "AlreadyExists", words)
+        for name, was in found.items():
+            assert await stage.on("m1", name) == was
+
+
+@pytest.fixture(scope="module")
+def running(make_cluster: Callable[..., Cluster]) -> Cluster:
+    """A member whose pods run."""
+    return make_cluster("adopts", controller_manager=True, scheduler=True, kwok=True, nodes=1)
+
+
+async def pods_of(stage: Stage) -> set[str]:
+    """The UIDs of the pods that are not about to end."""
+    listed = await stage.members["m1"].list(PODS, namespace=stage.namespace)
+    metas = [each["metadata"] for each in listed["items"]]
+    return {meta["uid"] for meta in metas if "deletionTimestamp" not in meta}
+
+
+@pytest.mark.proves("X6", "X8")
+async def test_pods_run_on_and_count_through_takeover_end_and_takeover(
+    hub: Cluster, running: Cluster
+):
+    with swept(hub):
+        async with staged(hub, {"m1": running}) as stage:
+            await stage.space_on("m1")
+            await made(stage, DEPLOYMENTS, image("nginx:1"))
+
+            async def told(name: str) -> bool:
+                share = await stage.share(name, "m1")
+                said = (share.get("state"), share.get("ready"), share.get("scheduled"))
+                return said == ("Running", 2, 2)
+
+            async def there() -> bool:
+                return len(await pods_of(stage)) == 2
+
+            await until(there, seconds=120)
+            pods = await pods_of(stage)
+            for name in ("first", "second"):
+                await stage.create(
+                    name,
+                    adoption=NO_DIFF,
+                    onDelete="Orphan",
+                    targetDeployment=image("nginx:1"),
+                    movement={"minReadySeconds": 1},
+                )
+                await stage.place(name, m1=2)
+                await until(lambda name=name: told(name), seconds=120)
+                await stage.fares(name, "m1", "Running")
+                if name == "first":
+                    await stage.delete("first")
+                    await stage.gone("first")
+                assert await pods_of(stage) == pods
+            assert (
+                len(
+                    (await stage.members["m1"].list(REPLICA_SETS, namespace=stage.namespace))[
+                        "items"
+                    ]
+                )
+                == 1
+            )
+            # One more is counted, without a restart of the others.
+            await stage.place("second", m1=3)
+            await until(lambda: counts(stage, "second", 3), seconds=120)
+            assert pods < await pods_of(stage)
+
+
+async def counts(stage: Stage, name: str, units: int) -> bool:
+    share = await stage.share(name, "m1")
+    return (share.get("ready"), share.get("scheduled")) == (units, units)
