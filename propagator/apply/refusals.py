@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from crds.workload import PropagatedReason
 from machinery.api.resources import Resource
-from machinery.errors import ApiError, TransportError
+from machinery.errors import ApiError, Invalid, TransportError
 from machinery.overrides.override import OverrideMisfit, UnreadableOverrides
 from propagator.apply.apply_records import ObjectPlace
 from propagator.apply.render import ForeignClass, PatchMisfit, Piece
 from propagator.errors import Refused
 
 
+class Unchangeable(Refused):
+    """A copy of a hub's object that takes no change: it has to be removed, and made again."""
+
+    def __init__(self, member: str, piece: Piece) -> None:
+        message = f"{member}: {_where(piece)} cannot be changed: it is removed, and made again"
+        super().__init__(PropagatedReason.PROPAGATING, message)
+        self.key = piece.kind, piece.namespace, piece.name
+
+
 def rejected(member: str, piece: Piece, fault: ApiError) -> Refused:
+    # The server's own words, of ConfigMaps and Secrets that are immutable, and the type of Secrets.
+    if piece.shared and isinstance(fault, Invalid) and "field is immutable" in fault.message:
+        return Unchangeable(member, piece)
     return Refused(PropagatedReason.REJECTED, f"{member}: {_where(piece)}: {fault}")
 
 

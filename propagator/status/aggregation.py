@@ -29,8 +29,13 @@ def status_of(
     shares: Sequence[ReportedShare],
     now: datetime,
     kept: Sequence[Mapping[str, Any]] = (),
+    *,
+    remark: str = "",
 ) -> dict[str, Any]:
-    """Return the propagator's fields of the status; `kept` is that of `Survey.kept`."""
+    """Return the propagator's fields of the status; `kept` is that of `Survey.kept`.
+
+    `remark` stands before the message of Propagated where that is True.
+    """
     entries = [share.entry for share in shares]
     placed = [entry for entry in entries if entry["state"] != ShareState.LEAVING.value]
     ready = sum(min(entry["ready"], entry["replicas"]) for entry in placed)
@@ -46,7 +51,7 @@ def status_of(
         "ready": ready,
         "readySummary": f"{ready}/{desired}",
         "serviceExternalIP": _addresses(entries) or None,
-        "conditions": _conditions(workload, placed, shares, state, now),
+        "conditions": _conditions(workload, placed, shares, state, now, remark),
     }
     if conditions.find(status, WorkloadCondition.PROPAGATED)["status"] == "True":
         status |= first_kinds(workload)
@@ -164,6 +169,7 @@ def _conditions(
     shares: Sequence[ReportedShare],
     state: WorkloadState,
     now: datetime,
+    remark: str,
 ) -> list[dict[str, Any]]:
     """Return our conditions renewed, and the controller's as they are."""
     after = {each["type"]: each for each in workload.conditions}
@@ -171,6 +177,8 @@ def _conditions(
     if verdict is not None:
         reason, message = verdict
         good = reason is PropagatedReason.PROPAGATED
+        if good and remark:
+            message = f"{remark}; {message}"
         _renew(after, workload, WorkloadCondition.PROPAGATED, good, reason.value, message, now)
     ready = bool(placed) and state is WorkloadState.RUNNING
     why = WorkloadReadyReason.ALL_READY if ready else WorkloadReadyReason.REPLICAS_NOT_READY

@@ -24,6 +24,7 @@ from machinery.runtime.fair_queue import namespace_of
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.types.conditions import find
 from machinery.types.metadata import Key
+from propagator.dependencies.follower import Follower
 from propagator.hub.workload_metadata import is_ours, record_of
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
@@ -96,12 +97,14 @@ class Reporter:
         workloads: HubWorkloads,
         survey: Survey,
         finalizer: Finalizer,
+        dependencies: Follower,
     ) -> None:
         self._clock = context.clock
         self._recorder = context.recorder
         self._workloads = workloads
         self._survey = survey
         self._finalizer = finalizer
+        self._dependencies = dependencies
         self._fresh = context.fresh
         self._backoff: KeyedBackoff[Key] = KeyedBackoff(
             clock=context.clock, base=SPACING_SECONDS, cap=LONGEST_PAUSE
@@ -262,7 +265,17 @@ class Reporter:
         waits = (s.seen.available.more_in for s in shares if s.seen.available is not None)
         if (soonest := min((s for s in waits if s is not None), default=None)) is not None:
             self.queue.add_after(key, soonest)
-        return status_of(workload, shares, self._clock.now(), self._survey.kept(workload))
+        status = status_of(
+            workload,
+            shares,
+            self._clock.now(),
+            self._survey.kept(workload),
+            remark=self._dependencies.remark(workload),
+        )
+        dependencies = self._dependencies.reported(workload)
+        if dependencies or workload.status.dependencies:
+            status["dependencies"] = dependencies
+        return status
 
     def _announce(self, workload: Workload, status: Mapping[str, Any]) -> None:
         """Record an event where Propagated changed."""
@@ -343,6 +356,7 @@ def _news(workload: Workload, status: Mapping[str, Any]) -> bool:
         status["clusters"] != old.clusters
         or status["conditions"] != workload.conditions
         or status["kept"] != old.kept
+        or status.get("dependencies", []) != old.dependencies
         or status["ready"] != old.ready
         or status["readySummary"] != old.ready_summary
         or status["serviceExternalIP"] != old.service_external_ip

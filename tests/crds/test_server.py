@@ -67,6 +67,7 @@ def test_defaults_are_stored(tenant, given):
         "distribution": "Single",
         "packing": "Proportional",
         "adoption": "Never",
+        "dependencies": "None",
     }
 
 

@@ -68,12 +68,14 @@ class Burst:
         context = SimpleNamespace(
             clock=clock, recorder=SimpleNamespace(event=lambda *_, **__: None), fresh=lambda: True
         )
+        following = SimpleNamespace(remark=lambda _: "", reported=lambda _: [])
         survey = SimpleNamespace(seen=self._seen, kept=lambda _: [])
         self.reporter = Reporter(
             cast("Any", context),
             workloads=cast("Any", self.hub),
             survey=cast("Any", survey),
             finalizer=cast("Any", None),
+            dependencies=cast("Any", following),
         )
 
     async def _seen(
