@@ -10,6 +10,10 @@ from propagator.apply.apply_records import ObjectPlace
 from propagator.apply.render import ForeignClass, PatchMisfit, Piece
 from propagator.errors import Refused
 
+_FIXED_SIGNS = ("field is immutable", "may not change once set")
+"""A server's words of immutable ConfigMaps and Secrets and the type of these, and of the address of
+a Service."""
+
 
 class Unchangeable(Refused):
     """A copy of a hub's object that takes no change: it has to be removed, and made again."""
@@ -21,8 +25,11 @@ class Unchangeable(Refused):
 
 
 def rejected(member: str, piece: Piece, fault: ApiError) -> Refused:
-    # The server's own words, of ConfigMaps and Secrets that are immutable, and the type of Secrets.
-    if piece.shared and isinstance(fault, Invalid) and "field is immutable" in fault.message:
+    if (
+        piece.shared
+        and isinstance(fault, Invalid)
+        and any(s in fault.message for s in _FIXED_SIGNS)
+    ):
         return Unchangeable(member, piece)
     return Refused(PropagatedReason.REJECTED, f"{member}: {_where(piece)}: {fault}")
 

@@ -459,6 +459,7 @@ def kept(workload: Workload) -> Workload:
         ],
         overrides=_own(status.overrides),
         clusters=[_sharing(each) for each in status.clusters],
+        dependencies=[_sharing(each) for each in status.dependencies],
         ready_summary=sys.intern(status.ready_summary),
         cluster_summary=sys.intern(status.cluster_summary),
         conditions=[_interned(each) for each in status.conditions],

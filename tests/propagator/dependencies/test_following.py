@@ -212,6 +212,16 @@ async def test_the_service_that_governs_a_statefulset_goes_along(stage_on: MakeS
         assert there["spec"]["type"] == "NodePort"
         assert [port["port"] for port in there["spec"]["ports"]] == [80]
         assert there["metadata"]["uid"] != here["metadata"]["uid"]
+        # Made again without an address, which no Service can lose.
+        await stage.hub.delete(SERVICES, "other", namespace=stage.namespace)
+        await make(stage, SERVICES, "other", spec=spec)
+
+        async def headless() -> bool:
+            now = await stage.on("m1", "other", kind=SERVICES) or {"spec": {}}
+            return now["spec"].get("clusterIP") == "None"
+
+        await until(headless)
+        await stage.propagated("exposed")
 
 
 @pytest.mark.proves("DP2")
