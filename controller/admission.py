@@ -129,7 +129,9 @@ class Admission:
             return Objection("; ".join(violations), lasting=True)
         own = whole["metadata"]["namespace"]
         for right in validation.rights_needed(whole):
-            if not await namespace_may_use(self._client, own, right.resource, right.name):
+            if not await namespace_may_use(
+                self._client, own, right.resource, right.name, verb=right.verb, group=right.group
+            ):
                 said = f"{right.field}: namespace {own} may not {right}"
                 return Objection(said, lasting=False)
         return None

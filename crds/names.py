@@ -84,6 +84,10 @@ ANNOTATION_KEEP = f"{GROUP}/keep"
 `Never`, `Move` (the default of what holds data) or `Always`.
 """
 
+LABEL_FOLLOW = f"{GROUP}/follow"
+"""On an object of the hub: `"false"` says that it never goes along with a Workload that names it
+(`spec.dependencies`)."""
+
 LABEL_REGISTER = f"{GROUP}/register"
 """On a Secret in the system namespace: register the cluster that its kubeconfig leads to."""
 

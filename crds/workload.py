@@ -22,6 +22,7 @@ from crds.base import (
     atomic,
     listmap,
 )
+from crds.fields.dependencies import MOST_DEPENDENCIES, Dependencies, Dependency
 from crds.fields.drift import MOST_DRIFTED, Drift, DriftedObject
 from crds.fields.movement import MOST_DISPLACED, DisplacedShare, Movement
 from crds.fields.overrides import (
@@ -134,6 +135,8 @@ class PropagatedReason(StrEnum):
     PROPAGATED = "Propagated"
     PROPAGATING = "Propagating"
     SECRET_NOT_FOUND = "SecretNotFound"  # noqa: S105 - a reason, no secret
+    DEPENDENCY_UNREADABLE = "DependencyUnreadable"
+    """What the pods name may not be read on the hub, as the namespace is no tenant."""
     ALREADY_EXISTS = "AlreadyExists"
     NAMESPACE_NOT_ALLOWED = "NamespaceNotAllowed"
     INVALID_WORKLOAD = "InvalidWorkload"
@@ -178,6 +181,7 @@ class EventReason(StrEnum):
     INVALID_OVERRIDE = "InvalidOverride"
     DRIFT_REPAIRED = "DriftRepaired"
     DRIFT_REPORTED = "DriftReported"
+    DEPENDENCY_MISSING = "DependencyMissing"
 
 
 def _units_path(spec: Any) -> str:
@@ -303,6 +307,8 @@ class WorkloadSpec(PlacementRules):
     """Objects of any kind that go along to each chosen cluster."""
     resources: list[ConnectionResource] = listmap("name", most=64)
     """Secrets of this namespace, copied to each chosen cluster before the rest."""
+    dependencies: Dependencies = Dependencies.NONE
+    """Follow: the ConfigMaps, Secrets and ServiceAccounts that the pods name go along."""
     overrides: list[ClusterOverride] = atomic(MOST_OVERRIDES)
     """What differs on some clusters, laid over the objects in this order: the later one wins."""
     adoption: Adoption = Adoption.NEVER
@@ -370,6 +376,8 @@ class WorkloadStatus(PlacementStatus):
     Writer: propagator."""
     drift: list[DriftedObject] = atomic(MOST_DRIFTED)
     """What others changed on members, at most 32 objects. Writer: propagator."""
+    dependencies: list[Dependency] = atomic(MOST_DEPENDENCIES)
+    """The objects that the pods name, of spec.dependencies: Follow. Writer: propagator."""
     review: ReviewVerdict | None = None
     """Whether the last edit may reach a member, where the hub did not judge it. Writer: controller.
 

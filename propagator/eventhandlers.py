@@ -7,11 +7,11 @@ little by little.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from machinery.tasks import Gradually
 from machinery.types.metadata import Key
-from propagator.hub.secrets import HubSecrets
+from propagator.hub.named_objects import NamedObjects
 from propagator.hub.workloads import SECRET_INDEX, HubWorkloads, clusters_of
 from propagator.members.context import ControllerContext
 from propagator.members.inventory import OwnedObjects
@@ -19,7 +19,10 @@ from propagator.reconciler import running
 from propagator.removal.guard import Guard
 from propagator.status.controller import Reporter
 from propagator.types.cluster import MemberCluster
+from propagator.types.hub_objects import HubSecret
 from propagator.types.workload import Workload
+
+_USER = "resources"
 
 
 class EventHandlers:
@@ -34,7 +37,7 @@ class EventHandlers:
         context: ControllerContext,
         *,
         workloads: HubWorkloads,
-        secrets: HubSecrets,
+        secrets: NamedObjects[HubSecret],
         inventory: OwnedObjects,
         reporter: Reporter,
         guard: Guard,
@@ -62,7 +65,7 @@ class EventHandlers:
         if known is None:
             return
         for secret in new.secrets if new is not None else ():
-            self._secrets.need((known.metadata.namespace, secret))
+            self._secrets.need((known.metadata.namespace, secret), _USER)
         if old is not None:
             self._forget(old, new)
         self._reporter.queue.add(known.metadata.key)
@@ -97,6 +100,10 @@ class EventHandlers:
         for workload in self._workloads.informer.by_index(SECRET_INDEX, "/".join(key)):
             self._queue(workload, workload.placements)
 
+    def dependency_changed(self, key: Key, shares: Sequence[tuple[Key, str]]) -> None:
+        """Queue the shares (Workload's key, member) of which pods name that object of the hub."""
+        self.syncs.add(("dependency", key), [(member, of) for of, member in shares])
+
     def _queue(self, workload: Workload, members: Iterable[str]) -> None:
         key = workload.metadata.key
         self.syncs.add(key, [(name, key) for name in members])
@@ -110,7 +117,7 @@ class EventHandlers:
         for secret in set(old.secrets) - set(new.secrets if new is not None else ()):
             key = (old.metadata.namespace, secret)
             if not self._workloads.informer.by_index(SECRET_INDEX, "/".join(key)):
-                self._secrets.drop(key)
+                self._secrets.drop(key, _USER)
 
     def _concerned(self, known: Workload, *, before: Workload | None) -> set[str]:
         """Return the members to queue a Workload on; `before` is None where it came or went."""

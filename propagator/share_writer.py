@@ -23,13 +23,14 @@ from propagator.apply import applier
 from propagator.apply.applier import Overtaken
 from propagator.apply.image_turns import ImageTurns
 from propagator.apply.object_writer import PieceWriter
-from propagator.apply.refusals import invalid_override, misfit, unlisted, unreadable
+from propagator.apply.refusals import Unchangeable, invalid_override, misfit, unlisted, unreadable
 from propagator.apply.render import MemberFacts, PatchMisfit, Piece, beside, render
 from propagator.apply.unconfirmed_writes import UnconfirmedWrites
+from propagator.dependencies.follower import Follower
 from propagator.errors import HubFault, Refused
 from propagator.groups.gates import Gates
 from propagator.groups.rule import GateVerdict
-from propagator.hub.secrets import HubSecrets, NoTenant
+from propagator.hub.named_objects import NamedObjects, NoTenant
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
 from propagator.members.inventory import OwnedObjects, main_object, owned
@@ -42,7 +43,8 @@ from propagator.removal.at_most_once import AtMostOnce, Waiting
 from propagator.removal.finalizer import Finalizer
 from propagator.removal.guard import Guard, Kept
 from propagator.removal.prune import Pruner, PruneResult
-from propagator.types.workload import HubSecret, Workload
+from propagator.types.hub_objects import HubSecret
+from propagator.types.workload import Workload
 
 LOG = logs.get(__name__)
 CONTENDED_SECONDS = 5.0
@@ -63,7 +65,8 @@ class ShareWriter:
         context: ControllerContext,
         *,
         workloads: HubWorkloads,
-        secrets: HubSecrets,
+        secrets: NamedObjects[HubSecret],
+        dependencies: Follower,
         inventory: OwnedObjects,
         finalizer: Finalizer,
         writer: PieceWriter,
@@ -79,6 +82,7 @@ class ShareWriter:
     ) -> None:
         self._workloads = workloads
         self._secrets = secrets
+        self._dependencies = dependencies
         self._inventory = inventory
         self._identity = context.identity
         self._finalizer = finalizer
@@ -196,6 +200,7 @@ class ShareWriter:
         self._backoff.reset(share)
         self._writer.ended(workload.uid, session.name)
         self._images.ended(workload.uid, session.name)
+        self._dependencies.left(session, workload)
         if not stays:
             await self._acknowledge(session, workload)
         placed = session.name in workload.placements
@@ -208,6 +213,7 @@ class ShareWriter:
         self._backoff.reset_where(lambda share: share[1] == uid)
         self._writer.ended(uid)
         self._images.ended(uid)
+        self._dependencies.ended(uid)
         self._unconfirmed.drop(uid)
 
     def removed(self, member: str) -> None:
@@ -216,6 +222,7 @@ class ShareWriter:
         self._contended = {of: since for of, since in self._contended.items() if of[0] != member}
         self._writer.removed(member)
         self._images.removed(member)
+        self._dependencies.removed(member)
         self._unconfirmed.forget(member)
         self._pruner.removed(member)
 
@@ -227,15 +234,7 @@ class ShareWriter:
         await self._inventory.wait_listed(session, workload)
         pending = await self._unconfirmed.resolve(session, workload.uid)
         also, refusals = await self._unlisted(session, workload)
-        left = await self._pruner.prune(
-            session,
-            workload.uid,
-            ended=workload.metadata.deleting,
-            decided=self._workloads.decided(workload),
-            orphan=workload.orphans,
-            left=workload.left(session.name),
-            also=also,
-        )
+        left = await self._pruned(session, workload, also=also)
         refusals += left.refused.values()
         waits = [*left.waiting.values(), *pending]
         if not self._inventory.asked(session, workload):
@@ -322,8 +321,10 @@ class ShareWriter:
         applied = await applier.apply(
             self._writer, session, workload, pieces, may_apply=self._gates.may_apply
         )
+        self._dependencies.applied(session, workload)
         waits: list[float] = []
         refusals = [*applied.refusals]
+        await self._make_way(session, workload, refusals)
         if applied.whole:  # else the workload's predecessor stays
             left = await self._prune(session, workload, pieces)
             refusals += left.refused.values()
@@ -341,32 +342,71 @@ class ShareWriter:
         if workload.overrides.fault:
             raise unreadable(workload.overrides.fault)
         override = workload.overrides.of(member)
+        facts = MemberFacts(
+            session.facts, session.images, hub=await self._identity.uid(), mark=str(session.mark)
+        )
         try:
-            return render(
+            pieces = render(
                 workload,
                 replicas=replicas,
                 first_ordinal=workload.ordinals().get(member, 0),
                 secrets=await self._needed_secrets(workload),
-                member=MemberFacts(
-                    session.facts,
-                    session.images,
-                    hub=await self._identity.uid(),
-                    mark=str(session.mark),
-                ),
+                member=facts,
                 override=override,
             )
         except PatchMisfit as fault:
             raise misfit(member, override.subset, fault) from fault
         except (OverrideMisfit, UnreadableOverrides) as fault:
             raise invalid_override(member, fault) from fault
+        return [*await self._dependencies.follow(session, workload, pieces, facts), *pieces]
 
     async def _prune(self, session: Target, workload: Workload, pieces: list[Piece]) -> PruneResult:
         """Remove what is no longer rendered, once it is known what there is."""
         await self._inventory.wait_listed(session, workload)
         if self._inventory.knows(session, workload):
-            decided = self._workloads.decided(workload)
-            return await self._pruner.prune(session, workload.uid, decided=decided, keep=pieces)
+            return await self._pruned(session, workload, keep=pieces)
         return PruneResult({}, {})
+
+    async def _pruned(
+        self,
+        session: Target,
+        workload: Workload,
+        *,
+        keep: Sequence[Piece] = (),
+        also: Sequence[Found] = (),
+    ) -> PruneResult:
+        """Remove what is not kept, and what pods no longer need."""
+        held = await self._dependencies.held(session, workload, keep)
+        left = await self._pruner.prune(
+            session,
+            workload.uid,
+            ended=workload.metadata.deleting,
+            decided=self._workloads.decided(workload),
+            orphan=workload.orphans,
+            left=workload.left(session.name),
+            keep=keep,
+            also=also,
+            only=held.lets_go,
+        )
+        return replace(left, waiting={**left.waiting, **held.waiting})
+
+    async def _make_way(
+        self, session: Target, workload: Workload, refusals: Sequence[Refused]
+    ) -> None:
+        """Remove objects that cannot become what the hub has now, so that they are made again.
+
+        Each Workload that owns one lets go of it, and the last one deletes it. Copies that are not
+        to be there go as well, whatever becomes of the other objects.
+        """
+        stuck = {each.key for each in refusals if isinstance(each, Unchangeable)}
+        stuck |= self._dependencies.withdrawn(session, workload)
+        if stuck:
+            await self._pruner.prune(
+                session,
+                workload.uid,
+                decided=self._workloads.decided(workload),
+                only=lambda found: (found.kind, *found.metadata.key) in stuck,
+            )
 
     async def _needed_secrets(self, workload: Workload) -> list[HubSecret]:
         """Return the Secrets that travel along. Raises Refused while one of them is missing."""

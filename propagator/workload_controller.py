@@ -7,9 +7,11 @@ workers call `reconciler`. The constructor begins to listen to the members' sess
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Sequence
 from typing import Any
 
+from machinery.api.resources import SECRETS
 from machinery.discovery import enforcement
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key
@@ -20,11 +22,13 @@ from propagator.apply.image_turns import ImageTurns
 from propagator.apply.object_writer import PieceWriter
 from propagator.apply.unconfirmed_writes import UnconfirmedWrites
 from propagator.deletion_costs.cost_writer import CostWriter
+from propagator.dependencies.copies import FOLLOWED
+from propagator.dependencies.follower import Follower
 from propagator.drift.records import DriftRecords
 from propagator.eventhandlers import EventHandlers
 from propagator.groups.gates import Gates
 from propagator.hub.idle_watches import IdleKinds
-from propagator.hub.secrets import HubSecrets
+from propagator.hub.named_objects import NamedObjects
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.census import Census
 from propagator.members.context import ControllerContext
@@ -50,7 +54,22 @@ class WorkloadController:
             context.hub, clock=context.clock, namespace=context.namespace
         )
         self._workloads = HubWorkloads(context)
-        self._secrets = HubSecrets(context.hub, clock=context.clock, changed=self._secret_changed)
+        self._watches: dict[str, NamedObjects[Any]] = {
+            kind: NamedObjects(
+                context.hub,
+                resource,
+                type_,
+                clock=context.clock,
+                changed=functools.partial(self._hub_object_changed, kind),
+            )
+            for kind, (resource, type_) in FOLLOWED.items()
+        }
+        self._dependencies = Follower(
+            context,
+            workloads=self._workloads,
+            watches=self._watches,
+            report=self._dependencies_changed,
+        )
         self._inventory = OwnedObjects(context)
         self._gates = Gates(context, workloads=self._workloads, wake=self._gate_changed)
         self._idle = IdleKinds(context, workloads=self._workloads, inventory=self._inventory)
@@ -76,6 +95,7 @@ class WorkloadController:
             survey=Survey(context, inventory=self._inventory),
             finalizer=self._finalizer,
             drift=self._drift,
+            dependencies=self._dependencies,
         )
         once = AtMostOnce(context, workloads=self._workloads, inventory=self._inventory)
         self._guard = Guard(context, once=once)
@@ -84,7 +104,8 @@ class WorkloadController:
         self._shares = ShareWriter(
             context,
             workloads=self._workloads,
-            secrets=self._secrets,
+            secrets=self._watches[SECRETS.kind],
+            dependencies=self._dependencies,
             inventory=self._inventory,
             finalizer=self._finalizer,
             writer=PieceWriter(
@@ -122,7 +143,7 @@ class WorkloadController:
         self._handlers = EventHandlers(
             context,
             workloads=self._workloads,
-            secrets=self._secrets,
+            secrets=self._watches[SECRETS.kind],
             inventory=self._inventory,
             reporter=self._reporter,
             guard=self._guard,
@@ -157,7 +178,8 @@ class WorkloadController:
         """Run the background work of one term until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._judged.run())
-            tasks.create_task(self._secrets.run())
+            for watch in self._watches.values():
+                tasks.create_task(watch.run())
             tasks.create_task(self._handlers.syncs.run())
             tasks.create_task(self._handlers.reports.run())
             tasks.create_task(self._gates.run())
@@ -174,8 +196,13 @@ class WorkloadController:
             tasks.create_task(self._census.run())
             tasks.create_task(self._brake.run())
 
-    def _secret_changed(self, key: Key) -> None:
-        self._handlers.secret_changed(key)
+    def _hub_object_changed(self, kind: str, key: Key) -> None:
+        if kind == SECRETS.kind:
+            self._handlers.secret_changed(key)
+        self._handlers.dependency_changed(key, self._dependencies.users(kind, key))
+
+    def _dependencies_changed(self, key: Key) -> None:
+        self._reporter.queue.add(key)
 
     def _drift_changed(self, key: Key) -> None:
         self._reporter.queue.add(key)

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from crds.admission import overriding, placeholder, priorities, reserved
+from crds.admission import following, overriding, placeholder, priorities, reserved
 from crds.admission.carried import KIND_LIMIT, KIND_LIMIT_TEXT, guarded_kinds
 from crds.admission.mutating import LAST_APPLIED
 from crds.admission.policies import (
@@ -54,7 +54,7 @@ _MODELS = {each.__name__: each for each in KINDS}
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """A resource that a Workload's author needs the verb `use` for, and the field that names it.
+    """A resource that a Workload's author needs a verb for, and the field that names it.
 
     Without a name it is asked for in the Workload's own namespace, with one in the whole cluster.
     """
@@ -62,9 +62,12 @@ class Right:
     resource: str
     name: str
     field: str
+    verb: str = VERB_USE
+    group: str = GROUP
 
     def __str__(self) -> str:
-        return f"{VERB_USE} {self.resource}.{GROUP} {self.name}".rstrip()
+        resource = f"{self.resource}.{self.group}".rstrip(".")
+        return f"{self.verb} {resource} {self.name}".rstrip()
 
 
 def violations(workload: Json) -> list[str]:
@@ -102,6 +105,11 @@ def rights_needed(workload: Json) -> list[Right]:
         *(Right(TARGET_NAMESPACES, name, field) for name, field in namespaces),
         *(Right(CLUSTER_SCOPED_OBJECTS, name, field) for name, field in kinds),
         *([Right(PRIORITIES, "", priorities.FIELD)] if priorities.raised(workload) else ()),
+        *(
+            [Right("secrets", "", following.FIELD, verb="get", group="")]
+            if following.shown_elsewhere(workload.get("spec", {}), _own_namespace(workload))
+            else ()
+        ),
     ]
 
 

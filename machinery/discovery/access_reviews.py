@@ -27,14 +27,22 @@ async def allowed(client: Verbs, spec: Mapping[str, Any]) -> bool:
     return bool(status.get("allowed"))
 
 
-async def namespace_may_use(client: Verbs, namespace: str, resource: str, name: str) -> bool:
-    """Whether a namespace has the verb `use` on one of our virtual resources, by that name.
+async def namespace_may_use(
+    client: Verbs,
+    namespace: str,
+    resource: str,
+    name: str,
+    *,
+    verb: str = VERB_USE,
+    group: str = GROUP,
+) -> bool:
+    """Whether a namespace has the verb on a resource, mostly one of our virtual ones, by that name.
 
     Without a name the question is about that namespace alone, as for priorities. The group of its
     service accounts stands for the tenant, where the author of an object is not known any more.
     Raises TransportError.
     """
     about = {"name": name} if name else {"namespace": namespace}
-    attributes = {"group": GROUP, "resource": resource, "verb": VERB_USE, **about}
+    attributes = {"group": group, "resource": resource, "verb": verb, **about}
     groups = [f"system:serviceaccounts:{namespace}"]
     return await allowed(client, {"groups": groups, "resourceAttributes": attributes})

@@ -85,6 +85,8 @@ class _Written:
     """Whether the last round deleted it instead of changing it."""
     stood: float = 0.0
     """The longest time, in seconds, that it was left as written between two rounds."""
+    joined: bool = False
+    """Whether it stood, but for one more owner, when it was last looked at."""
     turned: bool = False
     """Whether it has been seen changed or gone since it was written."""
 
@@ -112,7 +114,10 @@ class ApplyRecords:
     def stands(self, place: ObjectPlace, piece: Piece, live: ManagedObject, uid: str) -> bool:
         """Whether the object is as it was written, and that is what is wanted for that owner."""
         meta = live.metadata
-        if meta.deleting or OWNER_PREFIX + uid not in meta.annotations:
+        if meta.deleting:
+            return False
+        if OWNER_PREFIX + uid not in meta.annotations:
+            self._joins(place, piece, live)
             return False
         if meta.annotations.get(ANNOTATION_HASH) != piece.digest or not _marked(piece, live):
             return False
@@ -131,6 +136,12 @@ class ApplyRecords:
         written = self._written.get(place)
         return written is not None and written.asked == _asked(piece)
 
+    def _joins(self, place: ObjectPlace, piece: Piece, live: ManagedObject) -> None:
+        """Record where only the owner lacks: the write that adds it is no round."""
+        written = self._written.get(place)
+        if written is not None and written.asked == _asked(piece):
+            written.joined = written.stamp == _stamp(live)
+
     def backoff(
         self, place: ObjectPlace, piece: Piece, live: ManagedObject | None
     ) -> Backoff | None:
@@ -140,6 +151,8 @@ class ApplyRecords:
             return None
         if self._ours(written):
             self._written.pop(place)
+            return None
+        if written.joined:
             return None
         self._turn(written, live)
         pause = min(0.5 * 2.0**written.rounds - 0.5, LONGEST_BACKOFF)
@@ -163,7 +176,7 @@ class ApplyRecords:
             written.rivals, written.stood = before.rivals, before.stood
             written.deleted = found.metadata.uid != before.stamp[0]
             if now - before.at <= UNCONTESTED_SECONDS:
-                written.rounds = before.rounds + 1
+                written.rounds = before.rounds + (0 if before.joined else 1)
         self._written[place] = written
         self._places.setdefault(uid, set()).add(place)
 

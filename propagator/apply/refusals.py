@@ -6,15 +6,34 @@ from collections.abc import Sequence
 
 from crds.workload import PropagatedReason
 from machinery.api.resources import Resource
-from machinery.errors import ApiError, TransportError
+from machinery.errors import ApiError, Invalid, TransportError
 from machinery.overrides.override import OverrideMisfit, UnreadableOverrides
 from propagator.apply.apply_records import ObjectPlace
 from propagator.apply.differences import Difference, in_words
 from propagator.apply.render import ForeignClass, PatchMisfit, Piece
 from propagator.errors import Refused
 
+_FIXED_SIGNS = ("field is immutable", "may not change once set")
+"""A server's words of immutable ConfigMaps and Secrets and the type of these, and of the address of
+a Service."""
+
+
+class Unchangeable(Refused):
+    """A copy of a hub's object that takes no change: it has to be removed, and made again."""
+
+    def __init__(self, member: str, piece: Piece) -> None:
+        message = f"{member}: {_where(piece)} cannot be changed: it is removed, and made again"
+        super().__init__(PropagatedReason.PROPAGATING, message)
+        self.key = piece.kind, piece.namespace, piece.name
+
 
 def rejected(member: str, piece: Piece, fault: ApiError) -> Refused:
+    if (
+        piece.shared
+        and isinstance(fault, Invalid)
+        and any(s in fault.message for s in _FIXED_SIGNS)
+    ):
+        return Unchangeable(member, piece)
     return Refused(PropagatedReason.REJECTED, f"{member}: {_where(piece)}: {fault}")
 
 

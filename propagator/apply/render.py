@@ -15,7 +15,7 @@ placeholder, is refused.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,8 +38,9 @@ from machinery.overrides.override import ClusterOverride, check_selector, matchi
 from machinery.overrides.variables import ClusterFacts
 from machinery.types.strategic_merge import merge
 from propagator.members.objects import ManagedObject
+from propagator.types.hub_objects import HubSecret
 from propagator.types.overrides import NOTHING, Override
-from propagator.types.workload import HubSecret, Workload
+from propagator.types.workload import Workload
 
 ANNOTATION_HASH = "stowage.dev/applied-hash"
 """The annotation on every object of ours with the digest of what was last applied."""
@@ -135,7 +136,7 @@ def render(
     UnreadableOverrides.
     """
     differences = _Differences(matching(workload.cluster_overrides, member.facts.labels), member)
-    pieces = [_secret(workload, secret) for secret in secrets]
+    pieces = [_piece(workload, secret_body(secret), shared=True) for secret in secrets]
     pieces += [_manifest(workload, differences, body) for body in workload.manifests]
     if service := workload.target_service:
         named = (service.get("metadata") or {}).get("name") or workload.metadata.name
@@ -146,9 +147,26 @@ def render(
     if not workload.keeps_room:
         for piece in pieces:
             _refuse_class(piece)
-    said = ((ANNOTATION_HUB, member.hub), (ANNOTATION_MEMBER, member.mark))
-    marks = {key: mark for key, mark in said if mark}
-    return [_marked(piece, marks) for piece in pieces] if marks else pieces
+    return [_marked(piece, member) for piece in pieces]
+
+
+def copied(
+    workload: Workload, bodies: Iterable[dict[str, Any]], member: MemberFacts
+) -> list[Piece]:
+    """Return objects of the hub that go along as they are; several Workloads may own each."""
+    return [_marked(_piece(workload, body, shared=True), member) for body in bodies]
+
+
+def secret_body(secret: HubSecret) -> dict[str, Any]:
+    """Return the Secret for a member: the same for each Workload that brings it along."""
+    body = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": secret.metadata.name},
+        "type": secret.type,
+        "data": dict(secret.data),
+    }
+    return body | ({"immutable": True} if secret.immutable else {})
 
 
 def _refuse_class(piece: Piece) -> None:
@@ -157,8 +175,12 @@ def _refuse_class(piece: Piece) -> None:
         raise ForeignClass(f"{piece.kind} {piece.name}: {CLASS_TEXT}")
 
 
-def _marked(piece: Piece, marks: Mapping[str, str]) -> Piece:
+def _marked(piece: Piece, member: MemberFacts) -> Piece:
     """Return the piece with the marks of hub and member, which its digest leaves out."""
+    said = ((ANNOTATION_HUB, member.hub), (ANNOTATION_MEMBER, member.mark))
+    marks = {key: mark for key, mark in said if mark}
+    if not marks:
+        return piece
     meta = piece.body["metadata"]
     annotations = {**meta["annotations"], **marks}
     return replace(piece, body={**piece.body, "metadata": {**meta, "annotations": annotations}})
@@ -256,17 +278,6 @@ def _manifest(workload: Workload, differences: _Differences, manifest: dict[str,
     body = _bare(differences.laid(manifest))
     namespace = body["metadata"].get("namespace") or ""
     return _piece(workload, body, images=differences.member.images, namespace=namespace)
-
-
-def _secret(workload: Workload, secret: HubSecret) -> Piece:
-    body = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": secret.metadata.name},
-        "type": secret.type,
-        "data": dict(secret.data),
-    }
-    return _piece(workload, body, shared=True)
 
 
 def _piece(

@@ -33,7 +33,7 @@ from machinery.runtime.workqueue import WorkQueue, work
 from propagator.credentials.credentials import Credentials, credentials_of
 from propagator.hub.cluster_status import reported_health
 from propagator.hub.member_secrets import SecretBook
-from propagator.hub.secrets import NoTenant
+from propagator.hub.named_objects import NoTenant
 from propagator.members.health import MemberHealth, verdict_of
 from propagator.members.registry import MemberRegistry
 from propagator.members.session import MemberSession
@@ -193,7 +193,7 @@ class Registrar:
             else:
                 await self._use(session, secret)
         elif self._records.refused(reference.key):
-            session.refuse(_no_secret(str(NoTenant(reference.key))))
+            session.refuse(_no_secret(str(NoTenant("Secret", reference.key))))
         else:
             session.await_secret()
 

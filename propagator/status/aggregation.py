@@ -32,10 +32,13 @@ def status_of(
     now: datetime,
     kept: Sequence[Mapping[str, Any]] = (),
     drift: Sequence[Mapping[str, Any]] = (),
+    *,
+    remark: str = "",
 ) -> dict[str, Any]:
     """Return the propagator's fields of the status.
 
-    `kept` is that of `Survey.kept`, `drift` that of `DriftRecords.told`.
+    `kept` is that of `Survey.kept`, `drift` that of `DriftRecords.told`. `remark` stands before the
+    message of Propagated where that is True.
     """
     entries = [share.entry for share in shares]
     placed = [entry for entry in entries if entry["state"] != ShareState.LEAVING.value]
@@ -52,7 +55,7 @@ def status_of(
         "ready": ready,
         "readySummary": f"{ready}/{desired}",
         "serviceExternalIP": _addresses(entries) or None,
-        "conditions": _conditions(workload, placed, shares, state, drift, now),
+        "conditions": _conditions(workload, placed, shares, state, drift, now, remark),
     }
     if drift or workload.status.drift:
         status["drift"] = [*drift]
@@ -173,6 +176,7 @@ def _conditions(
     state: WorkloadState,
     drift: Sequence[Mapping[str, Any]],
     now: datetime,
+    remark: str,
 ) -> list[dict[str, Any]]:
     """Return our conditions renewed, and the controller's as they are."""
     after = {each["type"]: each for each in workload.conditions}
@@ -180,6 +184,8 @@ def _conditions(
     if verdict is not None:
         reason, message = verdict
         good = reason is PropagatedReason.PROPAGATED
+        if good and remark:
+            message = f"{remark}; {message}"
         _renew(after, workload, WorkloadCondition.PROPAGATED, good, reason.value, message, now)
     ready = bool(placed) and state is WorkloadState.RUNNING
     why = WorkloadReadyReason.ALL_READY if ready else WorkloadReadyReason.REPLICAS_NOT_READY

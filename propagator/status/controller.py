@@ -24,6 +24,7 @@ from machinery.runtime.fair_queue import namespace_of
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.types.conditions import find
 from machinery.types.metadata import Key
+from propagator.dependencies.follower import Follower
 from propagator.drift.records import DriftRecords
 from propagator.hub.workload_metadata import is_ours, record_of
 from propagator.hub.workloads import HubWorkloads
@@ -98,6 +99,7 @@ class Reporter:
         survey: Survey,
         finalizer: Finalizer,
         drift: DriftRecords,
+        dependencies: Follower,
     ) -> None:
         self._clock = context.clock
         self._recorder = context.recorder
@@ -105,6 +107,7 @@ class Reporter:
         self._survey = survey
         self._finalizer = finalizer
         self._drift = drift
+        self._dependencies = dependencies
         self._fresh = context.fresh
         self._backoff: KeyedBackoff[Key] = KeyedBackoff(
             clock=context.clock, base=SPACING_SECONDS, cap=LONGEST_PAUSE
@@ -268,7 +271,18 @@ class Reporter:
         drift = self._drift.told(workload)
         if (over := self._drift.soonest(drift)) is not None:
             self.queue.add_after(key, over)
-        return status_of(workload, shares, self._clock.now(), self._survey.kept(workload), drift)
+        status = status_of(
+            workload,
+            shares,
+            self._clock.now(),
+            self._survey.kept(workload),
+            drift,
+            remark=self._dependencies.remark(workload),
+        )
+        dependencies = self._dependencies.reported(workload)
+        if dependencies or workload.status.dependencies:
+            status["dependencies"] = dependencies
+        return status
 
     def _announce(self, workload: Workload, status: Mapping[str, Any]) -> None:
         """Record an event where Propagated changed."""
@@ -350,6 +364,7 @@ def _news(workload: Workload, status: Mapping[str, Any]) -> bool:
         or status["conditions"] != workload.conditions
         or status["kept"] != old.kept
         or status.get("drift", old.drift) != old.drift
+        or status.get("dependencies", []) != old.dependencies
         or status["ready"] != old.ready
         or status["readySummary"] != old.ready_summary
         or status["serviceExternalIP"] != old.service_external_ip

@@ -1,4 +1,4 @@
-"""Workloads and the hub's Secrets as the propagator reads them.
+"""Workloads as the propagator reads them.
 
 Templates pass through whole: fields that Stowage does not know must reach the member. They are kept
 as the bytes that came, a fourth of their decoded size, and decoded when they are rendered. A reader
@@ -19,6 +19,7 @@ import msgspec
 from msgspec import UNSET, UnsetType, structs
 
 from crds.admission.placeholder import keeps_room
+from crds.fields.dependencies import Dependencies
 from crds.fields.movement import AT_MOST_ONCE
 from crds.fields.template import POD_TEMPLATES, REPLICAS_PATHS, well_formed
 from crds.fields.why import ChangeCause
@@ -43,6 +44,7 @@ MOST_KINDS = 256
 """The most kinds of one Workload: a note with more was not written by us, and is not used."""
 IN_EACH_GROUP_KEY = "-group"
 """Searched for first: one pass instead of three."""
+_ACCOUNT = b"serviceAccount"
 _GROUP_SIGN = IN_EACH_GROUP_KEY.encode()
 _GROUP_KEYS = tuple(f'"{key}"'.encode() for key in GROUP_LABELS)
 _template_decoder = msgspec.json.Decoder(dict[str, Any])
@@ -122,6 +124,7 @@ class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
     replicas_path: str = ""
     manifests: list[msgspec.Raw] = []
     resources: list[ResourceRef] = []
+    dependencies: str = ""
     overrides: msgspec.Raw = msgspec.Raw()
     adoption: str = "Never"
     drift: str = "Repair"
@@ -166,6 +169,7 @@ class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
     clusters: list[dict[str, Any]] = []
     kept: list[dict[str, Any]] = []
     drift: list[dict[str, Any]] = []
+    dependencies: list[dict[str, Any]] = []
     pending: int = 0
     ready: int | None = None
     ready_summary: str = ""
@@ -347,6 +351,11 @@ class Workload(Object, frozen=True, dict=True):
         """The names of the Secrets that travel along."""
         return [resource.secret for resource in self.spec.resources]
 
+    @property
+    def follows(self) -> bool:
+        """Whether the objects that the pod template names go along."""
+        return self.spec.dependencies == Dependencies.FOLLOW
+
     def outlines(self) -> Iterator[Outline]:
         """Yield the outlines of all objects: the template, its Service, and the manifests."""
         for raw in (self._main, self.spec.target_service, *self.spec.manifests):
@@ -358,14 +367,36 @@ class Workload(Object, frozen=True, dict=True):
         yield from (each.pair for each in self.outlines())
         if self.spec.resources:
             yield "v1", "Secret"
+        if self.follows:
+            yield from (("v1", kind) for kind in self._followed_kinds())
+
+    def _followed_kinds(self) -> Iterator[str]:
+        """Yield the kinds of objects that may go along, whatever an override makes of the pods.
+
+        A member that shows no ServiceAccounts is of use to Workloads that name none.
+        """
+        yield from ("ConfigMap", "Secret")
+        if self.template_kind == "StatefulSet":
+            yield "Service"
+        if any(_ACCOUNT in bytes(raw) for raw in self._sources):
+            yield "ServiceAccount"
+
+    @property
+    def _sources(self) -> tuple[msgspec.Raw, ...]:
+        """All that a pod template is made of."""
+        return self._main, self.spec.overrides, self.status.overrides
 
     def names_of(self, api_version: str, kind: str) -> Iterator[Key]:
         """Yield the keys on a member of the rendered objects of that kind."""
+        yield from self.carried(api_version, kind)
+        if (api_version, kind) == ("v1", "Secret"):
+            yield from ((self.namespace, name) for name in self.secrets)
+
+    def carried(self, api_version: str, kind: str) -> Iterator[Key]:
+        """Yield the keys on a member of the objects of that kind that the spec holds whole."""
         for each in self.outlines():
             if each.pair == (api_version, kind):
                 yield each.namespace or self.namespace, each.name or self.metadata.name
-        if (api_version, kind) == ("v1", "Secret"):
-            yield from ((self.namespace, name) for name in self.secrets)
 
     def namespaces(self) -> set[str]:
         """Return the namespaces on the members that are written to."""
@@ -428,6 +459,7 @@ def kept(workload: Workload) -> Workload:
         adoption=sys.intern(spec.adoption),
         drift=sys.intern(spec.drift),
         on_delete=sys.intern(spec.on_delete),
+        dependencies=sys.intern(spec.dependencies),
         target_deployment=_own(spec.target_deployment),
         target_service=_own(spec.target_service),
         template=_own(spec.template),
@@ -443,6 +475,7 @@ def kept(workload: Workload) -> Workload:
         ],
         overrides=_own(status.overrides),
         clusters=[_sharing(each) for each in status.clusters],
+        dependencies=[_sharing(each) for each in status.dependencies],
         ready_summary=sys.intern(status.ready_summary),
         cluster_summary=sys.intern(status.cluster_summary),
         conditions=[_interned(each) for each in status.conditions],
@@ -546,16 +579,6 @@ def outline_of(raw: msgspec.Raw) -> Outline | None:
         return _outlines.decode(raw) if _some(raw) else None
     except msgspec.ValidationError:
         return Outline()
-
-
-class HubSecret(Object, frozen=True):
-    """A Secret of the hub, its values in base64 as they came; never shown."""
-
-    type: str = "Opaque"
-    data: dict[str, str] = msgspec.field(default_factory=dict)
-
-    def __repr__(self) -> str:
-        return f"HubSecret({self.metadata.namespace}/{self.metadata.name})"
 
 
 _NOTHING = msgspec.Raw()

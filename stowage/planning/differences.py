@@ -26,8 +26,9 @@ from machinery.overrides.override import (
     matching,
 )
 from propagator.apply.render import MemberFacts, PatchMisfit, Piece, render
+from propagator.types.hub_objects import HubSecret
 from propagator.types.overrides import NOTHING, Override
-from propagator.types.workload import HubSecret, Workload, workload_of
+from propagator.types.workload import Workload, workload_of
 from stowage.console.terminal import say
 from stowage.kinds import Reference
 from stowage.planning import plan

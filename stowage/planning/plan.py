@@ -8,7 +8,8 @@ differs from what happens means that the hub changed in between.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from controller.framework.profile import Profile, SchedulerConfiguration
 from controller.framework.runtime.handle import DryRunHandle
 from controller.model.objects import MemberCluster, Workload
 from controller.scheduling.decision import Decision
+from crds.fields.dependencies import Dependencies
 from crds.names import DEFAULT_SCHEDULER
 from machinery.clock import Clock, SystemClock
 from machinery.config.kubeconfig import Connection
@@ -27,8 +29,10 @@ from machinery.types.metadata import Key
 from stowage.console import output
 from stowage.console.terminal import say
 from stowage.hub.connection import reader
+from stowage.hub.reader import Reader
 from stowage.kinds import titled, told
-from stowage.planning import gang_outcomes, gangs, inventory, manifests, words
+from stowage.planning import dependencies, gang_outcomes, gangs, inventory, manifests, words
+from stowage.planning.dependencies import Along
 from stowage.planning.gangs import GroupPlan
 from stowage.planning.inventory import PlanInputs
 from stowage.planning.simulator import Rehearsal
@@ -43,6 +47,8 @@ class Planned:
     decision: Decision
     before: Mapping[str, int]
     kind: str
+    along: Sequence[Along] = ()
+    """What it brings along by `spec.dependencies`."""
 
     @property
     def changed(self) -> bool:
@@ -51,7 +57,8 @@ class Planned:
     def to_dict(self) -> dict[str, Any]:
         """Return the record of the decision, and the shares of now as `present`."""
         present = [{"cluster": c, "replicas": n} for c, n in self.before.items()]
-        return {**recorded(self.decision, self.kind), "present": present}
+        along = {"bringsAlong": [each.to_dict() for each in self.along]} if self.along else {}
+        return {**recorded(self.decision, self.kind), "present": present, **along}
 
 
 def recorded(decision: Decision, kind: str) -> dict[str, Any]:
@@ -94,6 +101,8 @@ class Plan:
             lines.append(row)
             if rooms := words.inside(inside(each.decision), each.decision.workload.namespace):
                 lines.append(f"  {rooms}")
+            if along := dependencies.line(each.along):
+                lines.append(f"  {along}")
             lines += (f"  {line}" for line in words.hooks(hooks.told(each.decision)))
             if not each.decision.scheduled:
                 lines.append(f"  {each.decision.reason.value}: {self._why(each.decision)}")
@@ -196,12 +205,47 @@ def make(files: Sequence[str], where: Where, *, clock: Clock) -> Plan:
     }
     planned = [made[key] for key in asked.keys if key in made]
     planned += [made[key] for key in sorted(made.keys() - set(asked.keys)) if made[key].changed]
+    planned = _with_dependencies(planned, {**present.stored, **asked.bodies}, present, where)
     theirs = [
         left(everybody[key], profiles) for key in asked.keys if key not in made and key in everybody
     ]
     groups = _groups(rehearsal, present, asked, [each.decision.workload.key for each in planned])
     notes = [*present.notes, *theirs]
     return Plan(planned, notes, groups, asked.bodies, present.clusters)
+
+
+def _with_dependencies(
+    planned: Sequence[Planned],
+    bodies: Mapping[Key, Mapping[str, Any]],
+    present: PlanInputs,
+    where: Where,
+) -> list[Planned]:
+    """Return them with what they bring along. Raises TransportError."""
+
+    def follows(each: Planned) -> bool:
+        spec = bodies.get(each.decision.workload.key, {}).get("spec") or {}
+        return bool(spec.get("dependencies") == Dependencies.FOLLOW.value)
+
+    if not any(map(follows, planned)):
+        return [*planned]
+    with nullcontext() if where.hub is None else reader(where.hub) as api:
+        return [
+            replace(each, along=_along(each, bodies, present, api)) if follows(each) else each
+            for each in planned
+        ]
+
+
+def _along(
+    each: Planned,
+    bodies: Mapping[Key, Mapping[str, Any]],
+    present: PlanInputs,
+    api: Reader | None,
+) -> list[Along]:
+    decision = each.decision
+    status = {"overrides": decision.fields.get("overrides") or []}
+    body = {**bodies[decision.workload.key], "status": status}
+    placed = [c for c in present.clusters if c.metadata.name in decision.placements]
+    return dependencies.of_plan(body, placed, api)
 
 
 def _groups(

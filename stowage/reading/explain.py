@@ -20,7 +20,8 @@ import msgspec
 
 from controller.model.why import RuleCount, ShareSteps, Why, of_status
 from controller.planner.reasons import title_in_words
-from machinery.api.resources import RESERVATIONS, WORKLOAD_GROUPS, WORKLOADS
+from crds.fields.dependencies import Dependencies
+from machinery.api.resources import MEMBER_CLUSTERS, RESERVATIONS, WORKLOAD_GROUPS, WORKLOADS
 from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError, Forbidden, StowageError
 from machinery.types import conditions
@@ -148,6 +149,7 @@ def recorded(about: Reference, found: Mapping[str, Any], beside: Gang | Belongs)
         "moving": conditions.find(status, "Moving") or None,
         "reasonCounts": msgspec.to_builtins(why.reason_counts),
         "plugins": status.get("plugins") or {},
+        "dependencies": status.get("dependencies") or [],
         **_room(about, found),
         "group": gangs.belonging(beside),
     }
@@ -174,6 +176,8 @@ def text(
         parts[0] += f"\n{whose}"
     if member := gangs.line(beside, found, datetime.now(UTC)):
         parts[0] += f"\n{member}"
+    for along in _brought_along(asked, found):
+        parts[0] += f"\n{along}"
     if shares:
         parts.append(_table(of_status(status), shares, everything=everything))
     if leaving := status.get("leaving"):
@@ -183,6 +187,22 @@ def text(
     if told := status.get("plugins"):
         parts.append(_told(told, everything=everything))
     return "\n\n".join(parts)
+
+
+def _brought_along(asked: ExplainRequest, found: Mapping[str, Any]) -> list[str]:
+    """Return a line for each distinct set of objects that go along, with their recorded states."""
+    spec, status = found.get("spec") or {}, found.get("status") or {}
+    if spec.get("dependencies") != Dependencies.FOLLOW.value or not status.get("dependencies"):
+        return []
+    from controller.model.objects import MemberCluster  # noqa: PLC0415 - slow
+    from stowage.planning import dependencies  # noqa: PLC0415 - as above
+
+    names = {each["cluster"] for each in status.get("placements") or []}
+    clusters = []
+    with suppress(Forbidden), reader(asked.hub) as api:
+        every = api.each(MEMBER_CLUSTERS, MemberCluster)
+        clusters = [each for each in every if each.metadata.name in names]
+    return dependencies.recorded(found, clusters)
 
 
 def _leaving(shares: Sequence[Mapping[str, Any]], now: datetime, *, everything: bool) -> str:

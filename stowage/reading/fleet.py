@@ -73,6 +73,7 @@ MOVING: Mapping[str, str] = {
 
 PROPAGATED: Mapping[str, str] = {
     "SecretNotFound": "apply the Secret that it brings along, or stowage tenant add its namespace",
+    "DependencyUnreadable": "stowage tenant add its namespace, or spec.dependencies: None",
     "InvalidOverride": "mend the override that is named, or the label that it reads",
     "AlreadyExists": "another name, or spec.adoption: IfNoDiff or IfUnowned if nobody owns it",
     "NamespaceNotAllowed": "another spec.targetNamespace, or spec.namespaces of the MemberCluster",

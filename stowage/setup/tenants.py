@@ -1,9 +1,10 @@
 """Tenants: the namespaces of the hub in which both processes have further rights.
 
-In a tenant the propagator may read the Secrets that Workloads bring along, and the controller may
-make and delete the Workloads that keep the room of Reservations. Two RoleBindings in the namespace
-give these rights, or two ClusterRoleBindings in all namespaces. `deploy/wide.yaml` has the latter,
-and the binding by which the controller fills in defaults on hubs that cannot do so themselves.
+In a tenant the propagator may read the Secrets and other objects that Workloads bring along, and
+the controller may make and delete the Workloads that keep the room of Reservations. Two
+RoleBindings in the namespace give these rights, or two ClusterRoleBindings in all namespaces.
+`deploy/wide.yaml` has the latter, and the binding by which the controller fills in defaults on hubs
+that cannot do so themselves.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from crds.fields.dependencies import Dependencies
 from crds.names import forbidden_namespace
 from crds.reservation import Hold
 from machinery.api.client import ApiClient
@@ -56,7 +58,7 @@ class Tenant:
     namespace: str
     tenant: bool = False
     workloads: int = 0
-    """Workloads that bring Secrets along."""
+    """Workloads that bring Secrets along, or what their pods name."""
     reservations: int = 0
     """Reservations with `hold: Member`."""
     clusters: int = 0
@@ -109,7 +111,8 @@ async def settle(hub: ApiClient, *, home: str, all_namespaces: bool | None, say:
     if lacking:
         say(
             f"{_some(lacking)} no tenant, but something there needs one: Workloads that bring "
-            "Secrets along, Reservations with hold: Member, or the Secret of a MemberCluster; "
+            "Secrets or other objects along, Reservations with hold: Member, or the Secret of a "
+            "MemberCluster; "
             "these wait, and what runs stays: "
             f"`stowage tenant add {' '.join(lacking[:NAMED])}`, or install with --all-namespaces"
         )
@@ -156,7 +159,7 @@ async def found(hub: ApiClient, *, home: str) -> Tenants:
     async for binding in _each(hub, ROLE_BINDINGS, Object, field_selector=selector):
         those[binding.metadata.namespace].tenant = True
     async for workload in _each(hub, WORKLOADS, _Stored):
-        if workload.spec.resources:
+        if workload.spec.resources or workload.spec.dependencies == Dependencies.FOLLOW.value:
             those[workload.metadata.namespace].workloads += 1
     async for reservation in _each(hub, RESERVATIONS, _Stored):
         if reservation.spec.hold == Hold.MEMBER.value:
@@ -175,6 +178,8 @@ async def found(hub: ApiClient, *, home: str) -> Tenants:
 
 class _SpecFields(msgspec.Struct):
     resources: list[msgspec.Raw] = []
+    """Of a Workload."""
+    dependencies: str = ""
     """Of a Workload."""
     hold: str = ""
     """Of a Reservation."""

@@ -178,6 +178,25 @@ async def _grant(world: World, namespace: str) -> None:
     await until(lambda: namespace_may_use(*about_it))
 
 
+@pytest.mark.proves("DP12")
+async def test_secrets_go_into_another_namespace_for_who_may_read_them(bare_world: World) -> None:
+    await bare_world.cluster("one")
+    await _grant(bare_world, "elsewhere")
+    await bare_world.workload("guest", targetNamespace="elsewhere", dependencies="Follow")
+    await bare_world.workload("plain", targetNamespace="elsewhere")
+    async with deciding(bare_world):
+        said = await bare_world.refused("guest", "InvalidWorkload")
+        home = bare_world.namespace
+        assert said["message"] == f"spec.dependencies: namespace {home} may not get secrets"
+        # By this word the propagator keeps it from members.
+        await bare_world.until(
+            "guest", lambda s: s.get("review", {}).get("refusal") == said["message"]
+        )
+        assert await bare_world.placed("plain") == {"one": 1}
+        await bare_world.edit("guest", {"spec": {"dependencies": "None"}})
+        assert await bare_world.placed("guest") == {"one": 1}
+
+
 @pytest.mark.proves("S7", "C22")
 async def test_every_edit_is_reviewed_whoever_schedules(bare_world: World) -> None:
     async def says(name: str, generation: int) -> dict[str, Any]:

@@ -69,6 +69,7 @@ def test_defaults_are_stored(tenant, given):
         "adoption": "Never",
         "drift": "Repair",
         "onDelete": "Delete",
+        "dependencies": "None",
     }
 
 

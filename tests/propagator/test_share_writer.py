@@ -53,6 +53,7 @@ async def test_a_share_that_is_taken_away_before_the_first_write_is_not_written(
             "workloads",
             "secrets",
             "finalizer",
+            "dependencies",
         ),
         SimpleNamespace(admit=nothing, shown=nothing, uid=nothing, prepare=prepare),
     )
@@ -100,6 +101,7 @@ async def test_a_gate_that_closes_meanwhile_lets_nothing_more_through(waves: int
     shares = ShareWriter(
         SimpleNamespace(clock=FakeClock(), identity=SimpleNamespace(uid=_no_mark)),  # type: ignore[arg-type] # as much as is asked
         **parts,
+        dependencies=SimpleNamespace(follow=_no_pieces),  # type: ignore[arg-type] # nothing is followed
         gates=SimpleNamespace(may_apply=lambda _: next(open_for)),  # type: ignore[arg-type] # as well
         writer=SimpleNamespace(write=write),  # type: ignore[arg-type] # as well
         pruner=SimpleNamespace(),  # type: ignore[arg-type] # nothing is removed
@@ -122,3 +124,7 @@ async def _no_mark() -> str:
 
 async def _none(*_: Any) -> None:
     pass
+
+
+async def _no_pieces(*_: Any) -> list[Any]:
+    return []

@@ -26,7 +26,7 @@ from .conftest import FLEET, assert_guarded, listening
 pytestmark = FLEET
 
 ACCOUNT = f"system:serviceaccount:{SYSTEM_NAMESPACE}:stowage-"
-STATES = {"web", "bounded", "ganged", "kept-hold"}
+STATES = {"web", "bounded", "ganged", "kept-hold", "follows"}
 _ADMISSION = "admissionregistration.k8s.io"
 _MUTATING = "mutatingadmissionpolicies"
 RARE = {
@@ -100,7 +100,7 @@ def test_a_hub_before_1_36_gets_the_policies_that_it_serves(installed):
     assert "workload" in found
 
 
-@pytest.mark.proves("C1", "C3", "C31", "N15", "S12", "S13")
+@pytest.mark.proves("C1", "C3", "C31", "DP2", "N15", "S12", "S13")
 async def test_both_do_their_work_with_these_rights_and_use_them_all(
     hub, full_cluster, stowage, tmp_path, log
 ):
@@ -270,6 +270,30 @@ def _rules_and_workloads():
         _workload("web", {}, resources=[{"name": "db"}]),
         _workload("ganged", {"stowage.dev/workload-group": "gang"}),
         _workload("bounded", {"workload-policy.kosmos.io": "one", "app": "bounded"}),
+        *_followed(),
+    ]
+
+
+def _followed():
+    """A Workload whose pods name an object of each kind that goes along."""
+
+    def made(kind, name, **fields):
+        meta = {"name": name, "namespace": "rights"}
+        return {"apiVersion": "v1", "kind": kind, "metadata": meta, **fields}
+
+    workload = _workload("follows", {}, dependencies="Follow")
+    main = workload["spec"]["template"]
+    main["kind"], main["spec"]["serviceName"] = "StatefulSet", "follows"
+    main["spec"]["template"]["spec"] |= {
+        "serviceAccountName": "runner",
+        "volumes": [{"name": "settings", "configMap": {"name": "settings"}}],
+    }
+    ports = {"clusterIP": "None", "ports": [{"port": 80}], "selector": {"app": "follows"}}
+    return [
+        made("ConfigMap", "settings"),
+        made("ServiceAccount", "runner"),
+        made("Service", "follows", spec=ports),
+        workload,
     ]
 
 

@@ -66,6 +66,23 @@ def book(clock: FakeClock) -> ApplyRecords:
 
 
 @pytest.mark.proves("C32")
+def test_owners_that_join_one_after_the_other_contest_nothing(book: ApplyRecords):
+    """A rival that takes the owner away changes what our apply owns, and that is a round."""
+    piece = piece_of()
+    book.remember(PLACE, piece, lying(piece), "u-1")
+    for number in range(2, 3 * CONTESTED_ROUNDS):
+        assert not book.stands(PLACE, piece, lying(piece), f"u-{number}")
+        assert book.backoff(PLACE, piece, lying(piece)) is None
+        book.remember(PLACE, piece, lying(piece), f"u-{number}")
+    assert book.contest(PLACE, piece) is None
+    bare = lying(piece, annotations={}, generation=2)
+    assert not book.stands(PLACE, piece, bare, "u-1")
+    book.remember(PLACE, piece, lying(piece), "u-1")
+    assert not book.stands(PLACE, piece, bare, "u-1")
+    assert book.backoff(PLACE, piece, bare) is not None
+
+
+@pytest.mark.proves("C32")
 def test_a_write_stands_until_something_of_it_is_changed(book: ApplyRecords):
     piece = piece_of()
     assert not book.stands(PLACE, piece, lying(piece), "u-1"), "nothing was written yet"

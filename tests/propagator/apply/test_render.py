@@ -10,7 +10,8 @@ import pytest
 from propagator.apply.render import ForeignClass, beside, render
 from propagator.hub.workload_metadata import first_ordinals
 from propagator.members.objects import ManagedObject
-from propagator.types.workload import HubSecret, Workload, workload_of
+from propagator.types.hub_objects import HubSecret
+from propagator.types.workload import Workload, workload_of
 from tests.propagator.apply.memberfacts import member_facts
 
 

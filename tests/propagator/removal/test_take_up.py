@@ -20,7 +20,8 @@ from crds.names import (
 from machinery.api.resources import MEMBER_CLUSTERS, NAMESPACES, SECRETS, Resource
 from machinery.types.metadata import Meta
 from propagator.apply.render import ANNOTATION_HASH, Piece, render
-from propagator.types.workload import HubSecret, Workload, workload_of
+from propagator.types.hub_objects import HubSecret
+from propagator.types.workload import Workload, workload_of
 from tests.propagator.apply.memberfacts import member_facts
 from tests.propagator.stage import (
     AUTOSCALERS,

@@ -68,6 +68,7 @@ class Burst:
         context = SimpleNamespace(
             clock=clock, recorder=SimpleNamespace(event=lambda *_, **__: None), fresh=lambda: True
         )
+        following = SimpleNamespace(remark=lambda _: "", reported=lambda _: [])
         survey = SimpleNamespace(seen=self._seen, kept=lambda _: [])
         self.reporter = Reporter(
             cast("Any", context),
@@ -75,6 +76,7 @@ class Burst:
             survey=cast("Any", survey),
             finalizer=cast("Any", None),
             drift=cast("Any", SimpleNamespace(told=lambda _: [], soonest=lambda _: None)),
+            dependencies=cast("Any", following),
         )
 
     async def _seen(

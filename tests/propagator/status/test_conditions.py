@@ -16,7 +16,7 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import EVENTS, MEMBER_CLUSTERS, SECRETS, WORKLOADS, Resource
 from machinery.errors import ApiError, Conflict, Forbidden
 from propagator.errors import says_no
-from propagator.hub.secrets import HubSecrets
+from propagator.hub.named_objects import NamedObjects
 from propagator.hub.workloads import HubWorkloads
 from propagator.outcome import DesiredShare, outcome_of
 from stowage.playground.controlplanes import Cluster
@@ -230,14 +230,14 @@ async def test_a_fault_of_the_hub_is_told_as_one(
     stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch
 ):
     """The hub of a test refuses its administrator nothing, so its refusal is put in."""
-    read, closed = HubSecrets.get, True
+    read, closed = NamedObjects.get, True
 
     async def refuses(*about: Any) -> Any:
         if closed:
             raise Forbidden(code=403, reason="Forbidden", message="secrets are not for you")
         return await read(*about)
 
-    monkeypatch.setattr(HubSecrets, "get", refuses)
+    monkeypatch.setattr(NamedObjects, "get", refuses)
     async with stage_on() as stage:
         body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "db"}}
         await stage.hub.create(SECRETS, body, namespace=stage.namespace)

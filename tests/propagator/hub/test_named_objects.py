@@ -1,4 +1,4 @@
-"""Secrets of tenants: what is asked of a hub that shows them, does not, does again, and no more."""
+"""Objects of tenants, as Secrets: what is asked of a hub that shows them, does not, does again, and no more."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from machinery.api.resources import SECRETS
 from machinery.api.server_history import ServerHistory
 from machinery.errors import Forbidden, Unreachable
 from machinery.pace import ServerBudget
 from machinery.tasks import end
 from machinery.types.memory_budget import BudgetShare
-from propagator.hub.secrets import HubSecrets, NoTenant
+from propagator.hub.named_objects import NamedObjects, NoTenant
+from propagator.types.hub_objects import HubSecret
 from tests.fakeclock import FakeClock, settle
 
 KEY = ("shop", "db")
@@ -79,9 +81,9 @@ def _secret(namespace: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def parts() -> AsyncIterator[tuple[Hub, HubSecrets, FakeClock, list[Any]]]:
+async def parts() -> AsyncIterator[tuple[Hub, NamedObjects[HubSecret], FakeClock, list[Any]]]:
     hub, clock, changed = Hub(), FakeClock(), []
-    secrets = HubSecrets(hub, clock=clock, changed=changed.append)  # type: ignore[arg-type]  # a fake
+    secrets = NamedObjects(hub, SECRETS, HubSecret, clock=clock, changed=changed.append)  # type: ignore[arg-type]  # a fake
     running = asyncio.create_task(secrets.run())
     await settle()
     yield hub, secrets, clock, changed
@@ -174,3 +176,29 @@ async def test_each_namespace_stands_for_itself_and_is_watched_while_a_secret_is
     await clock.advance(300)
     assert hub.asked == asked, "nobody names one any more"
     assert await secrets.get(KEY) is None
+
+
+@pytest.mark.proves("DP2", "N15")
+async def test_an_object_of_two_users_is_watched_until_neither_names_it(parts):
+    hub, secrets, clock, _ = parts
+    hub.tenants.add("shop")
+    for user in ("resources", "dependencies"):
+        secrets.need(KEY, user)
+    await clock.advance(1)
+    secrets.drop(KEY, "resources")
+    assert await secrets.get(KEY)
+    secrets.drop(KEY, "dependencies")
+    assert await secrets.get(KEY) is None
+
+
+@pytest.mark.proves("DP10")
+async def test_one_whose_metadata_say_enough_is_not_read(parts):
+    hub, secrets, clock, _ = parts
+    hub.tenants.add("shop")
+    secrets.need(KEY)
+    await clock.advance(1)
+    found = await secrets.get(KEY, unless=lambda known: known.metadata.name == "db")
+    assert found is not None
+    assert (found.metadata.name, found.data, hub.read) == ("db", {}, 0)
+    assert await secrets.get(KEY)
+    assert hub.read == 1

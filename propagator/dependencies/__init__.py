@@ -1,0 +1,1 @@
+"""Objects that pods name go along with their Workload, where it says so."""

@@ -1,0 +1,425 @@
+"""Brings along what the pods of a Workload name, where its `spec.dependencies` is Follow.
+
+Called by the share writer for one Workload on one member at a time: before the objects of a share
+are applied, for those that go with it (`follow`); after that, to look what is there (`applied`);
+and before anything is removed, for what pods still need (`held`). Nothing of the hub is watched for
+a Workload that does not follow. What the hub changes wakes the Workloads that name it, on the
+members where their templates do.
+
+An object that the hub does not have blocks nothing: the member may have one of its own, and a copy
+from before stays. An object that never goes along is taken from the members, as if it were not
+named.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from crds.fields.dependencies import MOST_DEPENDENCIES, DependencyState
+from crds.names import API_VERSION, OWNER_PREFIX
+from crds.workload import EventReason, PropagatedReason
+from machinery.errors import Forbidden, TransportError
+from machinery.runtime.event_recorder import ObjectRef
+from machinery.types.metadata import Key
+from machinery.types.pod_references import SERVICE_ACCOUNT, Reference, once, pull_secrets
+from propagator.apply.apply_records import ObjectPlace
+from propagator.apply.render import ANNOTATION_HASH, MemberFacts, Piece, copied
+from propagator.dependencies.copies import (
+    FOLLOWED,
+    IDENTITIES_ALLOWED,
+    body_of,
+    refusal,
+    refusal_by_labels,
+    refusal_of_name,
+)
+from propagator.dependencies.named import named_by, named_by_pods
+from propagator.errors import HubFault, Refused
+from propagator.hub.named_objects import NamedObjects, NoTenant
+from propagator.hub.workloads import HubWorkloads
+from propagator.members.context import ControllerContext
+from propagator.members.inventory import main_object, owned
+from propagator.members.objects import ManagedObject, owners
+from propagator.members.pods import main_of
+from propagator.members.readiness import readiness_of
+from propagator.members.target import Target
+from propagator.types.hub_objects import HubObject, HubServiceAccount
+from propagator.types.workload import Workload
+
+_USER = "dependencies"
+_WORST = [*DependencyState]
+_MISSING, _REFUSED = DependencyState.MISSING, DependencyState.REFUSED
+
+Name = tuple[str, str]
+"""(kind, name) of an object in the Workload's namespace, here and on the members."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    state: DependencyState
+    message: str = ""
+    optional: bool = False
+
+    @property
+    def needed_in_vain(self) -> bool:
+        """Whether the hub lacks the object, and no pod starts without it."""
+        return self.state is _MISSING and not self.optional
+
+
+_SYNCED = _Entry(DependencyState.SYNCED)
+
+
+@dataclass(slots=True)
+class _Share:
+    """What the pods of a Workload name on one member."""
+
+    key: Key
+    names: frozenset[Name] = frozenset()
+    """The objects of the hub that the share is woken for."""
+    wanted: Mapping[Name, _Entry | str] = field(default_factory=dict)
+    """In the order of the template: the digest of an object that goes along, or why it does not."""
+    entries: Mapping[Name, _Entry] = field(default_factory=dict)
+    """What became of them when they were applied last."""
+    named: int = 0
+    """How many objects the template names."""
+
+    def of(self, state: DependencyState) -> set[Name]:
+        return {name for name, entry in self.entries.items() if entry.state is state}
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Objects of a share that stay, though they are not rendered."""
+
+    names: frozenset[Name] = frozenset()
+    namespace: str = ""
+    waiting: Mapping[ObjectPlace, str] = field(default_factory=dict)
+    """Those of them that go later, and why not yet."""
+
+    def lets_go(self, found: ManagedObject) -> bool:
+        held = found.metadata.namespace == self.namespace and found.api_version == "v1"
+        return not (held and (found.kind, found.metadata.name) in self.names)
+
+
+class Follower:
+    """`report` is called with the key of a Workload of which `reported` has changed."""
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        *,
+        workloads: HubWorkloads,
+        watches: Mapping[str, NamedObjects[Any]],
+        report: Callable[[Key], None],
+    ) -> None:
+        self._recorder = context.recorder
+        self._workloads = workloads
+        self._watches = watches
+        self._report = report
+        self._shares: dict[str, dict[str, _Share]] = {}  # by UID of the Workload, and member
+        self._users: dict[tuple[str, Key], set[tuple[str, str]]] = {}  # (UID, member) by object
+        self._told: dict[str, set[Name]] = {}  # by UID: what was said to be missing
+
+    def users(self, kind: str, key: Key) -> list[tuple[Key, str]]:
+        """Return the shares that name an object of the hub: (Workload's key, member)."""
+        users = self._users.get((kind, key), ())
+        return [(self._shares[uid][member].key, member) for uid, member in users]
+
+    async def follow(
+        self, session: Target, workload: Workload, rendered: Sequence[Piece], member: MemberFacts
+    ) -> list[Piece]:
+        """Return the objects that go along to a member, beside those that are `rendered`.
+
+        What the Workload brings along by itself is not followed. Raises Refused, HubFault.
+        """
+        if not workload.follows:
+            self._forget(workload.uid, session.name)
+            return []
+        own = {(each.kind, each.name) for each in rendered if each.namespace == workload.namespace}
+        named = [each for each in named_by(rendered[-1].body) if each[:2] not in own]
+        named = await self._with_pull_secrets(session, workload, named)
+        every = [each for each in once(named) if each[:2] not in own]
+        some = every[:MOST_DEPENDENCIES]
+        if not self._use(session, workload, {each[:2] for each in some}):
+            return []  # the Workload went meanwhile
+        wanted: dict[Name, _Entry | str] = {}
+        pieces = []
+        identities = IDENTITIES_ALLOWED in session.allowed_kinds
+        for each in some:
+            found, why = await self._read(workload, each)
+            why = why or self._carrier(session, workload, each)
+            if found is None or why:
+                state = _REFUSED if why else _MISSING
+                wanted[each[:2]] = _Entry(state, why, each.optional)
+                continue
+            body = body_of(found, identities=identities)
+            pieces += copied(workload, [body], member)
+            wanted[each[:2]] = pieces[-1].digest
+        share = self._shares.get(workload.uid, {}).get(session.name)
+        if share is None:
+            return []  # the Workload, or the member, went meanwhile
+        share.wanted, share.named = wanted, len(every)
+        return pieces
+
+    def applied(self, session: Target, workload: Workload) -> None:
+        """Look what became of the objects that went along, and tell of what is missing."""
+        share = self._shares.get(workload.uid, {}).get(session.name)
+        if share is None:
+            return
+        there = {
+            (found.kind, found.metadata.name): found.metadata.annotations
+            for _, found in owned(session, workload.uid)
+            if found.metadata.namespace == workload.namespace
+        }
+        entries: dict[Name, _Entry] = {}
+        for name, wanted in share.wanted.items():
+            if isinstance(wanted, _Entry):
+                entries[name] = wanted
+                continue
+            marks = there.get(name, {})
+            ours = OWNER_PREFIX + workload.uid in marks
+            stands = ours and marks.get(ANNOTATION_HASH) == wanted
+            not_taken = f"{session.name} does not take it: see the condition Propagated"
+            entries[name] = _SYNCED if stands else _Entry(_REFUSED, not_taken)
+        if entries == share.entries:
+            return
+        share.entries = entries
+        self._tell(workload, share)
+        self._report(workload.metadata.key)
+
+    def withdrawn(self, session: Target, workload: Workload) -> set[tuple[str, str, str]]:
+        """Return the copies on a member that never should travel: (kind, namespace, name)."""
+        share = self._shares.get(workload.uid, {}).get(session.name)
+        wanted = share.wanted if share is not None else {}
+        refused = {
+            name
+            for name, each in wanted.items()
+            if isinstance(each, _Entry) and each.state is _REFUSED
+        }
+        if not refused:
+            return set()
+        return {
+            (found.kind, *found.metadata.key)
+            for _, found in owned(session, workload.uid)
+            if (found.kind, found.metadata.name) in refused
+            and found.metadata.namespace == workload.namespace
+        }
+
+    async def held(
+        self, session: Target, workload: Workload, rendered: Sequence[Piece] = ()
+    ) -> Held:
+        """Return what stays on a member though it is not `rendered`; nothing at a Workload's end.
+
+        An object that the hub does not have any more stays while it is named. An object that is not
+        named any more stays until no pod names it. Raises TransportError.
+        """
+        if not workload.follows or workload.metadata.deleting:
+            return Held()
+        share = self._shares.get(workload.uid, {}).get(session.name) if rendered else None
+        missing, refused = (
+            (share.of(_MISSING), share.of(_REFUSED)) if share is not None else (set(), set())
+        )
+        own = {(each.kind, each.name) for each in rendered if each.namespace == workload.namespace}
+        if not rendered:
+            own = {(kind, name) for kind in FOLLOWED for name in _carried(workload, kind)}
+        left = {
+            (resource.kind, found.metadata.name): ObjectPlace.at(
+                session.name, resource, found.metadata.key
+            )
+            for resource, found in owned(session, workload.uid)
+            if found.metadata.namespace == workload.namespace
+            and resource == FOLLOWED.get(resource.kind, (None,))[0]
+        }
+        stays = left.keys() & missing
+        unnamed = left.keys() - own - missing - refused
+        if unnamed:
+            unnamed &= await self._needed(session, workload, unnamed)
+        waits = {left[name]: _sentence(session.name, left[name]) for name in sorted(unnamed)}
+        return Held(frozenset({*stays, *unnamed}), workload.namespace, waits)
+
+    def left(self, session: Target, workload: Workload) -> None:
+        """Forget a share of which nothing is left on a member."""
+        self._forget(workload.uid, session.name)
+
+    def ended(self, uid: str) -> None:
+        """Forget a Workload that is gone."""
+        for member in [*self._shares.get(uid, ())]:
+            self._forget(uid, member)
+        self._told.pop(uid, None)
+
+    def removed(self, member: str) -> None:
+        """Forget a member that was removed."""
+        for uid in [uid for uid, shares in self._shares.items() if member in shares]:
+            self._forget(uid, member)
+
+    def reported(self, workload: Workload) -> list[dict[str, Any]]:
+        """Return `status.dependencies`: each object in the worst state of all shares.
+
+        Of shares that this process has not written yet the last report stands.
+        """
+        if not workload.follows or not workload.placements:
+            return []
+        shares = self._shares.get(workload.uid, {})
+        placed = [shares[name] for name in sorted(shares) if name in workload.placements]
+        merged: dict[Name, dict[str, Any]] = {}
+        for name, entry in itertools.chain(*(share.entries.items() for share in placed)):
+            said = {"kind": name[0], "name": name[1], "state": entry.state.value}
+            said |= {"message": entry.message} if entry.message else {}
+            before = merged.get(name)
+            if before is None or _badness(said) > _badness(before):
+                merged[name] = said
+        if len(placed) < len(workload.placements):
+            for said in workload.status.dependencies:
+                merged.setdefault((said["kind"], said["name"]), said)
+        return [*merged.values()][:MOST_DEPENDENCIES]
+
+    def remark(self, workload: Workload) -> str:
+        """Return what the condition Propagated says beside its own words; mostly nothing."""
+        shares = self._shares.get(workload.uid, {}).values()
+        most = max((share.named for share in shares), default=0)
+        if not workload.follows or most <= MOST_DEPENDENCIES:
+            return ""
+        return (
+            f"only the first {MOST_DEPENDENCIES} of {most} objects that the pods name go along, in "
+            "the order of the template: put the others into spec.manifests"
+        )
+
+    async def _with_pull_secrets(
+        self, session: Target, workload: Workload, named: list[Reference]
+    ) -> list[Reference]:
+        """Return them with the pull Secrets of an account that goes along behind it."""
+        account = next((each for each in named if each.kind == SERVICE_ACCOUNT), None)
+        if account is None:
+            return named
+        before = self._shares.get(workload.uid, {}).get(session.name)
+        names = {*(before.names if before is not None else ()), account[:2]}
+        if not self._use(session, workload, names):
+            return named
+        found, why = await self._read(workload, account)
+        if why or not isinstance(found, HubServiceAccount):
+            return named
+        behind = named.index(account) + 1
+        its = pull_secrets({"imagePullSecrets": found.image_pull_secrets})
+        return [*named[:behind], *its, *named[behind:]]
+
+    async def _read(self, workload: Workload, reference: Reference) -> tuple[HubObject | None, str]:
+        """Return an object of the hub, if there is one, and why it never goes along, if so.
+
+        Raises Refused, HubFault.
+        """
+        namespace = workload.metadata.namespace
+        if why := refusal_of_name(reference, namespace):
+            return None, why
+        key = (namespace, reference.name)
+        try:
+            found: HubObject | None = await self._watches[reference.kind].get(
+                key, unless=lambda known: bool(refusal_by_labels(known))
+            )
+        except NoTenant as fault:
+            raise Refused(PropagatedReason.DEPENDENCY_UNREADABLE, str(fault)) from fault
+        except TransportError as fault:
+            what = f"{reference.kind} {'/'.join(key)} could not be read"
+            raise HubFault(what, fault) from fault
+        return found, refusal(found) if found is not None else ""
+
+    def _carrier(self, session: Target, workload: Workload, reference: Reference) -> str:
+        """Return which other Workload has the object there in its manifests; empty for none.
+
+        Such an object is one Workload's alone, so that one of several owners is never it.
+        """
+        resource, _ = FOLLOWED[reference.kind]
+        place = (workload.namespace, reference.name)
+        live = session.track(resource, workload.namespace).get(place)
+        others = owners(live.metadata) if live is not None else {}
+        if len(others) != 1 or workload.uid in others:
+            return ""
+        other = self._workloads.by_uid(next(iter(others)))
+        if other is None or place not in other.carried("v1", reference.kind):
+            return ""
+        return f"Workload {other.owner} brings it along itself"
+
+    async def _needed(self, session: Target, workload: Workload, names: set[Name]) -> set[Name]:
+        """Return those of these objects that pods there may still need."""
+        main = main_object(main_of(workload), owned(session, workload.uid))
+        observed = readiness_of(workload.template_kind, main, 0).observed
+        if main is not None and not observed:
+            return names  # pods of the old template may still be made
+        try:
+            return await named_by_pods(session, workload)
+        except Forbidden:
+            return set()  # as on a member that shows no pods at all
+
+    def _use(self, session: Target, workload: Workload, names: set[Name]) -> bool:
+        """Be woken for these objects of the hub; return whether the Workload is still there."""
+        if not self._workloads.known(workload.uid):
+            return False
+        share = self._share(session, workload)
+        namespace, at = workload.metadata.namespace, (workload.uid, session.name)
+        wanted = frozenset(name for name in names if name[0] in FOLLOWED)
+        for kind, name in wanted - share.names:
+            self._users.setdefault((kind, (namespace, name)), set()).add(at)
+            self._watches[kind].need((namespace, name), _USER)
+        gone, share.names = share.names - wanted, wanted
+        self._drop(namespace, at, gone)
+        return True
+
+    def _share(self, session: Target, workload: Workload) -> _Share:
+        shares = self._shares.setdefault(workload.uid, {})
+        return shares.setdefault(session.name, _Share(workload.metadata.key))
+
+    def _forget(self, uid: str, member: str) -> None:
+        shares = self._shares.get(uid, {})
+        share = shares.pop(member, None)
+        if share is not None:
+            self._drop(share.key[0], (uid, member), share.names)
+        if not shares:
+            self._shares.pop(uid, None)
+
+    def _drop(self, namespace: str, at: tuple[str, str], names: Iterable[Name]) -> None:
+        for kind, name in names:
+            object_ = (kind, (namespace, name))
+            users = self._users.get(object_, set())
+            users.discard(at)
+            if not users:
+                self._users.pop(object_, None)
+                self._watches[kind].drop((namespace, name), _USER)
+
+    def _tell(self, workload: Workload, share: _Share) -> None:
+        """Record an event for objects that are newly missing, unless pods start without them."""
+        stored = {
+            (said["kind"], said["name"])
+            for said in workload.status.dependencies
+            if said.get("state") == _MISSING.value
+        }
+        told = self._told.setdefault(workload.uid, stored)
+        told -= share.entries.keys() - share.of(_MISSING)
+        missing = [name for name, entry in share.entries.items() if entry.needed_in_vain]
+        new = [name for name in missing if name not in told]
+        told.update(new)
+        if not new:
+            return
+        namespace, own = workload.metadata.key
+        named = ", ".join(f"{kind} {name}" for kind, name in new)
+        self._recorder.event(
+            ObjectRef(API_VERSION, "Workload", namespace, own, workload.uid),
+            type="Warning",
+            reason=EventReason.DEPENDENCY_MISSING.value,
+            note=f"not on the hub: {named}; pods wait for these, unless their cluster has its own",
+            action="Propagating",
+        )
+
+
+def _carried(workload: Workload, kind: str) -> list[str]:
+    """Return the names of the objects of that kind that the Workload brings along by itself."""
+    names = workload.names_of("v1", kind)
+    return [name for namespace, name in names if namespace == workload.namespace]
+
+
+def _badness(said: Mapping[str, Any]) -> int:
+    return _WORST.index(DependencyState(said["state"]))
+
+
+def _sentence(member: str, place: ObjectPlace) -> str:
+    return f"{member}: {place} stays until no pod names it"

@@ -1,0 +1,80 @@
+"""Which objects are named: by a template as it is rendered, and by the pods that are left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from crds.fields.template import POD_TEMPLATES
+from crds.names import LABEL_WORKLOAD_UID
+from machinery.api.resources import PODS
+from machinery.api.responses import decode
+from machinery.types.pod_references import (
+    SERVICE,
+    SERVICE_ACCOUNT,
+    Reference,
+    governing_service,
+    once,
+    references,
+)
+from propagator.members.target import Target
+from propagator.types.workload import Workload
+
+_ENDED = ("Succeeded", "Failed")
+_PAGE = 200
+"""Pods of one page: some MiB at most."""
+
+
+class _Phase(msgspec.Struct, frozen=True):
+    phase: str = ""
+
+
+class _Pod(msgspec.Struct, frozen=True):
+    spec: dict[str, Any] = {}
+    status: _Phase = _Phase()
+
+
+class _Pods(msgspec.Struct, frozen=True):
+    items: list[_Pod] = []
+
+
+_pods = msgspec.json.Decoder(_Pods)
+
+
+def named_by(main: Mapping[str, Any]) -> list[Reference]:
+    """Return what the pods of an object need, in the order of its template.
+
+    An object of a kind whose pod template is not known names nothing. The account `default` is each
+    namespace's own, as if none were named.
+    """
+    kind = str(main.get("kind"))
+    pods: Any = main.get("spec") if kind in POD_TEMPLATES else None
+    for part in (*POD_TEMPLATES.get(kind, ()), "spec"):
+        pods = pods.get(part) if isinstance(pods, Mapping) else None
+    found = references(pods)
+    if kind == "StatefulSet":
+        found = once([*governing_service(main), *found])
+    return [each for each in found if each[:2] != (SERVICE_ACCOUNT, "default")]
+
+
+async def named_by_pods(session: Target, workload: Workload) -> set[tuple[str, str]]:
+    """Ask a member what the pods of a Workload that have not ended name: (kind, name).
+
+    Whoever may create pods there can make a pod that says it is the Workload's, and so keep objects
+    there for as long. Raises TransportError.
+    """
+    found: set[tuple[str, str]] = set()
+    pages = session.client_for("").pages(
+        PODS,
+        namespace=workload.namespace,
+        label_selector=f"{LABEL_WORKLOAD_UID}={workload.uid}",
+        limit=_PAGE,
+    )
+    async for page in pages:
+        for pod in decode(page, _pods).items:
+            if pod.status.phase not in _ENDED:
+                found |= {each[:2] for each in references(pod.spec)}
+                found.add((SERVICE, str(pod.spec.get("subdomain"))))
+    return found

@@ -1,0 +1,153 @@
+"""A tenant's Secret goes along, and its value is nowhere but in the Secret; what commands say of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from machinery.api.resources import CONFIG_MAPS, EVENTS, MEMBER_CLUSTERS, SECRETS, WORKLOADS
+from stowage.cli import cli
+from stowage.playground.controlplanes import Cluster
+from tests.propagator.dependencies.test_following import (
+    asking,
+    data_on,
+    encoded,
+    follow,
+    make,
+    mounting,
+    pods,
+    says,
+)
+from tests.propagator.stage import MakeStage, Stage, settled
+
+CANARY = "canary-3f9a1c-of-a-tenant"
+CODED = encoded(CANARY)
+
+
+async def command(hub: Cluster, stage: Stage, *words: str) -> str:
+    """What a command prints, on both channels."""
+    where = ("--kubeconfig", str(hub.kubeconfig), "-n", stage.namespace)
+    result = await asyncio.to_thread(CliRunner().invoke, cli, [*words, *where])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.mark.proves("DP18")
+async def test_no_value_of_a_secret_is_seen_anywhere(
+    stage_on: MakeStage, hub: Cluster, caplog: pytest.LogCaptureFixture, tmp_path: Any
+):
+    caplog.set_level(logging.DEBUG)
+    async with stage_on() as stage:
+        await make(stage, SECRETS, "db", data={"password": CODED})
+        await make(stage, CONFIG_MAPS, "settings", data={"word": CANARY})
+        await follow(stage, "demo", pods(**asking("db", "gone"), **mounting("settings")))
+        await stage.place("demo", m1=1)
+        await stage.propagated("demo")
+        # Refusals, mends and edits are told of as well.
+        odd = pods("odd", **asking("db"))
+        odd["spec"]["selector"] = {"matchLabels": {"app": "other"}}
+        await follow(stage, "odd", odd)
+        await stage.place("odd", m1=1)
+        await stage.refused("odd", "Rejected")
+        other = {"data": {"password": encoded("red")}}
+        await stage.members["m1"].merge_patch(SECRETS, "db", other, namespace=stage.namespace)
+        await data_on(stage, "m1", "db", {"password": CODED}, SECRETS)
+        immutable = {"immutable": True}
+        await stage.hub.merge_patch(SECRETS, "db", immutable, namespace=stage.namespace)
+        await stage.hub.delete(SECRETS, "db", namespace=stage.namespace)
+        await make(stage, SECRETS, "db", data={"password": CODED, "more": CODED})
+        await data_on(stage, "m1", "db", {"password": CODED, "more": CODED}, SECRETS)
+        await settled(stage, told=True)
+
+        stored = (await stage.workload("demo"), await stage.workload("odd"))
+        file = tmp_path / "demo.yaml"
+        body = stored[0] or {}
+        file.write_text(json.dumps({key: body[key] for key in ("apiVersion", "kind", "spec")} | {
+            "metadata": {"name": "demo", "namespace": stage.namespace}
+        }))  # fmt: skip
+        printed = [
+            await command(hub, stage, "plan", "-f", str(file)),
+            await command(hub, stage, "plan", "-f", str(file), "--diff"),
+            await command(hub, stage, "explain", "wl/demo"),
+            await command(hub, stage, "explain", "wl/demo", "-o", "json"),
+            await command(hub, stage, "explain", "wl/demo", "--cluster", "m1", "--rendered"),
+        ]
+        places = {
+            "logs": caplog.text + "".join(str(vars(each)) for each in caplog.records),
+            "events": json.dumps(await stage.hub.list(EVENTS)),
+            "Workloads": json.dumps(await stage.hub.list(WORKLOADS)),
+            "MemberClusters": json.dumps(await stage.hub.list(MEMBER_CLUSTERS)),
+            "commands": "\n".join(printed),
+            "metrics": await _metrics(stage),
+        }
+        for where, text in places.items():
+            assert text, where
+            assert CANARY not in text, where
+            assert CODED not in text, where
+        listed = await stage.members["m1"].list(SECRETS, namespace=stage.namespace)
+        assert CODED in json.dumps(listed), "and it would have been found"
+
+
+async def _metrics(stage: Stage) -> str:
+    reader, writer = await asyncio.open_connection("127.0.0.1", stage.process.port)
+    writer.write(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n")
+    await writer.drain()
+    text = (await reader.read()).decode()
+    writer.close()
+    assert "stowage_" in text
+    return text
+
+
+@pytest.mark.proves("DP1", "DP17")
+async def test_commands_say_what_goes_along_and_how_far_it_is(
+    stage_on: MakeStage, hub: Cluster, tmp_path: Any
+):
+    async with stage_on() as stage:
+        await make(stage, CONFIG_MAPS, "settings", data={"word": "one"})
+        never = {"stowage.dev/follow": "false"}
+        await make(stage, SECRETS, "closed", labels=never, data={"word": encoded("two")})
+        override = {
+            "name": "second",
+            "clusterSelector": {"matchLabels": {"stowage.dev/cluster": "m2"}},
+            "patch": {"spec": {"template": {"spec": {"serviceAccountName": "runner"}}}},
+        }
+        template = pods(**mounting("settings"), **asking("closed"))
+        await follow(stage, "demo", template, overrides=[override], schedulerName="stowage")
+        file = tmp_path / "demo.yaml"
+        meta = {"name": "planned", "namespace": stage.namespace}
+        spec = {
+            "template": template,
+            "dependencies": "Follow",
+            "targetCluster": {"name": "m1"},
+        }
+        body = {"apiVersion": "stowage.dev/v1alpha1", "kind": "Workload", "metadata": meta}
+        file.write_text(json.dumps(body | {"spec": spec}))
+        for member in ("m1", "m2"):
+            virtual = {"spec": {"virtual": True}}
+            await stage.hub.merge_patch(MEMBER_CLUSTERS, member, virtual)
+        said = await command(hub, stage, "plan", "-f", str(file))
+        assert (
+            "  brings along: ConfigMap settings (found), Secret closed (its label "
+            "stowage.dev/follow says that it never travels)"
+        ) in said.splitlines()
+        await stage.place("demo", m1=1, m2=1)
+        await says(
+            stage,
+            "demo",
+            **{
+                "ConfigMap/settings": "Synced",
+                "Secret/closed": "Refused",
+                "ServiceAccount/runner": "Missing",
+            },
+        )
+        lines = (await command(hub, stage, "explain", "wl/demo")).splitlines()
+        assert "brings along on m1: ConfigMap settings (Synced), Secret closed (Refused)" in lines
+        assert (
+            "brings along on m2: ServiceAccount runner (Missing), ConfigMap settings (Synced), "
+            "Secret closed (Refused)"
+        ) in lines
