@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from controller import catalogue, config
 from controller.explain import hooks
@@ -31,11 +31,13 @@ from stowage.console.terminal import say
 from stowage.hub.connection import reader
 from stowage.hub.reader import Reader
 from stowage.kinds import titled, told
-from stowage.planning import dependencies, gang_outcomes, gangs, inventory, manifests, words
-from stowage.planning.dependencies import Along
+from stowage.planning import gang_outcomes, gangs, inventory, manifests, words
 from stowage.planning.gangs import GroupPlan
 from stowage.planning.inventory import PlanInputs
 from stowage.planning.simulator import Rehearsal
+
+if TYPE_CHECKING:
+    from stowage.planning.dependencies import Along
 
 COLUMNS = ("workload", "desired", "assigned", "pending", "clusters", "change")
 
@@ -101,8 +103,8 @@ class Plan:
             lines.append(row)
             if rooms := words.inside(inside(each.decision), each.decision.workload.namespace):
                 lines.append(f"  {rooms}")
-            if along := dependencies.line(each.along):
-                lines.append(f"  {along}")
+            if each.along:
+                lines.append(f"  {_line(each.along)}")
             lines += (f"  {line}" for line in words.hooks(hooks.told(each.decision)))
             if not each.decision.scheduled:
                 lines.append(f"  {each.decision.reason.value}: {self._why(each.decision)}")
@@ -241,11 +243,19 @@ def _along(
     present: PlanInputs,
     api: Reader | None,
 ) -> list[Along]:
+    from stowage.planning import dependencies  # noqa: PLC0415 - loads the propagator's parts
+
     decision = each.decision
     status = {"overrides": decision.fields.get("overrides") or []}
     body = {**bodies[decision.workload.key], "status": status}
     placed = [c for c in present.clusters if c.metadata.name in decision.placements]
     return dependencies.of_plan(body, placed, api)
+
+
+def _line(along: Sequence[Along]) -> str:
+    from stowage.planning import dependencies  # noqa: PLC0415 - as above
+
+    return dependencies.line(along)
 
 
 def _groups(

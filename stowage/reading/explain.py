@@ -20,7 +20,6 @@ import msgspec
 
 from controller.model.why import RuleCount, ShareSteps, Why, of_status
 from controller.planner.reasons import title_in_words
-from crds.fields.dependencies import Dependencies
 from machinery.api.resources import MEMBER_CLUSTERS, RESERVATIONS, WORKLOAD_GROUPS, WORKLOADS
 from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError, Forbidden, StowageError
@@ -191,8 +190,8 @@ def text(
 
 def _brought_along(asked: ExplainRequest, found: Mapping[str, Any]) -> list[str]:
     """Return a line for each distinct set of objects that go along, with their recorded states."""
-    spec, status = found.get("spec") or {}, found.get("status") or {}
-    if spec.get("dependencies") != Dependencies.FOLLOW.value or not status.get("dependencies"):
+    status = found.get("status") or {}
+    if not status.get("dependencies"):
         return []
     from controller.model.objects import MemberCluster  # noqa: PLC0415 - slow
     from stowage.planning import dependencies  # noqa: PLC0415 - as above
