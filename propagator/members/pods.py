@@ -25,6 +25,8 @@ from propagator.types.workload import Workload
 _MAKERS = ("apps", "batch")
 LABEL_TEMPLATE_HASH = "pod-template-hash"
 _NAME_LIMIT = 253
+MOST_TAKEN_OVER = 10_000
+"""Main objects of one member whose labels are remembered, those that have gone included."""
 _NUMBER = re.compile(r"-?[0-9]{1,10}")
 
 
@@ -114,12 +116,20 @@ class TakenOver:
     def note(self, main: Main, label: str) -> None:
         """Record the label in the object's pod template, empty for none."""
         # Kept when the object goes: its pods end after it, and count until then.
-        before = self._labels.pop(main, None)
-        if before is not None:
-            self._mains[before, main.namespace].discard(main)
+        self._forget(main)
         if label != main.uid:
             self._labels[main] = label
             self._mains[label, main.namespace].add(main)
+        if len(self._labels) > MOST_TAKEN_OVER:  # a member may show new ones for ever
+            self._forget(next(iter(self._labels)))
+
+    def _forget(self, main: Main) -> None:
+        label = self._labels.pop(main, None)
+        if label is not None:
+            mains = self._mains[label, main.namespace]
+            mains.discard(main)
+            if not mains:
+                del self._mains[label, main.namespace]
 
     def labelled(self, main: Main) -> Main:
         """Return the object with the UID that the claims of its pods name."""

@@ -106,6 +106,20 @@ def test_pods_of_what_was_taken_over_are_known_by_their_owners():
     assert not taken.owners(pods._replace(uid="old"))
 
 
+def test_no_more_is_remembered_of_what_was_taken_over_than_a_member_may_have(monkeypatch):
+    monkeypatch.setattr("propagator.members.pods.MOST_TAKEN_OVER", 2)
+    taken = TakenOver()
+    mains = [Main(f"u{number}", "ns", "apps", "Deployment", f"w{number}") for number in range(3)]
+    for main in (mains[0], mains[1], mains[0], mains[2]):
+        taken.note(main, "")
+    assert taken.labelled(mains[1]) == mains[1], "it was seen the longest time ago"
+    assert [taken.labelled(each).uid for each in (mains[0], mains[2])] == ["", ""]
+    for main in mains:
+        taken.note(main, main.uid)
+    assert not taken._labels
+    assert not taken._mains
+
+
 @pytest.mark.proves("X6")
 @pytest.mark.parametrize(
     ("kind", "spec", "uid"),
