@@ -389,6 +389,21 @@ def test_overrides(demo: Playground) -> None:
         assert container.get("args") == (None if number else ["--region=first"])
 
 
+@pytest.mark.proves("DP1")
+def test_dependencies(demo: Playground) -> None:
+    apply(demo, "27-dependencies.yaml")
+    (member,) = clusters(demo, "following")
+    wait("all that goes along", lambda: _followed(demo) == {"Synced"})
+    there = demo.members[member]
+    assert there.get("configmaps", "following-settings", NAMESPACE)["data"] == {"color": "blue"}
+    assert there.get("serviceaccounts", "following", NAMESPACE)
+
+
+def _followed(demo: Playground) -> set[str]:
+    said = demo.status(NAMESPACE, "following").get("dependencies", [])
+    return {each["state"] for each in said}
+
+
 @pytest.mark.proves("M6", "M11")
 def test_movement(demo: Playground) -> None:
     apply(demo, "24-movement.yaml")

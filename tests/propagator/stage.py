@@ -371,7 +371,9 @@ async def settled(
     def idle() -> bool:
         sessions = [term.registry.get(name) for name in stage.members]
         queues = [reporter.queue, *(session.queue for session in sessions if session)]
-        working = any(queue or queue._in_work for queue in queues) or reporter.queue._later
+        later = reporter.queue._later.first()
+        soon = later is not None and later.at < time.monotonic() + SOON_SECONDS
+        working = any(queue or queue._in_work for queue in queues) or soon
         said = not reporter._begun and not (told and recorder._waiting)
         return not working and said and also()
 
@@ -389,6 +391,8 @@ async def settled(
     await until(quiet, seconds=600)
 
 
+SOON_SECONDS = 60.0
+"""What a report waits for beyond that is the end of a time, as that of a drift that was repaired."""
 QUIET_SECONDS = 0.6
 """What is told of a write comes within milliseconds, on a busy machine within tenths of a second."""
 OURS = frozenset(

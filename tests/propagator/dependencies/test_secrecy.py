@@ -54,6 +54,9 @@ async def test_no_value_of_a_secret_is_seen_anywhere(
         await follow(stage, "odd", odd)
         await stage.place("odd", m1=1)
         await stage.refused("odd", "Rejected")
+        refused = await stage.workload("odd")
+        await stage.delete("odd")
+        await stage.gone("odd")
         other = {"data": {"password": encoded("red")}}
         await stage.members["m1"].merge_patch(SECRETS, "db", other, namespace=stage.namespace)
         await data_on(stage, "m1", "db", {"password": CODED}, SECRETS)
@@ -64,9 +67,8 @@ async def test_no_value_of_a_secret_is_seen_anywhere(
         await data_on(stage, "m1", "db", {"password": CODED, "more": CODED}, SECRETS)
         await settled(stage, told=True)
 
-        stored = (await stage.workload("demo"), await stage.workload("odd"))
         file = tmp_path / "demo.yaml"
-        body = stored[0] or {}
+        body = await stage.workload("demo") or {}
         file.write_text(json.dumps({key: body[key] for key in ("apiVersion", "kind", "spec")} | {
             "metadata": {"name": "demo", "namespace": stage.namespace}
         }))  # fmt: skip
@@ -80,7 +82,7 @@ async def test_no_value_of_a_secret_is_seen_anywhere(
         places = {
             "logs": caplog.text + "".join(str(vars(each)) for each in caplog.records),
             "events": json.dumps(await stage.hub.list(EVENTS)),
-            "Workloads": json.dumps(await stage.hub.list(WORKLOADS)),
+            "Workloads": json.dumps([refused, await stage.hub.list(WORKLOADS)]),
             "MemberClusters": json.dumps(await stage.hub.list(MEMBER_CLUSTERS)),
             "commands": "\n".join(printed),
             "metrics": await _metrics(stage),
