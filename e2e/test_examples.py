@@ -396,7 +396,7 @@ def test_dependencies(demo: Playground) -> None:
     wait("all that goes along", lambda: _followed(demo) == {"Synced"})
     there = demo.members[member]
     assert there.get("configmaps", "following-settings", NAMESPACE)["data"] == {"color": "blue"}
-    assert there.get("serviceaccounts", "following", NAMESPACE)
+    assert there("-n", NAMESPACE, "get", "serviceaccount", "following")
 
 
 def _followed(demo: Playground) -> set[str]:
