@@ -202,24 +202,27 @@ class SweepBrake:
         """Whether this process, or an object there, has seen a later version than the hub has."""
         if self._went_back:
             return True
-        hub, now = await self._identity.uid(), await self._workloads.version()
+        hub, there = await self._identity.uid(), 0
+        for informer in link.watches:
+            async for found in in_slices(informer.values()):
+                if hub_of(found) == hub:
+                    there = max(there, hub_version_of(found))
+        # Seen before the request: while it is in flight the hub goes on, and so does what we see.
+        seen = self._workloads.newest
+        now = await self._workloads.version()
         if now is None:
             return False
-        if self._workloads.newest > now:
+        if seen > now:
             self._went_back = True
             LOG.warning(
                 "the hub is at resourceVersion %d, and was at %d before: it was set back, and no "
                 "sweep is done by itself",
                 now,
-                self._workloads.newest,
+                seen,
             )
             return True
         # What a member says counts for that member alone, so that `_went_back` stays as it is.
-        for informer in link.watches:
-            async for found in in_slices(informer.values()):
-                if hub_version_of(found) > now and hub_of(found) == hub:
-                    return True
-        return False
+        return there > now
 
     def _held_before(self, session: Target) -> bool:
         """Whether the last count held the sweep, by this process or an earlier one."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner, Result
@@ -20,7 +21,7 @@ from crds.names import (
 from machinery.api.resources import MEMBER_CLUSTERS, NAMESPACES
 from machinery.types.metadata import Meta
 from propagator.members.objects import ManagedObject
-from propagator.removal.brake import left_behind
+from propagator.removal.brake import SweepBrake, left_behind
 from stowage.cli import cli
 from stowage.playground.controlplanes import Cluster
 from tests.propagator.stage import CONFIGMAPS, MakeStage, Stage, configmap, settled
@@ -164,3 +165,47 @@ def test_what_can_be_the_name_of_no_workload_is_not_told_and_not_swept(
     found = ManagedObject(metadata=Meta(name="a", annotations=annotations))
     assert left_behind(found, uid, "hub") is ours
     assert not left_behind(found, uid, "another")
+
+
+class GrowingHub:
+    """A hub whose Workloads go on changing while it is asked for its version."""
+
+    def __init__(self, objects: list[ManagedObject]) -> None:
+        self.newest, self.objects = 100, objects
+
+    async def uid(self) -> str:
+        return "hub"
+
+    async def version(self) -> int:
+        now, self.newest = self.newest, self.newest + 10
+        self.objects.append(written(self.newest))
+        return now
+
+
+def written(version: int) -> ManagedObject:
+    annotations = {ANNOTATION_HUB: "hub", ANNOTATION_HUB_VERSION: str(version)}
+    return ManagedObject(metadata=Meta(name=f"w-{version}", annotations=annotations))
+
+
+@pytest.mark.proves("N11")
+@pytest.mark.parametrize(
+    ("seen", "lies", "back"),
+    [(100, 90, False), (100, 101, True), (101, 90, True)],
+    ids=["while it is asked", "an object is younger", "a Workload was younger"],
+)
+async def test_a_hub_that_goes_on_while_it_is_asked_was_not_set_back(
+    seen: int, lies: int, back: bool
+):
+    objects = [written(lies)]
+    hub = GrowingHub(objects)
+    brake = object.__new__(SweepBrake)
+    brake._went_back, brake._identity, brake._workloads = False, cast("Any", hub), cast("Any", hub)
+    link = cast("Any", SimpleNamespace(watches=[SimpleNamespace(values=lambda: objects)]))
+    hub.newest = seen
+    if seen > 100:
+        hub.version = _set_back  # type: ignore[method-assign]
+    assert await brake._hub_went_back(link) is back
+
+
+async def _set_back() -> int:
+    return 100
