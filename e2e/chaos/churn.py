@@ -185,20 +185,23 @@ class Churn:
         namespace, name = key
         life = self._lives.setdefault(key, next(self._numbered))
         body = wishes.manifest(namespace, name, wish, life)
+        before_it: dict[str, Any] = {}
 
         async def once() -> bool:
+            before_it.clear()
             await self._beside(key, wish)
             found = await self._stage.hub.apply(
                 WORKLOADS, body, name=name, namespace=namespace, field_manager="chaos", force=True
             )
             if found["metadata"].get("deletionTimestamp"):
+                before_it.update(found)
                 return False  # the one before is still being deleted
             if wish.mode == "Placed":
                 await self._place(key, wish)
             return True
 
         try:
-            await insist(once, of="/".join(key))
+            await insist(once, of="/".join(key), waits=lambda: _ending(before_it))
         finally:
             self.busy.discard(key)
 
@@ -293,11 +296,27 @@ async def _listed(stage: ChaosStage, kind: Resource = WORKLOADS) -> dict[Key, di
     return found
 
 
-async def insist(once: Callable[[], Awaitable[bool]], *, of: str = "") -> None:
+def _ending(workload: Mapping[str, Any]) -> str:
+    """Return what a Workload that is being deleted tells of itself; empty for none."""
+    if not workload:
+        return ""
+    meta, status = workload["metadata"], workload.get("status", {})
+    told = {
+        each: status.get(each) for each in ("placements", "clusters", "conditions", "footprint")
+    }
+    return (
+        f"its predecessor (uid {meta['uid']}) is being deleted since {meta['deletionTimestamp']}, "
+        f"finalizers {meta.get('finalizers')}, annotations {meta.get('annotations')}, {told}"
+    )
+
+
+async def insist(
+    once: Callable[[], Awaitable[bool]], *, of: str = "", waits: Callable[[], str] = str
+) -> None:
     """Repeat `once` until it returns True; a server that fails is asked again.
 
     While faults stand, a Workload may wait for its predecessor as long as they do. Raises NotTaken,
-    with the last answer, after more time than any fault stands.
+    with the last answer and what `waits` tells, after more time than any fault stands.
     """
     fault: Exception | None = None
     try:
@@ -311,5 +330,5 @@ async def insist(once: Callable[[], Awaitable[bool]], *, of: str = "") -> None:
                     fault = e
                 await asyncio.sleep(0.3)
     except TimeoutError:
-        why = fault or "what it waits for does not come"
+        why = fault or waits() or "what it waits for does not come"
         raise NotTaken(f"{of} asked for {_PATIENCE_SECONDS:.0f} s: {why}".strip()) from None
