@@ -3,6 +3,7 @@
 A decision reads one table, whatever the number of Workloads and shares behind it. The ledger counts
 Workloads of the policy's namespace whose pod labels its selector matches, without those being
 deleted; beside them, replicas that schedulers in other processes have claimed (`set_foreign`).
+Replicas that leave a cluster count there until they have: they run, and may be its own again.
 """
 
 from __future__ import annotations
@@ -78,14 +79,17 @@ class Tally:
         self._tell()
 
     def put(self, info: WorkloadInfo, placements: Placements) -> None:
-        """Count a Workload with the shares of it that count."""
-        counted = _PolicyCount(info.unit_labels, dict(placements))
+        """Count a Workload with the shares of it that count; without any, as when it ends, nothing."""
+        shares = dict(placements)
+        for cluster, leaving in info.moving.leaving.items() if placements else ():
+            shares[cluster] = shares.get(cluster, 0) + leaving.replicas
+        counted = _PolicyCount(info.unit_labels, shares)
         before = self._counted.get(info.namespace, {}).get(info.key)
         if before == counted:
             return
         if before is not None:
             self._take_out(info.key, before)
-            if before.labels != counted.labels or _falls(before.shares, placements):
+            if before.labels != counted.labels or _falls(before.shares, shares):
                 self._ease(info.namespace, before)
         self._counted.setdefault(info.namespace, {})[info.key] = counted
         for table in self._picking(info.namespace, counted.labels):
