@@ -79,7 +79,7 @@ class Tally:
         self._tell()
 
     def put(self, info: WorkloadInfo, placements: Placements) -> None:
-        """Count a Workload with the shares of it that count; without any, as when it ends, nothing."""
+        """Count a Workload with the shares of it that count; nothing of one that has none."""
         shares = dict(placements)
         for cluster, leaving in info.moving.leaving.items() if placements else ():
             shares[cluster] = shares.get(cluster, 0) + leaving.replicas
