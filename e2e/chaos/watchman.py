@@ -197,7 +197,7 @@ class Watchman:
             return
         if meta["uid"] not in self._faults.spoilt:
             there = "is not there" if copy is None else f"runs {judgement.image_of(copy)}"
-            self.findings.append(
+            self._find(
                 f"{key}: says that generation {meta['generation']} ({image}) runs on {member}, "
                 f"where it {there}"
             )
