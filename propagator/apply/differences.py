@@ -15,10 +15,10 @@ import msgspec
 
 from crds.fields.labels import reserved
 from machinery.types.bounds import NAME, WORD, clean
+from propagator.drift.fields import MISSING, Steps, path_of
 
 MOST_NAMED = 3
 """The paths that a message names."""
-_ABSENT = object()
 # The generation of a Deployment grows with its annotations, and so with ours; no pod restarts then.
 _EACH_WRITE = ("managedFields", "resourceVersion", "generation")
 
@@ -28,14 +28,14 @@ Json = Mapping[str, Any]
 class Difference(NamedTuple):
     """A field as it would become (`here`: as the hub wants it), and as it is (`there`)."""
 
-    path: str
+    steps: Steps
     here: Any
     there: Any
 
 
 def differences(live: Json, applied: Json) -> list[Difference]:
     """Return what the apply that was answered by `applied` changes of `live`, in order."""
-    return list(_differing("", _compared(applied), _compared(live)))
+    return list(_differing((), _compared(applied), _compared(live)))
 
 
 def in_words(found: Sequence[Difference], *, secret: bool) -> str:
@@ -49,13 +49,13 @@ def in_words(found: Sequence[Difference], *, secret: bool) -> str:
 
 
 def _in_words(found: Difference, *, secret: bool) -> str:
-    path = clean(found.path, NAME)
+    path = clean(path_of(found.steps), NAME)
     # Also an annotation of a Secret may hold its values, as that of kubectl apply does.
     return path if secret else f"{path} ({_value(found.here)} here, {_value(found.there)} there)"
 
 
 def _value(value: Any) -> str:
-    if value is _ABSENT:
+    if value is MISSING:
         return "nothing"
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     return clean(text, WORD) or '""'
@@ -71,20 +71,18 @@ def _compared(whole: Json) -> dict[str, Any]:
     return {key: value for key, value in whole.items() if key != "status"} | {"metadata": meta}
 
 
-def _differing(path: str, here: Any, there: Any) -> Iterator[Difference]:
+def _differing(at: Steps, here: Any, there: Any) -> Iterator[Difference]:
     if isinstance(here, Mapping) and isinstance(there, Mapping):
         for key in sorted({*here, *there}):
-            inner = f"[{key}]" if "." in key or "/" in key else f".{key}"
-            yield from _differing(
-                (path + inner).removeprefix("."), here.get(key, _ABSENT), there.get(key, _ABSENT)
-            )
+            ours, other = here.get(key, MISSING), there.get(key, MISSING)
+            yield from _differing((*at, key), ours, other)
     elif isinstance(here, list) and isinstance(there, list):
         mine, theirs = _items(here, there)
         for key in dict.fromkeys((*mine, *theirs)):
-            ours, other = mine.get(key, _ABSENT), theirs.get(key, _ABSENT)
-            yield from _differing(f"{path}[{key}]", ours, other)
+            ours, other = mine.get(key, MISSING), theirs.get(key, MISSING)
+            yield from _differing((*at, {"name": key}), ours, other)
     elif here != there:
-        yield Difference(path, here, there)
+        yield Difference(at, here, there)
 
 
 def _items(here: list[Any], there: list[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
