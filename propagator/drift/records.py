@@ -84,14 +84,8 @@ class DriftRecords:
         else:
             record = _Record(DriftState.REPAIRED, self._now(), _told(of, fields))
             self._put(workload, of, record)
-        first = fields[0].told(of.kind)
-        more = f" and {len(fields) - 1} more" if len(fields) > 1 else ""
-        self._announce(
-            workload,
-            of,
-            EventReason.DRIFT_REPAIRED,
-            f"{of}: {first['path']}{more} changed by {_by(first)}, and written back",
-        )
+        note = f"{_changed(of, fields)}, and written back"
+        self._announce(workload, of, EventReason.DRIFT_REPAIRED, note)
 
     def contended(self, workload: Workload, of: Drifted) -> str:
         """Record that the object is changed back each time; return the paths, in words."""
@@ -112,15 +106,8 @@ class DriftRecords:
         since = known.since if known is not None and stands else self._since(workload, of)
         self._put(workload, of, _Record(DriftState.REPORTED, since, paths, stamp))
         if fields and not (known is not None and known.paths == paths):
-            first = fields[0].told(of.kind)
-            more = f" and {len(fields) - 1} more" if len(fields) > 1 else ""
-            self._announce(
-                workload,
-                of,
-                EventReason.DRIFT_REPORTED,
-                f"{of}: {first['path']}{more} changed by {_by(first)}: it stays until the "
-                "Workload's own value is edited",
-            )
+            note = f"{_changed(of, fields)}: it stays until the Workload's own value is edited"
+            self._announce(workload, of, EventReason.DRIFT_REPORTED, note)
 
     def looked_at(self, workload: Workload, of: Drifted, stamp: Hashable) -> bool:
         """Whether the report about the object is of that very state of it."""
@@ -232,8 +219,11 @@ def _told(of: Drifted, fields: Sequence[FieldDrift]) -> list[dict[str, str]]:
     return [field.told(of.kind) for field in fields[:MOST_FIELDS]]
 
 
-def _by(field: Mapping[str, str]) -> str:
-    return field["manager"] or "somebody"
+def _changed(of: Drifted, fields: Sequence[FieldDrift]) -> str:
+    """Return which fields were changed, and by whom, in words."""
+    first = fields[0].told(of.kind)
+    more = f" and {len(fields) - 1} more" if len(fields) > 1 else ""
+    return f"{of}: {first['path']}{more} changed by {first['manager'] or 'somebody'}"
 
 
 def _stands(entry: Mapping[str, Any], of: Drifted) -> bool:
