@@ -33,6 +33,12 @@ from crds.fields.overrides import (
     touches,
 )
 from crds.fields.placing import Distribution, PlacementRules, PlacementStatus
+from crds.fields.rollout import (
+    MOST_WAVES,
+    RevisionException,
+    Rollout,
+    RolloutStatus,
+)
 from crds.fields.shares import (
     MOST_KEPT,
     MOST_RESERVED_SHARES,
@@ -88,7 +94,7 @@ class WorkloadState(StrEnum):
 
 
 class WorkloadCondition(StrEnum):
-    """The condition types: the first three are the controller's, the others the propagator's."""
+    """The condition types: Scheduled, Failed, Moving and RolledOut are the controller's."""
 
     SCHEDULED = "Scheduled"
     FAILED = "Failed"
@@ -98,6 +104,8 @@ class WorkloadCondition(StrEnum):
     READY = "Ready"
     DRIFTED = "Drifted"
     """Whether somebody's change on a member stands; absent until there was one."""
+    ROLLED_OUT = "RolledOut"
+    """Whether all clusters run the spec's revision; its reasons are `RolledOutReason`."""
 
 
 class ScheduledReason(StrEnum):
@@ -182,6 +190,14 @@ class EventReason(StrEnum):
     DRIFT_REPAIRED = "DriftRepaired"
     DRIFT_REPORTED = "DriftReported"
     DEPENDENCY_MISSING = "DependencyMissing"
+    ROLLOUT_STARTED = "RolloutStarted"
+    WAVE_STARTED = "WaveStarted"
+    WAVE_COMPLETE = "WaveComplete"
+    APPROVAL_NEEDED = "ApprovalNeeded"
+    ROLLOUT_COMPLETE = "RolloutComplete"
+    ROLLOUT_FAILED = "RolloutFailed"
+    ROLLING_BACK = "RollingBack"
+    ROLLED_BACK = "RolledBack"
 
 
 def _units_path(spec: Any) -> str:
@@ -285,6 +301,13 @@ class WorkloadSpec(PlacementRules):
             f" || o.jsonPatch.all(j, j.op == 'test' || !{cel_touches('j.path', _CEL_UNITS)}))",
             holds=_keep_units,
         ),
+        Rule(
+            field="rollout",
+            text="the pod template of a Job cannot change: remove it, or make another Workload for "
+            "each run",
+            cel="!has(self.rollout) || !has(self.template) || self.template.kind != 'Job'",
+            holds=lambda s: s.rollout is None or s.template is None or s.template.kind != "Job",
+        ),
     )
 
     replicas: Count | None = None
@@ -322,6 +345,8 @@ class WorkloadSpec(PlacementRules):
     """Delete removes the objects from the clusters with the Workload; Orphan leaves them there."""
     movement: Movement | None = None
     """How units go from one cluster to another."""
+    rollout: Rollout | None = None
+    """The pace at which a new template comes to the clusters; all at once when unset."""
 
 
 class WorkloadStatus(PlacementStatus):
@@ -378,13 +403,17 @@ class WorkloadStatus(PlacementStatus):
     """What others changed on members, at most 32 objects. Writer: propagator."""
     dependencies: list[Dependency] = atomic(MOST_DEPENDENCIES)
     """The objects that the pods name, of spec.dependencies: Follow. Writer: propagator."""
+    rollout: RolloutStatus | None = None
+    """The rollout of the spec's revision. Writer: controller."""
+    revisions: list[RevisionException] = atomic(MOST_WAVES)
+    """Which clusters get another revision than that of `rollout`. Writer: controller."""
     review: ReviewVerdict | None = None
     """Whether the last edit may reach a member, where the hub did not judge it. Writer: controller.
 
     The propagator honours it on every hub without the validating policy, for every scheduler.
     """
     conditions: list[Condition] = listmap("type", most=32)
-    """Scheduled, Failed and Moving: controller. Propagated, Ready and Drifted: propagator."""
+    """Scheduled, Failed, Moving, RolledOut: controller. Propagated, Ready, Drifted: propagator."""
 
 
 class Workload(Kind):

@@ -141,6 +141,8 @@ class ClusterShare(Model):
     """Pods of the newest template."""
     observed_generation: Int64 | None = None
     """The Workload's generation of which everything has been written there."""
+    revision: Annotated[str, Field(max_length=16)] | None = None
+    """The revision that was last written there, wholly; unset without spec.rollout."""
     state: ShareState = ShareState.PENDING
     """How far it has come."""
     message: Annotated[str, Field(max_length=4096)] = ""
