@@ -65,7 +65,7 @@ class ForeseenRollout:
 
     def lines(self) -> list[str]:
         """Return what stands below the row of its Workload."""
-        head = f"rollout {transition(self.stable, self.revision)}: {self.said}"
+        head = f"rollout {words.transition(self.stable, self.revision)}: {self.said}"
         if not self.waves:
             return [head]
         last = self.waves[-1]
@@ -117,17 +117,6 @@ def _waves(
         yield ForeseenWave(wave, taken)
     if left:
         yield ForeseenWave({"name": REST}, left)
-
-
-def transition(stable: str, revision: str) -> str:
-    """Return `91ab → 6f2c`; `6f2c` where both are one, or there is no stable revision."""
-    new = short(revision)
-    return f"{short(stable)} → {new}" if stable and stable != revision else new
-
-
-def short(revision: str) -> str:
-    """Return the first digits of a revision, by which people tell it from others."""
-    return revision[:4]
 
 
 def at_once(wave: Json, clusters: int) -> int:

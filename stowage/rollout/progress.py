@@ -20,7 +20,8 @@ from machinery.types import conditions
 from machinery.types.metadata import Key
 from machinery.types.revisions import digest_of, revision_data
 from stowage.console import output
-from stowage.planning.waves import at_once, needs_approval, short, soak, transition
+from stowage.planning.waves import at_once, needs_approval, soak
+from stowage.planning.words import short, transition
 
 Json = Mapping[str, Any]
 COLUMNS = ("wave", "clusters", "healthy", "updating", "failed", "deferred", "state")
