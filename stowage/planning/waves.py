@@ -6,7 +6,6 @@ they have come. Pure.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from controller.framework.findings import seconds
 from controller.model.objects import MemberCluster
 from crds.fields.rollout import REST
+from machinery.types.budget import amount
 from machinery.types.revisions import digest_of, revision_data
 from machinery.types.selectors import parse_label_selector
 from stowage.console import output
@@ -121,10 +121,7 @@ def _waves(
 
 def at_once(wave: Json, clusters: int) -> int:
     """Return how many clusters of a wave of so many may be updated at once."""
-    given = wave.get("maxConcurrent", 1)
-    if isinstance(given, str):
-        return max(1, math.ceil(int(given.removesuffix("%")) * clusters / 100))
-    return int(given)
+    return max(amount(wave.get("maxConcurrent", 1), clusters, up=True), 1)
 
 
 def soak(wave: Json) -> int:

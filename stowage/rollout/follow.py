@@ -51,8 +51,7 @@ class WrittenEdit:
     before: Mapping[str, Any]
 
     def unanswered(self, at: RolloutProgress) -> bool:
-        observed = int(at.said.get("observedGeneration") or 0)
-        return at.told == self.before and observed < self.generation
+        return at.told == self.before and at.observed < self.generation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

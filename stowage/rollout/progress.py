@@ -54,6 +54,7 @@ class RolloutProgress:
 
     Args:
         key: the Workload.
+        generation: that of its spec.
         revision: the digest of its spec.
         asked: spec.rollout.
         told: status.rollout, of whichever revision.
@@ -62,6 +63,7 @@ class RolloutProgress:
     """
 
     key: Key
+    generation: int
     revision: str
     asked: Json
     told: Json
@@ -79,7 +81,8 @@ class RolloutProgress:
             )
         said = conditions.find(status, WorkloadCondition.ROLLED_OUT.value)
         revision = digest_of(revision_data(spec))
-        return cls(key, revision, spec["rollout"], status.get("rollout") or {}, said, now)
+        told, generation = status.get("rollout") or {}, int(meta.get("generation", 0))
+        return cls(key, generation, revision, spec["rollout"], told, said, now)
 
     @property
     def seen(self) -> bool:
@@ -125,14 +128,21 @@ class RolloutProgress:
         return not self.stopped and self.phase != RolloutPhase.ROLLING_BACK
 
     @property
+    def observed(self) -> int:
+        """The generation that the condition tells of."""
+        return int(self.said.get("observedGeneration") or 0)
+
+    @property
     def _lost(self) -> bool:
-        return self.seen and self.said.get("reason") == RolledOutReason.REVISION_LOST
+        # A revision that cannot be stored is told by the condition alone.
+        told = self.seen or self.observed >= self.generation
+        return told and self.said.get("reason") == RolledOutReason.REVISION_LOST
 
     @property
     def headline(self) -> str:
         """`Progressing, wave 2 of 3`."""
         if not self.seen:
-            return UNSEEN
+            return RolledOutReason.REVISION_LOST.value if self._lost else UNSEEN
         place = self._place
         if self.phase in _IN_A_WAVE and place is not None:
             return f"{self.phase}, wave {place + 1} of {len(self.waves)}"
@@ -161,7 +171,7 @@ class RolloutProgress:
             "revision": self.revision,
             "stable": self.stable or None,
             "phase": self.phase or None,
-            "reason": self.said.get("reason") if self.seen else None,
+            "reason": self.said.get("reason") if self.seen or self._lost else None,
             "wave": self.wave or None if self.seen else None,
             "waves": [{**w, "state": s} for w, s in zip(self.waves, states, strict=True)],
             "message": self.message,
@@ -171,10 +181,9 @@ class RolloutProgress:
     @property
     def message(self) -> str:
         """What it waits for, in the controller's words."""
-        if not self.seen:
-            return UNSEEN
-        told = str(self.told.get("message") or "")
-        return str(self.said.get("message") or told) if self._lost else told
+        if self._lost:
+            return str(self.said.get("message") or "")
+        return str(self.told.get("message") or "") if self.seen else UNSEEN
 
     def table(self) -> str:
         """Return the head, a row for each wave, what it waits for, and what a person may do."""
@@ -182,7 +191,7 @@ class RolloutProgress:
         parts = [f"{'/'.join(self.key)}  {revisions}  {self.headline}"]
         if self.waves:
             parts.append(output.table([self._row(at) for at in range(len(self.waves))], COLUMNS))
-        parts += [self.message] if self.seen and self.message else []
+        parts += [self.message] if self.message not in ("", UNSEEN) else []
         parts += [_NEXT[RolloutPhase(self.phase)]] if self.phase in _NEXT else []
         return "\n".join(parts)
 
@@ -206,6 +215,8 @@ class RolloutProgress:
 
     def _state(self, at: int) -> str:
         wave, place = self.waves[at], self._place
+        if not wave.get("clusters"):
+            return "no clusters"
         if self.phase in _BACK:
             return "given up" if wave.get("startTime") else "not begun"
         if place is not None and at > place:

@@ -94,10 +94,21 @@ def test_an_edit_that_the_controller_has_not_seen_is_not_complete(tmp_path: Path
 
 def test_a_lost_revision_stops_it_with_the_conditions_words(tmp_path: Path):
     body = staged()
-    said = {"type": "RolledOut", "status": "False", "reason": "RevisionLost", "message": "web-91ab"}
+    said: dict[str, Any] = {
+        "type": "RolledOut",
+        "status": "False",
+        "reason": "RevisionLost",
+        "message": "web-91ab",
+    }
     body["status"]["conditions"] = [said]
     done = asked(tmp_path, body)
     assert (done.exit_code, done.stdout.splitlines()[-1]) == (1, "web-91ab")
+    body["spec"]["targetDeployment"] = template("app:3")
+    assert asked(tmp_path, body).exit_code == 0, "it tells of the spec before"
+    said["observedGeneration"] = 7
+    done = asked(tmp_path, body)
+    assert (done.exit_code, done.stdout.splitlines()[-1]) == (1, "web-91ab")
+    assert "RevisionLost" in done.stdout.splitlines()[0]
 
 
 def test_the_hub_could_not_be_asked_exits_with_2(tmp_path: Path):
@@ -139,6 +150,8 @@ def test_an_approval_ahead_and_a_wave_of_which_a_part_is_named():
     body["spec"]["rollout"]["approvals"] = [{"revision": revision(body), "wave": "eu"}]
     assert states(body)[2] == "waits for eu"
     wide = body["status"]["rollout"]
+    wide["waves"][0] = {"name": "canary", "clusters": 0, "healthy": 0}
+    assert states(body)[0] == "no clusters"
     wide["waves"][1] = {**TOLD[1], "clusters": 100, "updating": [f"m{n}" for n in range(10)]}
     updates = [{"cluster": f"m{n}", "startTime": SINCE} for n in range(29)]
     wide["updates"] = [*updates, {"cluster": "x", "startTime": SINCE, "failedTime": SINCE}]
