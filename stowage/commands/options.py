@@ -1,4 +1,4 @@
-"""Options that several commands share, and the connections that they name."""
+"""Options that several commands share, the connections that they name, and what arguments name."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def status(
 
     async def watch(client: ApiClient) -> None:
         nonlocal well
-        well = await follow.wait(client, key, output, follow.Watch(seconds=timeout))
+        well = await follow.wait(client, key, output, follow.RolloutWait(seconds=timeout))
 
     with looking():
         hub = (hub_connection if wait else quick_connection)(kubeconfig, context)
@@ -157,7 +157,7 @@ def _carry_out(
         nonlocal well
         written = await follow.write(client, key, make)
         if wait:
-            watch = follow.Watch(seconds=timeout, wanted=wanted, edit=written)
+            watch = follow.RolloutWait(seconds=timeout, wanted=wanted, edit=written)
             well = await follow.wait(client, key, "table", watch)
 
     with_hub(hub, run)

@@ -55,7 +55,7 @@ class WrittenEdit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watch:
+class RolloutWait:
     """A wait for the end of a rollout.
 
     Args:
@@ -92,7 +92,7 @@ def show(hub: Connection, key: Key, form: str) -> bool:
 
 
 async def wait(
-    hub: ApiClient, key: Key, form: str, asked: Watch, *, clock: Clock | None = None
+    hub: ApiClient, key: Key, form: str, asked: RolloutWait, *, clock: Clock | None = None
 ) -> bool:
     """Show how it goes until it is over; return whether it ended well, and in time.
 
@@ -129,7 +129,7 @@ def _show(at: RolloutProgress) -> None:
         say(at.about(at.headline))
 
 
-def _last(at: RolloutProgress, asked: Watch) -> str:
+def _last(at: RolloutProgress, asked: RolloutWait) -> str:
     if asked.over(at):
         return at.table()
     return f"{at.table()}\nnot complete within {asked.seconds:g} s; it goes on"

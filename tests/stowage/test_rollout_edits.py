@@ -48,7 +48,7 @@ class Hub(MemoryHub):
         return str(refusal.value)
 
     async def wait(self, **how: Any) -> bool:
-        watch = follow.Watch(**{"seconds": 100.0, **how})
+        watch = follow.RolloutWait(**{"seconds": 100.0, **how})
         return await follow.wait(self, KEY, "table", watch, clock=self.fake)  # type: ignore[arg-type]  # as above
 
     def tell(self, phase: str, **more: Any) -> None:
