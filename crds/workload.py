@@ -444,6 +444,7 @@ class Workload(Kind):
         ("Namespace", "string", ".*['targetNamespace','namespace']", 1),
         ("Deployment", "string", ".spec['targetDeployment','template'].metadata.name", 1),
         ("Service-External-IP", "string", ".status.serviceExternalIP", 1),
+        ("Rollout", "string", ".status.rollout.phase", 1),
     )
 
     api_version: Literal["stowage.dev/v1alpha1"] = "stowage.dev/v1alpha1"
