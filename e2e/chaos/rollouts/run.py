@@ -193,7 +193,7 @@ def _told_complete(name: str, workload: Mapping[str, Any]) -> None:
 async def _kept_secret(stage: ChaosStage) -> None:
     """Look for the value of the Secret wherever people read. Raises Broken."""
     told = [("the log of " + instance, stage.log(instance)) for instance in stage.processes]
-    kinds = ("events", "workloads", "controllerrevisions", "memberclusters")
+    kinds = ("events", "wl", "controllerrevisions", "mc")
     told += [(kind, str(await stage.lists("hub", kind))) for kind in kinds]
     coded = base64.b64encode(SECRET_VALUE.encode()).decode()
     where = [place for place, text in told if SECRET_VALUE in text or coded in text]
