@@ -31,6 +31,7 @@ from machinery import logs
 from machinery.api.resources import WORKLOADS
 from machinery.types import conditions
 from machinery.types.metadata import Key
+from machinery.types.revisions import revision_name
 
 LOG = logs.get(__name__)
 AGAIN_SECONDS = 30.0
@@ -85,8 +86,10 @@ class RolloutController(StatusWriter[Workload, _Draft]):
             return
         known = self._present.get(key)
         if known is None or not known.of(stored.metadata) or (known.fault and self._is_due(key)):
-            self._present[key] = await self._history.store(stored)
+            self._present[key] = present = await self._history.store(stored)
             self._tried[key] = self._clock.monotonic()
+            if present.kept - self._names(stored, present):
+                self._untidy.add(key)  # a process died before it had tidied up
         self._lost.pop(key, None)
         step = self._step(stored)
         if step is not None and step.status.phase in BACK and not _goes_back(state):
@@ -197,14 +200,21 @@ class RolloutController(StatusWriter[Workload, _Draft]):
 
     async def _tidy(self, stored: Workload) -> None:
         state, present = _state(stored), self._present.get(stored.metadata.key)
-        keep = set[str]()
+        keep = frozenset[str]()
         if state is not None and state.spec is not None:
-            keep |= named_by(state.stored(), state.exceptions().values())
             if present is None or not present.of(stored.metadata):
                 return  # the revision of the spec is not known: the next turn tidies up
-            keep.add(present.revision)
+            keep = self._names(stored, present)
         await self._history.prune(stored, keep)
         self._untidy.discard(stored.metadata.key)
+
+    def _names(self, stored: Workload, present: PresentRevision) -> frozenset[str]:
+        """Return the names of the ControllerRevisions that a status may need."""
+        state = _state(stored)
+        named = {present.revision}
+        if state is not None:
+            named |= named_by(state.stored(), state.exceptions().values())
+        return frozenset(revision_name(stored.metadata.name, each) for each in named)
 
 
 def under_way(workload: Workload) -> bool:

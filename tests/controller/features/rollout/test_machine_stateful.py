@@ -276,4 +276,4 @@ def _with(road: Road, **fields: Any) -> Rollout:
 
 
 TestRollouts = pytest.mark.proves("T1", "T2", "T8", "T12", "T14", "T18", "T21")(Rollouts.TestCase)
-TestRollouts.settings = examples(500, stateful_step_count=30)
+TestRollouts.settings = examples(250, stateful_step_count=30)

@@ -419,7 +419,7 @@ async def test_a_workload_of_the_same_name_takes_nothing_of_an_earlier_one() -> 
     earlier = {"name": revision_name(NAME, fleet.revision), "ownerReferences": [owner]}
     fleet.hub.put(CONTROLLER_REVISIONS, {"metadata": earlier, "data": {"spec": {}}})
     async with fleet.leading():
-        await fleet.comes_to("Complete", seconds=90)
+        await fleet.comes_to("Complete", seconds=5)
         (found,) = fleet.hub.all(CONTROLLER_REVISIONS)
         assert found["metadata"]["ownerReferences"][0]["uid"] == fleet.read()["metadata"]["uid"]
 
