@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from machinery.api.client import ApiClient
 
 CONTROLLER_REVISIONS = Resource(*group_version(API_VERSION), PLURAL, KIND)
-GRANT = "get, list, watch, create and delete on controllerrevisions of the group apps"
+GRANT = "get, list, create and delete on controllerrevisions of the group apps"
 
 
 @dataclass(frozen=True, slots=True)
