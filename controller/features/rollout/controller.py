@@ -146,26 +146,19 @@ class RolloutController(StatusWriter[Workload, _Draft]):
 
     def _step(self, stored: Workload) -> RolloutStep | None:
         """Return what the wave machine says; None while the revision of the spec is not stored."""
-        key = stored.metadata.key
-        present, view = self._present.get(key), self._view(stored)
-        if present is None or present.fault or not present.of(stored.metadata) or view is None:
+        present = self._present.get(stored.metadata.key)
+        if present is None or present.fault or not present.of(stored.metadata):
             return None
-        revision = present.revision
-        if _refused(stored):  # what reaches no member is not rolled out
-            if view.stored is None:
-                return None
-            revision = view.stored.revision
-        return Machine(view, revision).step()
+        view = self._view(stored)
+        if view is None:
+            return None
+        if not _refused(stored):
+            return Machine(view, present.revision).step()
+        # What reaches no member is not rolled out.
+        return None if view.stored is None else Machine(view, view.stored.revision).step()
 
     def _view(self, stored: Workload) -> RolloutView | None:
-        try:
-            view = view_of(stored, self._handle.snapshot(), self._clock.now())
-        except msgspec.ValidationError as e:
-            about = {"object": "/".join(stored.metadata.key)}
-            LOG.warning(
-                "its rollout stays as it is, as its status cannot be read: %s", e, extra=about
-            )
-            return None
+        view = view_of(stored, self._handle.snapshot(), self._clock.now())
         lost = self._lost.get(stored.metadata.key, "")
         return None if view is None else replace(view, lost=lost)
 
@@ -219,7 +212,7 @@ class RolloutController(StatusWriter[Workload, _Draft]):
 
 def under_way(workload: Workload) -> bool:
     """Whether a change of a cluster may change what the rollout of a Workload says."""
-    state = _state(workload)
+    state: RolloutState | None = workload.info.rollout
     if state is None or state.spec is None:
         return False
     phase = state.rollout.get("phase") if isinstance(state.rollout, Mapping) else None
@@ -227,7 +220,16 @@ def under_way(workload: Workload) -> bool:
 
 
 def _state(workload: Workload) -> RolloutState | None:
+    """Return what a Workload says of its rollout; None for one that cannot be read: it rests."""
     state: RolloutState | None = workload.info.rollout
+    try:
+        if state is not None:
+            state.stored()
+            state.listed()
+    except msgspec.ValidationError as e:
+        about = {"object": "/".join(workload.metadata.key)}
+        LOG.warning("its rollout rests, as its status cannot be read: %s", e, extra=about)
+        return None
     return state
 
 

@@ -434,3 +434,15 @@ async def test_a_revision_of_somebody_else_is_left_alone() -> None:
         assert fleet.said()[1] == "RevisionLost"
         assert "belongs to something else" in fleet.said()[2]
         assert fleet.hub.read(CONTROLLER_REVISIONS, name)["data"] == {}
+
+
+async def test_a_status_that_cannot_be_read_is_left_alone() -> None:
+    fleet = RolloutFleet()
+    async with fleet.at_rest():
+        wrong = {"phase": 3, "revision": None}
+        fleet.hub.edit(WORKLOADS, NAME, {"status": {"rollout": wrong}}, status=True)
+        before = fleet.rollout
+        fleet.image("v2")
+        await fleet.calm(5)
+        assert fleet.rollout == before
+        assert fleet.says(NAME)[0] == "True", "it is placed all the same"
