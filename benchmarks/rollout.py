@@ -96,7 +96,7 @@ async def measure(clusters: int, concurrency: int | str, at_once: int) -> None:
         }
         for name in WAVES
     ]
-    given = {"distribution": "Duplicated", "targetDeployment": pictured("v1")}
+    given: Body = {"distribution": "Duplicated", "targetDeployment": pictured("v1")}
     stage.workload(NAME, replicas=1, rollout={"waves": waves}, **given)
     async with stage.leading():
         await complete(stage, members, at_once=clusters)
