@@ -35,7 +35,7 @@ from machinery.types.revisions import revision_name
 
 LOG = logs.get(__name__)
 AGAIN_SECONDS = 30.0
-"""Between two attempts to store a ControllerRevision that the hub refuses."""
+"""Between two looks for a ControllerRevision that is lost, or that the hub refuses."""
 WORDS_SECONDS = 10.0
 """Between two writes of which only the message is another."""
 _ROLLED_OUT = WorkloadCondition.ROLLED_OUT.value
@@ -122,16 +122,17 @@ class RolloutController(StatusWriter[Workload, _Draft]):
         fields = changes_of(state, status, step.exceptions)
         quiet = fields.get("rollout", {}).keys() <= {"message"} and "revisions" not in fields
         fields |= self._conditions(stored, said)
+        wait = AGAIN_SECONDS if step.lost else step.wait
         if not fields:
-            return _Draft(fields=None, requeue_after=step.wait)
+            return _Draft(fields=None, requeue_after=wait)
         rest = self._rest(stored, said) if quiet else 0.0
         if rest > 0:
-            return _Draft(fields=None, requeue_after=min(rest, step.wait or rest))
+            return _Draft(fields=None, requeue_after=min(rest, wait or rest))
         named = named_by(before, state.exceptions().values())
         return _Draft(
             fields=fields,
             events=step.events,
-            requeue_after=step.wait,
+            requeue_after=wait,
             anyway=True,  # compared above
             tidy=bool(named - named_by(status, step.exceptions.values())),
         )

@@ -322,16 +322,20 @@ async def test_without_the_stable_revision_nothing_goes_back(how: str) -> None:
         old, new = fleet.revision, fleet.image("v2")
         await fleet.calm(1)
         name = revision_name(NAME, old)
-        if how == "deleted":
-            fleet.hub.remove(CONTROLLER_REVISIONS, name)
-        else:
-            fleet.hub.edit(CONTROLLER_REVISIONS, name, {"data": {"spec": {"template": {}}}})
+        kept = fleet.hub.read(CONTROLLER_REVISIONS, name)
+        fleet.hub.remove(CONTROLLER_REVISIONS, name)
+        if how == "another":
+            fleet.hub.put(CONTROLLER_REVISIONS, {**kept, "data": {"spec": {"template": {}}}})
         fleet.pace(aborted=new)
         await fleet.goes_on(5)
         status, reason, message = fleet.said()
         assert (status, reason) == ("False", "RevisionLost")
         assert f"{name} is {'gone' if how == 'deleted' else 'not what it was'}" in message
         assert (fleet.with_revision(new), fleet.with_revision(old)) == ({"c1"}, ALL - {"c1"})
+        if how == "another":
+            fleet.hub.remove(CONTROLLER_REVISIONS, name)
+        fleet.hub.put(CONTROLLER_REVISIONS, kept)
+        await fleet.comes_to("RolledBack", seconds=40)
 
 
 @pytest.mark.proves("T23")
