@@ -286,7 +286,12 @@ def test_a_package_of_somebody_else_is_named_with_its_version(
     assert plugins(profile, "score")[-1] == {
         "name": "CarbonPrice", "origin": "package carbon-rules 2.1", "args": args, "weight": 4,
     }  # fmt: skip
-    assert names(profile, "postBind") == ["Coscheduling", "CarbonNotes", "CarbonPrice"]
+    assert names(profile, "postBind") == [
+        "Coscheduling",
+        "StagedRollout",
+        "CarbonNotes",
+        "CarbonPrice",
+    ]
     assert "CarbonPrice" not in [each["name"] for each in found["unused"]]
     assert 'region="north" gramsAtMost=400 hours=[8, 18]' in run("--config", file).stdout
 

@@ -38,7 +38,8 @@ RARE = {
         "targetnamespaces",
         "use",
     ): "the mutating policy's canary: the same",
-    ("controller", "stowage.dev", "workloads", "get"): "after a lost race",
+    ("controller", "apps", "controllerrevisions", "get"): "before a rollback",
+    ("controller", "apps", "controllerrevisions", "delete"): "at the end of a rollout",
     ("controller", "stowage.dev", "workloadpolicies", "get"): "after a lost race",
     ("controller", "stowage.dev", "workloadquotas", "get"): "after a lost race",
     ("controller", "stowage.dev", "workloadspreads", "get"): "after a lost race",
@@ -258,6 +259,7 @@ def _rules_and_workloads():
         "spec": {"hard": {"units": "20"}},
     }
     kept = copy.deepcopy(reservation) | {"metadata": {"name": "kept", "namespace": "rights"}}
+    wave = {"name": "all", "clusterSelector": {}}
     kept["spec"] |= {"hold": "Member", "owners": [{"object": {"name": "nobody"}}]}
     return [
         policy,
@@ -268,7 +270,7 @@ def _rules_and_workloads():
         kept,
         {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "db", "namespace": "rights"}},
         _workload("web", {}, resources=[{"name": "db"}]),
-        _workload("ganged", {"stowage.dev/workload-group": "gang"}),
+        _workload("ganged", {"stowage.dev/workload-group": "gang"}, rollout={"waves": [wave]}),
         _workload("bounded", {"workload-policy.kosmos.io": "one", "app": "bounded"}),
         *_followed(),
     ]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -15,8 +17,7 @@ from controller.model.rollout import Rollout, RolloutState, RolloutStatus
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints
 from controller.snapshot.snapshot import Snapshot
-
-_NOTHING = ClusterShare("")
+from crds.fields.template import REPLICAS_PATHS
 
 
 def view_of(workload: Workload, snapshot: Snapshot, now: datetime) -> RolloutView | None:
@@ -31,10 +32,13 @@ def view_of(workload: Workload, snapshot: Snapshot, now: datetime) -> RolloutVie
     held, last = workload.placements, len(state.spec.waves)
     waves, last = waves_of(state.spec, snapshot), len(state.spec.waves)
     left = {each.cluster for each in workload.status.leaving}.difference(held)
-    clusters = [
-        _seen(name, snapshot, waves, last, held.get(name), shares.get(name, _NOTHING))
-        for name in sorted({*held, *left})
-    ]
+    clusters = []
+    for name in sorted({*held, *left}):
+        cluster = _placed(name, snapshot, waves, last, held.get(name))
+        if name in shares:
+            shown = _shown(shares[name], cluster.units, workload.info.kind)
+            cluster = replace(cluster, **shown)
+        clusters.append(cluster)
     spec = _pace(state.spec, workload.info)
     return RolloutView(spec, *_named(state, snapshot), clusters, now)
 
@@ -52,7 +56,7 @@ def placed_view(
     waves, last = waves_of(state.spec, snapshot), len(state.spec.waves)
     left = info.moving.leaving.keys() - placements.keys()
     clusters = [
-        _seen(name, snapshot, waves, last, placements.get(name), _NOTHING)
+        _placed(name, snapshot, waves, last, placements.get(name))
         for name in sorted({*placements, *left})
     ]
     return RolloutView(state.spec, *_named(state, snapshot), clusters)
@@ -82,22 +86,39 @@ def waves_of(spec: Rollout, snapshot: Snapshot) -> Ints:
     return waves
 
 
-def _seen(
-    name: str, snapshot: Snapshot, waves: Ints, last: int, units: int | None, share: ClusterShare
+def _placed(
+    name: str, snapshot: Snapshot, waves: Ints, last: int, units: int | None
 ) -> RolloutCluster:
     row = snapshot.row.get(name)
-    ready = min(share.updated, share.ready)
     return RolloutCluster(
         name,
         wave=last if row is None else int(waves[row]),
         reachable=row is not None and bool(snapshot.ready[row]),
         leaving=units is None,
-        revision=share.revision,
-        settled=share.updated == share.ready == share.replicas == units,
         units=units or 0,
-        ready=min(ready, units or 0),
-        note=share.message,
     )
+
+
+def _shown(share: ClusterShare, units: int, kind: str) -> Mapping[str, Any]:
+    """Return the fields of a RolloutCluster that the propagator's report gives."""
+    return {
+        "revision": share.revision,
+        "settled": _settled(share, units, kind),
+        "ready": min(share.updated, share.ready, units),
+        "note": share.message,
+    }
+
+
+def _settled(share: ClusterShare, units: int, kind: str) -> bool:
+    """Whether all units are updated and ready, and no pod of another template is left.
+
+    There may be more than the share's while units wait for their successors elsewhere. In the midst
+    of a member's own update so many pods may be updated, and so many ready, and not the same ones.
+    """
+    stands = share.updated
+    if kind in REPLICAS_PATHS:  # the pods of other kinds are no units
+        stands = max(share.current, share.scheduled + share.unschedulable)
+    return share.replicas == units <= share.updated == share.ready >= stands
 
 
 def _pace(spec: Rollout, info: WorkloadInfo) -> Rollout:

@@ -31,10 +31,11 @@ from machinery import logs
 from machinery.api.resources import WORKLOADS
 from machinery.types import conditions
 from machinery.types.metadata import Key
+from machinery.types.revisions import revision_name
 
 LOG = logs.get(__name__)
 AGAIN_SECONDS = 30.0
-"""Between two attempts to store a ControllerRevision that the hub refuses."""
+"""Between two looks for a ControllerRevision that is lost, or that the hub refuses."""
 WORDS_SECONDS = 10.0
 """Between two writes of which only the message is another."""
 _ROLLED_OUT = WorkloadCondition.ROLLED_OUT.value
@@ -85,8 +86,10 @@ class RolloutController(StatusWriter[Workload, _Draft]):
             return
         known = self._present.get(key)
         if known is None or not known.of(stored.metadata) or (known.fault and self._is_due(key)):
-            self._present[key] = await self._history.store(stored)
+            self._present[key] = present = await self._history.store(stored)
             self._tried[key] = self._clock.monotonic()
+            if present.kept - self._names(stored, present):
+                self._untidy.add(key)  # a process died before it had tidied up
         self._lost.pop(key, None)
         step = self._step(stored)
         if step is not None and step.status.phase in BACK and not _goes_back(state):
@@ -119,16 +122,17 @@ class RolloutController(StatusWriter[Workload, _Draft]):
         fields = changes_of(state, status, step.exceptions)
         quiet = fields.get("rollout", {}).keys() <= {"message"} and "revisions" not in fields
         fields |= self._conditions(stored, said)
+        wait = AGAIN_SECONDS if step.lost else step.wait
         if not fields:
-            return _Draft(fields=None, requeue_after=step.wait)
+            return _Draft(fields=None, requeue_after=wait)
         rest = self._rest(stored, said) if quiet else 0.0
         if rest > 0:
-            return _Draft(fields=None, requeue_after=min(rest, step.wait or rest))
+            return _Draft(fields=None, requeue_after=min(rest, wait or rest))
         named = named_by(before, state.exceptions().values())
         return _Draft(
             fields=fields,
             events=step.events,
-            requeue_after=step.wait,
+            requeue_after=wait,
             anyway=True,  # compared above
             tidy=bool(named - named_by(status, step.exceptions.values())),
         )
@@ -143,26 +147,19 @@ class RolloutController(StatusWriter[Workload, _Draft]):
 
     def _step(self, stored: Workload) -> RolloutStep | None:
         """Return what the wave machine says; None while the revision of the spec is not stored."""
-        key = stored.metadata.key
-        present, view = self._present.get(key), self._view(stored)
-        if present is None or present.fault or not present.of(stored.metadata) or view is None:
+        present = self._present.get(stored.metadata.key)
+        if present is None or present.fault or not present.of(stored.metadata):
             return None
-        revision = present.revision
-        if _refused(stored):  # what reaches no member is not rolled out
-            if view.stored is None:
-                return None
-            revision = view.stored.revision
-        return Machine(view, revision).step()
+        view = self._view(stored)
+        if view is None:
+            return None
+        if not _refused(stored):
+            return Machine(view, present.revision).step()
+        # What reaches no member is not rolled out.
+        return None if view.stored is None else Machine(view, view.stored.revision).step()
 
     def _view(self, stored: Workload) -> RolloutView | None:
-        try:
-            view = view_of(stored, self._handle.snapshot(), self._clock.now())
-        except msgspec.ValidationError as e:
-            about = {"object": "/".join(stored.metadata.key)}
-            LOG.warning(
-                "its rollout stays as it is, as its status cannot be read: %s", e, extra=about
-            )
-            return None
+        view = view_of(stored, self._handle.snapshot(), self._clock.now())
         lost = self._lost.get(stored.metadata.key, "")
         return None if view is None else replace(view, lost=lost)
 
@@ -197,19 +194,26 @@ class RolloutController(StatusWriter[Workload, _Draft]):
 
     async def _tidy(self, stored: Workload) -> None:
         state, present = _state(stored), self._present.get(stored.metadata.key)
-        keep = set[str]()
+        keep = frozenset[str]()
         if state is not None and state.spec is not None:
-            keep |= named_by(state.stored(), state.exceptions().values())
             if present is None or not present.of(stored.metadata):
                 return  # the revision of the spec is not known: the next turn tidies up
-            keep.add(present.revision)
+            keep = self._names(stored, present)
         await self._history.prune(stored, keep)
         self._untidy.discard(stored.metadata.key)
+
+    def _names(self, stored: Workload, present: PresentRevision) -> frozenset[str]:
+        """Return the names of the ControllerRevisions that a status may need."""
+        state = _state(stored)
+        named = {present.revision}
+        if state is not None:
+            named |= named_by(state.stored(), state.exceptions().values())
+        return frozenset(revision_name(stored.metadata.name, each) for each in named)
 
 
 def under_way(workload: Workload) -> bool:
     """Whether a change of a cluster may change what the rollout of a Workload says."""
-    state = _state(workload)
+    state: RolloutState | None = workload.info.rollout
     if state is None or state.spec is None:
         return False
     phase = state.rollout.get("phase") if isinstance(state.rollout, Mapping) else None
@@ -217,7 +221,16 @@ def under_way(workload: Workload) -> bool:
 
 
 def _state(workload: Workload) -> RolloutState | None:
+    """Return what a Workload says of its rollout; None for one that cannot be read: it rests."""
     state: RolloutState | None = workload.info.rollout
+    try:
+        if state is not None:
+            state.stored()
+            state.listed()
+    except msgspec.ValidationError as e:
+        about = {"object": "/".join(workload.metadata.key)}
+        LOG.warning("its rollout rests, as its status cannot be read: %s", e, extra=about)
+        return None
     return state
 
 

@@ -49,8 +49,10 @@ class StagedRollouts:
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
         """Handle an informer's event."""
         if new is not None and new.info.rollout is not None:
-            (self._under_way.add if under_way(new) else self._under_way.discard)(new.metadata.key)
-            self._look(new.metadata.key)
+            goes_on, key = under_way(new), new.metadata.key
+            (self._under_way.add if goes_on else self._under_way.discard)(key)
+            if goes_on or old is None or _edited(old, new):
+                self._look(key)
         elif old is not None and old.info.rollout is not None:
             self._under_way.discard(old.metadata.key)
             if self._controller is not None:
@@ -65,6 +67,15 @@ class StagedRollouts:
     def _look(self, key: Key) -> None:
         if self._controller is not None:
             self._controller.add(key)
+
+
+def _edited(old: Workload, new: Workload) -> bool:
+    """Whether anything is another that a rollout at rest reads."""
+    return (
+        old.metadata.generation != new.metadata.generation
+        or old.info.rollout != new.info.rollout
+        or old.status.review != new.status.review
+    )
 
 
 def _known(cluster: MemberCluster | None) -> tuple[bool, Mapping[str, str]] | None:

@@ -116,7 +116,8 @@ class Machine:
     _lost: str = ""
     _waves: list[RolloutWave] = field(default_factory=list)
     _members: list[list[RolloutCluster]] = field(default_factory=list)
-    _stable_left: frozenset[str] = frozenset()
+    _deferred: set[str] = field(default_factory=set)
+    """The clusters that the status calls deferred."""
 
     def __post_init__(self) -> None:
         stored = self.view.stored or RolloutStatus(RolloutPhase.PROGRESSING, self.digest)
@@ -139,6 +140,7 @@ class Machine:
         if self.phase == RolloutPhase.COMPLETE:
             self.wave = len(self._waves) - 1
         self._times = {w.name: _Times(w.start_time, w.end_time) for w in stored.waves}
+        self._deferred = {name for each in stored.waves for name in each.deferred}
 
     # The entries.
 
@@ -207,7 +209,7 @@ class Machine:
 
     def _restart(self, revision: str) -> None:
         self.revision, self.phase, self.wave = revision, RolloutPhase.PROGRESSING, 0
-        self.updates, self._times = {}, {}
+        self.updates, self._times, self._deferred = {}, {}, set()
 
     def _first(self) -> None:
         """Wait until every cluster has the revision that all got at once."""
@@ -401,9 +403,8 @@ class Machine:
 
     def _turn(self, cluster: RolloutCluster) -> tuple[bool, bool, str]:
         """Return what sorts clusters: those that were away first, then those that left stable."""
-        stored = self.view.stored
-        away = stored is not None and any(cluster.name in each.deferred for each in stored.waves)
-        return not away, self.exceptions[cluster.name] == self.stable, cluster.name
+        there = self.exceptions[cluster.name] == self.stable
+        return cluster.name not in self._deferred, there, cluster.name
 
     def _opens(self) -> bool:
         return not self.view.spec.paused and not self._halted()
@@ -482,7 +483,7 @@ class Machine:
     def _wave_status(self, at: int) -> WaveStatus:
         name, members = self._waves[at].name, self._members[at]
         times, failed = self._times.get(name, _Times()), {each.name for each in self._failed()}
-        away = [c for c in members if not (c.reachable or self.healthy(c.name) or c.name in failed)]
+        away = [c for c in members if c.name not in failed and self._is_deferred(c)]
         return WaveStatus(
             name,
             clusters=len(members),
@@ -493,6 +494,11 @@ class Machine:
             start_time=times.started,
             end_time=times.ended,
         )
+
+    def _is_deferred(self, cluster: RolloutCluster) -> bool:
+        # One that is back is called so until it has its turn, which is the next one.
+        back = cluster.name in self._deferred and cluster.name in self.exceptions
+        return back or not (cluster.reachable or self.healthy(cluster.name))
 
     def _tell(self, reason: EventReason, note: str, *, warning: bool = False) -> None:
         self._events.append(StatusEvent(reason, note, warning=warning))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from machinery.api.client import ApiClient
 
 CONTROLLER_REVISIONS = Resource(*group_version(API_VERSION), PLURAL, KIND)
-GRANT = "get, list, watch, create and delete on controllerrevisions of the group apps"
+GRANT = "get, list, create and delete on controllerrevisions of the group apps"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,8 @@ class PresentRevision:
     generation: int
     revision: str = ""
     fault: str = ""
+    kept: frozenset[str] = frozenset()
+    """The names of the ControllerRevisions that there were before."""
 
     def of(self, meta: Meta) -> bool:
         """Whether it is that of the Workload as it is now."""
@@ -68,30 +70,42 @@ class RevisionHistory:
         given = msgspec.convert(raw["metadata"], Meta)
         data = revision_data(raw["spec"])
         revision = digest_of(data)
-        fault = ""
+        kept: Mapping[str, Mapping[str, Any]] = {}
         try:
-            fault = await self._stored(given, revision, data)
+            kept = await self._kept(given)
+            fault = await self._stored(given, revision, data, kept)
         except TransportError as e:
             if not (isinstance(e, Forbidden | NotFound) or for_good(e)):
                 raise
             fault = refusal(e)
-        return PresentRevision(given.uid, given.generation, revision, fault)
+        return PresentRevision(given.uid, given.generation, revision, fault, frozenset(kept))
 
-    async def _stored(self, meta: Meta, revision: str, data: Mapping[str, Any]) -> str:
+    async def _stored(
+        self,
+        meta: Meta,
+        revision: str,
+        data: Mapping[str, Any],
+        kept: Mapping[str, Mapping[str, Any]],
+    ) -> str:
         """Write the ControllerRevision unless it is there; return why it cannot be, or nothing."""
-        name, kept = revision_name(meta.name, revision), await self._kept(meta)
+        name = revision_name(meta.name, revision)
         if (found := kept.get(name)) is not None:
             return _difference(found, revision)
         number = max((_number(each) for each in kept.values()), default=0) + 1
+        body = _body(meta, name, data, number)
         self._check()
         try:
-            await self._client.create(CONTROLLER_REVISIONS, _body(meta, name, data, number))
+            await self._client.create(CONTROLLER_REVISIONS, body)
         except AlreadyExists:
-            return await self._taken(meta, name, revision)
+            fault = await self._taken(meta, name, revision)
+            if fault is not None:
+                return fault
+            self._check()
+            await self._client.create(CONTROLLER_REVISIONS, body)
         return ""
 
-    async def _taken(self, meta: Meta, name: str, revision: str) -> str:
-        """Make room where an earlier Workload of the same name left its own; say what is there."""
+    async def _taken(self, meta: Meta, name: str, revision: str) -> str | None:
+        """Return what is wrong with what has the name; None where it was removed."""
         with suppress(NotFound):
             found = await self._get(meta, name)
             if (found["metadata"].get("labels") or {}).get(LABEL_WORKLOAD_UID) == meta.uid:
@@ -103,7 +117,7 @@ class RevisionHistory:
             uid = found["metadata"]["uid"]
             where = {"namespace": meta.namespace, "uid": uid}
             await self._client.delete(CONTROLLER_REVISIONS, name, **where)
-        return f"the ControllerRevision {name} was of an earlier Workload, and is written anew"
+        return None
 
     async def unusable(self, workload: Workload, revision: str) -> str:
         """Return why a revision cannot be brought back; empty where it can."""
@@ -116,11 +130,10 @@ class RevisionHistory:
             return refusal(e)
 
     async def prune(self, workload: Workload, keep: Collection[str]) -> None:
-        """Delete the ControllerRevisions of the Workload that nothing names."""
+        """Delete the ControllerRevisions of the Workload but for those of these names."""
         meta = workload.metadata
-        names = {revision_name(meta.name, revision) for revision in keep}
         kept = await self._kept(meta)
-        for name in kept.keys() - names:
+        for name in kept.keys() - set(keep):
             self._check()
             with suppress(NotFound, Conflict):
                 uid = kept[name]["metadata"]["uid"]

@@ -2,88 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
 
-from controller.features.rollout.machine import Machine, RolloutCluster, RolloutStep, RolloutView
+from controller.features.rollout.machine import RolloutCluster
 from controller.features.rollout.status import revisions_of
 from controller.features.rollout.words import condition_of
-from controller.model.rollout import Rollout, RolloutApproval, RolloutStatus, RolloutWave
+from controller.model.rollout import RolloutApproval, RolloutStatus, RolloutWave
 from crds.fields.rollout import MOST_WAVES
-from machinery.types.selectors import LabelSelector
-
-BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
-OLD, NEW, NEWER = "a" * 16, "b" * 16, "c" * 16
-ALL = LabelSelector()
-
-
-class Road:
-    """A rollout over looks: the members do at once what they are told, where nothing else is said."""
-
-    def __init__(
-        self, *waves: RolloutWave, clusters: Iterable[tuple[str, int]], **pace: Any
-    ) -> None:
-        self.spec = Rollout(waves=list(waves), **pace)
-        self.seconds = 0.0
-        self.clusters = {
-            name: RolloutCluster(name, wave, revision=OLD, settled=True) for name, wave in clusters
-        }
-        self.status: RolloutStatus | None = RolloutStatus("Complete", OLD, OLD)
-        self.exceptions: dict[str, str] = {}
-        self.digest = OLD
-        self.lost = ""
-        self.told: list[str] = []
-
-    def look(self) -> RolloutStep:
-        now = BEGINNING + timedelta(seconds=self.seconds)
-        there = [self.clusters[name] for name in sorted(self.clusters)]
-        view = RolloutView(self.spec, self.status, self.exceptions, there, now, self.lost)
-        step = Machine(view, self.digest).step()
-        self.status, self.exceptions = step.status, dict(step.exceptions)
-        self.told += [event.reason for event in step.events]
-        return step
-
-    def after(self, seconds: float) -> RolloutStep:
-        self.seconds += seconds
-        return self.look()
-
-    def edit(self, digest: str) -> RolloutStep:
-        self.digest = digest
-        return self.look()
-
-    def pace(self, **fields: Any) -> RolloutStep:
-        self.spec = msgspec.structs.replace(self.spec, **fields)
-        return self.look()
-
-    def see(self, name: str, **fields: Any) -> None:
-        self.clusters[name] = replace(self.clusters[name], **fields)
-
-    def obey(self, *names: str) -> None:
-        """These clusters, or all, are settled with what they are given."""
-        for name in names or self.clusters:
-            if self.clusters[name].reachable:
-                self.see(name, revision=self.target(name), settled=True)
-
-    def target(self, name: str) -> str:
-        assert self.status is not None
-        return self.exceptions.get(name, self.status.revision)
-
-    def given(self, revision: str = NEW) -> set[str]:
-        return {name for name in self.clusters if self.target(name) == revision}
-
-    @property
-    def phase(self) -> str:
-        assert self.status is not None
-        return self.status.phase
-
-    def wave(self, name: str) -> Any:
-        assert self.status is not None
-        return next(each for each in self.status.waves if each.name == name)
+from tests.controller.features.rollout.road import BEGINNING, NEW, NEWER, OLD, Road
 
 
 def canary(**fields: Any) -> RolloutWave:
@@ -246,6 +176,7 @@ def test_a_retry_begins_the_time_of_what_failed_before_it() -> None:
     assert road.phase == "Progressing"
     assert road.after(99).status.phase == "Progressing"
     assert road.after(1).status.phase == "Failed", "the retry is over"
+    assert road.look().status.phase == "Failed"
     road.pace(retry_after=BEGINNING + timedelta(seconds=road.seconds + 1))
     road.obey()
     road.look()
@@ -323,6 +254,21 @@ def test_a_third_revision_in_the_middle_begins_at_the_first_wave() -> None:
     assert {name: road.target(name) for name in ("m2", "m3")} == {"m2": OLD, "m3": OLD}
 
 
+@pytest.mark.proves("T2", "T10")
+def test_back_to_the_second_revision_what_was_on_its_way_is_not_healthy() -> None:
+    road = two(most=2)
+    road.edit(NEW)
+    road.obey()
+    road.look()
+    road.see("m1", revision=NEW, settled=False)
+    road.edit(NEWER)
+    road.edit(NEW)
+    assert (road.target("m1"), road.wave("rest").healthy) == (NEW, 0)
+    road.obey("m1")
+    road.look()
+    assert road.wave("rest").healthy == 1
+
+
 @pytest.mark.proves("T11")
 def test_the_first_revision_goes_everywhere_at_once() -> None:
     road = two()
@@ -353,6 +299,20 @@ def test_a_cluster_that_is_away_holds_no_wave_and_is_first_when_it_is_back() -> 
     road.see("c1", reachable=True)
     road.look()
     assert road.given() == {"c1", "c2", "m1"}, "its wave was passed"
+
+
+@pytest.mark.proves("T12")
+def test_what_is_back_is_the_next_one_whenever_a_place_is_free() -> None:
+    road = Road(canary(), clusters=[("c1", 0), ("c2", 0), ("c3", 0), ("m1", 1)])
+    road.see("c3", reachable=False)
+    road.edit(NEW)
+    road.see("c3", reachable=True)
+    for _ in range(3):
+        road.after(1)
+        assert road.given() == {"c1"}
+    road.obey("c1")
+    road.look()
+    assert road.given() == {"c1", "c3"}
 
 
 @pytest.mark.proves("T12")
@@ -420,28 +380,17 @@ def test_a_healthy_cluster_is_not_judged_again() -> None:
     assert (road.phase, road.given()) == ("Progressing", {"c1", "c2", "m1"})
 
 
-def admitted(road: Road, name: str, wave: int) -> None:
-    """A decision places the Workload on one more cluster."""
-    there = sorted({*road.clusters.values(), RolloutCluster(name, wave)}, key=lambda c: c.name)
-    view = RolloutView(road.spec, road.status, road.exceptions, there)
-    step = Machine(view, "").admit([name])
-    assert road.status is not None
-    road.status = msgspec.structs.replace(road.status, updates=step.status.updates)
-    road.exceptions = dict(step.exceptions)
-    road.clusters[name] = RolloutCluster(name, wave)
-
-
 @pytest.mark.proves("T14", "T16", "T17")
 def test_a_new_cluster_has_what_its_wave_has() -> None:
     road = two(most=2)
     road.edit(NEW)
     road.obey()
     road.look()
-    admitted(road, "c3", 0)
-    admitted(road, "m4", 1)
+    road.admit("c3", 0)
+    road.admit("m4", 1)
     assert (road.target("c3"), road.target("m4")) == (NEW, OLD)
-    admitted(road, "c4", 0)
-    admitted(road, "c5", 0)
+    road.admit("c4", 0)
+    road.admit("c5", 0)
     assert (road.target("c4"), road.target("c5")) == (NEW, OLD), "two at once, and no more"
     step = road.after(5)
     times = {each.cluster: each.start_time for each in step.status.updates}
@@ -452,16 +401,16 @@ def test_a_new_cluster_has_what_its_wave_has() -> None:
 def test_a_new_cluster_of_a_later_wave_a_paused_and_a_failed_rollout_has_the_stable_one() -> None:
     road = two()
     road.edit(NEW)
-    admitted(road, "m4", 1)
+    road.admit("m4", 1)
     assert road.target("m4") == OLD
     road.pace(paused=True)
-    admitted(road, "c3", 0)
+    road.admit("c3", 0)
     assert road.target("c3") == OLD
     other = failed(on_failure="Rollback")
-    admitted(other, "c3", 0)
+    other.admit("c3", 0)
     assert other.target("c3") == OLD
     rest = two()
-    admitted(rest, "c3", 0)
+    rest.admit("c3", 0)
     assert (rest.target("c3"), rest.exceptions) == (OLD, {})
 
 

@@ -322,16 +322,20 @@ async def test_without_the_stable_revision_nothing_goes_back(how: str) -> None:
         old, new = fleet.revision, fleet.image("v2")
         await fleet.calm(1)
         name = revision_name(NAME, old)
-        if how == "deleted":
-            fleet.hub.remove(CONTROLLER_REVISIONS, name)
-        else:
-            fleet.hub.edit(CONTROLLER_REVISIONS, name, {"data": {"spec": {"template": {}}}})
+        kept = fleet.hub.read(CONTROLLER_REVISIONS, name)
+        fleet.hub.remove(CONTROLLER_REVISIONS, name)
+        if how == "another":
+            fleet.hub.put(CONTROLLER_REVISIONS, {**kept, "data": {"spec": {"template": {}}}})
         fleet.pace(aborted=new)
         await fleet.goes_on(5)
         status, reason, message = fleet.said()
         assert (status, reason) == ("False", "RevisionLost")
         assert f"{name} is {'gone' if how == 'deleted' else 'not what it was'}" in message
         assert (fleet.with_revision(new), fleet.with_revision(old)) == ({"c1"}, ALL - {"c1"})
+        if how == "another":
+            fleet.hub.remove(CONTROLLER_REVISIONS, name)
+        fleet.hub.put(CONTROLLER_REVISIONS, kept)
+        await fleet.comes_to("RolledBack", seconds=40)
 
 
 @pytest.mark.proves("T23")
@@ -419,7 +423,7 @@ async def test_a_workload_of_the_same_name_takes_nothing_of_an_earlier_one() -> 
     earlier = {"name": revision_name(NAME, fleet.revision), "ownerReferences": [owner]}
     fleet.hub.put(CONTROLLER_REVISIONS, {"metadata": earlier, "data": {"spec": {}}})
     async with fleet.leading():
-        await fleet.comes_to("Complete", seconds=90)
+        await fleet.comes_to("Complete", seconds=5)
         (found,) = fleet.hub.all(CONTROLLER_REVISIONS)
         assert found["metadata"]["ownerReferences"][0]["uid"] == fleet.read()["metadata"]["uid"]
 
@@ -434,3 +438,15 @@ async def test_a_revision_of_somebody_else_is_left_alone() -> None:
         assert fleet.said()[1] == "RevisionLost"
         assert "belongs to something else" in fleet.said()[2]
         assert fleet.hub.read(CONTROLLER_REVISIONS, name)["data"] == {}
+
+
+async def test_a_status_that_cannot_be_read_is_left_alone() -> None:
+    fleet = RolloutFleet()
+    async with fleet.at_rest():
+        wrong = {"phase": 3, "revision": None}
+        fleet.hub.edit(WORKLOADS, NAME, {"status": {"rollout": wrong}}, status=True)
+        before = fleet.rollout
+        fleet.image("v2")
+        await fleet.calm(5)
+        assert fleet.rollout == before
+        assert fleet.says(NAME)[0] == "True", "it is placed all the same"
