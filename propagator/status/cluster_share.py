@@ -104,6 +104,8 @@ class ReportedShare:
     seen: ObservedShare
     word: Word
     entry: Mapping[str, Any]
+    outdated: int = 0
+    """Replicas of an older template, by the last numbers that are known."""
 
     @property
     def outcome(self) -> Outcome | None:
@@ -174,7 +176,8 @@ def share_of(
     if seen.contact is Contact.SERVING and seen.pods is not None:
         entry["current"] = _current(seen.pods, entry)
     entry = {key: value for key, value in entry.items() if value is not None}
-    return ReportedShare(seen, word, _unless_only_mark_changed(entry, before))
+    old = readiness.outdated if readiness is not None else entry["ready"] - entry["updated"]
+    return ReportedShare(seen, word, _unless_only_mark_changed(entry, before), max(old, 0))
 
 
 def _unless_only_mark_changed(
