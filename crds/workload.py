@@ -402,7 +402,7 @@ class WorkloadStatus(PlacementStatus):
     observed_generation: Int64 | None = None
     """The lowest of `observed`: the generation that all writers have seen. Writer: propagator."""
     observed: ObservedGenerations | None = None
-    """What each writer has seen."""
+    """What both writers have seen. Writer: each of its own field."""
 
     state: WorkloadState | None = None
     """How far it has come.
