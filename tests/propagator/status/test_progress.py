@@ -7,15 +7,20 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 
+from crds.fields.rollout import RolledOutReason
 from crds.workload import WAITING, PropagatedReason, ScheduledReason
 from machinery.api.resources import WORKLOADS
 from machinery.types import conditions
 from propagator.hub.wide_status import WIDE
+from propagator.members.health import Contact
+from propagator.members.objects import ManagedObject
+from propagator.members.readiness import readiness_of
 from propagator.outcome import DesiredShare, Outcome
 from propagator.status.aggregation import status_of
-from propagator.status.cluster_share import ReportedShare, share_of
+from propagator.status.cluster_share import ReportedShare, Word, share_of
 from propagator.types.workload import workload_of
 from tests import kstatus
 from tests.propagator.stage import MakeStage, Stage
@@ -91,6 +96,89 @@ def test_it_is_current_once_every_unit_of_this_generation_is_placed_and_ready() 
     assert done["status"]["observed"] == {"controller": 1, "propagator": 1}
     some = reported(stored(**decided(**PLACED, pending=2)), running)
     assert kstatus.compute(some) == kstatus.IN_PROGRESS, "two units have no cluster"
+
+
+def counted(**status: Any) -> ManagedObject:
+    """The main object, as its own controller counts."""
+    there = {
+        "metadata": {"name": "web", "generation": 7},
+        "status": {"observedGeneration": 7, **status},
+    }
+    return msgspec.convert(there, ManagedObject)
+
+
+OLD_ONES = {"replicas": 4, "readyReplicas": 3, "updatedReplicas": 3}
+"""Three are ready, one of them of the old template, in place of a new one that is not."""
+
+
+@pytest.mark.proves("CT1", "CT2")
+@pytest.mark.parametrize(
+    "status",
+    [OLD_ONES, {"replicas": 3, "readyReplicas": 3}],
+    ids=["a surge", "none is updated yet"],
+)
+def test_no_unit_of_an_older_template_stands_in(status: dict[str, int]) -> None:
+    found = stored(**decided(**PLACED))
+    assert kstatus.compute(reported(found, share(main=counted(**status)))) == kstatus.IN_PROGRESS
+    done = {**status, "replicas": 3, "updatedReplicas": 3}
+    assert kstatus.compute(reported(found, share(main=counted(**done)))) == kstatus.CURRENT
+
+
+@pytest.mark.proves("CT1")
+@pytest.mark.parametrize(
+    ("strategy", "old", "word"),
+    [
+        ({"type": "OnDelete"}, 3, kstatus.CURRENT),
+        ({"rollingUpdate": {"partition": 2}}, 2, kstatus.CURRENT),
+        ({"rollingUpdate": {"partition": 1}}, 2, kstatus.IN_PROGRESS),
+        ({"rollingUpdate": {"partition": "x"}}, 1, kstatus.IN_PROGRESS),
+        ({"rollingUpdate": 7}, 1, kstatus.IN_PROGRESS),
+        ("x", 1, kstatus.IN_PROGRESS),
+    ],
+)
+def test_units_that_keep_their_template_as_their_author_wants_it(
+    strategy: Any, old: int, word: str
+) -> None:
+    found = stored(**decided(**PLACED))
+    body = {"apiVersion": "apps/v1", "kind": "StatefulSet", "spec": {"updateStrategy": strategy}}
+    found["spec"] = {"template": body}
+    counts = {"replicas": 3, "readyReplicas": 3, "updatedReplicas": 3 - old}
+    assert kstatus.compute(reported(found, share(main=counted(**counts)))) == word
+
+
+@pytest.mark.proves("CT1")
+def test_a_daemonset_is_ready_once_each_node_has_the_new_pod() -> None:
+    counts = {"desiredNumberScheduled": 2, "numberReady": 2, "updatedNumberScheduled": 1}
+    assert readiness_of("DaemonSet", counted(**counts), 1).outdated == 1
+    counts["updatedNumberScheduled"] = 2
+    assert readiness_of("DaemonSet", counted(**counts), 1).outdated == 0
+
+
+@pytest.mark.proves("CT1")
+def test_a_new_process_calls_nothing_ready_that_was_not_before_it_has_looked() -> None:
+    """Whether old units are among those that are ready is no part of the status."""
+    waits = reported(stored(**decided(**PLACED)), share(main=counted(**OLD_ONES)))
+    connecting = share_of(seen(Contact.CONNECTING), "Deployment", RAN, said=1)
+    assert connecting.word is Word.STANDS
+    assert kstatus.compute(reported(waits, connecting)) == kstatus.IN_PROGRESS
+    done = reported(stored(**decided(**PLACED)), share(main=main()))
+    assert kstatus.compute(reported(done, connecting)) == kstatus.CURRENT
+
+
+@pytest.mark.proves("CT1")
+@pytest.mark.parametrize(
+    ("reason", "word"),
+    [
+        (RolledOutReason.SOAKING, kstatus.IN_PROGRESS),
+        (RolledOutReason.AWAITING_APPROVAL, kstatus.IN_PROGRESS),
+        (RolledOutReason.HEALTH_CHECK_FAILED, kstatus.FAILED),
+    ],
+)
+def test_a_rollout_that_is_not_through(reason: RolledOutReason, word: str) -> None:
+    found = decided(**PLACED)
+    said = {"type": "RolledOut", "status": "False", "reason": reason.value, "observedGeneration": 1}
+    found["conditions"].append(said)
+    assert kstatus.compute(reported(stored(**found), share(main=main()))) == word
 
 
 @pytest.mark.proves("CT1")
