@@ -45,7 +45,7 @@ from machinery.types.conditions import find
 AT_ONCE = 32
 CONTROLLERS = frozenset(
     {
-        *("placements", "desired", "assigned", "pending", "observedGeneration", "selector"),
+        *("placements", "desired", "assigned", "pending", "observed", "selector"),
         *("clusterSummary", "clusterRef", "decision", "reasons", "history", "footprint"),
     }
 )

@@ -69,7 +69,7 @@ def by_spread(hub: ApiClient, *, simulates: bool, seconds: int) -> Way:
         await hub.create(WORKLOAD_SPREADS, spread(name, simulates=simulates, seconds=seconds))
         while True:
             found = await hub.get(WORKLOAD_SPREADS, name, namespace=SPACE)
-            if found.get("status", {}).get("observedGeneration"):
+            if found["status"]["observedGeneration"] > 0:
                 break
             await asyncio.sleep(0.05)
         began = asyncio.get_running_loop().time()

@@ -257,7 +257,7 @@ class SchedulerCache:
             return False
         info, status = workload.info, workload.status
         return not (
-            status.observed_generation == workload.metadata.generation
+            status.observed.controller == workload.metadata.generation
             and info.hash == status.decision.hash
             and _scheduled(workload)
             and not info.everywhere

@@ -32,6 +32,8 @@ KINDS: tuple[type[Kind], ...] = (
 )
 """All kinds of ours, in the order in which objects are applied: kinds that others name come first.
 """
+UNOBSERVED: Manifest = {"observedGeneration": -1}
+"""The status of an object that no controller has looked at: to kstatus it is in progress."""
 
 
 def definition(kind: type[Kind]) -> Manifest:
@@ -72,7 +74,7 @@ def _root(kind: type[Kind]) -> dict[str, Any]:
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
             "spec": properties["spec"],
-            "status": properties["status"],
+            "status": properties["status"] | {"default": UNOBSERVED},
         }
     }
 

@@ -51,6 +51,10 @@ class MemberClusterCondition(StrEnum):
     """The condition types of a MemberCluster."""
 
     READY = "Ready"
+    RECONCILING = "Reconciling"
+    """Not Ready, and perhaps again without anybody's help; there only while it is True."""
+    STALLED = "Stalled"
+    """Not Ready before a person does something; there only while it is True."""
     SWEEP_HELD = "SweepHeld"
     EVACUATING = "Evacuating"
 
@@ -67,6 +71,10 @@ class ReadyReason(StrEnum):
     CLUSTER_CHANGED = "ClusterChanged"
     ALREADY_REGISTERED = "AlreadyRegistered"
     HELD_BY_ANOTHER_HUB = "HeldByAnotherHub"
+
+
+WAITING = frozenset({ReadyReason.UNREACHABLE})
+"""Reasons of Ready that pass by themselves; the others need a person."""
 
 
 class SweepHeldReason(StrEnum):
@@ -332,7 +340,8 @@ class MemberClusterStatus(Model):
     observed_generation: Int64 | None = None
     """The metadata.generation that the last probe read. Writer: propagator."""
     conditions: list[Condition] = listmap("type", most=32)
-    """Ready; SweepHeld while a removal waits for a person. Writer: propagator.
+    """Ready; Reconciling or Stalled while that is not True; SweepHeld while a removal waits for a
+    person. Writer: propagator.
 
     Evacuating, whether units leave the cluster. Writer: controller."""
     evacuation: Evacuation | None = None

@@ -76,7 +76,7 @@ class ReservationCondition(StrEnum):
 
 
 class ReservationReadyReason(StrEnum):
-    """Reasons of Ready. AVAILABLE is the one that is good."""
+    """Reasons of Ready. AVAILABLE and SUCCEEDED are those that are good."""
 
     AVAILABLE = "Available"
     PENDING = "Pending"
@@ -333,7 +333,10 @@ class ReservationStatus(PlacementStatus):
     owners: Count | None = None
     """How many Workloads are inside. Writer: controller."""
     conditions: list[Condition] = listmap("type", most=32)
-    """Scheduled, Failed and Ready. Writer: controller."""
+    """Scheduled, Failed and Ready; Reconciling or Stalled while that is not True.
+
+    Writer: controller.
+    """
 
 
 class Reservation(Kind):

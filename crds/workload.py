@@ -15,7 +15,9 @@ from pydantic import Field
 from crds.base import (
     Condition,
     Count,
+    Int64,
     Kind,
+    Model,
     Rule,
     TargetNamespace,
     Timestamp,
@@ -36,6 +38,7 @@ from crds.fields.placing import Distribution, PlacementRules, PlacementStatus
 from crds.fields.rollout import (
     MOST_WAVES,
     RevisionException,
+    RolledOutReason,
     Rollout,
     RolloutStatus,
 )
@@ -94,7 +97,10 @@ class WorkloadState(StrEnum):
 
 
 class WorkloadCondition(StrEnum):
-    """The condition types: Scheduled, Failed, Moving and RolledOut are the controller's."""
+    """The condition types: Scheduled, Failed, Moving and RolledOut are the controller's.
+
+    At most one of Ready, Reconciling and Stalled is True; the last two stand there only then.
+    """
 
     SCHEDULED = "Scheduled"
     FAILED = "Failed"
@@ -102,6 +108,11 @@ class WorkloadCondition(StrEnum):
     """Whether units are on their way; its reasons are `crds.fields.movement.MovingReason`."""
     PROPAGATED = "Propagated"
     READY = "Ready"
+    """Whether every unit that the present generation asks for is placed, and ready."""
+    RECONCILING = "Reconciling"
+    """Not Ready, and on the way there."""
+    STALLED = "Stalled"
+    """Not Ready, and not before a person does something."""
     DRIFTED = "Drifted"
     """Whether somebody's change on a member stands; absent until there was one."""
     ROLLED_OUT = "RolledOut"
@@ -173,6 +184,30 @@ class WorkloadReadyReason(StrEnum):
 
     ALL_READY = "AllReady"
     REPLICAS_NOT_READY = "ReplicasNotReady"
+
+
+WAITING = frozenset(
+    {
+        ScheduledReason.WAITING_FOR_GROUP,
+        ScheduledReason.GROUP_DENIED,
+        ScheduledReason.SCHEDULE_TIMEOUT,
+        ScheduledReason.WAITING_ON_PERMIT,
+        PropagatedReason.PROPAGATING,
+        PropagatedReason.NOT_REVIEWED,
+        PropagatedReason.CLUSTER_UNREACHABLE,
+        PropagatedReason.HUB_UNAVAILABLE,
+        RolledOutReason.PROGRESSING,
+        RolledOutReason.SOAKING,
+        RolledOutReason.AWAITING_APPROVAL,
+        RolledOutReason.PAUSED,
+        WorkloadReadyReason.REPLICAS_NOT_READY,
+    }
+)
+"""Reasons that pass, and make a Workload Reconciling; the others need a person.
+
+A rollout that pauses where its author wants it to is no failure, and what a gang lacks its group
+says: a Workload that is applied before the others of its gang is none either.
+"""
 
 
 class EventReason(StrEnum):
@@ -351,8 +386,25 @@ class WorkloadSpec(PlacementRules):
     """The pace at which a new template comes to the clusters; all at once when unset."""
 
 
+class ObservedGenerations(Model):
+    """The generations that the two writers of a Workload's status have looked at."""
+
+    controller: Int64 | None = None
+    """The metadata.generation that the last decision read. Writer: controller.
+
+    Absent for a scheduler of another name that does not write it: then nobody waits for it.
+    """
+    propagator: Int64 | None = None
+    """The metadata.generation that the last report is about. Writer: propagator."""
+
+
 class WorkloadStatus(PlacementStatus):
     """The state of the Workload. The writer of each field stands with it."""
+
+    observed_generation: Int64 | None = None
+    """The lowest of `observed`: the generation that all writers have seen. Writer: propagator."""
+    observed: ObservedGenerations | None = None
+    """What both writers have seen. Writer: each of its own field."""
 
     state: WorkloadState | None = None
     """How far it has come.
@@ -415,7 +467,7 @@ class WorkloadStatus(PlacementStatus):
     The propagator honours it on every hub without the validating policy, for every scheduler.
     """
     conditions: list[Condition] = listmap("type", most=32)
-    """Scheduled, Failed, Moving, RolledOut: controller. Propagated, Ready, Drifted: propagator."""
+    """Scheduled, Failed, Moving, RolledOut: controller. All others: propagator."""
 
 
 class Workload(Kind):

@@ -127,7 +127,7 @@ class WorkloadPolicyStatus(Model):
     observed_generation: Int64 | None = None
     """The metadata.generation that this was said about. Writer: controller."""
     conditions: list[Condition] = listmap("type", most=32)
-    """Ready. Writer: controller."""
+    """Ready; Reconciling or Stalled while that is not True. Writer: controller."""
     allocated: list[Allocated] = listmap("name", most=MOST_DOMAINS)
     """Units by domain. Writer: controller."""
     summary: Annotated[str, Field(max_length=1024)] | None = None

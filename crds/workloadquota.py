@@ -85,7 +85,7 @@ class WorkloadQuotaStatus(Model):
     observed_generation: Int64 | None = None
     """The metadata.generation that this was said about. Writer: controller."""
     conditions: list[Condition] = listmap("type", most=32)
-    """Ready. Writer: controller."""
+    """Ready; Reconciling or Stalled while that is not True. Writer: controller."""
     hard: Annotated[Resources, Field(max_length=MOST_HARD)] | None = None
     """The amounts that hold. Writer: controller."""
     used: Annotated[Resources, Field(max_length=MOST_HARD)] | None = None

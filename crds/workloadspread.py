@@ -81,6 +81,10 @@ class SpreadReadyReason(StrEnum):
     """An older WorkloadSpread has the same Workload."""
 
 
+WAITING = frozenset({SpreadReadyReason.TARGET_NOT_FOUND})
+"""Reasons of Ready that pass by themselves; the others need a person."""
+
+
 class SubsetCondition(StrEnum):
     """The condition types of a subset."""
 
@@ -382,7 +386,7 @@ class WorkloadSpreadStatus(Model):
     observed_generation: Int64 | None = None
     """The metadata.generation that this was said about. Writer: controller."""
     conditions: list[Condition] = listmap("type", most=32)
-    """Ready. Writer: controller."""
+    """Ready; Reconciling or Stalled while that is not True. Writer: controller."""
     subset_statuses: list[SubsetStatus] = atomic(MOST_SUBSETS)
     """The subsets, in their order. Writer: controller."""
     summary: Annotated[str, Field(max_length=4096)] | None = None

@@ -78,14 +78,14 @@ def short_patch(
     The shares stay as they are.
     """
     status: dict[str, Any] = {
-        "observedGeneration": workload.metadata.generation,
+        "observed": {"controller": workload.metadata.generation},
         "conditions": _conditions(decision, workload, workload.status.leaving),
     }
     old = workload.status
     if not workload.placements:
         status["state"] = decision.state.value
     if (
-        status["observedGeneration"] == old.observed_generation
+        status["observed"]["controller"] == old.observed.controller
         and status["conditions"] == old.conditions
         and ("state" not in kept(status) or status.get("state", old.state) == old.state)
     ):
@@ -120,7 +120,7 @@ def status_of(decision: Decision, workload: Workload) -> dict[str, Any]:
     """Return the controller's fields of the status, but for reasons and history."""
     placements, leaving = decision.placements, _leaving(decision, workload)
     status: dict[str, Any] = {
-        "observedGeneration": workload.metadata.generation,
+        "observed": {"controller": workload.metadata.generation},
         **_numbers(decision),
         "selector": _selector(decision),
         "placements": [{"cluster": c, "replicas": n} for c, n in placements.items()],
@@ -357,7 +357,7 @@ def _stored(
         "state": status.get("state", old.state) == old.state,
     }
     return (
-        status["observedGeneration"] == old.observed_generation
+        status["observed"]["controller"] == old.observed.controller
         and (status["desired"], status["assigned"], status["pending"])
         == (old.desired, old.assigned, old.pending)
         and _shares(status) == workload.placements

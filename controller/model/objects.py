@@ -386,6 +386,7 @@ class ClusterShare(msgspec.Struct, frozen=True, rename="camel"):
     """Pods that have been ready for minReadySeconds; None where that is 0."""
     blocked: ShareBlocked | None = None
     updated: int = 0
+    outdated: int = 0
     revision: str = ""
     """What was last written there, wholly; empty without spec.rollout."""
 
@@ -459,6 +460,12 @@ class ReservedShare(msgspec.Struct, frozen=True):
         return tuple(share for share in found if 0 < share.replicas <= MOST_UNITS)
 
 
+class ObservedByController(msgspec.Struct, frozen=True, gc=False):
+    """The generation that the controller's last decision read; 0 before the first one."""
+
+    controller: int = 0
+
+
 class PluginFields(msgspec.Struct, frozen=True, rename="camel"):
     """The fields of Workload.status that plugins set; those of other packages below `plugins`."""
 
@@ -489,7 +496,10 @@ class WorkloadStatus(PluginFields, msgspec.Struct, frozen=True, rename="camel"):
     """Workload.status, as far as the controller reads it back."""
 
     state: str = ""
+    observed: ObservedByController = ObservedByController()
     observed_generation: int = 0
+    """Of an object of a placed kind the same as `observed.controller`; of a Workload less, where
+    the propagator has not seen as much."""
     desired: int | None = None
     assigned: int | None = None
     pending: int | None = None

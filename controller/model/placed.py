@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from controller.model.objects import Workload, WorkloadStatus
+from controller.model.objects import ObservedByController, Workload, WorkloadStatus
 from controller.model.unit import restated
 from machinery import logs
 from machinery.api.resources import WORKLOADS, Resource
@@ -69,7 +69,9 @@ class PlacedKind:
             return None
         name = placed_key(self.resource, *stored.metadata.key)[1]
         meta = msgspec.structs.replace(stored.metadata, name=name)
-        bare = msgspec.structs.replace(found, metadata=meta, info=None)
+        looked = ObservedByController(controller=found.status.observed_generation)
+        status = msgspec.structs.replace(found.status, observed=looked)
+        bare = msgspec.structs.replace(found, metadata=meta, status=status, info=None)
         checked = msgspec.convert(msgspec.to_builtins(bare), Workload)
         made = known(checked)
         info = replace(made.info, booked=self.booked)
@@ -146,7 +148,7 @@ class PlacedObjects(Cache[Workload]):
         if fields.get("placements") and self._forgetful.get(key) == stored.metadata.generation:
             raise self._forgotten()
         try:
-            return {**self.kind.status(stored, fields)}
+            return {**self.kind.status(stored, _observed_alone(fields))}
         except Exception as e:
             LOG.exception("its status cannot be put together", extra={"object": "/".join(key)})
             raise _invalid(f"its status cannot be put together: {type(e).__name__}: {e}") from e
@@ -232,6 +234,14 @@ class SchedulableLister:
         return (
             WORKLOADS if is_workload(key) else self._placed[key[1].partition("/")[0]].kind.resource
         )
+
+
+def _observed_alone(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fields with the generation in the place of an object that has one writer."""
+    if "observed" not in fields:
+        return fields
+    others = {name: value for name, value in fields.items() if name != "observed"}
+    return {"observedGeneration": fields["observed"]["controller"], **others}
 
 
 def _name(key: Key) -> str:

@@ -139,6 +139,8 @@ class ClusterShare(Model):
     """Since when the oldest of these waits."""
     updated: Count = 0
     """Pods of the newest template."""
+    outdated: Count | None = None
+    """Pods of an older template, which may be among the ready ones; unset where there is none."""
     observed_generation: Int64 | None = None
     """The Workload's generation of which everything has been written there."""
     revision: Annotated[str, Field(max_length=16)] | None = None

@@ -66,6 +66,8 @@ class GroupCondition(StrEnum):
     """The condition types of a WorkloadGroup."""
 
     SCHEDULED = "Scheduled"
+    READY = "Ready"
+    """Whether the gang runs, or has ended well; its reason is the phase."""
 
 
 class GroupScheduledReason(StrEnum):
@@ -85,6 +87,17 @@ class GroupScheduledReason(StrEnum):
     TOO_MANY_WORKLOADS = "TooManyWorkloads"
     TOO_LARGE = "TooLarge"
     """The gate's status is more than the hub can store: nothing more is released."""
+
+
+WAITING = frozenset(
+    {
+        GroupScheduledReason.WAITING_FOR_GROUP,
+        GroupPhase.PENDING,
+        GroupPhase.SCHEDULING,
+        GroupPhase.SCHEDULED,
+    }
+)
+"""Reasons of Scheduled, and of Ready, that pass by themselves; the others need a person."""
 
 
 class GroupEventReason(StrEnum):
@@ -209,7 +222,7 @@ class WorkloadGroupStatus(Model):
     last_failure_time: Timestamp | None = None
     """When an attempt last failed; the queue counts from then on. Writer: controller."""
     conditions: list[Condition] = listmap("type", most=32)
-    """Scheduled. Writer: controller."""
+    """Scheduled and Ready; Reconciling or Stalled while that is not True. Writer: controller."""
 
 
 class WorkloadGroup(Kind):

@@ -239,8 +239,8 @@ def _true(workload: Mapping[str, Any], wish: Wish) -> None:
         _says(workload, "Scheduled", "False" if status.get("pending") else "True")
     if not shares:
         return  # no units, hence no shares; under a policy not even empty ones
-    for kind in ("Propagated", "Ready"):
-        _says(workload, kind, "True")
+    _says(workload, "Propagated", "True")
+    _says(workload, "Ready", "False" if status.get("pending") else "True")
     if status.get("ready") != units:
         raise Broken(f"{key}: ready {status.get('ready')} of {units}")
     if {c["name"] for c in status["clusters"]} != shares.keys():

@@ -1,17 +1,20 @@
 """Conditions of a status, as every Kubernetes kind has them: found, read, and renewed.
 
-A status may come from a member, and have any form: what is no condition is skipped.
+A status may come from a member, and have any form: what is no condition is skipped. Tools that know
+none of our kinds read Ready, Reconciling and Stalled, by the rules of kstatus: at most one of these
+is True.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypeAlias
 
 from machinery.clock import timestamp
 
 Condition: TypeAlias = Mapping[str, Any]
+READY, RECONCILING, STALLED = "Ready", "Reconciling", "Stalled"
 
 
 def find(status: Mapping[str, Any], type_: str) -> Condition:
@@ -56,3 +59,41 @@ def renewed(
         "lastTransitionTime": since or timestamp(now),
         "observedGeneration": generation,
     }
+
+
+def with_progress(
+    listed: Iterable[Condition],
+    *,
+    waits: Collection[str],
+    cause: Condition | None = None,
+    before: Iterable[Condition] = (),
+    now: datetime,
+) -> list[Condition]:
+    """Return the conditions with what an object that is not Ready does: it goes on, or is stuck.
+
+    Reconciling is True while the reason of `cause`, of Ready itself when that is None, is one of
+    `waits`, which pass by themselves; else Stalled is True, as a person has to do something. Of
+    both, the one that is not True is left out. `before` are the stored conditions, where `listed`
+    does not hold them.
+    """
+    after = {each.get("type"): each for each in listed}
+    known = {each.get("type"): each for each in before} | after
+    ready = after[READY]
+    says = cause or ready
+    reason = str(says.get("reason") or "")
+    progress = RECONCILING if reason in waits else STALLED
+    stands = progress if ready["status"] != "True" else None
+    for other in {RECONCILING, STALLED} - {stands}:
+        after.pop(other, None)
+    if stands is not None:
+        after[stands] = renewed(
+            known.get(stands, {}),
+            type_=stands,
+            true=True,
+            reason=reason,
+            # A message of its own would have to be written whenever that of the other one changes.
+            message=f"the condition {says['type']} says why",
+            now=now,
+            generation=ready["observedGeneration"],
+        )
+    return list(after.values())

@@ -46,7 +46,8 @@ class _Turn:
         if live.metadata.annotations.get(ANNOTATION_HASH) != self.main.digest:
             return False  # not written yet, or not shown
         found = readiness_of(self.main.kind, live, self.units)
-        return found.observed and min(found.updated, found.ready) >= self.units
+        ready = min(found.updated, found.ready) >= self.units
+        return found.observed and ready and not found.outdated
 
 
 class ImageTurns:

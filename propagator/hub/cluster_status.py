@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from crds.membercluster import MemberClusterCondition, ReadyReason
+from crds.membercluster import WAITING, MemberClusterCondition, ReadyReason
 from crds.names import LABEL_CLUSTER, LABEL_PROVIDER, LABEL_VERSION
 from machinery.types import conditions
 from machinery.types.selectors import label_value
@@ -99,7 +99,7 @@ def _ready(
 
 def _conditions(
     cluster: MemberCluster, session: MemberSession, verdict: MemberHealth, now: datetime
-) -> list[dict[str, Any]]:
+) -> list[conditions.Condition]:
     """Return the conditions: ours renewed, others as they are, each in its place.
 
     SweepHeld stands there only while something is held; until the brake has looked, the last
@@ -123,7 +123,7 @@ def _conditions(
     strangers = [kind for kind in after if kind not in _KNOWN]
     for kind in strangers[_CONDITIONS_LIMIT - len(_KNOWN) :]:
         del after[kind]  # else the hub would refuse all of the status
-    return list(after.values())
+    return conditions.with_progress(after.values(), waits=WAITING, now=now)
 
 
 def _tell_held(status: dict[str, Any], session: MemberSession) -> None:

@@ -20,6 +20,8 @@ from propagator.types.workload import Workload
 _WELL = ("Complete", "Completed", "Succeeded")
 _BADLY = ("Failed",)
 """Conditions, or phases, of kinds that come to an end."""
+_REPLACING = ("Deployment", "StatefulSet")
+"""Kinds that count the replicas of their newest template."""
 _MOST = 2**31 - 1
 """The largest count that the hub accepts."""
 
@@ -29,6 +31,7 @@ class Readiness:
     """Ready replicas, replicas of the newest template, and how many succeeded or failed.
 
     Those that succeeded count as ready. `observed`: the numbers are of the present generation.
+    `outdated`: replicas of an older template, which may be among the ready ones.
     """
 
     ready: int
@@ -36,6 +39,7 @@ class Readiness:
     observed: bool = True
     succeeded: int = 0
     failed: int = 0
+    outdated: int = 0
 
     @property
     def finished(self) -> int:
@@ -58,13 +62,15 @@ def readiness_of(
         wanted = _number(status, "desiredNumberScheduled")
         seen = "observedGeneration" in status
         whole = int(seen and _number(status, "numberReady") >= wanted)
-        return Readiness(whole, whole)
+        old = max(wanted - _number(status, "updatedNumberScheduled"), 0)
+        return Readiness(whole, whole, outdated=old)
     if kind == "CronJob":
         return Readiness(1, 1)
     if kind == "Job":
         return _of_a_job(status, asked, completions)
     if kind in REPLICAS_PATHS:
-        return _counted(status)
+        # Kubernetes leaves out a count of 0; a ReplicaSet has none, as it replaces no replica.
+        return _counted(status, 0 if kind in _REPLACING else None)
     return _of_a_custom_kind(status, asked)
 
 
@@ -99,9 +105,12 @@ def completions_of(workload: Workload) -> int | None:
     return said if type(said) is int else None
 
 
-def _counted(status: Mapping[str, Any]) -> Readiness:
-    ready = _number(status, "readyReplicas")
-    return Readiness(ready, _number(status, "updatedReplicas", ready))
+def _counted(status: Mapping[str, Any], unsaid: int | None = None) -> Readiness:
+    """Return the counts; without one of the updated replicas they are `unsaid`, or all of them."""
+    ready, replicas = _number(status, "readyReplicas"), _number(status, "replicas")
+    updated = _number(status, "updatedReplicas", ready if unsaid is None else unsaid)
+    said = unsaid is not None or "updatedReplicas" in status
+    return Readiness(ready, updated, outdated=max(replicas - updated, 0) if said else 0)
 
 
 def _of_a_job(status: Mapping[str, Any], asked: int, completions: int | None) -> Readiness:
@@ -128,7 +137,8 @@ def _of_a_custom_kind(status: Mapping[str, Any], asked: int) -> Readiness:
     if "readyReplicas" in status:
         counted = _counted(status)
         ready = min(counted.ready + succeeded, _MOST)
-        return Readiness(ready, max(counted.updated, succeeded), succeeded=succeeded)
+        updated = max(counted.updated, succeeded)
+        return Readiness(ready, updated, succeeded=succeeded, outdated=counted.outdated)
     return Readiness(asked, asked, succeeded=succeeded)
 
 

@@ -31,6 +31,7 @@ _COUNTS = (
     "availableReplicas",
     "desiredNumberScheduled",
     "numberReady",
+    "updatedNumberScheduled",
     "active",
     "ready",
     "succeeded",

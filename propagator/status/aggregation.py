@@ -1,8 +1,9 @@
-"""A Workload's status from its shares: their sums, and the propagator's two conditions. Pure.
+"""A Workload's status from its shares: their sums, and the propagator's conditions. Pure.
 
 From the shares (`cluster_share`) to the fields of the status that the propagator owns;
 `status.controller` writes them. A condition names the generation that it is about: while the
-present one is in flight, nothing that was true of the one before is said of it.
+present one is in flight, nothing that was true of the one before is said of it. What is said of the
+whole Workload, in the words of kstatus, is `progress`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from machinery.types import conditions
 from propagator.drift.records import STANDING, Drifted
 from propagator.members.noted_kinds import first_kinds
 from propagator.outcome import Outcome
+from propagator.status import progress
 from propagator.status.cluster_share import MESSAGE_LIMIT, ReportedShare, Word
 from propagator.types.workload import Workload
 
@@ -50,6 +52,7 @@ def status_of(
         desired = sum(workload.placements.values())
     state = _overall(placed, workload.metadata.generation)
     status: dict[str, Any] = {
+        **progress.generations(workload),
         "clusters": entries,
         "kept": [*kept],
         "ready": ready,
@@ -59,7 +62,7 @@ def status_of(
     }
     if drift or workload.status.drift:
         status["drift"] = [*drift]
-    if conditions.find(status, WorkloadCondition.PROPAGATED)["status"] == "True":
+    if conditions.holds(status, WorkloadCondition.PROPAGATED):
         status |= first_kinds(workload)
     if workload.placements:
         status["state"] = state.value
@@ -79,8 +82,11 @@ def propagated(
 ) -> tuple[PropagatedReason, str] | None:
     """Return the reason of the condition Propagated, and its message: the worst that is known.
 
-    None where the condition `before` stands: nothing is known that it does not say already.
+    None where the condition `before` stands: nothing is known that it does not say already, or
+    nothing has ever been placed.
     """
+    if not (shares or before):
+        return None
     waits = bool(before) and any(share.waits or _was_held(share, before) for share in shares)
     trouble = _trouble(shares)
     if trouble is not None:
@@ -177,7 +183,7 @@ def _conditions(
     drift: Sequence[Mapping[str, Any]],
     now: datetime,
     remark: str,
-) -> list[dict[str, Any]]:
+) -> list[conditions.Condition]:
     """Return our conditions renewed, and the controller's as they are."""
     after = {each["type"]: each for each in workload.conditions}
     verdict = propagated(placed, shares, condition(workload, WorkloadCondition.PROPAGATED))
@@ -187,7 +193,7 @@ def _conditions(
         if good and remark:
             message = f"{remark}; {message}"
         _renew(after, workload, WorkloadCondition.PROPAGATED, good, reason.value, message, now)
-    ready = bool(placed) and state is WorkloadState.RUNNING
+    ready = progress.placed(workload) and _all_ready(workload, placed, shares, state)
     why = WorkloadReadyReason.ALL_READY if ready else WorkloadReadyReason.REPLICAS_NOT_READY
     _renew(after, workload, WorkloadCondition.READY, ready, why.value, "", now)
     stands = [each for each in drift if each["state"] in STANDING]
@@ -195,7 +201,29 @@ def _conditions(
         cause = min((each["state"] for each in stands), default=DriftedReason.NONE.value)
         message = _joined([_drifted(each) for each in stands])
         _renew(after, workload, WorkloadCondition.DRIFTED, bool(stands), cause, message, now)
-    return list(after.values())
+    return progress.told(workload, after, now)
+
+
+def _all_ready(
+    workload: Workload,
+    placed: Sequence[Mapping[str, Any]],
+    shares: Sequence[ReportedShare],
+    state: WorkloadState,
+) -> bool:
+    """Whether every unit of the present generation is ready, and none of an older one stands in."""
+    if not placed:
+        return workload.status.desired == 0 and not shares
+    if state is not WorkloadState.RUNNING or _outdated(workload, shares):
+        return False
+    # Whether old units are among the ready ones is not known until the member is looked at again.
+    known = all(share.word is not Word.STANDS for share in shares)
+    return known or condition(workload, WorkloadCondition.READY).get("status") == "True"
+
+
+def _outdated(workload: Workload, shares: Iterable[ReportedShare]) -> bool:
+    """Whether a share has units of an older template that this one wants to be replaced."""
+    most = max((share.outdated for share in shares if not share.seen.leaving), default=0)
+    return most > 0 and most > workload.kept_back
 
 
 def _drifted(entry: Mapping[str, Any]) -> str:

@@ -50,6 +50,7 @@ _FACTS = (
     "unschedulable",
     "unschedulableSince",
     "updated",
+    "outdated",
     "observedGeneration",
     "revision",
     "loadBalancer",
@@ -107,6 +108,8 @@ class ReportedShare:
     seen: ObservedShare
     word: Word
     entry: Mapping[str, Any]
+    outdated: int = 0
+    """Replicas of an older template, by the last numbers that are known."""
 
     @property
     def outcome(self) -> Outcome | None:
@@ -177,7 +180,8 @@ def share_of(
     if seen.contact is Contact.SERVING and seen.pods is not None:
         entry["current"] = _current(seen.pods, entry)
     entry = {key: value for key, value in entry.items() if value is not None}
-    return ReportedShare(seen, word, _unless_only_mark_changed(entry, before))
+    old = readiness.outdated if readiness is not None else entry["ready"] - entry["updated"]
+    return ReportedShare(seen, word, _unless_only_mark_changed(entry, before), max(old, 0))
 
 
 def _unless_only_mark_changed(
@@ -214,6 +218,7 @@ def _word(seen: ObservedShare, before: Mapping[str, Any], said: int) -> Word:
 def _facts(seen: ObservedShare, word: Word, readiness: Readiness) -> dict[str, Any]:
     """Return the facts of a cluster that serves; None removes a fact."""
     facts: dict[str, Any] = {"ready": readiness.ready, "updated": readiness.updated}
+    facts["outdated"] = readiness.outdated or None
     facts["finished"] = readiness.finished
     # Unset instead of 0: most kinds never end, and a status has thousands of shares.
     facts["succeeded"] = readiness.succeeded or None

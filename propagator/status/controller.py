@@ -22,7 +22,7 @@ from machinery.runtime.backoff import KeyedBackoff
 from machinery.runtime.event_recorder import ObjectRef
 from machinery.runtime.fair_queue import namespace_of
 from machinery.runtime.workqueue import WorkQueue, work
-from machinery.types.conditions import find
+from machinery.types.conditions import find, holds
 from machinery.types.metadata import Key
 from propagator.dependencies.follower import Follower
 from propagator.drift.records import DriftRecords
@@ -32,6 +32,7 @@ from propagator.members.context import ControllerContext
 from propagator.members.readiness import completions_of
 from propagator.outcome import Outcome
 from propagator.removal.finalizer import Finalizer
+from propagator.status import progress
 from propagator.status.aggregation import condition, status_of
 from propagator.status.cluster_share import share_of
 from propagator.status.observation import Survey
@@ -242,7 +243,7 @@ class Reporter:
         least = min(TIMES_A_WRITE * self._write_seconds, MOST_GATHER_SECONDS)
         if _worse(workload, status):
             return 0.0
-        if _under_way(status):
+        if _under_way(status) or progress.behind(status):
             return max(SPACING_SECONDS, least)
         if _urgent(workload, status):
             return 0.0
@@ -288,6 +289,8 @@ class Reporter:
         """Record an event where Propagated changed."""
         was = condition(workload, WorkloadCondition.PROPAGATED)
         is_ = find(status, WorkloadCondition.PROPAGATED)
+        if not is_:
+            return  # nothing has ever been placed
         good, misfit = is_["status"] == "True", is_["reason"] == PropagatedReason.INVALID_OVERRIDE
         about = ("status", "reason", "observedGeneration") if misfit else ("status", "reason")
         unchanged = all(was.get(each) == is_.get(each) for each in about)
@@ -322,16 +325,18 @@ def _log_end(workload: Workload, members: Sequence[str]) -> None:
 
 
 def _concerned(workload: Workload) -> bool:
-    """Whether there is anything to report: the Workload is or was placed, or was reported on."""
+    """Whether there is anything to report: the Workload was decided on, placed, or reported on."""
+    if workload.status.observed.controller is not None:
+        return True
     somewhere = workload.placements or workload.status.clusters or record_of(workload).entries
     return bool(somewhere or condition(workload, WorkloadCondition.PROPAGATED))
 
 
 def _urgent(workload: Workload, status: Mapping[str, Any]) -> bool:
     """Whether something is wrong, or is right at last: no progress that goes on by itself."""
-    if find(status, WorkloadCondition.PROPAGATED)["status"] != "True":
+    if not holds(status, WorkloadCondition.PROPAGATED):
         return True
-    ready = find(status, WorkloadCondition.READY)["status"] == "True"
+    ready = holds(status, WorkloadCondition.READY)
     was_ready = condition(workload, WorkloadCondition.READY).get("status") == "True"
     return ready is not was_ready or _waiting(status["clusters"]) > _waiting(
         workload.status.clusters
@@ -353,14 +358,14 @@ def _waiting(clusters: Sequence[Mapping[str, Any]]) -> int:
 
 def _under_way(status: Mapping[str, Any]) -> bool:
     """Whether the status only says that work on the members has begun, or is about to."""
-    reason: str = find(status, WorkloadCondition.PROPAGATED)["reason"]
-    return reason in _BEGINNINGS
+    return find(status, WorkloadCondition.PROPAGATED).get("reason") in _BEGINNINGS
 
 
 def _news(workload: Workload, status: Mapping[str, Any]) -> bool:
     old = workload.status
     return (
-        status["clusters"] != old.clusters
+        progress.news(workload, status)
+        or status["clusters"] != old.clusters
         or status["conditions"] != workload.conditions
         or status["kept"] != old.kept
         or status.get("drift", old.drift) != old.drift

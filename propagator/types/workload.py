@@ -8,6 +8,7 @@ that needs only kinds and names uses outlines.
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -161,6 +162,14 @@ class Footprint(msgspec.Struct, frozen=True, gc=False):
     kinds: str = ""
 
 
+class ObservedByWriters(msgspec.Struct, frozen=True, gc=False):
+    """The generations that the writers of the status have seen."""
+
+    controller: int | None = None
+    """None where the scheduler is another one, and says nothing, or has decided nothing yet."""
+    propagator: int | None = None
+
+
 class StoredCondition(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A condition as it is stored: a field that is missing stays so. A fifth of a dict's size."""
 
@@ -176,6 +185,8 @@ class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
     """The controller's decision, and the propagator's last report."""
 
     state: str = ""
+    observed_generation: int = -1
+    observed: ObservedByWriters = ObservedByWriters()
     desired: int | None = None
     placements: list[Placement] = []
     leaving: list[LeavingShare] = []
@@ -291,6 +302,19 @@ class Workload(Object, frozen=True, dict=True):
     def outline(self) -> Outline:
         """The kind and name of the object to run."""
         return outline_of(self._main) or Outline()
+
+    @property
+    def kept_back(self) -> float:
+        """How many units of an older template a share keeps, as the template itself asks for it."""
+        spec = self.template.get("spec")
+        strategy = spec.get("updateStrategy") if isinstance(spec, dict) else None
+        if not isinstance(strategy, dict):
+            return 0
+        if strategy.get("type") == "OnDelete":
+            return math.inf
+        rolling = strategy.get("rollingUpdate")
+        partition = rolling.get("partition") if isinstance(rolling, dict) else 0
+        return partition if type(partition) is int else 0
 
     @property
     def template_kind(self) -> str:

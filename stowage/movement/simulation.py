@@ -327,7 +327,7 @@ def _essence(status: WorkloadStatus) -> tuple[Any, ...]:
         status.rebalanced,
         status.decision.hash,
         status.clusters,
-        status.observed_generation,
+        status.observed.controller,
     )
 
 

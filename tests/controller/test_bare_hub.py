@@ -13,6 +13,7 @@ from controller.admission import Admission
 from controller.admission_review import Reviewer
 from controller.model.objects import Workload
 from crds.admission.validation import violations
+from crds.definition import UNOBSERVED
 from crds.names import ADMISSION_POLICY, LABEL_POLICY
 from machinery.api.resources import VALIDATING_ADMISSION_POLICY_BINDINGS, WORKLOADS, Resource
 from machinery.clock import SystemClock
@@ -243,7 +244,7 @@ async def test_a_workload_made_anew_is_reviewed_anew(bare_world: World) -> None:
     )
     with pytest.raises(Conflict):
         await late.review((bare_world.namespace, "phoenix"))
-    assert "status" not in await bare_world.get("phoenix")
+    assert (await bare_world.get("phoenix"))["status"] == UNOBSERVED
 
 
 @pytest.mark.proves("N4b")

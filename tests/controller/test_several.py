@@ -14,6 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from crds.definition import UNOBSERVED
 from machinery.api.resources import WORKLOADS
 from machinery.errors import Unreachable
 from tests.patience import until
@@ -38,7 +39,7 @@ async def test_each_profile_places_its_own_by_its_own_plugins(world: World, tmp_
         assert await world.placed("plain") == {"roomy": 1}
         assert await world.placed("frugal") == {"cheap": 1}
         await world.settle()
-        assert "status" not in await world.get("foreign")
+        assert (await world.get("foreign"))["status"] == UNOBSERVED
         async with aiohttp.ClientSession() as session:
             url = f"http://127.0.0.1:{controller.port}/apis/v1/__services__"
             listed = await (await session.get(url)).json()

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from crds.admission import validation
+from crds.definition import UNOBSERVED
 from crds.groups.membership import groups_named
 from crds.groups.workloadgroup import WorkloadGroup
 from crds.names import GROUP_ALIASES, LABEL_GROUP, NORMALISED_PREFIX
@@ -122,7 +123,7 @@ def test_the_status_is_kept_and_the_columns_tell_it(tenant):
 def test_a_status_of_another_form_is_refused(tenant, status, field):
     tenant.create(of(tenant))
     assert field in write_status(tenant, status)
-    assert "status" not in tenant.get("demo", "WorkloadGroup")
+    assert tenant.get("demo", "WorkloadGroup")["status"] == UNOBSERVED
 
 
 @pytest.mark.proves("G1", "G20")
@@ -133,7 +134,7 @@ def test_a_group_of_most_workloads_can_be_stored_with_all_of_them_released(tenan
         {"name": f"{'w' * 95}-{n:04}", "uid": f"{n:036}", "decision": f"{n:016}"}
         for n in range(4096)
     ]
-    status = {"gate": "Open", "released": released, "desired": 2**40}
+    status = {**UNOBSERVED, "gate": "Open", "released": released, "desired": 2**40}
     assert write_status(tenant, status) == ""
     assert tenant.get("demo", "WorkloadGroup")["status"] == status
 

@@ -12,7 +12,15 @@ import pytest
 
 from machinery.api.resources import CONTROLLER_REVISIONS
 from machinery.types.revisions import digest_of, revision_data, revision_name
-from tests.propagator.stage import CONFIGMAPS, MakeStage, Stage, changes, configmap, settled
+from tests.propagator.stage import (
+    CONFIGMAPS,
+    DEPLOYMENTS,
+    MakeStage,
+    Stage,
+    changes,
+    configmap,
+    settled,
+)
 from tests.propagator.waits import until
 
 ROLLOUT = {"waves": [{"name": "canary", "clusterSelector": {"matchLabels": {"tier": "canary"}}}]}
@@ -112,6 +120,18 @@ async def told(stage: Stage, member: str, revision: str) -> dict[str, Any]:
     return seen
 
 
+async def counted(stage: Stage, member: str, **counts: int | None) -> None:
+    """Wait until the share says these numbers."""
+    seen: dict[str, Any] = {}
+
+    async def said() -> bool:
+        seen.clear()
+        seen.update(await stage.share("web", member))
+        return all(seen.get(name) == number for name, number in counts.items())
+
+    await until(said, what=lambda: seen)
+
+
 @pytest.mark.proves("T1", "T2")
 async def test_a_member_gets_the_revision_that_is_said_and_its_replicas_at_once(
     stage_on: MakeStage,
@@ -131,9 +151,15 @@ async def test_a_member_gets_the_revision_that_is_said_and_its_replicas_at_once(
         await runs(stage, "m1", "nginx:2")
         share = await told(stage, "m1", second)
         assert share["updated"] == 0, "the member's own controller has not seen it yet"
+        found = await stage.appears("m1")
+        counts = {"replicas": 2, "readyReplicas": 1, "updatedReplicas": 1}
+        counts["observedGeneration"] = found["metadata"]["generation"]
+        await stage.members["m1"].merge_patch(
+            DEPLOYMENTS, "web", {"status": counts}, namespace=stage.namespace, subresource="status"
+        )
+        await counted(stage, "m1", updated=1, ready=1, outdated=1)
         await stage.make_ready("m1")
-        await stage.fares("web", "m1", "Running")
-        assert (await stage.share("web", "m1"))["updated"] == 1
+        await counted(stage, "m1", updated=1, ready=1, outdated=None)
         other = await stage.appears("m2")
         assert image_in(other) == "nginx:1"
         assert other["metadata"]["generation"] == generation + 1, "only the replicas were written"

@@ -199,9 +199,10 @@ class Placeholders:
         meta = held.metadata
         shares = [{"cluster": cluster, "replicas": n} for cluster, n in replicas.items()]
         numbers = {"desired": total, "assigned": total, "pending": 0}
+        looked = {"controller": meta.generation}
         patch = {
             "metadata": {"resourceVersion": meta.resource_version},
-            "status": {"placements": shares, "observedGeneration": meta.generation, **numbers},
+            "status": {"placements": shares, "observed": looked, **numbers},
         }
         await self._send("PATCH", WORKLOADS.path(meta.namespace, meta.name, "status"), patch)
         return True

@@ -22,6 +22,7 @@ from crds.reservation import (
     ReservationPhase,
     ReservationReadyReason,
 )
+from crds.workload import ScheduledReason
 from machinery.clock import parse_timestamp, timestamp
 from machinery.types import conditions, quantities
 from machinery.types.bounds import MOST_AMOUNT, MOST_UNITS
@@ -32,6 +33,15 @@ NOTED = 3
 """Owners that an event names, and clusters that a message does."""
 MESSAGE_LIMIT = 4096
 _READY = ReservationCondition.READY.value
+_WAITING = frozenset(
+    {
+        ReservationReadyReason.PENDING,
+        ScheduledReason.WAITING_FOR_GROUP,
+        ScheduledReason.WAITING_ON_PERMIT,
+    }
+)
+"""Reasons of Ready, and of Scheduled, that pass by themselves; the others need a person."""
+_GOOD = (ReservationReadyReason.AVAILABLE, ReservationReadyReason.SUCCEEDED)
 
 
 class Use(NamedTuple):
@@ -86,6 +96,14 @@ class ReservationState(NamedTuple):
         return self.phase.value in ENDED
 
 
+_HOLDS = ReservationState(ReservationPhase.AVAILABLE, ReservationReadyReason.AVAILABLE)
+_WAITS = ReservationState(
+    ReservationPhase.PENDING,
+    ReservationReadyReason.PENDING,
+    "no unit of it has a cluster; the condition Scheduled says why",
+)
+
+
 def decided(stored: Reservation, fields: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the fields that a decision writes, with the reserved amounts and a new Ready.
 
@@ -97,8 +115,11 @@ def decided(stored: Reservation, fields: Mapping[str, Any]) -> Mapping[str, Any]
     replicas = sum(each["replicas"] for each in fields["placements"])
     amounts = _times(compile_reservation(stored).request, replicas)
     found = {**written, "allocatable": _rendered(amounts)}
-    if stored.status.phase != AVAILABLE and written.get("phase") == AVAILABLE:
-        verdict = ReservationState(ReservationPhase.AVAILABLE, ReservationReadyReason.AVAILABLE)
+    comes = stored.status.phase != AVAILABLE and written.get("phase") == AVAILABLE
+    said = conditions.among(stored.status.conditions, _READY)
+    # What Ready says of an older generation must not stand beside the observedGeneration of this.
+    if comes or said.get("observedGeneration") != stored.metadata.generation:
+        verdict = _HOLDS if replicas else _WAITS
         now = parse_timestamp(fields["decision"]["time"])
         found["conditions"] = _conditions(stored, fields["conditions"], verdict, now)
     return found
@@ -150,8 +171,7 @@ def verdict_of(
             return ReservationState(
                 ReservationPhase.FAILED, ReservationReadyReason.CLUSTER_LOST, text
             )
-        text = reserved.fault or "no unit of it has a cluster; the condition Scheduled says why"
-        return ReservationState(ReservationPhase.PENDING, ReservationReadyReason.PENDING, text)
+        return _WAITS._replace(message=reserved.fault or _WAITS.message)
     if over:
         text = f"nothing ends by the time while the controller's clock is {facts.clocks}"
         return ReservationState(
@@ -164,7 +184,7 @@ def verdict_of(
         return ReservationState(
             ReservationPhase.AVAILABLE, ReservationReadyReason.NOT_HELD, facts.unheld
         )
-    return ReservationState(ReservationPhase.AVAILABLE, ReservationReadyReason.AVAILABLE)
+    return _HOLDS
 
 
 def held(stored: Reservation) -> dict[str, int]:
@@ -212,17 +232,24 @@ def _owner(use: Use) -> dict[str, Any]:
 def _conditions(
     stored: Reservation, before: Sequence[Any], verdict: ReservationState, now: datetime
 ) -> list[Any]:
-    """Return Ready as of now, and the other conditions unchanged."""
+    """Return Ready and what follows from it as of now, and the other conditions unchanged."""
     ready = conditions.renewed(
         conditions.among(before, _READY),
         type_=_READY,
-        true=verdict.reason is ReservationReadyReason.AVAILABLE,
+        true=verdict.reason in _GOOD,
         reason=verdict.reason.value,
         message=verdict.message[:MESSAGE_LIMIT],
         now=now,
         generation=stored.metadata.generation,
     )
-    return [*(each for each in before if each.get("type") != _READY), ready]
+    scheduled = conditions.among(before, ReservationCondition.SCHEDULED.value)
+    refused = verdict.phase is ReservationPhase.PENDING and scheduled.get("status") == "False"
+    return conditions.with_progress(
+        ({each.get("type"): each for each in before} | {_READY: ready}).values(),
+        waits=_WAITING,
+        cause=scheduled if refused else ready,
+        now=now,
+    )
 
 
 def _came(stored: Reservation, uses: Sequence[Use]) -> Iterator[StatusEvent]:

@@ -17,7 +17,6 @@ from controller.model.rollout import Rollout, RolloutState, RolloutStatus
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints
 from controller.snapshot.snapshot import Snapshot
-from crds.fields.template import REPLICAS_PATHS
 
 
 def view_of(workload: Workload, snapshot: Snapshot, now: datetime) -> RolloutView | None:
@@ -36,7 +35,7 @@ def view_of(workload: Workload, snapshot: Snapshot, now: datetime) -> RolloutVie
     for name in sorted({*held, *left}):
         cluster = _placed(name, snapshot, waves, last, held.get(name))
         if name in shares:
-            shown = _shown(shares[name], cluster.units, workload.info.kind)
+            shown = _shown(shares[name], cluster.units)
             cluster = replace(cluster, **shown)
         clusters.append(cluster)
     spec = _pace(state.spec, workload.info)
@@ -99,26 +98,23 @@ def _placed(
     )
 
 
-def _shown(share: ClusterShare, units: int, kind: str) -> Mapping[str, Any]:
+def _shown(share: ClusterShare, units: int) -> Mapping[str, Any]:
     """Return the fields of a RolloutCluster that the propagator's report gives."""
     return {
         "revision": share.revision,
-        "settled": _settled(share, units, kind),
-        "ready": min(share.updated, share.ready, units),
+        "settled": _settled(share, units),
+        "ready": min(share.updated, max(share.ready - share.outdated, 0), units),
         "note": share.message,
     }
 
 
-def _settled(share: ClusterShare, units: int, kind: str) -> bool:
+def _settled(share: ClusterShare, units: int) -> bool:
     """Whether all units are updated and ready, and no pod of another template is left.
 
     There may be more than the share's while units wait for their successors elsewhere. In the midst
     of a member's own update so many pods may be updated, and so many ready, and not the same ones.
     """
-    stands = share.updated
-    if kind in REPLICAS_PATHS:  # the pods of other kinds are no units
-        stands = max(share.current, share.scheduled + share.unschedulable)
-    return share.replicas == units <= share.updated == share.ready >= stands
+    return share.replicas == units <= share.updated == share.ready and not share.outdated
 
 
 def _pace(spec: Rollout, info: WorkloadInfo) -> Rollout:

@@ -41,7 +41,7 @@ def status_of(
         "summary": _summary(domains),
         "workloads": counts.members(key),
         "claims": [claim.to_dict() for claim in latest.values()],
-        "conditions": [_condition(policy, fault, now)],
+        "conditions": _conditions(policy, fault, now),
     }
 
 
@@ -75,11 +75,12 @@ def _summary(domains: list[dict[str, Any]]) -> str:
     return text if len(text) <= SUMMARY_LIMIT else text[: SUMMARY_LIMIT - 1] + "…"
 
 
-def _condition(policy: WorkloadPolicy, fault: str, now: datetime) -> dict[str, Any]:
-    """Return Ready: whether the policy is valid."""
+def _conditions(policy: WorkloadPolicy, fault: str, now: datetime) -> list[conditions.Condition]:
+    """Return Ready, whether the policy is valid; an invalid one needs a person."""
     reason = PolicyReadyReason.INVALID_POLICY if fault else PolicyReadyReason.VALID
-    return conditions.renewed(
-        conditions.among(policy.status.conditions, PolicyCondition.READY.value),
+    before = policy.status.conditions
+    ready = conditions.renewed(
+        conditions.among(before, PolicyCondition.READY.value),
         type_=PolicyCondition.READY.value,
         true=not fault,
         reason=reason.value,
@@ -87,3 +88,4 @@ def _condition(policy: WorkloadPolicy, fault: str, now: datetime) -> dict[str, A
         now=now,
         generation=policy.metadata.generation,
     )
+    return conditions.with_progress([ready], waits=(), before=before, now=now)

@@ -53,14 +53,15 @@ class QuotaController(ClaimController[WorkloadQuota]):
         room = self._handle.index().ledger(ReservationLedger)
         used = self._usage.used(stored.metadata.namespace, room).amounts
         latest = {claim.uid: claim for claim in claims}
+        before, now = stored.status.conditions, self._clock.now()
         reason = QuotaReadyReason.INVALID_QUOTA if quota.fault else QuotaReadyReason.VALID
         ready = conditions.renewed(
-            conditions.among(stored.status.conditions, _READY),
+            conditions.among(before, _READY),
             type_=_READY,
             true=not quota.fault,
             reason=reason.value,
             message=quota.fault[:MESSAGE_LIMIT],
-            now=self._clock.now(),
+            now=now,
             generation=stored.metadata.generation,
         )
         amounts = sorted(quota.hard.items())
@@ -71,7 +72,7 @@ class QuotaController(ClaimController[WorkloadQuota]):
                 stored.status.used, {r: rendered(r, used.get(r, 0)) for r, _ in amounts}
             ),
             "claims": [claim.to_dict() for claim in latest.values()],
-            "conditions": [ready],
+            "conditions": conditions.with_progress([ready], waits=(), before=before, now=now),
         }
 
 

@@ -29,7 +29,12 @@ from controller.features.workloadspread.plugin import fault_of
 from controller.framework.statuswriter import StatusEvent
 from controller.model.objects import Workload
 from controller.planner.problem import UNBOUNDED
-from crds.workloadspread import SpreadCondition, SpreadEventReason, SpreadReadyReason
+from crds.workloadspread import (
+    WAITING,
+    SpreadCondition,
+    SpreadEventReason,
+    SpreadReadyReason,
+)
 from machinery.types import conditions
 from machinery.types.bounds import MOST_UNITS
 
@@ -97,7 +102,12 @@ def status_of(
 ) -> dict[str, Any]:
     return {
         "observedGeneration": stored.metadata.generation,
-        "conditions": [_ready(stored, verdict, now)],
+        "conditions": conditions.with_progress(
+            [_ready(stored, verdict, now)],
+            waits=WAITING,
+            before=stored.status.conditions,
+            now=now,
+        ),
         "subsetStatuses": look.statuses,
         "summary": look.summary,
     }

@@ -26,6 +26,7 @@ from controller.framework.statuswriter import StatusEvent, changed
 from crds.groups.gate import GateState
 from crds.groups.workloadgroup import (
     MOST_WORKLOADS,
+    WAITING,
     GroupCondition,
     GroupEventReason,
     GroupPhase,
@@ -47,6 +48,8 @@ _IN_VAIN: Final = frozenset(
 _NO_TRY: Final = (TOO_FEW, FAILED)
 """Parts of messages that Workloads give where there was no try."""
 _SCHEDULED: Final = GroupCondition.SCHEDULED.value
+_READY: Final = GroupCondition.READY.value
+_GOOD: Final = (GroupPhase.RUNNING, GroupPhase.FINISHED)
 _UNWRITTEN: Final = "lastFailureTime"
 """Written along with other changes, and no reason for a write: the queue knows it better."""
 
@@ -133,7 +136,7 @@ def look(
         "released": None,
         "failures": _failures(group, gate),
         "retryTime": timestamp(retry) if retry else None,
-        "conditions": _conditions(stored, said, now),
+        "conditions": _conditions(stored, said, phase, now),
     }
     due = min((at for at in (retry, gate.due) if at is not None and at > now), default=None)
     news = [*_gate_events(group, gate, said, facts), *_events(stored, group, said, facts, phase)]
@@ -347,18 +350,35 @@ def _retry(group: CompiledGroup, gate: Gate, now: datetime) -> datetime | None:
     return now.replace(microsecond=0) + timedelta(seconds=wait + 1)  # whole seconds, rounded up
 
 
-def _conditions(stored: WorkloadGroup, said: Said, now: datetime) -> list[Any]:
-    """Return Scheduled as of now, and the other conditions unchanged."""
-    ours = conditions.renewed(
+def _conditions(
+    stored: WorkloadGroup, said: Said, phase: GroupPhase, now: datetime
+) -> list[conditions.Condition]:
+    """Return Scheduled and what follows from it as of now, and the other conditions unchanged."""
+    before, generation = stored.status.conditions, stored.metadata.generation
+    scheduled = conditions.renewed(
         _condition(stored),
         type_=_SCHEDULED,
         true=said.reason is GroupScheduledReason.SCHEDULED,
         reason=said.reason.value,
         message=said.message[:MESSAGE_LIMIT],
         now=now,
-        generation=stored.metadata.generation,
+        generation=generation,
     )
-    return [*(each for each in stored.status.conditions if each.get("type") != _SCHEDULED), ours]
+    placed = scheduled["status"] == "True"
+    ready = conditions.renewed(
+        conditions.among(before, _READY),
+        type_=_READY,
+        true=placed and phase in _GOOD,
+        reason=phase.value,
+        message="",
+        now=now,
+        generation=generation,
+    )
+    after = {each.get("type"): each for each in before} | {_SCHEDULED: scheduled, _READY: ready}
+    # Too few units are asked for while its Workloads are still being applied.
+    ours = placed or phase is GroupPhase.FAILED or TOO_FEW in said.message
+    cause = ready if ours else scheduled
+    return conditions.with_progress(after.values(), waits=WAITING, cause=cause, now=now)
 
 
 def _gate_events(

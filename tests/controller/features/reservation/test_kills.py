@@ -202,7 +202,7 @@ async def test_no_room_is_lost_however_often_the_leader_dies(world: World, tmp_p
             async def decided(known: frozenset[str] = frozenset(before)) -> bool:
                 workloads, _ = await stored(world)
                 return any(
-                    w["metadata"]["resourceVersion"] not in known and w.get("status")
+                    w["metadata"]["resourceVersion"] not in known and w["status"].get("decision")
                     for w in workloads
                 )
 

@@ -498,11 +498,18 @@ def test_one_that_has_ended_takes_no_part():
     assert as_placed(reservation(phase="Available")) is not None
 
 
-def told(phase: str, **placed: int) -> dict[str, Any]:
+def told(phase: str, *, told_of: int = 0, **placed: int) -> dict[str, Any]:
+    """What a decision writes; the stored Ready is about that generation, of the object's 1."""
     placements = [{"cluster": c, "replicas": n} for c, n in placed.items()]
     fields = {"placements": placements, "state": "Scheduled", "selector": "", "desired": 1}
     fields |= {"decision": {"hash": "h", "time": CREATED}, "conditions": []}
-    return dict(PLACED.status(reservation(phase=phase), fields))
+    ready = {"type": "Ready", "status": "True", "observedGeneration": told_of}
+    stored = reservation(phase=phase)
+    status = msgspec.structs.replace(stored.status, conditions=[ready])
+    meta = msgspec.structs.replace(stored.metadata, generation=1)
+    return dict(
+        PLACED.status(msgspec.structs.replace(stored, metadata=meta, status=status), fields)
+    )
 
 
 @pytest.mark.proves("E26")
@@ -514,9 +521,11 @@ def test_phase_and_cluster_are_written_with_the_placements():
     assert said["allocatable"] == {"cpu": "12"}, "whoever waits for the phase finds the amount"
     ready = [(c["type"], c["status"], c["reason"]) for c in said["conditions"]]
     assert ready == [("Ready", "True", "Available")]
-    assert told("Available", a=1)["conditions"] == [], "from then on it is told by who leads"
+    assert told("Available", told_of=1, a=1)["conditions"] == [], "then it is told by who leads"
     said = told("")
     assert (said["placements"], said["phase"], said["clusterName"]) == ([], "Pending", None)
+    words = [(c["type"], c["status"], c["reason"]) for c in said["conditions"]]
+    assert words == [("Ready", "False", "Pending"), ("Reconciling", "True", "Pending")]
     assert "phase" not in told("Available"), "whether its clusters are lost is told by who leads"
     assert PLACED.status(reservation(), {"conditions": [], "limits": []}) == {"conditions": []}
     assert len(told("", **{f"c{n}": 1 for n in range(2000)})["clusterName"]) == 4096

@@ -86,10 +86,7 @@ def test_the_first_wave_that_takes_a_cluster_counts_and_the_last_is_of_the_other
         ({"replicas": 3, "updated": 3, "ready": 3}, False),
         ({"revision": OLD}, True),
         ({"updated": 4, "ready": 4}, True),
-        ({"scheduled": 2}, True),
-        ({"scheduled": 3}, False),
-        ({"scheduled": 2, "unschedulable": 1}, False),
-        ({"current": 3}, False),
+        ({"outdated": 1}, False),
     ],
 )
 def test_settled_is_updated_and_ready_with_the_present_units(

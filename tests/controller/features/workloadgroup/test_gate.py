@@ -782,7 +782,8 @@ def test_conditions_of_others_stay(gang: Gang):
     gang.status["conditions"] = [{k: v for k, v in other.items() if k != "x"}]
     gang.status["conditions"][0]["lastTransitionTime"] = timestamp(START)
     gang.look()
-    assert [each["type"] for each in gang.status["conditions"]] == ["Other", "Scheduled"]
+    told = [each["type"] for each in gang.status["conditions"]]
+    assert told == ["Other", "Scheduled", "Ready", "Reconciling"]
 
 
 # --- what ran before it -----------------------------------------------------------------------------
