@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from controller.features.rollout.revisions import CONTROLLER_REVISIONS
+from crds.names import TAINT_DRAIN
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from machinery.errors import Forbidden
 from machinery.types.revisions import revision_name
@@ -264,6 +265,45 @@ async def test_a_cluster_that_joins_has_what_its_wave_has_from_the_first_write()
         assert "c1" not in fleet.targets()
         fleet.pace(approvals=[{"revision": new, "wave": "canary"}])
         await fleet.comes_to("Complete")
+
+
+@pytest.mark.proves("T16", "T18")
+@pytest.mark.parametrize(("left", "to"), [("m1", "c2"), ("c1", "m2")])
+async def test_units_that_move_have_the_revision_of_the_wave_that_they_move_to(
+    left: str, to: str
+) -> None:
+    fleet = RolloutFleet(canaries=2, others=2)
+    for name in (*fleet.canaries, *fleet.others):
+        cordoned = name in {"c2", "m2"}
+        fleet.hub.edit(MEMBER_CLUSTERS, name, {"spec": {"unschedulable": cordoned}})
+    waves = [{**CANARY, "approval": True}]
+    fleet.workload(
+        NAME,
+        replicas=4,
+        cpu="4",
+        distribution="Divided",
+        targetDeployment=pictured("v1", cpu="4"),
+        rollout={"waves": waves},
+    )
+    async with fleet.leading():
+        await fleet.comes_to("Complete")
+        assert fleet.placed(NAME) == {"c1": 2, "m1": 2}
+        old = fleet.revision
+        fleet.edit(targetDeployment=pictured("v2", cpu="4"))
+        new = fleet.revision
+        await fleet.comes_to("AwaitingApproval")
+        drained = [{"key": TAINT_DRAIN, "effect": "NoExecute"}]
+        fleet.hub.edit(MEMBER_CLUSTERS, to, {"spec": {"unschedulable": False}})
+        fleet.hub.edit(MEMBER_CLUSTERS, left, {"spec": {"taints": drained}})
+        had = fleet.targets()[left]
+        await fleet.until(lambda: to in fleet.placed(NAME))
+        while left in fleet.targets():
+            assert fleet.targets()[left] == had, "what leaves is not updated before"
+            await fleet.goes_on(1)
+        assert fleet.given[to] == [new if to == "c2" else old]
+        fleet.pace(approvals=[{"revision": new, "wave": "canary"}])
+        await fleet.comes_to("Complete")
+        assert set(fleet.targets().values()) == {new}
 
 
 @pytest.mark.proves("T19")
