@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
+import msgspec
 import pytest
 
-from controller.features.rollout.revisions import CONTROLLER_REVISIONS
-from crds.names import TAINT_DRAIN
+from controller.features.rollout.revisions import CONTROLLER_REVISIONS, RevisionHistory
+from crds.names import LABEL_WORKLOAD_UID, TAINT_DRAIN
+from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from machinery.errors import Forbidden
+from machinery.types.metadata import Meta
 from machinery.types.revisions import revision_name
 from tests.controller.features.rollout.fleet import CANARY, NAME, RolloutFleet, pictured
 
@@ -490,3 +493,37 @@ async def test_a_status_that_cannot_be_read_is_left_alone() -> None:
         await fleet.calm(5)
         assert fleet.rollout == before
         assert fleet.says(NAME)[0] == "True", "it is placed all the same"
+
+
+async def test_what_nothing_names_stays_where_the_hub_lets_nothing_be_deleted() -> None:
+    fleet = RolloutFleet(canaries=1, others=1)
+
+    async def refuse(method: str, path: str, _body: Any) -> None:
+        if "controllerrevisions" in path and method == "DELETE":
+            raise Forbidden(code=403, reason="Forbidden", message="may not delete")
+
+    fleet.hub.faults.append(refuse)
+    async with fleet.at_rest():
+        old, new = fleet.revision, fleet.image("v2")
+        await fleet.comes_to("Complete")
+        await fleet.goes_on(60, every=20)
+        assert fleet.kept() == {old, new}
+        asked = [each for each in fleet.hub.requests if each[0] == "DELETE"]
+        assert len(asked) == 1, "no storm"
+
+
+@pytest.mark.proves("T21")
+async def test_what_another_instance_has_stored_meanwhile_is_not_tidied_up() -> None:
+    fleet = RolloutFleet()
+    fleet.web()
+    body = fleet.read()
+    stable, unnamed = "a" * 16, "b" * 16
+    rollout = {"phase": "Failed", "revision": "c" * 16, "stable": stable}
+    fleet.hub.edit(WORKLOADS, NAME, {"status": {"rollout": rollout}}, status=True)
+    labels = {LABEL_WORKLOAD_UID: body["metadata"]["uid"]}
+    for revision in (stable, unnamed, "c" * 16, fleet.revision):
+        meta = {"name": revision_name(NAME, revision), "labels": labels}
+        fleet.hub.put(CONTROLLER_REVISIONS, {"metadata": meta, "data": {}})
+    history = RevisionHistory(cast("ApiClient", fleet.hub), check=lambda: None)
+    await history.prune(msgspec.convert(body["metadata"], Meta))
+    assert fleet.kept() == {stable, "c" * 16, fleet.revision}
