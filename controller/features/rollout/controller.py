@@ -17,7 +17,7 @@ import msgspec
 
 from controller.features.rollout.clusters import view_of
 from controller.features.rollout.machine import BACK, Machine, RolloutStep, RolloutView
-from controller.features.rollout.revisions import PresentRevision, RevisionHistory
+from controller.features.rollout.revisions import PresentRevision, RevisionHistory, refusal
 from controller.features.rollout.status import changes_of, named_by
 from controller.features.rollout.words import RolledOutCondition, condition_of
 from controller.framework.runtime.feature import Term
@@ -29,6 +29,7 @@ from crds.fields.rollout import RolledOutReason, RolloutPhase
 from crds.workload import WorkloadCondition
 from machinery import logs
 from machinery.api.resources import WORKLOADS
+from machinery.errors import Forbidden
 from machinery.types import conditions
 from machinery.types.metadata import Key
 from machinery.types.revisions import revision_name
@@ -75,7 +76,11 @@ class RolloutController(StatusWriter[Workload, _Draft]):
     async def sync(self, key: Key) -> float | None:
         wait = await super().sync(key)
         if key in self._untidy and (stored := self._stored.get(key)) is not None:
-            await self._tidy(stored)
+            try:
+                await self._history.prune(stored.metadata)
+            except Forbidden as e:  # they stay, which harms nothing
+                LOG.warning("%s", refusal(e), extra={"object": "/".join(key)})
+            self._untidy.discard(key)
         return wait
 
     async def prepare(self, stored: Workload) -> None:
@@ -191,16 +196,6 @@ class RolloutController(StatusWriter[Workload, _Draft]):
             self._written[key] = self._clock.monotonic()
         if result.tidy:
             self._untidy.add(key)
-
-    async def _tidy(self, stored: Workload) -> None:
-        state, present = _state(stored), self._present.get(stored.metadata.key)
-        keep = frozenset[str]()
-        if state is not None and state.spec is not None:
-            if present is None or not present.of(stored.metadata):
-                return  # the revision of the spec is not known: the next turn tidies up
-            keep = self._names(stored, present)
-        await self._history.prune(stored, keep)
-        self._untidy.discard(stored.metadata.key)
 
     def _names(self, stored: Workload, present: PresentRevision) -> frozenset[str]:
         """Return the names of the ControllerRevisions that a status may need."""

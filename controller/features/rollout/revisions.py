@@ -6,15 +6,17 @@ then. So that of the present revision is stored as soon as it is seen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from controller.features.rollout.status import named_by
 from controller.framework.statuswriter import for_good
 from controller.model.objects import Workload
+from controller.model.rollout import RolloutState
 from crds.names import API_VERSION as WORKLOAD_API
 from crds.names import LABEL_WORKLOAD_UID
 from machinery.api.resources import WORKLOADS, Resource, group_version
@@ -129,17 +131,19 @@ class RevisionHistory:
         except Forbidden as e:
             return refusal(e)
 
-    async def prune(self, workload: Workload, keep: Collection[str]) -> None:
-        """Delete the ControllerRevisions of the Workload but for those of these names."""
-        meta = workload.metadata
+    async def prune(self, meta: Meta) -> None:
+        """Delete the ControllerRevisions of a Workload that nothing names."""
         kept = await self._kept(meta)
-        for name in kept.keys() - set(keep):
-            self._check()
-            with suppress(NotFound, Conflict):
+        # Read after the list: whatever another instance, with a newer view than ours, has stored by
+        # then is of a revision that the spec or the status has now.
+        with suppress(NotFound):
+            raw = await self._client.get(WORKLOADS, meta.name, namespace=meta.namespace)
+            for name in kept.keys() - _needed(raw):
+                self._check()
                 uid = kept[name]["metadata"]["uid"]
-                await self._client.delete(
-                    CONTROLLER_REVISIONS, name, namespace=meta.namespace, uid=uid
-                )
+                with suppress(NotFound, Conflict):
+                    where = {"namespace": meta.namespace, "uid": uid}
+                    await self._client.delete(CONTROLLER_REVISIONS, name, **where)
 
     async def _kept(self, meta: Meta) -> dict[str, Mapping[str, Any]]:
         selector = f"{LABEL_WORKLOAD_UID}={meta.uid}"
@@ -150,6 +154,17 @@ class RevisionHistory:
 
     async def _get(self, meta: Meta, name: str) -> Mapping[str, Any]:
         return await self._client.get(CONTROLLER_REVISIONS, name, namespace=meta.namespace)
+
+
+def _needed(raw: Mapping[str, Any]) -> set[str]:
+    """Return the names of the ControllerRevisions that a Workload may need."""
+    spec, status = raw["spec"], raw.get("status") or {}
+    if not spec.get("rollout"):
+        return set()
+    state = RolloutState(None, status.get("rollout"), status.get("revisions"))
+    named = named_by(state.stored(), state.exceptions().values())
+    name = raw["metadata"]["name"]
+    return {revision_name(name, each) for each in (*named, digest_of(revision_data(spec)))}
 
 
 def refusal(error: TransportError) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -170,8 +170,8 @@ class RolloutFleet(Stage):
             yield controller
 
 
-def pictured(image: str, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def pictured(image: str, *, cpu: str = "1") -> dict[str, Any]:
     """A Deployment of that image."""
-    body = deployment(NAME, "1")
+    body = deployment(NAME, cpu)
     body["spec"]["template"]["spec"]["containers"][0]["image"] = image
-    return {**body, **(extra or {})}
+    return body

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
+import msgspec
 import pytest
 
-from controller.features.rollout.revisions import CONTROLLER_REVISIONS
+from controller.features.rollout.revisions import CONTROLLER_REVISIONS, RevisionHistory
+from crds.names import LABEL_WORKLOAD_UID, TAINT_DRAIN
+from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from machinery.errors import Forbidden
+from machinery.types.metadata import Meta
 from machinery.types.revisions import revision_name
 from tests.controller.features.rollout.fleet import CANARY, NAME, RolloutFleet, pictured
 
@@ -266,6 +270,45 @@ async def test_a_cluster_that_joins_has_what_its_wave_has_from_the_first_write()
         await fleet.comes_to("Complete")
 
 
+@pytest.mark.proves("T16", "T18")
+@pytest.mark.parametrize(("left", "to"), [("m1", "c2"), ("c1", "m2")])
+async def test_units_that_move_have_the_revision_of_the_wave_that_they_move_to(
+    left: str, to: str
+) -> None:
+    fleet = RolloutFleet(canaries=2, others=2)
+    for name in (*fleet.canaries, *fleet.others):
+        cordoned = name in {"c2", "m2"}
+        fleet.hub.edit(MEMBER_CLUSTERS, name, {"spec": {"unschedulable": cordoned}})
+    waves = [{**CANARY, "approval": True}]
+    fleet.workload(
+        NAME,
+        replicas=4,
+        cpu="4",
+        distribution="Divided",
+        targetDeployment=pictured("v1", cpu="4"),
+        rollout={"waves": waves},
+    )
+    async with fleet.leading():
+        await fleet.comes_to("Complete")
+        assert fleet.placed(NAME) == {"c1": 2, "m1": 2}
+        old = fleet.revision
+        fleet.edit(targetDeployment=pictured("v2", cpu="4"))
+        new = fleet.revision
+        await fleet.comes_to("AwaitingApproval")
+        drained = [{"key": TAINT_DRAIN, "effect": "NoExecute"}]
+        fleet.hub.edit(MEMBER_CLUSTERS, to, {"spec": {"unschedulable": False}})
+        fleet.hub.edit(MEMBER_CLUSTERS, left, {"spec": {"taints": drained}})
+        had = fleet.targets()[left]
+        await fleet.until(lambda: to in fleet.placed(NAME))
+        while left in fleet.targets():
+            assert fleet.targets()[left] == had, "what leaves is not updated before"
+            await fleet.goes_on(1)
+        assert fleet.given[to] == [new if to == "c2" else old]
+        fleet.pace(approvals=[{"revision": new, "wave": "canary"}])
+        await fleet.comes_to("Complete")
+        assert set(fleet.targets().values()) == {new}
+
+
 @pytest.mark.proves("T19")
 async def test_overrides_are_staged_and_images_of_a_cluster_are_not() -> None:
     fleet = RolloutFleet()
@@ -450,3 +493,37 @@ async def test_a_status_that_cannot_be_read_is_left_alone() -> None:
         await fleet.calm(5)
         assert fleet.rollout == before
         assert fleet.says(NAME)[0] == "True", "it is placed all the same"
+
+
+async def test_what_nothing_names_stays_where_the_hub_lets_nothing_be_deleted() -> None:
+    fleet = RolloutFleet(canaries=1, others=1)
+
+    async def refuse(method: str, path: str, _body: Any) -> None:
+        if "controllerrevisions" in path and method == "DELETE":
+            raise Forbidden(code=403, reason="Forbidden", message="may not delete")
+
+    fleet.hub.faults.append(refuse)
+    async with fleet.at_rest():
+        old, new = fleet.revision, fleet.image("v2")
+        await fleet.comes_to("Complete")
+        await fleet.goes_on(60, every=20)
+        assert fleet.kept() == {old, new}
+        asked = [each for each in fleet.hub.requests if each[0] == "DELETE"]
+        assert len(asked) == 1, "no storm"
+
+
+@pytest.mark.proves("T21")
+async def test_what_another_instance_has_stored_meanwhile_is_not_tidied_up() -> None:
+    fleet = RolloutFleet()
+    fleet.web()
+    body = fleet.read()
+    stable, unnamed = "a" * 16, "b" * 16
+    rollout = {"phase": "Failed", "revision": "c" * 16, "stable": stable}
+    fleet.hub.edit(WORKLOADS, NAME, {"status": {"rollout": rollout}}, status=True)
+    labels = {LABEL_WORKLOAD_UID: body["metadata"]["uid"]}
+    for revision in (stable, unnamed, "c" * 16, fleet.revision):
+        meta = {"name": revision_name(NAME, revision), "labels": labels}
+        fleet.hub.put(CONTROLLER_REVISIONS, {"metadata": meta, "data": {}})
+    history = RevisionHistory(cast("ApiClient", fleet.hub), check=lambda: None)
+    await history.prune(msgspec.convert(body["metadata"], Meta))
+    assert fleet.kept() == {stable, "c" * 16, fleet.revision}
