@@ -8,7 +8,7 @@ reading them costs nothing however many pods a member has.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -197,6 +197,8 @@ class PodCounts:
     capacity_version: int | None = None
     """The MemberCluster's version from which on the hub's capacity counts `scheduled`; None where
     nothing is counted, and on a hub whose versions are no numbers."""
+    trouble: str = ""
+    """What keeps most of those that are not ready from it, as `Pod.trouble` has it."""
 
 
 Placed: TypeAlias = dict[PodClaim, int]
@@ -219,6 +221,7 @@ class PodLedger:
     def __init__(self) -> None:
         self._counts: dict[PodClaim, _PodTally] = {}
         self._waiting: dict[PodClaim, dict[Key, datetime]] = {}
+        self._troubles: dict[PodClaim, Counter[str]] = {}
         self._claims: defaultdict[tuple[str, str], set[PodClaim]] = defaultdict(set)
         self._published: Placed | None = None
         self._since: dict[PodClaim, int | None] = {}
@@ -273,7 +276,14 @@ class PodLedger:
             min(chain.from_iterable(waiting), default=None),
             sum(each.pods for each in held),
             since,
+            self._trouble(made),
         )
+
+    def _trouble(self, claims: Sequence[PodClaim]) -> str:
+        said: Counter[str] = Counter()
+        for claim in claims:
+            said.update(self._troubles.get(claim, ()))
+        return min(said, key=lambda text: (-said[text], text), default="")
 
     def _first(self, claim: PodClaim, version: int | None) -> int | None:
         """Return the version that counted as many first; `version` on a hub that was set back."""
@@ -286,6 +296,13 @@ class PodLedger:
         counts.pods += sign
         counts.scheduled += sign * bool(pod.node)
         counts.ready += sign * pod.ready
+        if pod.trouble:
+            said = self._troubles.setdefault(claim, Counter())
+            said[pod.trouble] += sign
+            if not said[pod.trouble]:
+                del said[pod.trouble]
+            if not said:
+                del self._troubles[claim]
         if pod.unschedulable is not None:
             counts.unschedulable += sign
             self._wait(pod, claim, pod.unschedulable if sign > 0 else None)

@@ -295,7 +295,11 @@ def _state(
         return ShareState.PENDING, ""
     whole = word is not Word.ON_ITS_WAY and readiness.observed
     runs = whole and readiness.ready >= seen.desired.replicas
-    return (ShareState.RUNNING if runs else ShareState.CREATING), ""
+    if runs and not readiness.outdated:
+        return ShareState.RUNNING, ""
+    trouble = seen.pods.trouble if seen.pods is not None else ""
+    message = f"pods are not ready: container {trouble}" if trouble else ""
+    return (ShareState.RUNNING if runs else ShareState.CREATING), message
 
 
 def _why_there(seen: ObservedShare) -> str:

@@ -6,6 +6,7 @@ are decoded, and what is decoded becomes a `Pod` or a `Node` at once.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Mapping
@@ -48,6 +49,10 @@ Amounts: TypeAlias = tuple[tuple[str, int], ...]
 
 _EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 _POD_LEVEL = ("cpu", "memory", "hugepages-")
+_BEGINNING = ("", "ContainerCreating", "PodInitializing")
+"""Reasons of containers that begin; empty of one that runs, or has ended."""
+_BACKING_OFF = {"ErrImagePull": "ImagePullBackOff"}
+_REASON = re.compile("[A-Za-z]{1,63}")
 _NOTHING: dict[str, Any] = {}
 _NOBODY: list[Any] = []
 
@@ -70,12 +75,15 @@ class Pod(Object, frozen=True):
     """The deletion cost that we set; None also where another manager changed it since."""
     marked: bool = False
     """Whether we set one."""
+    trouble: str = ""
+    """Which container keeps a pod of ours from being ready, and its reason, such as
+    `main: ImagePullBackOff`; empty while it only begins."""
 
     @property
     def facts(self) -> tuple[Any, ...]:
         """All that counts anywhere, to tell a change that matters."""
         held = (self.requests, self.ports, self.gives_way)
-        return (self.node, self.claim, held, self.ready, self.unschedulable)
+        return (self.node, self.claim, held, self.ready, self.unschedulable, self.trouble)
 
 
 class Node(Object, frozen=True):
@@ -121,8 +129,19 @@ class _Condition(msgspec.Struct, rename="camel"):
     last_transition_time: str | None = None
 
 
+class _Waiting(msgspec.Struct):
+    reason: str = ""
+
+
+class _ContainerState(msgspec.Struct):
+    waiting: _Waiting | None = None
+
+
 class _ContainerStatus(msgspec.Struct, rename="camel"):
     name: str = ""
+    ready: bool = False
+    restart_count: int = 0
+    state: _ContainerState = msgspec.field(default_factory=_ContainerState)
     allocated_resources: dict[str, str | int | float] = {}
 
 
@@ -186,6 +205,7 @@ def slim_pod(pod: Object) -> Object:
         unschedulable=_waiting_since(pod, conditions.get("PodScheduled")),
         cost=cost,
         marked=marked,
+        trouble=sys.intern(_trouble(pod)) if ours and not ready else "",
     )
 
 
@@ -273,6 +293,23 @@ def _counted(container: _Container, held: Mapping[str, Counter[str]]) -> Counter
 def _allocated(pod: WirePod) -> dict[str, Counter[str]]:
     statuses = (*pod.status.container_statuses, *pod.status.init_container_statuses)
     return {each.name: Counter(dict(_amounts(each.allocated_resources))) for each in statuses}
+
+
+def _trouble(pod: WirePod) -> str:
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    found = ((each.name, _reason(each)) for each in statuses)
+    return next((f"{name}: {why}" for name, why in found if why and is_label_value(name)), "")
+
+
+def _reason(container: _ContainerStatus) -> str:
+    """Return why a container does not run; one word for states that it goes to and fro between."""
+    waiting = container.state.waiting
+    reason = waiting.reason if waiting is not None else ""
+    if reason in _BACKING_OFF:
+        return _BACKING_OFF[reason]
+    if reason in _BEGINNING:
+        return "CrashLoopBackOff" if container.restart_count and not container.ready else ""
+    return reason if _REASON.fullmatch(reason) else ""
 
 
 def _waiting_since(pod: WirePod, scheduled: _Condition | None) -> datetime | None:

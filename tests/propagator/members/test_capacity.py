@@ -522,3 +522,29 @@ class TestPlaceholders:
         ledger.replace_pod(None, self.placeholder(made, priority=-1_000_000_000))
         assert ledger.capacity()["requested"]["cpu"] == "1"
         assert ledger.capacity() != before
+
+
+OURS = {"labels": {"stowage.dev/workload-uid": "u1"}}
+
+
+@pytest.mark.proves("T7")
+@pytest.mark.parametrize(
+    ("status", "trouble"),
+    [
+        ({"state": {"waiting": {"reason": "ImagePullBackOff", "message": "a secret"}}}, "main: ImagePullBackOff"),
+        ({"state": {"waiting": {"reason": "ErrImagePull"}}}, "main: ImagePullBackOff"),
+        ({"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "restartCount": 3}, "main: CrashLoopBackOff"),
+        ({"state": {"running": {}}, "restartCount": 1}, "main: CrashLoopBackOff"),
+        ({"state": {"running": {}}, "restartCount": 1, "ready": True}, ""),
+        ({"state": {"waiting": {"reason": "ContainerCreating"}}}, ""),
+        ({"state": {"waiting": {"reason": "<script> " + 99 * "x"}}}, ""),
+        ({}, ""),
+    ],
+)  # fmt: skip
+def test_a_pod_tells_in_a_word_why_it_is_not_ready(status: dict[str, Any], trouble: str) -> None:
+    where: dict[str, Any] = {"containerStatuses": [{"name": "main", **status}]}
+    spec = {"containers": [{"name": "main"}]}
+    assert pod("a", spec=spec, status=where, **OURS).trouble == trouble
+    assert not pod("a", spec=spec, status=where).trouble, "nothing is kept of others' pods"
+    ready = {**where, "conditions": [{"type": "Ready", "status": "True"}]}
+    assert not pod("a", spec=spec, status=ready, **OURS).trouble

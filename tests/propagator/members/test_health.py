@@ -176,6 +176,7 @@ def pod(
     node: str = "",
     ready: bool = False,
     unschedulable: datetime | None = None,
+    trouble: str = "",
 ) -> Pod:
     return Pod(
         metadata=Meta(name=name, namespace="demo"),
@@ -183,6 +184,7 @@ def pod(
         node=node,
         ready=ready,
         unschedulable=unschedulable,
+        trouble=trouble,
     )
 
 
@@ -219,6 +221,21 @@ def test_waiting_units_tell_since_when():
     )
     ledger.replace(pod("a", unschedulable=newer), None)
     assert ledger.counts(main("u1")) == PodCounts(scheduled=1, current=1)
+
+
+@pytest.mark.proves("T7")
+def test_the_trouble_of_most_units_is_told_until_it_is_over():
+    ledger = PodLedger()
+    pulls, crashes = "main: ImagePullBackOff", "main: CrashLoopBackOff"
+    for name in "ab":
+        ledger.replace(None, pod(name, trouble=pulls))
+    ledger.replace(None, pod("c", trouble=crashes))
+    assert ledger.counts(main("u1")).trouble == pulls
+    assert uids(ledger.replace(pod("a", trouble=pulls), pod("a", trouble=crashes))) == {"u1"}
+    assert ledger.counts(main("u1")).trouble == crashes
+    for name, said in (("a", crashes), ("b", pulls), ("c", crashes)):
+        ledger.replace(pod(name, trouble=said), pod(name, ready=True))
+    assert ledger.counts(main("u1")).trouble == ""
 
 
 def test_a_unit_holds_room_for_us_once_the_hub_knows_that_it_is_taken():

@@ -160,6 +160,15 @@ def test_what_is_not_known_of_a_serving_member_keeps_its_last_number():
     assert "loadBalancer" not in share.entry
 
 
+@pytest.mark.proves("T7")
+def test_what_keeps_pods_from_being_ready_is_told_while_it_does():
+    waits = PodCounts(2, trouble="main: ImagePullBackOff")
+    share, _ = told(seen(main=main(1), pods=waits), RAN, said=GOOD)
+    assert share.entry["message"] == "pods are not ready: container main: ImagePullBackOff"
+    share, _ = told(seen(main=main(3), pods=waits), RAN, said=GOOD)
+    assert share.entry["message"] == "", "it has as many as it needs, and none is an old one"
+
+
 @pytest.mark.proves("W24", "W25")
 def test_pods_that_no_other_number_counts_are_told():
     ending = PodCounts(2, unschedulable=1, current=5)
