@@ -21,7 +21,7 @@ CHECKS := mypy 'python -m tests.requirements' 'python -m crds.generate --check' 
 # A test starts many processes of ours, and each would compile all its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-down test test-all test-long lint e2e chaos chaos-gangs bench figures crds
+.PHONY: demo demo-down test test-all test-long lint e2e chaos chaos-gangs chaos-rollouts bench figures crds
 .NOTPARALLEL:
 
 demo: .venv/synced
@@ -70,6 +70,11 @@ chaos: .venv/synced
 chaos-gangs: .venv/synced
 	$(RUN) python -m stowage.toolchain.build
 	$(RUN) python -m e2e.chaos.gangs --runs $(RUNS) $(if $(SEED),--seed $(SEED))
+
+# Staged rollouts with bad images; SECONDS, SEED and RUNS as above.
+chaos-rollouts: .venv/synced
+	$(RUN) python -m stowage.toolchain.build
+	$(RUN) python -m e2e.chaos.rollouts --seconds $(SECONDS) --runs $(RUNS) $(if $(SEED),--seed $(SEED))
 
 bench: .venv/synced
 	@for each in $$(grep -l '^if __name__' benchmarks/*.py); do \

@@ -11,6 +11,7 @@ from importlib.metadata import entry_points
 
 from controller.features.evacuation.feature import Evacuations
 from controller.features.reservation.feature import Reservations
+from controller.features.rollout.feature import StagedRollouts
 from controller.features.workloadgroup.feature import WorkloadGroups
 from controller.features.workloadpolicy.feature import WorkloadPolicies
 from controller.features.workloadquota.feature import WorkloadQuotas
@@ -27,6 +28,7 @@ FEATURES: Sequence[Callable[[], Feature]] = (
     WorkloadGroups,
     WorkloadQuotas,
     Evacuations,
+    StagedRollouts,
 )
 DEFAULT_QUOTA = QUOTA
 """The plugin that `defaultQuota` of the configuration is for."""

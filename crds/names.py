@@ -147,6 +147,8 @@ PRIORITIES = "priorities"
 
 VERB_USE = "use"
 """The verb on one of these: to deploy there, bring such an object along, or go before others."""
+VERB_APPROVE = "approve"
+"""The verb on a Workload: to say that its rollout may go on after a wave."""
 
 ANNOTATION_KINDS = f"{GROUP}/kinds"
 """On a Workload of the hub: the kinds that it may have put on members."""

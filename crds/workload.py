@@ -162,6 +162,8 @@ class PropagatedReason(StrEnum):
     """The controller's review refused it, on a hub without the validating policy."""
     INVALID_OVERRIDE = "InvalidOverride"
     """An override does not fit on a cluster, which stays as it is; the message names both."""
+    REVISION_LOST = "RevisionLost"
+    """A cluster is to keep a revision whose ControllerRevision is gone, or is not what it was."""
     NOT_REVIEWED = "NotReviewed"
     """The controller has not reviewed this edit yet, on a hub without the validating policy."""
     KIND_NOT_ALLOWED = "KindNotAllowed"
@@ -494,6 +496,7 @@ class Workload(Kind):
         ("Namespace", "string", ".*['targetNamespace','namespace']", 1),
         ("Deployment", "string", ".spec['targetDeployment','template'].metadata.name", 1),
         ("Service-External-IP", "string", ".status.serviceExternalIP", 1),
+        ("Rollout", "string", ".status.rollout.phase", 1),
     )
 
     api_version: Literal["stowage.dev/v1alpha1"] = "stowage.dev/v1alpha1"

@@ -45,6 +45,7 @@ NOT_YET = (
 
 KINDS = {
     "configmaps": ("v1", "configmaps"),
+    "controllerrevisions": ("apps/v1", "controllerrevisions"),
     "deploy": ("apps/v1", "deployments"),
     "events": ("v1", "events"),
     "jobs": ("batch/v1", "jobs"),

@@ -10,6 +10,8 @@ import pytest
 from e2e.chaos.churn import MOST
 from e2e.chaos.gangs.run import Size
 from e2e.chaos.gangs.run import run as run_gangs
+from e2e.chaos.rollouts.run import Size as RolloutSize
+from e2e.chaos.rollouts.run import run as run_rollouts
 from e2e.chaos.run import run
 from e2e.chaos.stage import chaos_clusters
 
@@ -54,4 +56,19 @@ async def test_no_half_gang_stands_on_members_whatever_breaks(
     assert (made.stops, made.removals) == (SIZE.stops, SIZE.removals)
     assert made.arrivals > made.running > 5
     assert made.running < made.gangs, "there is no room for all of them"
+    print(made)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.proves("T2", "T5", "T8", "T21", "O10", "DP18")
+async def test_no_cluster_runs_what_no_wave_gave_it_whatever_breaks(
+    clusters: Path, tmp_path: Path
+) -> None:
+    size = RolloutSize(workloads=5, seconds=60.0)
+    made = await run_rollouts(clusters, tmp_path, seed=3, size=size, say=print)
+    assert made.kills == {"controller": size.kills, "propagator": size.kills}
+    assert made.turns > made.approvals > 0
+    assert made.bad
+    assert made.rolled_back
     print(made)

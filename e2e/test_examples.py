@@ -404,6 +404,11 @@ def _followed(demo: Playground) -> set[str]:
     return {each["state"] for each in said}
 
 
+def test_rollout(demo: Playground) -> None:
+    apply(demo, "28-rollout.yaml")
+    assert clusters(demo, "staged") == set(demo.members), "the first placement has no waves"
+
+
 @pytest.mark.proves("M6", "M11")
 def test_movement(demo: Playground) -> None:
     apply(demo, "24-movement.yaml")

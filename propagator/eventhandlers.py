@@ -126,7 +126,7 @@ class EventHandlers:
         if not _same_decision(before, known):
             concerned = self._clusters_of(before) | self._clusters_of(known)
             return concerned | self._inventory.holders(known.uid)
-        patched = _with_new_patch(before, known)
+        patched = _with_new_patch(before, known) | before.with_other_revision(known)
         if _standing_in(known) != _standing_in(before):
             patched |= self._reporter.keeping(known.metadata.key)
         if running(known) and not running(before):

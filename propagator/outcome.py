@@ -29,6 +29,8 @@ class DesiredShare:
     placed: bool = True
     patch: str = ""
     """The digest of the patch over the pod template; empty without one."""
+    revision: str = ""
+    """The revision that the cluster gets; empty without a rollout."""
 
     @classmethod
     def of(cls, workload: Workload, cluster: str) -> DesiredShare:
@@ -36,7 +38,8 @@ class DesiredShare:
         replicas = workload.shares.get(cluster, 0)
         placed = cluster in workload.placements
         patch = workload.overrides.of(cluster).digest if placed else ""
-        return cls(workload.uid, workload.metadata.generation, replicas, placed, patch)
+        revision = workload.revision_of(cluster)
+        return cls(workload.uid, workload.metadata.generation, replicas, placed, patch, revision)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,8 @@ class Outcome:
     """Why they stay."""
     lacks: int = 0
     """The replicas that wait until they are gone elsewhere."""
+    written: bool = False
+    """Whether all of the desired revision is written, whatever the number of replicas waits for."""
 
     @property
     def moves(self) -> bool:

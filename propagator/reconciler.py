@@ -23,9 +23,11 @@ from machinery.runtime.backoff import KeyedBackoff
 from machinery.types.metadata import Key
 from propagator.groups.gates import Gates
 from propagator.groups.rule import GateAnswer, GateVerdict
+from propagator.hub.revisions import Revisions
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
-from propagator.members.inventory import OwnedObjects, owned
+from propagator.members.inventory import OwnedObjects, main_object, owned
+from propagator.members.pods import main_of
 from propagator.members.target import Target
 from propagator.removal.at_most_once import AtMostOnce
 from propagator.removal.guard import Guard
@@ -49,6 +51,7 @@ class WorkloadReconciler:
         workloads: HubWorkloads,
         judged: InForce,
         gates: Gates,
+        revisions: Revisions,
         inventory: OwnedObjects,
         shares: ShareWriter,
         guard: Guard,
@@ -62,6 +65,7 @@ class WorkloadReconciler:
         self._workloads = workloads
         self._judged = judged
         self._gates = gates
+        self._revisions = revisions
         self._inventory = inventory
         self._shares = shares
         self._guard = guard
@@ -110,6 +114,7 @@ class WorkloadReconciler:
         return self._fresh() and bool(self._judged.known or self._judged.obstacle)
 
     async def _reconcile(self, session: Target, workload: Workload) -> float | None:
+        workload = self._revisions.known(workload, session.name)
         # The Workload shall have nothing on any member. A gang runs whole or not at all: one that
         # lost its placements goes at once.
         taken_back = workload.groups and not workload.placements
@@ -169,6 +174,8 @@ class WorkloadReconciler:
         if there and not first and (leaves or not ready):
             self._moves.reset(move)
             self._guard.note(workload, session.name)
+            if (has := _to_turn_back(session, workload)) is not None:
+                return await self._shares.turn_back(session, workload, has)
             self._shares.stays(session, workload)
             return None
         if there and not (
@@ -190,6 +197,16 @@ class WorkloadReconciler:
         """Whether that member answers now, through its present registration."""
         session = self._registry.get(name)
         return session is not None and session.ready
+
+
+def _to_turn_back(session: Target, workload: Workload) -> int | None:
+    """Return the replicas of a leaving share that gets another revision, as in a rollback."""
+    share = next((s for s in workload.status.clusters if s["name"] == session.name), {})
+    has, gets = share.get("revision"), workload.revision_of(session.name)
+    if not has or not gets or has == gets:
+        return None
+    main = main_object(main_of(workload), owned(session, workload.uid))
+    return main.replicas if main is not None else None
 
 
 def _complete(workload: Workload) -> bool:

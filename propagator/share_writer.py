@@ -7,9 +7,9 @@ exists. Each result goes to `record_outcome`, for the report of the Workload.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from crds.workload import PropagatedReason
 from machinery import logs
@@ -31,6 +31,7 @@ from propagator.errors import HubFault, Refused
 from propagator.groups.gates import Gates
 from propagator.groups.rule import GateVerdict
 from propagator.hub.named_objects import NamedObjects, NoTenant
+from propagator.hub.revisions import Revisions
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
 from propagator.members.inventory import OwnedObjects, main_object, owned
@@ -57,6 +58,20 @@ RecordOutcome: TypeAlias = Callable[[Key, str, Outcome | None], None]
 """(Workload's key, member's name, outcome; None: the Workload wants nothing there)."""
 
 
+class _Applied(NamedTuple):
+    """The end of a write: seconds until requeue, what to report of contested objects."""
+
+    requeue_after: float | None = None
+    contested: Sequence[str] = ()
+    whole: bool = False
+    """Whether each object is as it is rendered."""
+
+
+_NOTHING_APPLIED = _Applied()
+_Written: TypeAlias = tuple[Outcome, float | None]
+"""The outcome of a write, and seconds until requeue."""
+
+
 class ShareWriter:
     """Called by the members' own workers, for one Workload on one ready member at a time."""
 
@@ -65,6 +80,7 @@ class ShareWriter:
         context: ControllerContext,
         *,
         workloads: HubWorkloads,
+        revisions: Revisions,
         secrets: NamedObjects[HubSecret],
         dependencies: Follower,
         inventory: OwnedObjects,
@@ -81,6 +97,7 @@ class ShareWriter:
         record_outcome: RecordOutcome,
     ) -> None:
         self._workloads = workloads
+        self._revisions = revisions
         self._secrets = secrets
         self._dependencies = dependencies
         self._inventory = inventory
@@ -108,32 +125,38 @@ class ShareWriter:
         Return seconds until requeue, or None. Raises TransportError when the key is to be
         tried again.
         """
-        desired, share = DesiredShare.of(workload, session.name), (session.name, workload.uid)
+        return await self._write(session, workload, self._apply)
+
+    async def turn_back(self, session: Target, workload: Workload, replicas: int) -> float | None:
+        """Write the revision that a leaving share gets, with the replicas that it has.
+
+        Return and raise as `apply` does.
+        """
+
+        async def write(session: Target, workload: Workload, desired: DesiredShare) -> _Written:
+            applied = await self._apply_all(session, workload, replicas)
+            outcome = Outcome(desired, PropagatedReason.PROPAGATING, written=applied.whole)
+            return outcome, applied.requeue_after
+
+        return await self._write(session, workload, write)
+
+    async def _write(
+        self,
+        session: Target,
+        workload: Workload,
+        write: Callable[[Target, Workload, DesiredShare], Awaitable[_Written]],
+    ) -> float | None:
+        """Call `write` with the Workload as the member gets it; record what comes of it."""
+        desired = DesiredShare.of(workload, session.name)
         try:
             workload = await self._prepared(session, workload)
             if DesiredShare.of(workload, session.name) != desired:
                 return None  # the Workload changed meanwhile, and that change woke its key
-            kept = await self._guard.kept(workload, session.name)
-            waits = None if kept else self._once.waiting(workload, session.name)
-            moves = _moves(desired, session.name, kept, waits)
-            requeue_after: float | None = None
-            contested: list[str] = []
-            if waits is None or waits.replicas:  # else there is nothing of it yet
-                partly = kept or waits
-                replicas = partly.replicas if partly else workload.shares[session.name]
-                requeue_after, contested = await self._apply_all(session, workload, replicas)
-            outcome = _contested(desired, contested) if contested else moves or Outcome(desired)
-            if moves and not contested:
-                # What other members do comes with the next report of the Workload; this is for what
-                # no report announces.
-                pause = self._backoff.failed(share, moves.message)
-                requeue_after = pause if requeue_after is None else min(pause, requeue_after)
-            elif requeue_after is None:
-                self._backoff.reset(share)
+            outcome, requeue_after = await write(session, workload, desired)
         except Overtaken:
             return 0.0
         except Refused as refusal:
-            requeue_after = self._backoff.failed(share, str(refusal))
+            requeue_after = self._backoff.failed((session.name, workload.uid), str(refusal))
             outcome = Outcome(desired, refusal.reason, str(refusal))
         except HubFault as fault:
             self._fails(session, workload, Outcome(desired, fault.reason, str(fault)))
@@ -146,6 +169,27 @@ class ShareWriter:
             raise
         self._end(session, workload, outcome)
         return requeue_after
+
+    async def _apply(self, session: Target, workload: Workload, desired: DesiredShare) -> _Written:
+        share = session.name, workload.uid
+        kept = await self._guard.kept(workload, session.name)
+        waits = None if kept else self._once.waiting(workload, session.name)
+        moves = _moves(desired, session.name, kept, waits)
+        applied = _NOTHING_APPLIED
+        if waits is None or waits.replicas:  # else there is nothing of it yet
+            partly = kept or waits
+            replicas = partly.replicas if partly else workload.shares[session.name]
+            applied = await self._apply_all(session, workload, replicas)
+        requeue_after, contested = applied.requeue_after, applied.contested
+        outcome = _contested(desired, contested) if contested else moves or Outcome(desired)
+        if moves and not contested:
+            # What other members do comes with the next report of the Workload; this is for what
+            # no report announces.
+            pause = self._backoff.failed(share, moves.message)
+            requeue_after = pause if requeue_after is None else min(pause, requeue_after)
+        elif requeue_after is None:
+            self._backoff.reset(share)
+        return replace(outcome, written=applied.whole), requeue_after
 
     def keep(self, session: Target, workload: Workload, verdict: GateVerdict) -> None:
         """Keep the share as it is; record why where the Workload is placed there."""
@@ -215,6 +259,7 @@ class ShareWriter:
         self._images.ended(uid)
         self._dependencies.ended(uid)
         self._unconfirmed.drop(uid)
+        self._revisions.ended(uid)
 
     def removed(self, member: str) -> None:
         """Drop the state of a member that was removed."""
@@ -290,22 +335,25 @@ class ShareWriter:
             )
 
     async def _prepared(self, session: Target, workload: Workload) -> Workload:
-        """Check and record on the hub what must be known there before anything is written."""
+        """Check and record on the hub what must be known there before anything is written.
+
+        Return the Workload as that member gets it.
+        """
+        workload = await self._revisions.of_member(workload, session.name)
         await self._gate.admit(session, workload)
         await self._namespaces.admit(session, workload)
         kinds = await self._inventory.shown(session, workload)
         try:
             await self._identity.uid()
-            return await self._workloads.prepare(workload, kinds)
+            prepared = await self._workloads.prepare(workload, kinds)
         except Conflict:
             raise
         except TransportError as fault:
             raise HubFault("the Workload could not be prepared", fault) from fault
+        return await self._revisions.of_member(prepared, session.name)
 
-    async def _apply_all(
-        self, session: Target, workload: Workload, replicas: int
-    ) -> tuple[float | None, list[str]]:
-        """Return seconds until requeue, or None, and what to report of contested objects."""
+    async def _apply_all(self, session: Target, workload: Workload, replicas: int) -> _Applied:
+        """Write all objects, and remove what is rendered no more. Raises Refused."""
         pieces = await self._rendered(session, workload, replicas)
         main = main_of(workload)
 
@@ -317,7 +365,7 @@ class ShareWriter:
             pieces[-1] = beside(pieces[-1], live)
         pause = self._images.pause(session.name, workload.uid, pieces[-1], look, replicas)
         if pause is not None:
-            return pause, []
+            return _Applied(pause)
         applied = await applier.apply(
             self._writer, session, workload, pieces, may_apply=self._gates.may_apply
         )
@@ -334,7 +382,7 @@ class ShareWriter:
             raise Refused.of(refusals)
         waits += [backoff.seconds for backoff in applied.backoffs]
         contested = sorted({backoff.sentence for backoff in applied.backoffs if backoff.sentence})
-        return min(waits, default=None), contested
+        return _Applied(min(waits, default=None), contested, whole=not applied.backoffs)
 
     async def _rendered(self, session: Target, workload: Workload, replicas: int) -> list[Piece]:
         """Return all objects of the share. Raises Refused, as for a patch that does not fit."""

@@ -29,6 +29,7 @@ from propagator.eventhandlers import EventHandlers
 from propagator.groups.gates import Gates
 from propagator.hub.idle_watches import IdleKinds
 from propagator.hub.named_objects import NamedObjects
+from propagator.hub.revisions import Revisions
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.census import Census
 from propagator.members.context import ControllerContext
@@ -54,6 +55,7 @@ class WorkloadController:
             context.hub, clock=context.clock, namespace=context.namespace
         )
         self._workloads = HubWorkloads(context)
+        revisions = Revisions(context.hub)
         self._watches: dict[str, NamedObjects[Any]] = {
             kind: NamedObjects(
                 context.hub,
@@ -92,7 +94,7 @@ class WorkloadController:
         self._reporter = Reporter(
             context,
             workloads=self._workloads,
-            survey=Survey(context, inventory=self._inventory),
+            survey=Survey(context, inventory=self._inventory, revisions=revisions),
             finalizer=self._finalizer,
             drift=self._drift,
             dependencies=self._dependencies,
@@ -104,6 +106,7 @@ class WorkloadController:
         self._shares = ShareWriter(
             context,
             workloads=self._workloads,
+            revisions=revisions,
             secrets=self._watches[SECRETS.kind],
             dependencies=self._dependencies,
             inventory=self._inventory,
@@ -133,6 +136,7 @@ class WorkloadController:
             workloads=self._workloads,
             judged=self._judged,
             gates=self._gates,
+            revisions=revisions,
             inventory=self._inventory,
             shares=self._shares,
             guard=self._guard,

@@ -23,6 +23,7 @@ from stowage.commands import (
     playground,
     plugins,
     processes,
+    rollout,
     tenants,
 )
 from stowage.console.terminal import say
@@ -69,6 +70,7 @@ for _command in (
     moving.drain,
     moving.rebalance,
     moving.simulate,
+    rollout.rollout,
     tenants.tenant,
     asking.plan,
     asking.explain,

@@ -203,6 +203,8 @@ class MemoryHub(Verbs):
         ]
         named = params.get("fieldSelector", "").removeprefix("metadata.name=")
         items = [o for o in items if not named or o["metadata"]["name"] == named]
+        key, _, value = params.get("labelSelector", "").partition("=")
+        items = [o for o in items if not key or o["metadata"].get("labels", {}).get(key) == value]
         return {"metadata": {"resourceVersion": str(self._version)}, "items": items}
 
     def _known(self, path: str) -> str:

@@ -79,6 +79,8 @@ class Report(msgspec.Struct, rename="camel"):
     failing: list[Finding] = []
     moving: list[Finding] = []
     moves_blocked: list[Finding] = []
+    rollouts: list[Finding] = []
+    """Workloads whose revision is not on all clusters yet."""
     removing: list[Finding] = []
     not_shown: list[str] = []
     counts: dict[str, dict[str, int]] = {}
@@ -96,6 +98,7 @@ class Report(msgspec.Struct, rename="camel"):
             self.pending,
             self.failing,
             self.moves_blocked,
+            self.rollouts,
             self.removing,
             *self.findings.values(),
         )

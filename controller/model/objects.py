@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from controller.model.rollout import Rollout
 from crds.names import LABEL_PROVIDER, LABEL_VERSION
 from machinery.overrides.images import ImageRule
 from machinery.overrides.variables import ClusterFacts
@@ -348,6 +349,7 @@ class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
     replicas_path: str = ""
     overrides: Any = None
     movement: MovementSpec = MovementSpec()
+    rollout: Rollout | None = None
 
 
 class Placement(msgspec.Struct, frozen=True):
@@ -383,6 +385,9 @@ class ClusterShare(msgspec.Struct, frozen=True, rename="camel"):
     available: int | None = None
     """Pods that have been ready for minReadySeconds; None where that is 0."""
     blocked: ShareBlocked | None = None
+    updated: int = 0
+    revision: str = ""
+    """What was last written there, wholly; empty without spec.rollout."""
 
 
 class ClusterLimit(msgspec.Struct, frozen=True, rename="camel"):
@@ -467,6 +472,9 @@ class PluginFields(msgspec.Struct, frozen=True, rename="camel"):
     overrides: list[Any] | None = None
     reservations: Any = None
     """Read by `ReservedShare.read`."""
+    rollout: Any = None
+    revisions: Any = None
+    """Both are read by `controller.model.rollout.RolloutState`."""
     plugins: dict[str, dict[str, Any]] = {}
 
     def says(self, fields: Mapping[str, Any]) -> bool:

@@ -34,6 +34,7 @@ from controller.model.objects import (
 from controller.model.observedlimits import ObservedLimit, Shown, from_status, shown
 from controller.model.overridden import Overridden, overridden_of
 from controller.model.requests import request_of
+from controller.model.rollout import RolloutState, rollout_state
 from crds.admission.carried import guarded, kind_name
 from crds.admission.placeholder import keeps_room
 from crds.fields.placing import Distribution
@@ -134,6 +135,8 @@ class WorkloadInfo:
     """Whether a cluster reports pods of it."""
     moving: MovingState = AT_REST
     """Its budgets of movement, and what moves."""
+    rollout: RolloutState | None = None
+    """How its template goes from cluster to cluster; None where all get it at once."""
 
     @property
     def key(self) -> Key:
@@ -282,6 +285,7 @@ def _of_status(
         version=workload.metadata.resource_version,
         reservations=ReservedShare.read(status.reservations),
         runs=any(c.current or c.ready or c.scheduled for c in status.clusters),
+        rollout=rollout_state(workload.spec.rollout, status.rollout, status.revisions),
     )
 
 

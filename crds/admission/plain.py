@@ -10,6 +10,7 @@ the long way, and is judged there by the rules themselves.
 
 from __future__ import annotations
 
+from crds.admission.approving import cel_none
 from crds.admission.placeholder import cel_free, cel_ours
 from crds.names import FORBIDDEN_NAMESPACE_PREFIX, GROUP, SYSTEM_NAMESPACE
 
@@ -50,6 +51,7 @@ def cel_plain(spec: str) -> str:
             namespace,
             f"!({cel_ours(spec)})",
             f"!has({spec}.overrides)",
+            cel_none(spec),
             *(
                 f"(!has({part}) || ({_body(part)}))"
                 for part in (f"{spec}.targetDeployment", f"{spec}.targetService")

@@ -9,9 +9,9 @@ hub's authorizer for the verb `use` on targetnamespaces.stowage.dev, by resource
 namespace other than the Workload's own that the Workload would write to, and on
 clusterscopedobjects.stowage.dev for every guarded kind that it brings along (`carried`). These
 checks are made at the cluster's level: a Role in a tenant's own namespace cannot grant them. It
-asks who lets Secrets of a namespace be read in another one (`following`), and it refuses labels and
-annotations that are Stowage's own (`reserved`), and the PriorityClass of placeholders
-(`placeholder`).
+asks who lets Secrets of a namespace be read in another one (`following`) and who approves a rollout
+(`approving`), and it refuses labels and annotations that are Stowage's own (`reserved`), and the
+PriorityClass of placeholders (`placeholder`).
 
 A second validating policy keeps the propagator's notes on a Workload from being invented. Another
 one keeps a tenant's Reservation from naming owners of other tenants, whose units would be drawn to
@@ -30,6 +30,7 @@ Python.
 from __future__ import annotations
 
 from crds.admission import (
+    approving,
     carried,
     following,
     mutating,
@@ -134,6 +135,7 @@ def validating_policy() -> Manifest:
             *(_may_use(index) for index in range(FOREIGN_LIMIT)),
             *(_may_bring(index) for index in range(KIND_LIMIT)),
             following.cel_validation(),
+            approving.cel_validation(),
         ],
     }
     return policy("Validating", spec)

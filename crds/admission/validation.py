@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from crds.admission import following, overriding, placeholder, priorities, reserved
+from crds.admission import approving, following, overriding, placeholder, priorities, reserved
 from crds.admission.carried import KIND_LIMIT, KIND_LIMIT_TEXT, guarded_kinds
 from crds.admission.mutating import LAST_APPLIED
 from crds.admission.policies import (
@@ -39,6 +39,7 @@ from crds.names import (
     PRIORITIES,
     SYSTEM_NAMESPACE,
     TARGET_NAMESPACES,
+    VERB_APPROVE,
     VERB_USE,
     forbidden_namespace,
 )
@@ -108,6 +109,11 @@ def rights_needed(workload: Json) -> list[Right]:
         *(
             [Right("secrets", "", following.FIELD, verb="get", group="")]
             if following.shown_elsewhere(workload.get("spec", {}), _own_namespace(workload))
+            else ()
+        ),
+        *(
+            [Right(approving.RESOURCE, "", approving.FIELD, verb=VERB_APPROVE)]
+            if approving.approves(workload.get("spec", {}))
             else ()
         ),
     ]

@@ -203,8 +203,9 @@ class ClusterUpdate(Model):
 
     cluster: DnsName
     """The MemberCluster's name."""
-    start_time: Timestamp
-    """When it was given the revision."""
+    start_time: Timestamp | None = None
+    """When it was given the revision; unset while it does not answer, and until the controller has
+    looked at it after a decision placed it there. Its deadline runs from then on."""
     ready_time: Timestamp | None = None
     """Since when all of its units are updated and ready."""
     failed_time: Timestamp | None = None

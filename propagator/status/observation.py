@@ -16,6 +16,7 @@ from crds.fields.shares import MOST_KEPT, ShareState
 from machinery.api.resources import Resource
 from machinery.tasks import in_slices
 from machinery.types.metadata import Key
+from propagator.hub.revisions import Revisions
 from propagator.hub.workload_metadata import record_of
 from propagator.members.context import ControllerContext
 from propagator.members.health import Contact
@@ -36,7 +37,10 @@ STRANGERS = 8
 class Survey:
     """Looks at all members for one Workload."""
 
-    def __init__(self, context: ControllerContext, *, inventory: OwnedObjects) -> None:
+    def __init__(
+        self, context: ControllerContext, *, inventory: OwnedObjects, revisions: Revisions
+    ) -> None:
+        self._revisions = revisions
         self._registry = context.registry
         self._clusters = context.clusters
         self._inventory = inventory
@@ -144,6 +148,7 @@ class Survey:
 
     def _observe(self, workload: Workload, name: str, outcome: Outcome | None) -> ObservedShare:
         session = self._registry.get(name)
+        workload = self._revisions.known(workload, name)
         desired = DesiredShare.of(workload, name)
         contact = session.contact if session is not None else Contact.CONNECTING
         seconds = workload.spec.movement.ready_seconds
@@ -175,6 +180,7 @@ class Survey:
             desired=desired,
             leaving=leaving,
             elsewhere=bool(workload.placements),
+            staged=workload.staged,
             contact=Contact.SERVING,
             outcome=current,
             main=main_object(where, objects),

@@ -131,6 +131,21 @@ class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
     drift: str = "Repair"
     on_delete: str = OnDelete.DELETE.value
     movement: Movement = Movement()
+    rollout: msgspec.Raw = msgspec.Raw()
+    """Only whether there is one matters: the controller says what each cluster gets."""
+
+
+class Rollout(msgspec.Struct, frozen=True, gc=False):
+    """The rollout, of which only the revision matters here."""
+
+    revision: str = ""
+
+
+class _RevisionException(msgspec.Struct, frozen=True, gc=False):
+    """Clusters that get another revision than that of the rollout."""
+
+    revision: str
+    clusters: list[str]
 
 
 class Review(msgspec.Struct, frozen=True, gc=False):
@@ -189,6 +204,9 @@ class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
     conditions: list[StoredCondition] = []
     """Read as `Workload.conditions`."""
     review: Review = Review()
+    rollout: Rollout = Rollout()
+    revisions: msgspec.Raw = msgspec.Raw()
+    """Decoded by `Workload.revision_of`: most Workloads have none."""
     footprint: Footprint = Footprint()
 
 
@@ -214,6 +232,40 @@ class Workload(Object, frozen=True, dict=True):
     def orphans(self) -> bool:
         """Whether its objects stay on the members when it is deleted."""
         return self.spec.on_delete == OnDelete.ORPHAN
+
+    @property
+    def staged(self) -> bool:
+        """Whether the controller says which revision each cluster gets."""
+        return _some(self.spec.rollout)
+
+    def revision_of(self, cluster: str) -> str:
+        """Return the revision that a cluster gets; empty where nothing is said of one."""
+        if not self.staged:
+            return ""
+        return self._exceptions.get(cluster, self.status.rollout.revision)
+
+    @property
+    def revisions(self) -> set[str]:
+        """The revisions that clusters get."""
+        return {self.status.rollout.revision, *self._exceptions.values()}
+
+    @cached_property
+    def _exceptions(self) -> dict[str, str]:
+        raw = self.status.revisions
+        exceptions = _revisions.decode(raw) or () if _some(raw) else ()
+        return {name: each.revision for each in exceptions for name in each.clusters}
+
+    def with_other_revision(self, other: Workload) -> set[str]:
+        """Return the clusters that get another revision than in another version of the Workload."""
+        before, after = self._revisions_said, other._revisions_said
+        if before == after:
+            return set()
+        names = {*other.placements, *other.leaving}
+        return {name for name in names if self.revision_of(name) != other.revision_of(name)}
+
+    @property
+    def _revisions_said(self) -> tuple[bool, str, bytes]:
+        return self.staged, self.status.rollout.revision, bytes(self.status.revisions)
 
     def left(self, member: str) -> bool:
         """Whether its share has left that member for others."""
@@ -488,6 +540,7 @@ def kept(workload: Workload) -> Workload:
         target_service=_own(spec.target_service),
         template=_own(spec.template),
         manifests=[_own(raw) for raw in spec.manifests],
+        rollout=_own(spec.rollout),
     )
     said = structs.replace(
         status,
@@ -498,6 +551,7 @@ def kept(workload: Workload) -> Workload:
             for p in status.leaving
         ],
         overrides=_own(status.overrides),
+        revisions=_own(status.revisions),
         clusters=[_sharing(each) for each in status.clusters],
         dependencies=[_sharing(each) for each in status.dependencies],
         ready_summary=sys.intern(status.ready_summary),
@@ -614,3 +668,4 @@ _outlines = msgspec.json.Decoder(Outline)
 _strategies = msgspec.json.Decoder(_Strategies)
 _workload = msgspec.json.Decoder(Workload)
 _departing = msgspec.json.Decoder(_Departing)
+_revisions = msgspec.json.Decoder(list[_RevisionException] | None)

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from stowage.commands.options import (
     OUTPUT,
     hub_options_of,
+    looking,
+    named,
     quick_connection,
     where_of,
     where_options,
 )
-from stowage.console.terminal import say
 
 if TYPE_CHECKING:
     from machinery.config.kubeconfig import Connection
-    from stowage.kinds import Reference
 
 
 @click.command()
@@ -118,7 +116,7 @@ def explain(
 
     The rule of each unit is that of the decision that placed it, read from the hub.
     """
-    about = _named(reference)
+    about = named(reference)
     if rendered != (cluster is not None):
         raise click.UsageError("--rendered and --cluster go together: give both")
     if rendered and (url or files):
@@ -179,7 +177,7 @@ def history(
     """
     from stowage.reading import history as reading  # noqa: PLC0415 - see stowage.cli
 
-    about = _named(reference)
+    about = named(reference)
     hub = quick_connection(kubeconfig, context)
     reading.show(hub, namespace or hub.namespace, about, output)
 
@@ -208,8 +206,8 @@ def drift(
 
     if all_namespaces and (namespace or reference):
         raise click.UsageError("-A goes with no namespace and no Workload")
-    about = _named(reference) if reference else None
-    with _looking():
+    about = named(reference) if reference else None
+    with looking():
         hub = quick_connection(kubeconfig, context)
         where = None if all_namespaces else namespace or hub.namespace
         stands = reading.show(hub, where, about, output)
@@ -247,42 +245,10 @@ def status(
 
     if watch and output != "table":
         raise click.UsageError("-w is for people: leave -o out")
-    with _looking():
+    with looking():
         hub = quick_connection(kubeconfig, context)
         if watch:
             urgent = reading.keep(hub, namespace, system_namespace, everything=everything)
         else:
             urgent = reading.show(hub, namespace, system_namespace, output, everything=everything)
     command.exit(1 if urgent else 0)
-
-
-class _NotLooked(click.ClickException):
-    """The hub could not be asked. Exits with 2, because 1 says that something needs a person."""
-
-    exit_code = 2
-
-    def show(self, file: IO[Any] | None = None) -> None:
-        del file
-        say(f"error: {self.message}", err=True)
-
-
-@contextmanager
-def _looking() -> Iterator[None]:
-    """Exit with 2 on a foreseen fault."""
-    from machinery.errors import StowageError  # noqa: PLC0415 - see stowage.cli
-
-    try:
-        yield
-    except BrokenPipeError:  # the reader has closed the pipe
-        raise
-    except (StowageError, OSError) as e:
-        raise _NotLooked(str(e)) from e
-
-
-def _named(given: tuple[str, ...]) -> Reference:
-    from stowage.kinds import reference  # noqa: PLC0415 - see stowage.cli
-
-    try:
-        return reference(given)
-    except ValueError as e:
-        raise click.UsageError(str(e)) from e

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,25 +12,18 @@ from stowage.commands.options import (
     HUB_OPTIONS,
     OUTPUT,
     PLUGINS,
+    TIMEOUT,
     hub_connection,
     hub_options_of,
     where_of,
     where_options,
     with_hub,
+    workload_name,
 )
 from stowage.console.terminal import say
 
 if TYPE_CHECKING:
     from machinery.api.client import ApiClient
-
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
-
-
-def _seconds(_: click.Context, option: click.Parameter, text: str) -> float:
-    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smh]?)", text)
-    if found is None:
-        raise click.BadParameter(f"{text!r} is no time such as 90s, 30m or 2h", param=option)
-    return float(found[1]) * _UNITS[found[2]]
 
 
 @click.command()
@@ -50,9 +42,7 @@ def _seconds(_: click.Context, option: click.Parameter, text: str) -> float:
     show_default=True,
     help="Show how it goes until it is drained.",
 )
-@click.option(
-    "--timeout", default="30m", show_default=True, callback=_seconds, help="For how long to wait."
-)
+@TIMEOUT
 @CONFIG
 @PLUGINS
 @OUTPUT
@@ -125,7 +115,7 @@ def rebalance(
     from stowage.console import output as printing  # noqa: PLC0415 - as above
     from stowage.movement import rebalance as balance  # noqa: PLC0415 - as above
 
-    names = [_workload(each) for each in references]
+    names = [workload_name((each,), "rebalanced") for each in references]
     if names and all_namespaces:
         raise click.UsageError("-A means all Workloads: leave their names out")
     where = where_of(kubeconfig, context, namespace, (), config_file, plugins)
@@ -136,19 +126,6 @@ def rebalance(
         with_hub(hub_connection(kubeconfig, context), lambda hub: balance.request(hub, found))
     verb = "would move" if dry_run else "move"
     printing.show(found.to_dict(), output, text=found.table(verb=verb))
-
-
-def _workload(text: str) -> str:
-    from machinery.api.resources import WORKLOADS  # noqa: PLC0415 - see stowage.cli
-    from stowage.kinds import reference  # noqa: PLC0415 - as above
-
-    try:
-        found = reference((text,))
-    except ValueError as e:
-        raise click.UsageError(str(e)) from e
-    if found.resource != WORKLOADS:
-        raise click.UsageError(f"{text}: only Workloads are rebalanced, as wl/NAME")
-    return found.name
 
 
 @click.command()

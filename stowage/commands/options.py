@@ -1,16 +1,23 @@
-"""Options that several commands share, and the connections that they name."""
+"""Options that several commands share, the connections that they name, and what arguments name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+import re
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from stowage.console.terminal import say
+
 if TYPE_CHECKING:
     from machinery.config.kubeconfig import Connection
+    from stowage.kinds import Reference
     from stowage.planning.plan import Where
+
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 HUB_OPTIONS = (
     click.option("--kubeconfig", type=click.Path(), help="The hub's kubeconfig file."),
@@ -123,3 +130,58 @@ def with_hub(connection: Connection, use: Callable[[Any], Coroutine[Any, Any, No
             await use(client)
 
     asyncio.run(whole())
+
+
+def _seconds(_: click.Context, option: click.Parameter, text: str) -> float:
+    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smh]?)", text)
+    if found is None:
+        raise click.BadParameter(f"{text!r} is no time such as 90s, 30m or 2h", param=option)
+    return float(found[1]) * _UNITS[found[2]]
+
+
+TIMEOUT = click.option(
+    "--timeout", default="30m", show_default=True, callback=_seconds, help="For how long to wait."
+)
+
+
+def named(given: tuple[str, ...]) -> Reference:
+    """Return the object that arguments name, as `wl/NAME`."""
+    from stowage.kinds import reference  # noqa: PLC0415 - see stowage.cli
+
+    try:
+        return reference(given)
+    except ValueError as e:
+        raise click.UsageError(str(e)) from e
+
+
+def workload_name(given: tuple[str, ...], what: str) -> str:
+    """Return the name of the Workload that arguments name; `what` is done with Workloads alone."""
+    from machinery.api.resources import WORKLOADS  # noqa: PLC0415 - see stowage.cli
+
+    found = named(given)
+    if found.resource != WORKLOADS:
+        raise click.UsageError(f"{'/'.join(given)}: only Workloads are {what}, as wl/NAME")
+    return found.name
+
+
+class _NotLooked(click.ClickException):
+    """The hub could not be asked. Exits with 2, because 1 says that something needs a person."""
+
+    exit_code = 2
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        del file
+        say(f"error: {self.message}", err=True)
+
+
+@contextmanager
+def looking() -> Iterator[None]:
+    """Exit with 2 on a foreseen fault."""
+    from machinery.errors import StowageError  # noqa: PLC0415 - see stowage.cli
+
+    try:
+        yield
+    except BrokenPipeError:  # the reader has closed the pipe
+        raise
+    except (StowageError, OSError) as e:
+        raise _NotLooked(str(e)) from e

@@ -1,1 +1,1 @@
-"""The hub for commands that only read: quick to import, one request after the other."""
+"""The hub for commands: reads, quick to import, and edits on the version that was read."""

@@ -21,16 +21,15 @@ from crds.names import ANNOTATION_DRAINED, FORCED_DRAIN, TAINT_DRAIN
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from machinery.clock import Clock, SystemClock
-from machinery.errors import ConfigurationError, Conflict, NotFound
+from machinery.errors import ConfigurationError, NotFound
 from machinery.types import conditions
 from stowage.console import output
 from stowage.console.terminal import say
+from stowage.hub.writer import edit
 from stowage.movement.drainage import Drainage, observed, simulated, standing
 from stowage.movement.simulation import Simulation
 from stowage.planning.plan import Where
 
-TRIES = 5
-"""Writes, while others write the same MemberCluster."""
 LOOK_SECONDS = 1.0
 PATIENCE_SECONDS = 10.0
 """For so long nothing has to have changed while all that is left is blocked."""
@@ -119,16 +118,13 @@ def previewed(name: str, where: Where, *, clock: Clock) -> Drainage:
 
 def drain_patch(stored: dict[str, Any], *, force: bool) -> dict[str, Any]:
     """Return the merge patch that drains a cluster."""
-    meta, spec = stored["metadata"], stored.get("spec") or {}
+    spec = stored.get("spec") or {}
     taint = {"key": TAINT_DRAIN, "effect": taints.NO_EXECUTE}
     taint |= {"value": FORCED_DRAIN} if force else {}
     others = [each for each in spec.get("taints") or () if each.get("key") != TAINT_DRAIN]
     ours = not spec.get("unschedulable")  # a cordon of before is somebody else's
     annotations = {"annotations": {ANNOTATION_DRAINED: "cordoned"}} if ours else {}
-    return {
-        "metadata": {"resourceVersion": meta["resourceVersion"], **annotations},
-        "spec": {"unschedulable": True, "taints": [*others, taint]},
-    }
+    return {"metadata": annotations, "spec": {"unschedulable": True, "taints": [*others, taint]}}
 
 
 def undo_patch(stored: dict[str, Any]) -> dict[str, Any]:
@@ -138,24 +134,18 @@ def undo_patch(stored: dict[str, Any]) -> dict[str, Any]:
     ours = ANNOTATION_DRAINED in (meta.get("annotations") or {})
     annotations = {"annotations": {ANNOTATION_DRAINED: None}} if ours else {}
     cordon = {"unschedulable": False} if ours else {}
-    return {
-        "metadata": {"resourceVersion": meta["resourceVersion"], **annotations},
-        "spec": {"taints": others, **cordon},
-    }
+    return {"metadata": annotations, "spec": {"taints": others, **cordon}}
 
 
 async def _write(
     hub: ApiClient, name: str, patch: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> int:
     """Write a cluster on the version that was read; return its new generation."""
-    for left in reversed(range(TRIES)):
-        try:
-            found = await hub.merge_patch(MEMBER_CLUSTERS, name, patch(await _cluster(hub, name)))
-            return int(found["metadata"].get("generation", 0))
-        except Conflict:
-            if not left:
-                raise
-    raise AssertionError("a last try returns or raises")
+    try:
+        found = await edit(hub, MEMBER_CLUSTERS, name, patch)
+    except NotFound as e:
+        raise _unknown(name) from e
+    return int(found["metadata"].get("generation", 0))
 
 
 async def _cluster(hub: ApiClient, name: str) -> dict[str, Any]:

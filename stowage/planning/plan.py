@@ -38,6 +38,7 @@ from stowage.planning.simulator import Rehearsal
 
 if TYPE_CHECKING:
     from stowage.planning.dependencies import Along
+    from stowage.planning.waves import ForeseenRollout
 
 COLUMNS = ("workload", "desired", "assigned", "pending", "clusters", "change")
 
@@ -51,6 +52,8 @@ class Planned:
     kind: str
     along: Sequence[Along] = ()
     """What it brings along by `spec.dependencies`."""
+    rollout: ForeseenRollout | None = None
+    """What its revision would go through by `spec.rollout`."""
 
     @property
     def changed(self) -> bool:
@@ -60,7 +63,8 @@ class Planned:
         """Return the record of the decision, and the shares of now as `present`."""
         present = [{"cluster": c, "replicas": n} for c, n in self.before.items()]
         along = {"bringsAlong": [each.to_dict() for each in self.along]} if self.along else {}
-        return {**recorded(self.decision, self.kind), "present": present, **along}
+        rollout = {"rollout": self.rollout.to_dict()} if self.rollout else {}
+        return {**recorded(self.decision, self.kind), "present": present, **along, **rollout}
 
 
 def recorded(decision: Decision, kind: str) -> dict[str, Any]:
@@ -96,7 +100,7 @@ class Plan:
         return "\n\n".join((*parts, *([gangs.table(self.groups)] if self.groups else ())))
 
     def _workloads(self) -> str:
-        """Return a row for each Workload; below it changes by hooks, Reservations, the reason."""
+        """Return a row for each Workload; below it Reservations, waves, hooks, the reason."""
         head, *rows = output.table([_row(each) for each in self.planned], COLUMNS).splitlines()
         lines = [head]
         for row, each in zip(rows, self.planned, strict=True):
@@ -105,6 +109,8 @@ class Plan:
                 lines.append(f"  {rooms}")
             if each.along:
                 lines.append(f"  {_line(each.along)}")
+            if each.rollout:
+                lines += (f"  {line}" for line in each.rollout.lines())
             lines += (f"  {line}" for line in words.hooks(hooks.told(each.decision)))
             if not each.decision.scheduled:
                 lines.append(f"  {each.decision.reason.value}: {self._why(each.decision)}")
@@ -207,7 +213,9 @@ def make(files: Sequence[str], where: Where, *, clock: Clock) -> Plan:
     }
     planned = [made[key] for key in asked.keys if key in made]
     planned += [made[key] for key in sorted(made.keys() - set(asked.keys)) if made[key].changed]
-    planned = _with_dependencies(planned, {**present.stored, **asked.bodies}, present, where)
+    bodies = {**present.stored, **asked.bodies}
+    planned = _with_dependencies(planned, bodies, present, where)
+    planned = [_with_rollout(each, bodies, present.clusters) for each in planned]
     theirs = [
         left(everybody[key], profiles) for key in asked.keys if key not in made and key in everybody
     ]
@@ -235,6 +243,17 @@ def _with_dependencies(
             replace(each, along=_along(each, bodies, present, api)) if follows(each) else each
             for each in planned
         ]
+
+
+def _with_rollout(
+    each: Planned, bodies: Mapping[Key, Mapping[str, Any]], clusters: Sequence[MemberCluster]
+) -> Planned:
+    body = bodies.get(each.decision.workload.key, {})
+    if not (body.get("spec") or {}).get("rollout"):
+        return each
+    from stowage.planning import waves  # noqa: PLC0415 - loads the models of the kinds
+
+    return replace(each, rollout=waves.foreseen(body, each.decision.placements, clusters))
 
 
 def _along(

@@ -44,6 +44,17 @@ def inside(shares: Iterable[Mapping[str, Any]], namespace: str) -> str:
     return _cut([f"{count(n, 'unit')} inside {name}" for name, n in units.items()], ", ")
 
 
+def transition(stable: str, revision: str) -> str:
+    """Return `91ab → 6f2c`; `6f2c` where both are one, or there is no stable revision."""
+    new = short(revision)
+    return f"{short(stable)} → {new}" if stable and stable != revision else new
+
+
+def short(revision: str) -> str:
+    """Return the first digits of a revision, by which people tell it from others."""
+    return revision[:4]
+
+
 def count(number: int, what: str) -> str:
     """Return `1 unit`, `2 units`."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -9,7 +9,7 @@ needs gets the first part and a note.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -149,6 +149,7 @@ def recorded(about: Reference, found: Mapping[str, Any], beside: Gang | Belongs)
         "reasonCounts": msgspec.to_builtins(why.reason_counts),
         "plugins": status.get("plugins") or {},
         "dependencies": status.get("dependencies") or [],
+        "rollout": status.get("rollout"),
         **_room(about, found),
         "group": gangs.belonging(beside),
     }
@@ -168,15 +169,10 @@ def text(
         return gangs.text(beside, datetime.now(UTC), everything=everything)
     status = found.get("status") or {}
     shares = {each["cluster"]: each["replicas"] for each in status.get("placements") or []}
-    parts = [f"{titled(asked.about.key(asked.namespace))}: {_head(status, shares)}"]
+    head = f"{titled(asked.about.key(asked.namespace))}: {_head(status, shares)}"
+    parts = ["\n".join(filter(None, (head, *_below_head(asked, found, beside))))]
     if asked.about.resource == RESERVATIONS:
         parts.append(rooms.text(found, datetime.now(UTC), everything=everything))
-    elif whose := inside(status.get("reservations") or (), asked.namespace):
-        parts[0] += f"\n{whose}"
-    if member := gangs.line(beside, found, datetime.now(UTC)):
-        parts[0] += f"\n{member}"
-    for along in _brought_along(asked, found):
-        parts[0] += f"\n{along}"
     if shares:
         parts.append(_table(of_status(status), shares, everything=everything))
     if leaving := status.get("leaving"):
@@ -186,6 +182,16 @@ def text(
     if told := status.get("plugins"):
         parts.append(_told(told, everything=everything))
     return "\n\n".join(parts)
+
+
+def _below_head(asked: ExplainRequest, found: Mapping[str, Any], beside: Belongs) -> Iterator[str]:
+    """Yield a line for each: Reservations, group, rollout, what goes along; some may be empty."""
+    status = found.get("status") or {}
+    if asked.about.resource != RESERVATIONS:
+        yield inside(status.get("reservations") or (), asked.namespace)
+    yield gangs.line(beside, found, datetime.now(UTC))
+    yield words.rollout(status)
+    yield from _brought_along(asked, found)
 
 
 def _brought_along(asked: ExplainRequest, found: Mapping[str, Any]) -> list[str]:

@@ -71,6 +71,14 @@ MOVING: Mapping[str, str] = {
 }
 """By the reason of Moving on a Workload; others end without a person, or are told above."""
 
+ROLLED_OUT: Mapping[str, str] = {
+    "AwaitingApproval": "look at it, then stowage rollout approve, or abort",
+    "HealthCheckFailed": "stowage rollout retry, or abort, or a better template",
+    "RolledBack": "a better template: the spec still asks for the one that was rolled back",
+    "RevisionLost": "restore the ControllerRevision that is named, or apply a template anew",
+}
+"""By the reason of RolledOut on a Workload; others end without a person, or were asked for."""
+
 PROPAGATED: Mapping[str, str] = {
     "SecretNotFound": "apply the Secret that it brings along, or stowage tenant add its namespace",
     "DependencyUnreadable": "stowage tenant add its namespace, or spec.dependencies: None",
@@ -242,6 +250,7 @@ def take_workloads(report: Report, workloads: Iterable[WorkloadSummary], now: da
             continue
         report.moving += _moved(each)
         report.moves_blocked += _blocked(each, now)
+        report.rollouts += _rolled_out(each)
         waiting, failing = _waiting(each, now), _failing(each, now)
         for matter in filter(None, (waiting, failing)):
             if matter.state in WITH_GROUP and _group(each) in groups:
@@ -328,6 +337,23 @@ def _blocked(workload: WorkloadSummary, now: datetime) -> list[Finding]:
             workload.name,
             said.reason,
             since=since,
+            message=said.message,
+            help=advice,
+            urgent=bool(advice),
+        )
+    ]
+
+
+def _rolled_out(workload: WorkloadSummary) -> list[Finding]:
+    said = workload.condition("RolledOut")
+    if said is None or said.status == "True":
+        return []
+    advice = ROLLED_OUT.get(said.reason, "")
+    return [
+        Finding(
+            workload.name,
+            said.reason,
+            since=said.last_transition_time,
             message=said.message,
             help=advice,
             urgent=bool(advice),

@@ -41,10 +41,12 @@ def show(hub: Connection, namespace: str, about: Reference, form: str) -> None:
         raise ConfigurationError(GROUPLESS)
     with reader(hub) as api:
         found = stored(api, namespace, about)
-    history = of_status(found.get("status") or {}).history
+    status = found.get("status") or {}
+    history, staged = of_status(status).history, words.rollout(status)
     head = {"namespace": namespace, "name": about.name, "kind": about.resource.kind}
     data = {**head, "history": msgspec.to_builtins(history)}
-    output.show(data, form, text=text(titled(about.key(namespace)), history, datetime.now(UTC)))
+    told = text(titled(about.key(namespace)), history, datetime.now(UTC))
+    output.show(data, form, text="\n\n".join(filter(None, (told, staged))))
 
 
 def text(name: str, history: Sequence[PlacementChange], now: datetime) -> str:

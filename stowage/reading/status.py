@@ -127,6 +127,7 @@ def text(report: Report, now: datetime, *, everything: bool) -> str:
         *_of_kinds(report, before=False),
         ("Moves that are blocked", report.moves_blocked),
         ("Being moved", report.moving),
+        ("Being rolled out", report.rollouts),
         ("Being removed", report.removing),
     ):
         if findings:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from controller.framework.findings import seconds, time
 from controller.model.why import PlacementChange, RuleNote, ShareStep, ShareSteps
 from controller.planner.reasons import worded
+from stowage.planning.words import transition
 
 BEFORE = "placed before reasons were kept"
 ELSEWHERE = "by somebody else"
@@ -83,6 +85,16 @@ def age(text: str, now: datetime) -> str:
     """Return the age as kubectl prints it: `5m`; `?` where it is not known."""
     at = time(text)
     return "?" if at is None else seconds((now - at).total_seconds())
+
+
+def rollout(status: Mapping[str, Any]) -> str:
+    """Return `rollout 91ab → 6f2c: Soaking, wave eu` and what it waits for; empty at rest."""
+    told = status.get("rollout") or {}
+    if told.get("phase", "Complete") == "Complete":
+        return ""
+    said = f"rollout {transition(told.get('stable') or '', told['revision'])}: {told['phase']}"
+    wave, message = told.get("wave"), told.get("message")
+    return said + (f", wave {wave}" if wave else "") + (f": {message}" if message else "")
 
 
 def units(shares: Mapping[str, int]) -> int:

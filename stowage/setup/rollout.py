@@ -53,7 +53,7 @@ class PodReason:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rollout:
+class DeploymentRollout:
     """The progress of one Deployment."""
 
     name: str
@@ -98,18 +98,20 @@ async def wait(
         await asyncio.sleep(_LOOK_SECONDS)
 
 
-async def look(client: ApiClient, name: str, *, namespace: str) -> Rollout:
+async def look(client: ApiClient, name: str, *, namespace: str) -> DeploymentRollout:
     deployment = await client.get(DEPLOYMENTS, name, namespace=namespace)
     spec, status = deployment["spec"], deployment.get("status", {})
     wanted = int(spec.get("replicas", 1))
     if status.get("observedGeneration", 0) < deployment["metadata"]["generation"]:
         unseen = "the hub's Deployment controller has not looked at it yet"
-        return Rollout(name=name, done=0, wanted=wanted, reasons=(PodReason(told=unseen),))
+        return DeploymentRollout(
+            name=name, done=0, wanted=wanted, reasons=(PodReason(told=unseen),)
+        )
     updated = int(status.get("updatedReplicas", 0))
     older = int(status.get("replicas", 0)) - updated
     done = min(updated, int(status.get("availableReplicas", 0)) - max(older, 0), wanted)
     if done == wanted and older <= 0:
-        return Rollout(name=name, done=done, wanted=wanted, reasons=())
+        return DeploymentRollout(name=name, done=done, wanted=wanted, reasons=())
     labels = spec["selector"]["matchLabels"]
     selector = ",".join(f"{key}={value}" for key, value in labels.items())
     listed = await client.list(PODS, namespace=namespace, label_selector=selector)
@@ -118,7 +120,9 @@ async def look(client: ApiClient, name: str, *, namespace: str) -> Rollout:
         *_conditions(status.get("conditions", ())),
     ]
     short = PodReason(told=f"{max(done, 0)} of {wanted} pods are available")
-    return Rollout(name=name, done=max(done, 0), wanted=wanted, reasons=tuple(reasons) or (short,))
+    return DeploymentRollout(
+        name=name, done=max(done, 0), wanted=wanted, reasons=tuple(reasons) or (short,)
+    )
 
 
 def _of_template(
@@ -169,9 +173,9 @@ def _reason(said: Mapping[str, Any]) -> str:
     return ": ".join(filter(None, (said.get("reason", ""), said.get("message", ""))))
 
 
-def _told(waiting: Iterable[Rollout], seconds: float) -> Iterator[str]:
+def _told(waiting: Iterable[DeploymentRollout], seconds: float) -> Iterator[str]:
     """Yield a line for each Deployment, or for several that have the same causes."""
-    alike: dict[frozenset[str], list[Rollout]] = defaultdict(list)
+    alike: dict[frozenset[str], list[DeploymentRollout]] = defaultdict(list)
     for each in waiting:
         alike[frozenset(reason.cause for reason in each.reasons)].append(each)
     for those in alike.values():

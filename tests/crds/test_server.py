@@ -105,14 +105,16 @@ def test_columns(tenant):
         "clusterSummary": "member=1,host=3",
         "readySummary": "4/6",
         "serviceExternalIP": "192.0.2.7",
+        "rollout": {"phase": "Soaking", "revision": "6f2c6f2c6f2c6f2c"},
     }
     tenant.write_status("named", status)
     head, row = tenant.kubectl("get", "wl").splitlines()
     assert head.split() == ["NAME", "STATE", "CLUSTERS", "DESIRED", "ASSIGNED", "READY", "AGE"]
     assert row.split()[:6] == ["named", "Running", "member=1,host=3", "6", "4", "4/6"]
     head, row = tenant.kubectl("get", "wl", "-o", "wide").splitlines()
-    assert head.split()[6:] == ["AGE", "PENDING", "NAMESPACE", "DEPLOYMENT", "SERVICE-EXTERNAL-IP"]
-    assert row.split()[7:] == ["2", "elsewhere", "named", "192.0.2.7"]
+    wide = ["PENDING", "NAMESPACE", "DEPLOYMENT", "SERVICE-EXTERNAL-IP", "ROLLOUT"]
+    assert head.split()[6:] == ["AGE", *wide]
+    assert row.split()[7:] == ["2", "elsewhere", "named", "192.0.2.7", "Soaking"]
 
 
 @pytest.mark.proves("C35")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from crds.names import LABEL_GROUP
+from machinery.api.client import ApiClient
 from machinery.types.metadata import Key
 from propagator import reconciler
 from propagator.groups.rule import APPLY
+from propagator.hub.revisions import Revisions
 from propagator.members.objects import ManagedObject, Mark
 from propagator.reconciler import WorkloadReconciler
 from propagator.types.workload import workload_of
@@ -58,6 +60,7 @@ async def test_a_share_that_left_goes_at_once_while_its_gang_starts(
         "workloads": SimpleNamespace(informer=SimpleNamespace(get=lambda _: workload)),
         "judged": SimpleNamespace(known=True),
         "gates": gates,
+        "revisions": Revisions(cast("ApiClient", None)),
         "inventory": SimpleNamespace(wait_listed=wait_listed),
         "shares": SimpleNamespace(remove=remove, stays=lambda *_: None),
         "guard": SimpleNamespace(note=lambda *_: None),
@@ -96,6 +99,7 @@ async def test_nothing_is_written_on_a_member_that_still_runs_what_runs_elsewher
         "workloads": SimpleNamespace(informer=SimpleNamespace(get=lambda _: workload)),
         "judged": SimpleNamespace(known=True),
         "gates": SimpleNamespace(verdict=lambda _: APPLY, removal_pending=lambda *_: False),
+        "revisions": Revisions(cast("ApiClient", None)),
         "inventory": None,
         "shares": SimpleNamespace(apply=apply),
         "guard": None,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 
+from machinery.api.client import ApiClient
 from propagator.apply.image_turns import ImageTurns
+from propagator.hub.revisions import Revisions
 from propagator.members.objects import Mark
 from propagator.outcome import DesiredShare, Outcome
 from propagator.share_writer import ShareWriter
@@ -60,6 +62,7 @@ async def test_a_share_that_is_taken_away_before_the_first_write_is_not_written(
     shares = ShareWriter(
         SimpleNamespace(clock=FakeClock(), identity=SimpleNamespace(uid=nothing)),  # type: ignore[arg-type] # as much as is asked
         **parts,
+        revisions=Revisions(cast("ApiClient", None)),
         writer=SimpleNamespace(),  # type: ignore[arg-type] # nothing is written
         unconfirmed=SimpleNamespace(),  # type: ignore[arg-type] # nothing is in doubt
         pruner=SimpleNamespace(),  # type: ignore[arg-type] # nothing is removed
@@ -101,6 +104,7 @@ async def test_a_gate_that_closes_meanwhile_lets_nothing_more_through(waves: int
     shares = ShareWriter(
         SimpleNamespace(clock=FakeClock(), identity=SimpleNamespace(uid=_no_mark)),  # type: ignore[arg-type] # as much as is asked
         **parts,
+        revisions=Revisions(cast("ApiClient", None)),
         dependencies=SimpleNamespace(follow=_no_pieces),  # type: ignore[arg-type] # nothing is followed
         gates=SimpleNamespace(may_apply=lambda _: next(open_for)),  # type: ignore[arg-type] # as well
         writer=SimpleNamespace(write=write),  # type: ignore[arg-type] # as well

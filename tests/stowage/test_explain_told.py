@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from stowage.cli import cli
+from stowage.reading import words
 from tests.stowage.plain_hub import Answer, serving
 
 pytestmark = pytest.mark.proves("U1")
@@ -31,6 +32,14 @@ MOVING = {
     "message": "30 of 2 units leave m00: 1 waits: disruption budget shop/demo allows 0",
 }
 
+ROLLOUT = {
+    "phase": "Soaking",
+    "revision": "6f2c000000000000",
+    "stable": "91ab000000000000",
+    "wave": "eu",
+    "message": "eu: 4m are left",
+}
+
 
 def answer(path: str, query: dict[str, list[str]]) -> Answer:
     """One Workload, and the rest of the fleet shown to nobody."""
@@ -40,6 +49,7 @@ def answer(path: str, query: dict[str, list[str]]) -> Answer:
         status = {"desired": 2, "assigned": 2, "placements": shares, "plugins": TOLD}
         status["leaving"] = LEAVING
         status["conditions"] = [MOVING]
+        status["rollout"] = ROLLOUT
         status["clusters"] = [{"name": "m00", "scheduled": 1, "current": 1}]
         return 200, {"metadata": meta, "spec": {"movement": {"maxSurge": 2}}, "status": status}
     return 403, {"reason": "Forbidden", "message": "may not list"}
@@ -88,3 +98,14 @@ def test_what_a_move_waits_for_is_told_with_its_budgets(hub: Path) -> None:
 
 def test_for_programs_it_is_as_it_was_told(hub: Path) -> None:
     assert json.loads(explained(hub, "-o", "json"))["recorded"]["plugins"] == TOLD
+
+
+@pytest.mark.proves("T30")
+def test_explain_and_history_tell_the_phase_of_a_rollout_and_what_it_waits_for(hub: Path) -> None:
+    line = "rollout 91ab → 6f2c: Soaking, wave eu: eu: 4m are left"
+    assert explained(hub).splitlines()[1] == line
+    assert json.loads(explained(hub, "-o", "json"))["recorded"]["rollout"] == ROLLOUT
+    about = ["history", "wl/demo", "-n", "shop", "--kubeconfig", str(hub)]
+    assert CliRunner().invoke(cli, about).stdout.splitlines()[-1] == line
+    assert not words.rollout({"rollout": {**ROLLOUT, "phase": "Complete"}})
+    assert not words.rollout({})

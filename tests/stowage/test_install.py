@@ -87,11 +87,21 @@ def test_crds_only_and_admission_is_in_force_when_it_returns(cluster, stowage):
         (
             "edit",
             ["create workloads", "patch workloads/scale", "delete workloadspreads"],
-            ["create workloadquotas", "create reservations", "patch workloads/status"],
+            [
+                "create workloadquotas",
+                "create reservations",
+                "patch workloads/status",
+                "approve workloads",
+            ],
         ),
         (
             "admin",
-            ["create reservations", "update workloadpolicies", "create workloads"],
+            [
+                "create reservations",
+                "update workloadpolicies",
+                "create workloads",
+                "approve workloads",
+            ],
             ["create workloadquotas", "patch workloadquotas", "patch workloadgroups/status"],
         ),
     ],

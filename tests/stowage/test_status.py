@@ -18,6 +18,7 @@ from controller.features.workloadgroup import findings as groups
 from controller.features.workloadspread import findings as spreads
 from controller.framework.findings import UNKNOWN
 from crds.fields.movement import MovingReason
+from crds.fields.rollout import RolledOutReason
 from crds.groups.workloadgroup import GroupScheduledReason
 from crds.membercluster import EvacuatingReason, ReadyReason, SweepHeldReason
 from crds.reservation import ReservationReadyReason
@@ -573,7 +574,25 @@ def test_a_move_that_is_blocked_for_a_minute_needs_a_person(
     assert "2 of 4 units leave a (drain): all of it" in moving.output
 
 
-def test_each_reason_of_moving_and_evacuating_is_known() -> None:
+@pytest.mark.proves("T30")
+@pytest.mark.parametrize("reason", [each.value for each in RolledOutReason])
+def test_a_rollout_that_goes_no_further_needs_a_person(hub: tuple[Hub, Path], reason: str) -> None:
+    there, file = hub
+    said = condition("RolledOut", reason, "member-7: 2 of 4 units are Ready")
+    said[0]["status"] = str(reason == "Complete")
+    there.workloads = [workload("web", conditions=said)]
+    result = run(file)
+    assert result.exit_code == int(reason in fleet.ROLLED_OUT)
+    assert ("Being rolled out:" in result.output) == (reason != "Complete")
+    assert ("member-7: 2 of 4 units are Ready" in result.output) == (reason != "Complete")
+    assert fleet.ROLLED_OUT.get(reason, "") in result.output
+    [*found] = json.loads(run(file, "-o", "json").output)["rollouts"]
+    assert [each["state"] for each in found] == [reason] * (reason != "Complete")
+
+
+def test_each_reason_of_rollouts_moving_and_evacuating_is_known() -> None:
+    needless = {"Complete", "Progressing", "Soaking", "Paused"}
+    assert fleet.ROLLED_OUT.keys() == {each.value for each in RolledOutReason} - needless
     needless = {"Moving", "Settled", "FleetBudget", "Braked"}
     assert fleet.MOVING.keys() == {each.value for each in MovingReason} - needless
     assert fleet.EVACUATING.keys() < {each.value for each in EvacuatingReason}

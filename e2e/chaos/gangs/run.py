@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from crds.names import LABEL_MANAGED
-from e2e.chaos.gangs.faults import GangFaults
 from e2e.chaos.gangs.users import NAMESPACE, ROOM, Gang, Users, gang_of, image, placed_on
 from e2e.chaos.gangs.watch import HALF_SECONDS, GangWatchman, findings_of
 from e2e.chaos.judgement import image_of
+from e2e.chaos.leaders import LeaderFaults
 from e2e.chaos.promises import Broken, log_faults, until_held
 from e2e.chaos.run import Found
 from e2e.chaos.stage import MEMBERS, ChaosStage, at_work, not_ready
@@ -71,7 +71,7 @@ async def run(
     async with at_work(clusters, logs) as stage:
         tell("two of each process are at work")
         users = Users(stage, seed=seed, most=size.gangs)
-        faults = GangFaults(stage, seed=seed, say=tell)
+        faults = LeaderFaults(stage, about="gangs", seed=seed, say=tell)
         watchman = GangWatchman(stage, users, faults.away)
         faults.removing = watchman.removing
         looking = [asyncio.create_task(each) for each in (watchman.run(), stage.play_kubelets())]
@@ -104,7 +104,7 @@ async def run(
 async def _broken(
     stage: ChaosStage,
     users: Users,
-    faults: GangFaults,
+    faults: LeaderFaults,
     watchman: GangWatchman,
     size: Size,
     tell: Callable[[str], object],

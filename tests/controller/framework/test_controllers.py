@@ -317,6 +317,7 @@ async def test_they_are_chosen_by_name(
         "the controller Coscheduling runs",
         "the controller WorkloadQuota runs",
         "the controller TaintEviction runs",
+        "the controller StagedRollout runs",
     }
 
 
@@ -327,6 +328,7 @@ EVERY = [
     "Coscheduling",
     "WorkloadQuota",
     "TaintEviction",
+    "StagedRollout",
 ]
 
 
@@ -339,7 +341,7 @@ EVERY = [
         (" WorkloadSpread ", ["WorkloadSpread"]),
         (
             "-WorkloadSpread,*,-Reservation",
-            ["WorkloadPolicy", "Coscheduling", "WorkloadQuota", "TaintEviction"],
+            ["WorkloadPolicy", "Coscheduling", "WorkloadQuota", "TaintEviction", "StagedRollout"],
         ),
     ],
 )

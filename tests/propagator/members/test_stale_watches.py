@@ -9,11 +9,13 @@ from typing import Any, cast
 
 import pytest
 
+from machinery.api.client import ApiClient
 from machinery.api.resources import Resource
 from machinery.config.kubeconfig import Connection
 from machinery.errors import Forbidden, TransportError, Unreachable
 from machinery.runtime.informer import Informer
 from propagator.credentials.credentials import Credentials
+from propagator.hub.revisions import Revisions
 from propagator.members.connection import Link, LinkListener
 from propagator.members.context import ControllerContext
 from propagator.members.health import Contact, HealthProbe
@@ -34,6 +36,9 @@ WORKLOAD = workload_of(
         "status": {"placements": [{"cluster": "m1", "replicas": 1}]},
     },
 )
+
+NO_ROLLOUT = Revisions(cast("ApiClient", None))
+"""Of Workloads without one nothing is asked."""
 
 
 def cut_off(clock: FakeClock, fault: TransportError) -> Link:
@@ -104,7 +109,7 @@ def cut(clock: FakeClock) -> Cut:
 async def test_what_was_not_heard_of_for_long_is_not_known(cut: Cut, clock: FakeClock):
     session, context = cut(Unreachable("https://10.0.0.1: no answer in time"))
     inventory = OwnedObjects(context)
-    survey = Survey(context, inventory=inventory)
+    survey = Survey(context, inventory=inventory, revisions=NO_ROLLOUT)
     assert inventory.knows(session, WORKLOAD)
     assert await listed(session, USUAL[0], clock=clock) is not None
     contacts = [each.contact async for each in survey.seen(WORKLOAD, {})]

@@ -13,8 +13,10 @@ import pytest
 
 from crds.fields.shares import ClusterShare, ShareState
 from crds.workload import PropagatedReason, WorkloadCondition
+from machinery.api.client import ApiClient
 from machinery.types.conditions import RECONCILING, STALLED, find
 from machinery.types.metadata import Meta
+from propagator.hub.revisions import Revisions
 from propagator.members.context import ControllerContext
 from propagator.members.health import Contact, PodCounts
 from propagator.members.inventory import OwnedObjects
@@ -43,6 +45,9 @@ RAN = {
     "loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]},
 }
 WAITS = RAN | {"ready": 1, "unschedulable": 2, "unschedulableSince": SINCE, "state": "Creating"}
+
+NO_ROLLOUT = Revisions(cast("ApiClient", None))
+"""Of Workloads without one nothing is asked."""
 
 
 def workload(
@@ -220,7 +225,7 @@ def test_units_that_were_asked_for_since_are_on_their_way():
 
 @pytest.mark.proves("R6")
 async def test_a_workload_made_anew_shows_nothing_of_the_one_before():
-    survey = Survey(ground_of(Contact.SERVING), inventory=nothing_held())
+    survey = Survey(ground_of(Contact.SERVING), inventory=nothing_held(), revisions=NO_ROLLOUT)
     old = Outcome(DesiredShare("u1", 1, 3), PropagatedReason.REJECTED, "no")
     found = [each async for each in survey.seen(workload(uid="u2"), {"m1": old})]
     assert [each.outcome for each in found] == [None]
@@ -268,7 +273,9 @@ def ground_of(contact: Contact | None) -> ControllerContext:
 def test_what_was_kept_is_told_until_its_kind_is_listed(asked: bool):
     """After a restart members serve before all kinds of a Workload have been listed there."""
     inventory = SimpleNamespace(holders=lambda uid: {"m1"}, asked=lambda session, w: asked)
-    survey = Survey(ground_of(Contact.SERVING), inventory=cast("OwnedObjects", inventory))
+    survey = Survey(
+        ground_of(Contact.SERVING), inventory=cast("OwnedObjects", inventory), revisions=NO_ROLLOUT
+    )
     told = [{"cluster": "m1", "kind": "PersistentVolumeClaim", "namespace": "shop", "name": "d"}]
     assert survey.kept(workload(kept=told)) == ([] if asked else told)
 
@@ -284,7 +291,11 @@ def test_what_was_kept_on_a_cluster_that_was_renamed_is_told_by_its_new_name(lis
         clusters=SimpleNamespace(values=lambda: [renamed]),
     )
     inventory = SimpleNamespace(holders=lambda uid: set(), asked=lambda session, w: listed)
-    survey = Survey(cast("ControllerContext", context), inventory=cast("OwnedObjects", inventory))
+    survey = Survey(
+        cast("ControllerContext", context),
+        inventory=cast("OwnedObjects", inventory),
+        revisions=NO_ROLLOUT,
+    )
     told = [{"cluster": "gone"} | claim, {"cluster": "old"} | claim]
     there = [] if listed else [{"cluster": "new"} | claim]
     assert survey.kept(workload(kept=told)) == [{"cluster": "gone"} | claim, *there]
@@ -308,7 +319,7 @@ async def test_a_cluster_that_only_kept_something_is_told_when_the_workload_ends
     contact: Contact, deleting: bool, told: list[str]
 ):
     """And not after a restart, while it is not known whether more is there."""
-    survey = Survey(ground_of(contact), inventory=nothing_held(known=False))
+    survey = Survey(ground_of(contact), inventory=nothing_held(known=False), revisions=NO_ROLLOUT)
     kept = [{"cluster": "m1", "kind": "ConfigMap", "namespace": "shop", "name": "c"}]
     moved = workload(
         placements=[{"cluster": "m2", "replicas": 1}],
@@ -324,7 +335,7 @@ async def test_a_cluster_that_only_kept_something_is_told_when_the_workload_ends
 @pytest.mark.parametrize("contact", Contact)
 async def test_a_cluster_that_has_shown_its_end_is_no_longer_spoken_of(contact: Contact):
     """Though nobody knows what more it may hold, as not all kinds are listed there."""
-    survey = Survey(ground_of(contact), inventory=nothing_held(known=False))
+    survey = Survey(ground_of(contact), inventory=nothing_held(known=False), revisions=NO_ROLLOUT)
     left = [{"name": "m1", "state": "Leaving", "replicas": 0}]
     taken_back = workload(placements=[], clusters=left, footprint={"clusters": "m2"})
     assert [each.name async for each in survey.seen(taken_back, {})] == ["m2"]
@@ -336,7 +347,7 @@ async def test_ten_thousand_placements_leave_room_for_others(contact: Contact | 
     many = 10_000
     placements = [{"cluster": f"c{number}", "replicas": 1} for number in range(many)]
     wide = workload(placements=placements)
-    survey, turns = Survey(ground_of(contact), inventory=nothing_held()), 0
+    survey, turns = Survey(ground_of(contact), inventory=nothing_held(), revisions=NO_ROLLOUT), 0
 
     async def others() -> None:
         nonlocal turns

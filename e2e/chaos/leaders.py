@@ -1,4 +1,4 @@
-"""The faults of a chaos run with gangs: leaders are killed, members are stopped or removed.
+"""Faults of a chaos run: leaders are killed, members are stopped or removed.
 
 The leader is killed and its lease released, so that the next process leads at once, in the middle
 of half-done work. Members are stopped beside that, one at a time.
@@ -21,13 +21,14 @@ Say = Callable[[str], object]
 _LEADING_SECONDS = 60.0
 
 
-class GangFaults:
+class LeaderFaults:
     """Kills each role so many times, and beside it stops and removes members."""
 
     def __init__(
         self,
         stage: ChaosStage,
         *,
+        about: str,
         seed: int,
         say: Say,
         removing: Callable[[str], bool] = lambda _: True,
@@ -35,7 +36,7 @@ class GangFaults:
         self.kills = {"controller": 0, "propagator": 0}
         self.stops = self.removals = 0
         self._stage = stage
-        self._chance = random.Random(f"faults of gangs {seed}")
+        self._chance = random.Random(f"faults of {about} {seed}")
         self._say = say
         self.removing = removing
         """Asked before a member is removed, until it returns True."""

@@ -1,0 +1,541 @@
+"""The wave machine: which clusters have the new revision, and which one gets it next. Pure.
+
+Its input is what a Workload says, what its clusters show, and the time; its output what the status
+shall say, and when to look again. Nothing else is kept, so that a restart, or another instance,
+goes on where the status stands. A cluster is in one of these states:
+
+    waits      an exception of the status gives it another revision
+    on its way it was given the revision, and `updates` says since when
+    failed     as before, and `updates` says when it had not become healthy in time
+    healthy    it was given the revision, and neither of both has it
+    deferred   it waits or is on its way, and does not answer: its wave does not wait for it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from controller.framework.statuswriter import StatusEvent
+from controller.model.rollout import ClusterUpdate, Rollout, RolloutStatus, RolloutWave, WaveStatus
+from crds.fields.rollout import MOST_NAMES, REST, RolloutFailure, RolloutPhase
+from crds.workload import EventReason
+from machinery.types.budget import amount
+
+BACK = frozenset({RolloutPhase.ROLLING_BACK, RolloutPhase.ROLLED_BACK})
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutCluster:
+    """A cluster that holds a share of the Workload, or that its last units leave.
+
+    Args:
+        name: its name.
+        wave: the index of its wave; that of the last wave is the number of waves.
+        reachable: it answers.
+        leaving: it has no share any more.
+        revision: what was last written there, wholly; empty where that is not known.
+        settled: all units of its share are updated and ready.
+        units: those of its share.
+        ready: those of them that are updated and ready.
+        note: what the propagator tells of it.
+    """
+
+    name: str
+    wave: int = 0
+    reachable: bool = True
+    leaving: bool = False
+    revision: str = ""
+    settled: bool = False
+    units: int = 0
+    ready: int = 0
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutView:
+    """Everything that one look at a rollout reads.
+
+    Args:
+        spec: spec.rollout.
+        stored: status.rollout; None before the first look.
+        exceptions: the revisions of clusters that get another one than that of `stored`.
+        clusters: each one that holds something, in the order of their names.
+        now: the time; None in a decision, which asks no clock.
+        lost: why the stable revision cannot be brought back; empty where it can.
+    """
+
+    spec: Rollout
+    stored: RolloutStatus | None
+    exceptions: Mapping[str, str]
+    clusters: Sequence[RolloutCluster]
+    now: datetime | None = None
+    lost: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutStep:
+    """What the status shall say; `wait` are the seconds until time alone changes it, or None."""
+
+    status: RolloutStatus
+    exceptions: Mapping[str, str]
+    events: Sequence[StatusEvent]
+    wait: float | None
+    failed: Sequence[RolloutCluster] = ()
+    """The clusters that were not healthy in time."""
+    updating: Sequence[RolloutCluster] = ()
+    """The clusters on their way."""
+    lost: str = ""
+    """Why the rollback that is due cannot be made; empty for none."""
+
+
+@dataclass(slots=True)
+class _Times:
+    started: datetime | None = None
+    ended: datetime | None = None
+
+
+@dataclass(slots=True)
+class Machine:
+    """One look. `step` and `admit` are the entries; each is called at most once."""
+
+    view: RolloutView
+    digest: str
+    """The revision of the spec."""
+    phase: str = RolloutPhase.PROGRESSING
+    revision: str = ""
+    stable: str = ""
+    wave: int = 0
+    exceptions: dict[str, str] = field(default_factory=dict)
+    updates: dict[str, ClusterUpdate] = field(default_factory=dict)
+    _times: dict[str, _Times] = field(default_factory=dict)
+    _events: list[StatusEvent] = field(default_factory=list)
+    _soaked: datetime | None = None
+    """When the present wave has soaked, if that is in the future."""
+    _lost: str = ""
+    _waves: list[RolloutWave] = field(default_factory=list)
+    _members: list[list[RolloutCluster]] = field(default_factory=list)
+    _stable_left: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        stored = self.view.stored or RolloutStatus(RolloutPhase.PROGRESSING, self.digest)
+        here = {each.name for each in self.view.clusters}
+        held = {each.name for each in self.view.clusters if not each.leaving}
+        self.phase, self.revision, self.stable = stored.phase, stored.revision, stored.stable
+        self.exceptions = {c: r for c, r in self.view.exceptions.items() if c in here}
+        # Once all goes back, a cluster that failed is the reason for it, wherever it is by now.
+        self.updates = {
+            each.cluster: each
+            for each in stored.updates
+            if each.cluster in held or self.phase in BACK
+        }
+        self._waves = [*self.view.spec.waves, RolloutWave(REST)]
+        self._members = [[] for _ in self._waves]
+        for each in self._held():
+            self._members[min(each.wave, len(self._waves) - 1)].append(each)
+        names = [each.name for each in self._waves]
+        self.wave = names.index(stored.wave) if stored.wave in names else 0
+        if self.phase == RolloutPhase.COMPLETE:
+            self.wave = len(self._waves) - 1
+        self._times = {w.name: _Times(w.start_time, w.end_time) for w in stored.waves}
+
+    # The entries.
+
+    def step(self) -> RolloutStep:
+        """Return what follows from what is seen now."""
+        self._take()
+        if self.phase not in BACK:
+            self._try_again()
+            self._progress()
+        if self._rolls_back():
+            self._roll_back()
+        elif not self.stable:
+            self._first()
+        else:
+            self._advance()
+        return self._outcome()
+
+    def admit(self, newcomers: Iterable[str]) -> RolloutStep:
+        """Return the status with clusters that a decision places the Workload on.
+
+        One of a wave that was reached gets the revision, any other one the stable one. The next
+        `step` begins the time of the former.
+        """
+        coming = frozenset(newcomers)
+        if self.phase in BACK:
+            self.exceptions |= dict.fromkeys(coming, self.stable)
+        elif self.stable and self.phase != RolloutPhase.COMPLETE:
+            for each in self._held():
+                if each.name in coming and each.name not in self.exceptions:
+                    self._admit(each)
+        return self._outcome()
+
+    # What is rolled out.
+
+    def _take(self) -> None:
+        """Begin with a new revision, or once more with one of which the abort was withdrawn."""
+        again = (
+            self.phase in BACK and not self._halted() and self.view.spec.aborted != self.revision
+        )
+        if self.digest == self.revision and not again:
+            return
+        if not self.stable or self.digest == self.stable:
+            self._everywhere()
+        else:
+            self._begin()
+
+    def _everywhere(self) -> None:
+        """Give all clusters the spec's revision at once, but for those that are left anyway."""
+        leaving = {c.name: self.target(c.name) for c in self.view.clusters if c.leaving}
+        self.exceptions = {c: r for c, r in leaving.items() if r != self.digest}
+        self._restart(self.digest)
+        if self.stable:
+            self.phase = RolloutPhase.COMPLETE
+            self._tell(EventReason.ROLLOUT_COMPLETE, f"{short(self.digest)} is the stable revision")
+
+    def _begin(self) -> None:
+        targets = {each.name: self.target(each.name) for each in self.view.clusters}
+        self.exceptions = {c: r for c, r in targets.items() if r != self.digest}
+        self._restart(self.digest)
+        for each in self._held():
+            ready = each.revision == self.digest and each.settled
+            if each.name not in self.exceptions and not ready:  # it was on its way before
+                self.updates[each.name] = ClusterUpdate(each.name, self.view.now)
+        text = f"{short(self.stable)} → {short(self.digest)}, {self._named_waves()}"
+        self._tell(EventReason.ROLLOUT_STARTED, text)
+
+    def _restart(self, revision: str) -> None:
+        self.revision, self.phase, self.wave = revision, RolloutPhase.PROGRESSING, 0
+        self.updates, self._times = {}, {}
+
+    def _first(self) -> None:
+        """Wait until every cluster has the revision that all got at once."""
+        self.exceptions = {c: r for c, r in self.exceptions.items() if c in self._leaving()}
+        there = [each for each in self._held() if each.reachable]
+        if there and all(each.revision == self.revision and each.settled for each in there):
+            self._complete()
+
+    def _complete(self) -> None:
+        self.stable, self.phase = self.revision, RolloutPhase.COMPLETE
+        self.updates, self._times = {}, {}
+        text = f"{len(self._held())} clusters have {short(self.revision)}"
+        self._tell(EventReason.ROLLOUT_COMPLETE, text)
+
+    # Back to the stable revision.
+
+    def _rolls_back(self) -> bool:
+        if self.phase in BACK:
+            return True
+        if not self.stable or self.stable == self.revision:
+            return False
+        fails = self.view.spec.on_failure == RolloutFailure.ROLLBACK and self._halted()
+        return fails or self._aborted()
+
+    def _aborted(self) -> bool:
+        return self.view.spec.aborted == self.revision
+
+    def _roll_back(self) -> None:
+        if self.phase not in BACK:
+            self._tell_failure()
+            if self.view.lost:
+                self.phase, self._lost = RolloutPhase.FAILED, self.view.lost
+                return
+            # What failed stays noted: it tells a rollback for that from one for an abort.
+            kept = {} if self._aborted() else {each.name: each for each in self._failed()}
+            self.updates = {c: u for c, u in self.updates.items() if c in kept}
+            self.phase = RolloutPhase.ROLLING_BACK
+            text = f"all clusters get {short(self.stable)} again"
+            self._tell(EventReason.ROLLING_BACK, text, warning=True)
+        elif self.phase == RolloutPhase.ROLLING_BACK and self._is_back():
+            self.phase = RolloutPhase.ROLLED_BACK
+            text = f"all clusters have {short(self.stable)}; edit the Workload to go on"
+            self._tell(EventReason.ROLLED_BACK, text)
+        self.exceptions = {each.name: self.stable for each in self.view.clusters}
+
+    def _is_back(self) -> bool:
+        there = (each for each in self._held() if each.reachable)
+        return all(each.revision == self.stable and each.settled for each in there)
+
+    # From wave to wave.
+
+    def _advance(self) -> None:
+        if self.phase == RolloutPhase.COMPLETE:
+            self._start()  # clusters that were away come back
+            return
+        for each in self._unknown():
+            self._admit(each)
+        self._start()
+        while (gate := self._gate()) is None:
+            self.wave += 1
+            self._start()
+        if gate == RolloutPhase.COMPLETE:
+            self._complete()
+            return
+        self._settle(gate)
+
+    def _settle(self, gate: str) -> None:
+        self._tell_failure()
+        before, self.phase = self.phase, self._phase(gate)
+        stored = self.view.stored
+        asked = before == self.phase and stored is not None and stored.wave == self._name()
+        if self.phase == RolloutPhase.AWAITING_APPROVAL and not asked:
+            text = f"wave {self._name()} is complete; the next one waits for an approval"
+            self._tell(EventReason.APPROVAL_NEEDED, text)
+
+    def _phase(self, gate: str) -> str:
+        if self._halted():
+            return RolloutPhase.FAILED
+        return RolloutPhase.PAUSED if self.view.spec.paused else gate
+
+    def _gate(self) -> str | None:
+        """Return the phase in which the present wave is not left, or Complete; None to go on."""
+        members, wave = self._members[self.wave], self._waves[self.wave]
+        later = any(self._members[self.wave + 1 :])
+        if not members:
+            return None if later else self._end()
+        if not self._wave_is_done(members):
+            return RolloutPhase.PROGRESSING
+        ended = self._end_of(wave)
+        if not later:
+            return self._end()
+        if (soaked := ended + timedelta(seconds=wave.soak_seconds)) > self._now():
+            self._soaked = soaked
+            return RolloutPhase.SOAKING
+        return None if self._approved(wave) else RolloutPhase.AWAITING_APPROVAL
+
+    def _end(self) -> str:
+        """Return Complete, unless a cluster of a wave that was left is not done yet."""
+        done = not self._halted() and all(map(self._is_done, self._held()))
+        return RolloutPhase.COMPLETE if done else RolloutPhase.PROGRESSING
+
+    def _wave_is_done(self, members: Sequence[RolloutCluster]) -> bool:
+        ended = self._times.get(self._name(), _Times()).ended is not None
+        # Of a wave that ended before, a newcomer is as one of a wave that was left.
+        return ended or (
+            all(map(self._is_done, members)) and any(self.healthy(each.name) for each in members)
+        )
+
+    def _is_done(self, cluster: RolloutCluster) -> bool:
+        update = self.updates.get(cluster.name)
+        failed = update is not None and update.failed_time is not None
+        return not failed and (self.healthy(cluster.name) or not cluster.reachable)
+
+    def _end_of(self, wave: RolloutWave) -> datetime:
+        times = self._times.setdefault(wave.name, _Times())
+        if times.ended is None:
+            times.ended = self._now()
+            text = f"wave {wave.name}: {self._count(self.wave)} have {short(self.revision)}"
+            self._tell(EventReason.WAVE_COMPLETE, text)
+        return times.ended
+
+    def _approved(self, wave: RolloutWave) -> bool:
+        given = ((each.revision, each.wave) for each in self.view.spec.approvals)
+        return not wave.approval or (self.revision, wave.name) in given
+
+    # The clusters on their way.
+
+    def _try_again(self) -> None:
+        after = self.view.spec.retry_after
+        for name, each in self.updates.items():
+            if after is not None and each.failed_time is not None and each.failed_time < after:
+                self.updates[name] = ClusterUpdate(name, self.view.now)
+
+    def _progress(self) -> None:
+        clusters = {each.name: each for each in self.view.clusters}
+        for name, update in list(self.updates.items()):
+            if update.failed_time is None:
+                after = self._progressed(clusters[name], update)
+                self.updates.pop(name) if after is None else self.updates.update({name: after})
+
+    def _progressed(self, cluster: RolloutCluster, update: ClusterUpdate) -> ClusterUpdate | None:
+        """Return the update as it is by now; None for a cluster that is healthy."""
+        if not cluster.reachable:
+            return ClusterUpdate(cluster.name)
+        now = self._now()
+        start = update.start_time or now
+        ready = None
+        if cluster.settled and cluster.revision == self.revision:
+            ready = update.ready_time or now
+            if ready + self._ready_after() <= now:
+                return None
+        if start + self._deadline() <= now:
+            # Outside a rollout nothing fails: the cluster counts as any other one.
+            rests = self.phase == RolloutPhase.COMPLETE
+            return None if rests else ClusterUpdate(cluster.name, start, ready, now)
+        return ClusterUpdate(cluster.name, start, ready)
+
+    def _unknown(self) -> Iterator[RolloutCluster]:
+        """Yield the clusters of which no earlier look said anything: others placed it there."""
+        for each in self._held():
+            known = each.name in self.exceptions or each.name in self.updates
+            if not known and each.revision != self.revision:
+                yield each
+
+    def _admit(self, cluster: RolloutCluster) -> None:
+        # Where something was written before, it was for the revision: that is not taken back.
+        free = self._opens() and self._may_start(cluster) and self._free(cluster.wave) > 0
+        if cluster.revision or free:
+            self.updates[cluster.name] = ClusterUpdate(cluster.name, self.view.now)
+        else:
+            self.exceptions[cluster.name] = self.stable
+
+    def _start(self) -> None:
+        """Give clusters of the waves that were reached the revision, as far as there are places."""
+        reached = self._members[: self.wave + 1] if self._opens() else []
+        for wave, members in enumerate(reached):
+            waiting = [e for e in members if e.name in self.exceptions and self._may_start(e)]
+            waiting.sort(key=self._turn)
+            for each in waiting[: max(self._free(wave), 0)]:
+                del self.exceptions[each.name]
+                self.updates[each.name] = ClusterUpdate(each.name, self.view.now)
+                if self.phase != RolloutPhase.COMPLETE:
+                    self._started(wave)
+
+    def _started(self, wave: int) -> None:
+        times = self._times.setdefault(self._waves[wave].name, _Times())
+        if times.started is None:
+            times.started = self.view.now
+            text = f"wave {self._waves[wave].name} of {self._count(wave)}"
+            self._tell(EventReason.WAVE_STARTED, text)
+
+    def _turn(self, cluster: RolloutCluster) -> tuple[bool, bool, str]:
+        """Return what sorts clusters: those that were away first, then those that left stable."""
+        stored = self.view.stored
+        away = stored is not None and any(cluster.name in each.deferred for each in stored.waves)
+        return not away, self.exceptions[cluster.name] == self.stable, cluster.name
+
+    def _opens(self) -> bool:
+        return not self.view.spec.paused and not self._halted()
+
+    def _halted(self) -> bool:
+        return any(each.failed_time is not None for each in self.updates.values())
+
+    def _may_start(self, cluster: RolloutCluster) -> bool:
+        return cluster.wave <= self.wave and cluster.reachable
+
+    def _free(self, wave: int) -> int:
+        """Return how many more clusters of a wave may be on their way."""
+        members = self._members[min(wave, len(self._waves) - 1)]
+        most = max(amount(self._waves[wave].max_concurrent, len(members), up=True), 1)
+        return most - sum(self._on_its_way(each) for each in members)
+
+    def _on_its_way(self, cluster: RolloutCluster) -> bool:
+        update = self.updates.get(cluster.name)
+        return update is not None and update.failed_time is None and cluster.reachable
+
+    def _failed(self) -> list[RolloutCluster]:
+        failed = {c for c, each in self.updates.items() if each.failed_time is not None}
+        return [each for each in self.view.clusters if each.name in failed] if failed else []
+
+    def healthy(self, name: str) -> bool:
+        return name not in self.exceptions and name not in self.updates
+
+    def target(self, name: str) -> str:
+        """Return the revision that a cluster gets."""
+        return self.exceptions.get(name, self.revision)
+
+    # What is told of it.
+
+    def _outcome(self) -> RolloutStep:
+        moves = self.stable and self.phase not in {*BACK, RolloutPhase.COMPLETE}
+        status = RolloutStatus(
+            phase=str(self.phase),
+            revision=self.revision,
+            stable=self.stable,
+            wave=self._name() if moves else "",
+            waves=[self._wave_status(at) for at in self._told_waves()] if moves else [],
+            updates=[self.updates[name] for name in sorted(self.updates)],
+        )
+        updating = [each for each in self._held() if self._on_its_way(each)]
+        return RolloutStep(
+            status,
+            self.exceptions,
+            self._events,
+            self._wait(),
+            self._failed(),
+            updating,
+            self._lost,
+        )
+
+    def _wait(self) -> float | None:
+        """Return the seconds until time alone changes something, or None."""
+        due = [] if self._soaked is None else [self._soaked]
+        for each in self.updates.values():
+            if each.start_time is not None and each.failed_time is None:
+                due.append(each.start_time + self._deadline())
+            if each.ready_time is not None and each.failed_time is None:
+                due.append(each.ready_time + self._ready_after())
+        now = self.view.now
+        return (min(due) - now).total_seconds() if due and now is not None else None
+
+    def _deadline(self) -> timedelta:
+        return timedelta(seconds=self.view.spec.progress_deadline_seconds)
+
+    def _ready_after(self) -> timedelta:
+        return timedelta(seconds=self.view.spec.min_ready_seconds)
+
+    def _told_waves(self) -> list[int]:
+        """Return the waves; the last one, of what no other takes, only where it has a cluster."""
+        return [at for at, w in enumerate(self._waves) if w.name != REST or self._members[at]]
+
+    def _wave_status(self, at: int) -> WaveStatus:
+        name, members = self._waves[at].name, self._members[at]
+        times, failed = self._times.get(name, _Times()), {each.name for each in self._failed()}
+        away = [c for c in members if not (c.reachable or self.healthy(c.name) or c.name in failed)]
+        return WaveStatus(
+            name,
+            clusters=len(members),
+            healthy=sum(self.healthy(each.name) for each in members),
+            updating=_some(c for c in members if self._on_its_way(c)),
+            failed=_some(c for c in members if c.name in failed),
+            deferred=_some(away),
+            start_time=times.started,
+            end_time=times.ended,
+        )
+
+    def _tell(self, reason: EventReason, note: str, *, warning: bool = False) -> None:
+        self._events.append(StatusEvent(reason, note, warning=warning))
+
+    def _tell_failure(self) -> None:
+        failed = self._failed()
+        if failed and self.phase != RolloutPhase.FAILED:
+            self._tell(EventReason.ROLLOUT_FAILED, failure(failed, self.view.spec), warning=True)
+
+    def _held(self) -> list[RolloutCluster]:
+        return [each for each in self.view.clusters if not each.leaving]
+
+    def _leaving(self) -> set[str]:
+        return {each.name for each in self.view.clusters if each.leaving}
+
+    def _name(self) -> str:
+        return self._waves[self.wave].name
+
+    def _count(self, wave: int) -> str:
+        number = len(self._members[wave])
+        return f"{number} {'cluster' if number == 1 else 'clusters'}"
+
+    def _named_waves(self) -> str:
+        counts = (f"{self._waves[at].name} ({self._count(at)})" for at in self._told_waves())
+        return "waves " + ", ".join(counts)
+
+    def _now(self) -> datetime:
+        assert self.view.now is not None  # noqa: S101 - `step` alone asks, and is given one
+        return self.view.now
+
+
+def short(revision: str) -> str:
+    """Return the first digits of a revision, as people read them."""
+    return revision[:4]
+
+
+def failure(failed: Sequence[RolloutCluster], spec: Rollout) -> str:
+    """Return which clusters were not healthy in time, and what is told of the first one."""
+    first, more = failed[0], len(failed) - 1
+    text = f"{first.name} was not healthy within {spec.progress_deadline_seconds}s"
+    text += f": {first.note}" if first.note else ""
+    return text + (f"; and {more} more" if more else "")
+
+
+def _some(clusters: Iterable[RolloutCluster]) -> list[str]:
+    return [each.name for each in clusters][:MOST_NAMES]

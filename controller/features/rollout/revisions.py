@@ -1,0 +1,192 @@
+"""The ControllerRevisions of a Workload: written before a status names them, and removed after.
+
+An old revision can be rendered only from its ControllerRevision, as the spec is another one by
+then. So that of the present revision is stored as soon as it is seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from controller.framework.statuswriter import for_good
+from controller.model.objects import Workload
+from crds.names import API_VERSION as WORKLOAD_API
+from crds.names import LABEL_WORKLOAD_UID
+from machinery.api.resources import WORKLOADS, Resource, group_version
+from machinery.errors import AlreadyExists, Conflict, Forbidden, NotFound, TransportError
+from machinery.types.metadata import Meta
+from machinery.types.revisions import (
+    API_VERSION,
+    KIND,
+    PLURAL,
+    digest_of,
+    revision_data,
+    revision_name,
+)
+
+if TYPE_CHECKING:
+    from machinery.api.client import ApiClient
+
+CONTROLLER_REVISIONS = Resource(*group_version(API_VERSION), PLURAL, KIND)
+GRANT = "get, list, watch, create and delete on controllerrevisions of the group apps"
+
+
+@dataclass(frozen=True, slots=True)
+class PresentRevision:
+    """The revision of a Workload's spec at one generation, and why it is not stored, if so."""
+
+    uid: str
+    generation: int
+    revision: str = ""
+    fault: str = ""
+
+    def of(self, meta: Meta) -> bool:
+        """Whether it is that of the Workload as it is now."""
+        return (self.uid, self.generation) == (meta.uid, meta.generation)
+
+
+class RevisionHistory:
+    """Reads and writes ControllerRevisions. `check` raises LeaseLost.
+
+    All methods raise TransportError where trying again may help.
+    """
+
+    def __init__(self, client: ApiClient, *, check: Callable[[], None]) -> None:
+        self._client = client
+        self._check = check
+
+    async def store(self, workload: Workload) -> PresentRevision:
+        """Return the revision of the spec, once it is stored."""
+        # The informer drops the template, so the spec is read once for each generation.
+        meta = workload.metadata
+        raw = await self._client.get(WORKLOADS, meta.name, namespace=meta.namespace)
+        given = msgspec.convert(raw["metadata"], Meta)
+        data = revision_data(raw["spec"])
+        revision = digest_of(data)
+        fault = ""
+        try:
+            fault = await self._stored(given, revision, data)
+        except TransportError as e:
+            if not (isinstance(e, Forbidden | NotFound) or for_good(e)):
+                raise
+            fault = refusal(e)
+        return PresentRevision(given.uid, given.generation, revision, fault)
+
+    async def _stored(self, meta: Meta, revision: str, data: Mapping[str, Any]) -> str:
+        """Write the ControllerRevision unless it is there; return why it cannot be, or nothing."""
+        name, kept = revision_name(meta.name, revision), await self._kept(meta)
+        if (found := kept.get(name)) is not None:
+            return _difference(found, revision)
+        number = max((_number(each) for each in kept.values()), default=0) + 1
+        self._check()
+        try:
+            await self._client.create(CONTROLLER_REVISIONS, _body(meta, name, data, number))
+        except AlreadyExists:
+            return await self._taken(meta, name, revision)
+        return ""
+
+    async def _taken(self, meta: Meta, name: str, revision: str) -> str:
+        """Make room where an earlier Workload of the same name left its own; say what is there."""
+        with suppress(NotFound):
+            found = await self._get(meta, name)
+            if (found["metadata"].get("labels") or {}).get(LABEL_WORKLOAD_UID) == meta.uid:
+                return _difference(found, revision)  # another instance was faster
+            if not _of_earlier(found, meta):
+                return f"the ControllerRevision {name} belongs to something else: delete it"
+            # The garbage collector will delete it, maybe after it was taken for ours.
+            self._check()
+            uid = found["metadata"]["uid"]
+            where = {"namespace": meta.namespace, "uid": uid}
+            await self._client.delete(CONTROLLER_REVISIONS, name, **where)
+        return f"the ControllerRevision {name} was of an earlier Workload, and is written anew"
+
+    async def unusable(self, workload: Workload, revision: str) -> str:
+        """Return why a revision cannot be brought back; empty where it can."""
+        name = revision_name(workload.metadata.name, revision)
+        try:
+            return _difference(await self._get(workload.metadata, name), revision)
+        except NotFound:
+            return f"the ControllerRevision {name} is gone: edit the Workload back by hand"
+        except Forbidden as e:
+            return refusal(e)
+
+    async def prune(self, workload: Workload, keep: Collection[str]) -> None:
+        """Delete the ControllerRevisions of the Workload that nothing names."""
+        meta = workload.metadata
+        names = {revision_name(meta.name, revision) for revision in keep}
+        kept = await self._kept(meta)
+        for name in kept.keys() - names:
+            self._check()
+            with suppress(NotFound, Conflict):
+                uid = kept[name]["metadata"]["uid"]
+                await self._client.delete(
+                    CONTROLLER_REVISIONS, name, namespace=meta.namespace, uid=uid
+                )
+
+    async def _kept(self, meta: Meta) -> dict[str, Mapping[str, Any]]:
+        selector = f"{LABEL_WORKLOAD_UID}={meta.uid}"
+        found = await self._client.list(
+            CONTROLLER_REVISIONS, namespace=meta.namespace, label_selector=selector
+        )
+        return {each["metadata"]["name"]: each for each in found["items"]}
+
+    async def _get(self, meta: Meta, name: str) -> Mapping[str, Any]:
+        return await self._client.get(CONTROLLER_REVISIONS, name, namespace=meta.namespace)
+
+
+def refusal(error: TransportError) -> str:
+    """Return what to do where the hub keeps no ControllerRevision for us."""
+    if isinstance(error, Forbidden):
+        return f"the controller may not use ControllerRevisions: grant it {GRANT} ({error})"
+    return f"the hub stores no ControllerRevision of it: {error}"
+
+
+def _difference(found: Mapping[str, Any], revision: str) -> str:
+    data = found.get("data")
+    spec = data.get("spec") if isinstance(data, Mapping) else None
+    if isinstance(spec, Mapping) and digest_of(spec) == revision:
+        return ""
+    name = found["metadata"]["name"]
+    return f"the ControllerRevision {name} is not what it was: edit the Workload back by hand"
+
+
+def _of_earlier(found: Mapping[str, Any], meta: Meta) -> bool:
+    """Whether a Workload of the same name, which is gone, has made it."""
+    owners = found["metadata"].get("ownerReferences") or ()
+    return any(
+        (each.get("kind"), each.get("name")) == (WORKLOADS.kind, meta.name)
+        and each.get("uid") != meta.uid
+        for each in owners
+    )
+
+
+def _number(found: Mapping[str, Any]) -> int:
+    number = found.get("revision")
+    return number if isinstance(number, int) else 0
+
+
+def _body(meta: Meta, name: str, data: Mapping[str, Any], number: int) -> dict[str, Any]:
+    owner = {
+        "apiVersion": WORKLOAD_API,
+        "kind": WORKLOADS.kind,
+        "name": meta.name,
+        "uid": meta.uid,
+        "controller": True,
+    }
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {
+            "name": name,
+            "namespace": meta.namespace,
+            "labels": {LABEL_WORKLOAD_UID: meta.uid},
+            "ownerReferences": [owner],
+        },
+        "data": {"spec": data},
+        "revision": number,
+    }

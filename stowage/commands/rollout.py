@@ -1,0 +1,164 @@
+"""`stowage rollout`: how far a staged rollout has come, and what a person may do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stowage.commands.options import (
+    OUTPUT,
+    TIMEOUT,
+    hub_connection,
+    hub_options_of,
+    looking,
+    quick_connection,
+    with_hub,
+    workload_name,
+)
+
+if TYPE_CHECKING:
+    from machinery.api.client import ApiClient
+    from stowage.rollout.edits import MakeEdit
+
+Command = Callable[..., Any]
+_WAIT = click.option(
+    "--wait", is_flag=True, help="Show how it goes until it is complete, failed or paused."
+)
+
+
+def _arguments(command: Command) -> Command:
+    """Add the Workload, its hub, and whether to wait."""
+    for option in (
+        TIMEOUT,
+        _WAIT,
+        hub_options_of("Of the Workload; the context's."),
+        click.argument("reference", nargs=-1, required=True, metavar="wl/NAME"),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group()
+def rollout() -> None:
+    """Show the staged rollout of a Workload, approve it, pause it, give it up."""
+
+
+@rollout.command()
+@_arguments
+@OUTPUT
+@click.pass_context
+def status(
+    command: click.Context,
+    reference: tuple[str, ...],
+    kubeconfig: str | None,
+    context: str | None,
+    namespace: str | None,
+    wait: bool,
+    timeout: float,
+    output: str,
+) -> None:
+    """Show how far the rollout of a Workload has come, wave by wave.
+
+    Exit code 0 when it is complete, and without --wait also on its way there; 1 when it has failed,
+    is paused or rolled back, or on a time-out; 2 when the hub could not be asked.
+    """
+    from stowage.rollout import follow  # noqa: PLC0415 - see stowage.cli
+
+    name = workload_name(reference, "rolled out")
+    well = False
+
+    async def watch(client: ApiClient) -> None:
+        nonlocal well
+        well = await follow.wait(client, key, output, follow.RolloutWait(seconds=timeout))
+
+    with looking():
+        hub = (hub_connection if wait else quick_connection)(kubeconfig, context)
+        key = (namespace or hub.namespace, name)
+        if wait:
+            with_hub(hub, watch)
+        else:
+            well = follow.show(hub, key, output)
+    command.exit(0 if well else 1)
+
+
+@rollout.command()
+@_arguments
+@click.option("--wave", default="", help="The wave that is approved.  [default: that which waits]")
+def approve(wave: str, **where: Any) -> None:
+    """Let the rollout go on after the wave that waits for an approval.
+
+    Needs the verb approve on the Workload, and patch as any edit does.
+    """
+    from stowage.rollout import edits  # noqa: PLC0415 - see stowage.cli
+
+    _carry_out(edits.approve(wave), **where)
+
+
+@rollout.command()
+@_arguments
+def pause(**where: Any) -> None:
+    """Have no further cluster begin; those that have begun end."""
+    from crds.fields.rollout import RolloutPhase  # noqa: PLC0415 - see stowage.cli
+    from stowage.rollout import edits  # noqa: PLC0415 - as above
+
+    _carry_out(edits.pause, wanted=RolloutPhase.PAUSED, **where)
+
+
+@rollout.command()
+@_arguments
+def resume(**where: Any) -> None:
+    """Go on after a pause."""
+    from stowage.rollout import edits  # noqa: PLC0415 - see stowage.cli
+
+    _carry_out(edits.resume, **where)
+
+
+@rollout.command()
+@_arguments
+def abort(**where: Any) -> None:
+    """Give the revision up: every cluster goes back to the stable one. The spec stays."""
+    from crds.fields.rollout import RolloutPhase  # noqa: PLC0415 - see stowage.cli
+    from stowage.rollout import edits  # noqa: PLC0415 - as above
+
+    _carry_out(edits.abort, wanted=RolloutPhase.ROLLED_BACK, **where)
+
+
+@rollout.command()
+@_arguments
+def retry(**where: Any) -> None:
+    """Try the clusters again that have failed, or the revision that was given up by abort."""
+    from stowage.rollout import edits  # noqa: PLC0415 - see stowage.cli
+
+    _carry_out(edits.retry, **where)
+
+
+def _carry_out(
+    make: MakeEdit,
+    *,
+    reference: tuple[str, ...],
+    kubeconfig: str | None,
+    context: str | None,
+    namespace: str | None,
+    wait: bool,
+    timeout: float,
+    wanted: str = "",
+) -> None:
+    """Make the edit; with --wait exit with 0 when it ends Complete or as wanted, else with 1."""
+    from stowage.rollout import follow  # noqa: PLC0415 - see stowage.cli
+
+    name = workload_name(reference, "rolled out")
+    hub = hub_connection(kubeconfig, context)
+    key = (namespace or hub.namespace, name)
+    well = True
+
+    async def run(client: ApiClient) -> None:
+        nonlocal well
+        written = await follow.write(client, key, make)
+        if wait:
+            watch = follow.RolloutWait(seconds=timeout, wanted=wanted, edit=written)
+            well = await follow.wait(client, key, "table", watch)
+
+    with_hub(hub, run)
+    click.get_current_context().exit(0 if well else 1)

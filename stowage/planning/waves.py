@@ -1,0 +1,139 @@
+"""The waves of a Workload's rollout: which clusters each has, and what an edit would go through.
+
+`stowage plan` lays them beside the shares, and `stowage rollout` tells by the same words how far
+they have come. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from controller.framework.findings import seconds
+from controller.model.objects import MemberCluster
+from crds.fields.rollout import REST
+from machinery.types.budget import amount
+from machinery.types.revisions import digest_of, revision_data
+from machinery.types.selectors import parse_label_selector
+from stowage.console import output
+from stowage.planning import words
+
+Json = Mapping[str, Any]
+COLUMNS = ("wave", "clusters", "at once", "then")
+
+
+@dataclass(frozen=True, slots=True)
+class ForeseenWave:
+    """A wave of spec.rollout with the shares of its clusters."""
+
+    spec: Json
+    shares: Mapping[str, int]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.spec["name"],
+            "clusters": [{"cluster": c, "replicas": n} for c, n in self.shares.items()],
+            "maxConcurrent": at_once(self.spec, len(self.shares)),
+            "soakSeconds": soak(self.spec),
+            "approval": needs_approval(self.spec),
+        }
+
+    def row(self, *, last: bool) -> dict[str, Any]:
+        number = at_once(self.spec, len(self.shares)) if self.shares else 0
+        return {
+            "wave": self.spec["name"],
+            "clusters": words.shares(self.shares),
+            "at once": number,
+            "then": "-" if last else then(self.spec),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ForeseenRollout:
+    """What the revision of a spec goes through; without waves where `said` tells the reason."""
+
+    revision: str
+    stable: str
+    waves: Sequence[ForeseenWave]
+    said: str
+
+    def to_dict(self) -> dict[str, Any]:
+        waves = [each.to_dict() for each in self.waves]
+        stable = self.stable or None
+        return {"revision": self.revision, "stable": stable, "waves": waves, "message": self.said}
+
+    def lines(self) -> list[str]:
+        """Return what stands below the row of its Workload."""
+        head = f"rollout {words.transition(self.stable, self.revision)}: {self.said}"
+        if not self.waves:
+            return [head]
+        last = self.waves[-1]
+        rows = [each.row(last=each is last) for each in self.waves]
+        return [head, *output.table(rows, COLUMNS, indent=2).splitlines()]
+
+
+def foreseen(
+    body: Json, shares: Mapping[str, int], clusters: Iterable[MemberCluster]
+) -> ForeseenRollout | None:
+    """Return what would become of a Workload's revision; None where nothing would be rolled out.
+
+    Args:
+        body: the Workload as it would be, with the status that it has.
+        shares: the units on each cluster.
+        clusters: the fleet.
+    """
+    spec, status = body.get("spec") or {}, (body.get("status") or {}).get("rollout") or {}
+    if not spec.get("rollout"):
+        return None
+    revision, stable = digest_of(revision_data(spec)), status.get("stable") or ""
+    present = status.get("revision") or ""
+    if not stable:
+        said = "the first placement, so no waves: all clusters at once"
+        if present or (body.get("status") or {}).get("placements"):
+            said = "no revision was on all clusters yet, so no waves: all clusters at once"
+        return ForeseenRollout(revision, "", (), said)
+    if revision == stable:
+        if present == stable:
+            return None
+        said = "back to the stable revision, so no waves: all clusters that left it at once"
+        return ForeseenRollout(revision, stable, (), said)
+    said = "from wave to wave, in this order"
+    if revision == present:
+        said = f"goes on as it stands ({status.get('phase')}), in this order"
+    return ForeseenRollout(revision, stable, list(_waves(spec["rollout"], shares, clusters)), said)
+
+
+def _waves(
+    rollout: Json, shares: Mapping[str, int], clusters: Iterable[MemberCluster]
+) -> Iterator[ForeseenWave]:
+    """Yield each wave with its clusters, by name; what no wave takes is the last one."""
+    labels = {each.metadata.name: each.labels for each in clusters}
+    left = {name: shares[name] for name in sorted(shares)}
+    for wave in rollout["waves"]:
+        selector = parse_label_selector(wave["clusterSelector"])
+        taken = {c: n for c, n in left.items() if selector.matches(labels.get(c, {}))}
+        left = {c: n for c, n in left.items() if c not in taken}
+        yield ForeseenWave(wave, taken)
+    if left:
+        yield ForeseenWave({"name": REST}, left)
+
+
+def at_once(wave: Json, clusters: int) -> int:
+    """Return how many clusters of a wave of so many may be updated at once."""
+    return max(amount(wave.get("maxConcurrent", 1), clusters, up=True), 1)
+
+
+def soak(wave: Json) -> int:
+    return int(wave.get("soakSeconds") or 0)
+
+
+def needs_approval(wave: Json) -> bool:
+    return bool(wave.get("approval"))
+
+
+def then(wave: Json) -> str:
+    """Return what comes between a wave and the next one: `soaks 10m, waits for an approval`."""
+    found = [f"soaks {seconds(soak(wave))}"] if soak(wave) else []
+    found += ["waits for an approval"] if needs_approval(wave) else []
+    return ", ".join(found) or "the next wave"

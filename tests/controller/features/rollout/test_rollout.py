@@ -1,0 +1,436 @@
+"""Rollouts by a whole controller, on a hub in memory, with members that do what the status says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.features.rollout.revisions import CONTROLLER_REVISIONS
+from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
+from machinery.errors import Forbidden
+from machinery.types.revisions import revision_name
+from tests.controller.features.rollout.fleet import CANARY, NAME, RolloutFleet, pictured
+
+ALL = {"c1", "c2", "m1", "m2", "m3"}
+
+
+@pytest.mark.proves("T11", "T24")
+async def test_the_first_revision_goes_everywhere_and_is_stable_when_it_is_ready() -> None:
+    fleet = RolloutFleet()
+    fleet.web()
+    async with fleet.leading():
+        await fleet.until(lambda: fleet.rollout)
+        assert fleet.said()[:2] == ("False", "Progressing")
+        await fleet.comes_to("Complete")
+        assert fleet.rollout["stable"] == fleet.revision
+        assert fleet.said()[:2] == ("True", "Complete")
+        assert fleet.given == {name: [fleet.revision] for name in ALL}
+        assert fleet.kept() == {fleet.revision}
+
+
+@pytest.mark.proves("T1", "T10")
+async def test_an_image_goes_from_wave_to_wave_and_replicas_go_everywhere() -> None:
+    fleet = RolloutFleet()
+    async with fleet.at_rest():
+        old = fleet.revision
+        new = fleet.image("v2")
+        await fleet.calm(5)
+        assert fleet.with_revision(new) == {"c1"}
+        fleet.edit(replicas=3)
+        await fleet.calm(5)
+        placements = fleet.read()["status"]["placements"]
+        assert {each["replicas"] for each in placements} == {3}
+        assert fleet.with_revision(new) == {"c1"}
+        assert fleet.kept() == {old, new}
+        newest = fleet.image("v3")
+        await fleet.calm(1)
+        assert fleet.with_revision(newest) == {"c1"}
+        assert fleet.rollout["stable"] == old
+        await fleet.comes_to("Complete")
+        assert fleet.with_revision(newest) == ALL
+        assert fleet.kept() == {newest}
+        told = {each["reason"] for each in fleet.hub.events()}
+        assert told >= {"RolloutStarted", "WaveStarted", "WaveComplete", "RolloutComplete"}
+
+
+@pytest.mark.proves("T1", "T21")
+async def test_a_revision_is_stored_before_a_status_names_it() -> None:
+    fleet = RolloutFleet()
+    unstored: list[str] = []
+
+    async def look(_method: str, path: str, body: Any) -> None:
+        if path.endswith(f"{NAME}/status") and isinstance(body, dict):
+            rollout = body["status"].get("rollout") or {}
+            named = {each["revision"] for each in body["status"].get("revisions") or []}
+            named |= {rollout[each] for each in ("revision", "stable") if rollout.get(each)}
+            unstored.extend(named - fleet.kept())
+
+    fleet.hub.faults.append(look)
+    async with fleet.at_rest():
+        fleet.image("v2")
+        await fleet.comes_to("Complete")
+    assert unstored == []
+
+
+@pytest.mark.proves("T2")
+async def test_with_a_late_status_no_later_wave_starts() -> None:
+    fleet = RolloutFleet(canaries=1)
+    async with fleet.at_rest():
+        fleet.blind = {*ALL}
+        new = fleet.image("v2")
+        await fleet.goes_on(100, every=25)
+        assert fleet.with_revision(new) == {"c1"}
+        fleet.blind.clear()
+        await fleet.comes_to("Complete")
+
+
+@pytest.mark.proves("T3")
+async def test_it_fails_at_its_deadline_without_any_event() -> None:
+    fleet = RolloutFleet()
+    async with fleet.at_rest(progressDeadlineSeconds=100, minReadySeconds=5):
+        fleet.sick = {"c1"}
+        fleet.image("v2")
+        fleet.report()
+        await fleet.goes_on(99, every=50)
+        assert fleet.phase == "Progressing"
+        await fleet.goes_on(2, every=2)
+        assert fleet.phase == "Failed"
+
+
+@pytest.mark.proves("T4")
+async def test_it_soaks_over_a_restart() -> None:
+    fleet = RolloutFleet(canaries=1)
+    async with fleet.at_rest(waves=[{**CANARY, "soakSeconds": 100}]):
+        new = fleet.image("v2")
+        await fleet.comes_to("Soaking")
+        await fleet.calm(50)
+    async with fleet.leading(identity="two"):
+        await fleet.calm(45)
+        assert fleet.with_revision(new) == {"c1"}
+        await fleet.calm(6)
+        assert fleet.with_revision(new) == {"c1", "m1"}
+
+
+@pytest.mark.proves("T5")
+async def test_an_approval_of_this_revision_lets_it_go_on() -> None:
+    fleet = RolloutFleet(canaries=1)
+    async with fleet.at_rest(waves=[{**CANARY, "approval": True}]):
+        old = fleet.revision
+        new = fleet.image("v2")
+        await fleet.comes_to("AwaitingApproval")
+        fleet.pace(approvals=[{"revision": old, "wave": "canary"}])
+        await fleet.goes_on(60, every=20)
+        assert fleet.with_revision(new) == {"c1"}
+        assert fleet.hub.events("ApprovalNeeded")
+        fleet.pace(approvals=[{"revision": new, "wave": "canary"}])
+        await fleet.comes_to("Complete")
+
+
+@pytest.mark.proves("T6")
+async def test_paused_it_starts_none_and_scales() -> None:
+    fleet = RolloutFleet()
+    async with fleet.at_rest():
+        new = fleet.image("v2")
+        await fleet.calm(1)
+        fleet.pace(paused=True)
+        await fleet.comes_to("Paused")
+        fleet.edit(replicas=3)
+        await fleet.goes_on(60, every=20)
+        assert fleet.with_revision(new) == {"c1"}
+        assert {each["replicas"] for each in fleet.read()["status"]["clusters"]} == {3}
+        fleet.pace(paused=False)
+        await fleet.comes_to("Complete")
+
+
+@pytest.mark.proves("T7", "T9")
+async def test_a_failure_holds_it_until_a_retry_or_an_edit() -> None:
+    fleet = RolloutFleet()
+    async with fleet.at_rest(progressDeadlineSeconds=30):
+        old, new = fleet.revision, fleet.image("v2")
+        fleet.sick = {"c1"}
+        await fleet.comes_to("Failed")
+        status, reason, message = fleet.said()
+        assert (status, reason) == ("False", "HealthCheckFailed")
+        assert "c1" in message
+        assert "ImagePullBackOff" in message
+        assert fleet.with_revision(new) == {"c1"}
+        fleet.sick.clear()
+        await fleet.goes_on(60, every=20)
+        assert fleet.phase == "Failed"
+        later = fleet.clock.now().isoformat().replace("+00:00", "Z")
+        fleet.pace(retryAfter=later)
+        await fleet.comes_to("Complete")
+        assert fleet.with_revision(new) == ALL
+        fleet.sick = {"c1"}
+        fleet.image("v1")
+        assert fleet.revision == old
+        await fleet.comes_to("Failed")
+        given = {name: list(each) for name, each in fleet.given.items()}
+        fleet.image("v2")
+        await fleet.comes_to("Complete")
+        fleet.report()
+        given["c1"].append(new)
+        assert fleet.given == given, "no pod restarts where the stable revision runs"
+
+
+@pytest.mark.proves("T8", "T20", "T21")
+async def test_a_rollback_is_whole_and_stays_over_a_restart() -> None:
+    fleet = RolloutFleet()
+    async with fleet.at_rest(progressDeadlineSeconds=30, onFailure="Rollback"):
+        old, new = fleet.revision, fleet.image("v2")
+        fleet.sick = {"c2"}
+        await fleet.comes_to("RolledBack")
+        assert fleet.with_revision(old) == ALL
+        assert fleet.rollout["revision"] == new
+        assert fleet.said()[:2] == ("False", "RolledBack")
+        assert [len(fleet.given[name]) for name in ("c1", "c2", "m1")] == [3, 3, 1]
+    async with fleet.leading(identity="two"):
+        await fleet.goes_on(100, every=20)
+        assert (fleet.phase, fleet.with_revision(old)) == ("RolledBack", ALL)
+        fleet.sick.clear()
+        newest = fleet.image("v3")
+        await fleet.comes_to("Complete")
+        assert fleet.with_revision(newest) == ALL
+
+
+@pytest.mark.proves("T7")
+async def test_an_abort_gives_all_the_stable_revision() -> None:
+    fleet = RolloutFleet()
+    async with fleet.at_rest():
+        old, new = fleet.revision, fleet.image("v2")
+        await fleet.goes_on(1.5)
+        fleet.pace(aborted=new)
+        await fleet.comes_to("RolledBack")
+        assert fleet.with_revision(old) == ALL
+
+
+@pytest.mark.proves("T12", "T17")
+async def test_a_lost_cluster_holds_nothing_and_comes_in_turn() -> None:
+    fleet = RolloutFleet()
+    async with fleet.at_rest(progressDeadlineSeconds=30):
+        new = fleet.image("v2")
+        await fleet.calm(1)
+        fleet.loses("c1")
+        fleet.loses("c2")
+        await fleet.goes_on(60, every=20)
+        assert fleet.phase == "Progressing", "none of the wave became healthy"
+        fleet.loses("c2", ready=True)
+        await fleet.goes_on(3)
+        assert fleet.with_revision(new) > {"c1", "c2"}
+        (wave,) = (each for each in fleet.rollout["waves"] if each["name"] == "canary")
+        assert (wave["deferred"], wave.get("failed", [])) == (["c1"], [])
+        fleet.loses("c1", ready=True)
+        await fleet.comes_to("Complete")
+
+
+@pytest.mark.proves("T13")
+async def test_at_rest_failing_pods_change_nothing() -> None:
+    fleet = RolloutFleet()
+    async with fleet.at_rest(onFailure="Rollback", progressDeadlineSeconds=5):
+        before, writes = fleet.rollout, len(fleet.hub.writes(f"{NAME}/status"))
+        fleet.sick = {*ALL}
+        await fleet.goes_on(60, every=10)
+        assert fleet.rollout == before
+        assert fleet.said()[:2] == ("True", "Complete")
+        assert len(fleet.hub.writes(f"{NAME}/status")) == writes, "nor is anything written"
+
+
+@pytest.mark.proves("T14", "T15", "T16")
+async def test_a_cluster_that_joins_has_what_its_wave_has_from_the_first_write() -> None:
+    fleet = RolloutFleet(canaries=1)
+    async with fleet.at_rest(waves=[{**CANARY, "approval": True}]):
+        old, new = fleet.revision, fleet.image("v2")
+        await fleet.comes_to("AwaitingApproval")
+        first: dict[str, str] = {}
+
+        async def look(_method: str, _path: str, _body: Any) -> None:
+            for name, target in fleet.targets().items():
+                first.setdefault(name, target)
+
+        first.update(fleet.targets())
+        fleet.hub.after.append(look)
+        fleet.cluster("c9", tier="canary")
+        fleet.cluster("m9")
+        await fleet.until(lambda: {"c9", "m9"} <= fleet.targets().keys())
+        assert (first["c9"], first["m9"]) == (new, old)
+        await fleet.goes_on(5)
+        assert fleet.phase == "AwaitingApproval"
+        fleet.hub.edit(MEMBER_CLUSTERS, "m9", {"metadata": {"labels": {"tier": "canary"}}})
+        await fleet.goes_on(3)
+        assert fleet.with_revision(new) == {"c1", "c9", "m9"}
+        fleet.hub.remove(MEMBER_CLUSTERS, "c1")
+        await fleet.goes_on(3)
+        assert "c1" not in fleet.targets()
+        fleet.pace(approvals=[{"revision": new, "wave": "canary"}])
+        await fleet.comes_to("Complete")
+
+
+@pytest.mark.proves("T19")
+async def test_overrides_are_staged_and_images_of_a_cluster_are_not() -> None:
+    fleet = RolloutFleet()
+    async with fleet.at_rest():
+        old = fleet.revision
+        images = [{"from": "docker.io", "to": "mirror.eu.example"}]
+        fleet.hub.edit(MEMBER_CLUSTERS, "m1", {"spec": {"images": images}})
+        await fleet.goes_on(3)
+        assert (fleet.phase, fleet.with_revision(old)) == ("Complete", ALL)
+        patch = {"metadata": {"annotations": {"a": "b"}}}
+        fleet.edit(overrides=[{"name": "all", "clusterSelector": {}, "patch": patch}])
+        await fleet.calm(1)
+        assert fleet.with_revision(fleet.revision) == {"c1"}
+        await fleet.comes_to("Complete")
+
+
+@pytest.mark.proves("T22")
+@pytest.mark.parametrize(
+    ("kind", "ready_at_once"), [("CronJob", True), ("DaemonSet", False), ("Gadget", False)]
+)
+async def test_a_kind_without_units_is_healthy_by_its_own(kind: str, ready_at_once: bool) -> None:
+    fleet = RolloutFleet()
+    template = _template(kind, "v1")
+    spec = {"distribution": "Duplicated", "targetDeployment": None, "template": template}
+    fleet.workload(NAME, rollout={"waves": [CANARY], "minReadySeconds": 20}, **spec)
+    async with fleet.leading():
+        await fleet.comes_to("Complete")
+        fleet.edit(template=_template(kind, "v2"))
+        await fleet.goes_on(4)
+        assert (fleet.with_revision(fleet.revision) == {"c1"}) is not ready_at_once
+        await fleet.comes_to("Complete", seconds=200)
+
+
+def _template(kind: str, image: str) -> dict[str, Any]:
+    pods = pictured(image)["spec"]["template"]
+    meta = {"name": NAME}
+    if kind == "CronJob":
+        spec: dict[str, Any] = {
+            "schedule": "* * * * *",
+            "jobTemplate": {"spec": {"template": pods}},
+        }
+        return {"apiVersion": "batch/v1", "kind": kind, "metadata": meta, "spec": spec}
+    if kind == "DaemonSet":
+        spec = {"selector": {"matchLabels": {"app": NAME}}, "template": pods}
+        return {"apiVersion": "apps/v1", "kind": kind, "metadata": meta, "spec": spec}
+    return {"apiVersion": "x.dev/v1", "kind": kind, "metadata": meta, "spec": {"image": image}}
+
+
+@pytest.mark.proves("T23")
+@pytest.mark.parametrize("how", ["deleted", "another"])
+async def test_without_the_stable_revision_nothing_goes_back(how: str) -> None:
+    fleet = RolloutFleet()
+    async with fleet.at_rest():
+        old, new = fleet.revision, fleet.image("v2")
+        await fleet.calm(1)
+        name = revision_name(NAME, old)
+        if how == "deleted":
+            fleet.hub.remove(CONTROLLER_REVISIONS, name)
+        else:
+            fleet.hub.edit(CONTROLLER_REVISIONS, name, {"data": {"spec": {"template": {}}}})
+        fleet.pace(aborted=new)
+        await fleet.goes_on(5)
+        status, reason, message = fleet.said()
+        assert (status, reason) == ("False", "RevisionLost")
+        assert f"{name} is {'gone' if how == 'deleted' else 'not what it was'}" in message
+        assert (fleet.with_revision(new), fleet.with_revision(old)) == ({"c1"}, ALL - {"c1"})
+
+
+@pytest.mark.proves("T23")
+async def test_on_a_hub_that_refuses_revisions_the_condition_says_what_to_grant() -> None:
+    fleet = RolloutFleet()
+
+    async def refuse(method: str, path: str, _body: Any) -> None:
+        if "controllerrevisions" in path and method == "POST":
+            raise Forbidden(code=403, reason="Forbidden", message="may not create")
+
+    fleet.hub.faults.append(refuse)
+    fleet.web()
+    async with fleet.leading():
+        await fleet.goes_on(10)
+        status, reason, message = fleet.said()
+        assert (status, reason, fleet.rollout) == ("False", "RevisionLost", {})
+        assert "controllerrevisions of the group apps" in message
+        asked = len(fleet.hub.writes("controllerrevisions"))
+        await fleet.goes_on(20)
+        assert len(fleet.hub.writes("controllerrevisions")) <= asked + 1
+        fleet.hub.faults.remove(refuse)
+        await fleet.comes_to("Complete", seconds=90)
+
+
+@pytest.mark.proves("T24")
+async def test_without_its_rollout_nothing_of_it_is_left_and_at_rest_it_restarts_nothing() -> None:
+    fleet = RolloutFleet()
+    async with fleet.at_rest():
+        fleet.image("v2")
+        await fleet.goes_on(2)
+        fleet.edit(rollout=None)
+        await fleet.calm(3)
+        status = fleet.read()["status"]
+        assert (status.get("rollout"), status.get("revisions")) == (None, None)
+        assert (fleet.said(), fleet.kept()) == (("", "", ""), set())
+        fleet.given.clear()
+        fleet.edit(rollout={"waves": [CANARY]})
+        await fleet.comes_to("Complete")
+        assert fleet.given == {name: [fleet.revision] for name in ALL}
+
+
+@pytest.mark.proves("T24")
+async def test_without_a_rollout_nothing_is_asked_of_the_hub() -> None:
+    fleet = RolloutFleet()
+    fleet.workload(NAME)
+    async with fleet.leading():
+        await fleet.until(lambda: fleet.placed(NAME))
+        fleet.edit(targetDeployment=pictured("v2"))
+        await fleet.calm(5)
+        asked = [path for _, path, _ in fleet.hub.requests]
+        assert not any("controllerrevisions" in path for path in asked)
+        assert not any(path.endswith(f"workloads/{NAME}") for path in asked)
+
+
+@pytest.mark.proves("T25")
+async def test_scaled_in_the_middle_it_is_healthy_with_the_present_units() -> None:
+    fleet = RolloutFleet()
+    async with fleet.at_rest(progressDeadlineSeconds=60):
+        fleet.blind = {"c1"}
+        new = fleet.image("v2")
+        await fleet.goes_on(5)
+        fleet.edit(replicas=5)
+        await fleet.goes_on(5)
+        old_units = {
+            "name": "c1",
+            "revision": new,
+            "replicas": 2,
+            "updated": 2,
+            "ready": 2,
+            "scheduled": 2,
+        }
+        others = [e for e in fleet.read()["status"]["clusters"] if e["name"] != "c1"]
+        told = {"status": {"clusters": [old_units, *others]}}
+        fleet.hub.edit(WORKLOADS, NAME, told, status=True)
+        await fleet.goes_on(5)
+        assert fleet.with_revision(new) == {"c1"}, "three units are missing"
+        fleet.blind.clear()
+        await fleet.comes_to("Complete")
+
+
+async def test_a_workload_of_the_same_name_takes_nothing_of_an_earlier_one() -> None:
+    fleet = RolloutFleet()
+    fleet.web()
+    owner = {"apiVersion": "x", "kind": "Workload", "name": NAME, "uid": "before"}
+    earlier = {"name": revision_name(NAME, fleet.revision), "ownerReferences": [owner]}
+    fleet.hub.put(CONTROLLER_REVISIONS, {"metadata": earlier, "data": {"spec": {}}})
+    async with fleet.leading():
+        await fleet.comes_to("Complete", seconds=90)
+        (found,) = fleet.hub.all(CONTROLLER_REVISIONS)
+        assert found["metadata"]["ownerReferences"][0]["uid"] == fleet.read()["metadata"]["uid"]
+
+
+async def test_a_revision_of_somebody_else_is_left_alone() -> None:
+    fleet = RolloutFleet()
+    fleet.web()
+    name = revision_name(NAME, fleet.revision)
+    fleet.hub.put(CONTROLLER_REVISIONS, {"metadata": {"name": name}, "data": {}})
+    async with fleet.leading():
+        await fleet.goes_on(5)
+        assert fleet.said()[1] == "RevisionLost"
+        assert "belongs to something else" in fleet.said()[2]
+        assert fleet.hub.read(CONTROLLER_REVISIONS, name)["data"] == {}

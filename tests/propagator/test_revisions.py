@@ -1,0 +1,238 @@
+"""Which revision each member runs while a rollout goes on, on real API servers.
+
+The test plays the controller of the hub: it says which cluster gets which revision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from machinery.api.resources import CONTROLLER_REVISIONS
+from machinery.types.revisions import digest_of, revision_data, revision_name
+from tests.propagator.stage import CONFIGMAPS, MakeStage, Stage, changes, configmap, settled
+from tests.propagator.waits import until
+
+ROLLOUT = {"waves": [{"name": "canary", "clusterSelector": {"matchLabels": {"tier": "canary"}}}]}
+
+
+def template(image: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "main", "image": image}]},
+            },
+        },
+    }
+
+
+async def revision(stage: Stage) -> str:
+    """The revision of the spec as the hub has it now."""
+    found = await stage.workload("web")
+    assert found is not None
+    return digest_of(revision_data(found["spec"]))
+
+
+async def keep(stage: Stage) -> str:
+    """Keep the present revision, as the controller does."""
+    found = await stage.workload("web")
+    assert found is not None
+    data = revision_data(found["spec"])
+    await _create(stage, revision_name("web", digest_of(data)), data)
+    return digest_of(data)
+
+
+async def _create(stage: Stage, name: str, data: Mapping[str, Any]) -> None:
+    body = {
+        "apiVersion": "apps/v1",
+        "kind": "ControllerRevision",
+        "metadata": {"name": name, "namespace": stage.namespace},
+        "data": {"spec": data},
+        "revision": 1,
+    }
+    await stage.hub.create(CONTROLLER_REVISIONS, body)
+
+
+async def say(stage: Stage, revision: str, **exceptions: list[str]) -> None:
+    """Say what is rolled out; `exceptions`: clusters by revision, each behind a letter."""
+    named = [{"revision": each[1:], "clusters": names} for each, names in exceptions.items()]
+    rollout = {"phase": "Progressing", "revision": revision}
+    status = {"rollout": rollout, "revisions": named}
+    await stage.patch("web", {"status": status}, subresource="status")
+
+
+async def pushed(stage: Stage, **spec: Any) -> str:
+    """A Workload that runs its first revision on both members; that revision."""
+    given = {"targetDeployment": template("nginx:1"), "rollout": ROLLOUT, "replicas": 2, **spec}
+    await stage.create("web", **given)
+    first = await keep(stage)
+    await say(stage, first)
+    await stage.place("web", m1=1, m2=1)
+    await stage.propagated("web")
+    return first
+
+
+async def edit(stage: Stage, image: str) -> str:
+    await stage.patch("web", {"spec": {"targetDeployment": template(image)}})
+    return await revision(stage)
+
+
+def image_in(found: Mapping[str, Any]) -> str:
+    return str(found["spec"]["template"]["spec"]["containers"][0]["image"])
+
+
+async def runs(stage: Stage, member: str, image: str) -> dict[str, Any]:
+    """Wait until the member has that image; its object."""
+    seen: dict[str, Any] = {}
+
+    async def there() -> bool:
+        seen.update(await stage.on(member) or {})
+        return bool(seen) and image_in(seen) == image
+
+    await until(there, what=lambda: seen)
+    return seen
+
+
+async def told(stage: Stage, member: str, revision: str) -> dict[str, Any]:
+    """Wait until the share says that it has that revision; the share."""
+    seen: dict[str, Any] = {}
+
+    async def said() -> bool:
+        seen.update(await stage.share("web", member))
+        return seen.get("revision") == revision
+
+    await until(said, what=lambda: seen)
+    return seen
+
+
+@pytest.mark.proves("T1", "T2")
+async def test_a_member_gets_the_revision_that_is_said_and_its_replicas_at_once(
+    stage_on: MakeStage,
+):
+    async with stage_on() as stage:
+        first = await pushed(stage)
+        await stage.make_ready("m1")
+        generation = (await stage.appears("m2"))["metadata"]["generation"]
+        second = await edit(stage, "nginx:2")
+        await stage.patch("web", {"spec": {"replicas": 4}})
+        await stage.place("web", m1=1, m2=3)
+        await stage.becomes("m2", "web", 3, "replicas")
+        await settled(stage)
+        assert image_in(await stage.appears("m1")) == "nginx:1", "nothing is said of it yet"
+
+        await say(stage, second, **{f"r{first}": ["m2"]})
+        await runs(stage, "m1", "nginx:2")
+        share = await told(stage, "m1", second)
+        assert share["updated"] == 0, "the member's own controller has not seen it yet"
+        await stage.make_ready("m1")
+        await stage.fares("web", "m1", "Running")
+        assert (await stage.share("web", "m1"))["updated"] == 1
+        other = await stage.appears("m2")
+        assert image_in(other) == "nginx:1"
+        assert other["metadata"]["generation"] == generation + 1, "only the replicas were written"
+        assert (await stage.share("web", "m2"))["revision"] == first
+
+        await say(stage, second)
+        await runs(stage, "m2", "nginx:2")
+        await told(stage, "m2", second)
+
+
+@pytest.mark.proves("T11")
+async def test_nothing_is_written_until_the_controller_says_what_is_rolled_out(
+    stage_on: MakeStage,
+):
+    async with stage_on() as stage:
+        await stage.create("web", targetDeployment=template("nginx:1"), rollout=ROLLOUT)
+        await stage.place("web", m1=1)
+        await stage.refused("web", "Propagating", "which revision it gets")
+        assert await stage.on("m1") is None
+        await say(stage, await revision(stage))
+        await runs(stage, "m1", "nginx:1")
+
+
+@pytest.mark.proves("T23")
+@pytest.mark.parametrize("by", ["who deletes it", "who edits it"])
+async def test_a_member_is_left_alone_when_its_revision_is_lost(stage_on: MakeStage, by: str):
+    async with stage_on() as stage:
+        first = await pushed(stage)
+        name = revision_name("web", first)
+        before = (await stage.appears("m2"))["metadata"]["resourceVersion"]
+        await stage.hub.delete(CONTROLLER_REVISIONS, name, namespace=stage.namespace)
+        if by == "who edits it":
+            await _create(stage, name, {"targetDeployment": template("evil:1")})
+        second = await edit(stage, "nginx:2")
+        await say(stage, second, **{f"r{first}": ["m2"]})
+        await stage.refused("web", "RevisionLost", "m2", name)
+        await runs(stage, "m1", "nginx:2")
+        assert (await stage.appears("m2"))["metadata"]["resourceVersion"] == before
+
+        await say(stage, second)
+        await runs(stage, "m2", "nginx:2")
+        await stage.propagated("web")
+
+
+@pytest.mark.proves("T20")
+async def test_a_share_that_leaves_is_turned_back_too(stage_on: MakeStage):
+    async with stage_on() as stage:
+        first = await pushed(stage)
+        second = await edit(stage, "nginx:2")
+        await say(stage, second)
+        await told(stage, "m1", second)
+        await told(stage, "m2", second)
+        leaves = [
+            {"cluster": "m2", "replicas": 1, "cause": "Drained", "since": "2026-01-01T00:00:00Z"}
+        ]
+        moved = {"placements": [{"cluster": "m1", "replicas": 2}], "leaving": leaves}
+        await stage.patch("web", {"status": moved}, subresource="status")
+        await stage.fares("web", "m2", "Leaving")
+        await say(stage, second, **{f"r{first}": ["m1", "m2"]})
+        await runs(stage, "m1", "nginx:1")
+        found = await runs(stage, "m2", "nginx:1")
+        assert found["spec"]["replicas"] == 1
+        await told(stage, "m2", first)
+        assert (await stage.share("web", "m2"))["state"] == "Leaving"
+
+
+@pytest.mark.proves("T24")
+async def test_without_a_rollout_all_members_get_the_spec(stage_on: MakeStage):
+    async with stage_on() as stage:
+        first = await pushed(stage)
+        second = await edit(stage, "nginx:2")
+        await say(stage, second, **{f"r{first}": ["m1", "m2"]})
+        await told(stage, "m2", first)
+        await stage.patch("web", {"spec": {"rollout": None}})
+        await runs(stage, "m1", "nginx:2")
+        await runs(stage, "m2", "nginx:2")
+        await settled(stage)
+        assert "revision" not in await stage.share("web", "m2")
+
+
+@pytest.mark.proves("T6", "T21", "X1")
+async def test_a_held_member_keeps_its_revision_through_drift_and_restarts(stage_on: MakeStage):
+    async with stage_on() as stage:
+        manifests = [configmap("settings", colour="red")]
+        first = await pushed(stage, manifests=manifests)
+        second = await edit(stage, "nginx:2")
+        await say(stage, second, **{f"r{first}": ["m2"]})
+        await told(stage, "m1", second)
+        await settled(stage)
+        before = await changes(stage.members["m2"])
+        await stage.restart()
+        await stage.ready()
+        await settled(stage)
+        assert await changes(stage.members["m2"]) == before
+        # A third revision without that manifest: it stays where the first one runs.
+        await stage.patch("web", {"spec": {"manifests": []}})
+        third = await revision(stage)
+        await say(stage, third, **{f"r{first}": ["m2"]})
+        await stage.goes("m1", "settings", kind=CONFIGMAPS)
+        await stage.members["m2"].delete(CONFIGMAPS, "settings", namespace=stage.namespace)
+        await stage.appears("m2", "settings", kind=CONFIGMAPS)
+        assert image_in(await stage.appears("m2")) == "nginx:1"

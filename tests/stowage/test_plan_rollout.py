@@ -1,0 +1,122 @@
+"""`stowage plan` of an edit of a Workload that is rolled out: waves, clusters and order."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from machinery.types.revisions import digest_of, revision_data
+from stowage.cli import cli
+from tests.stowage.test_plan import cluster, placed, workload
+
+pytestmark = pytest.mark.proves("T26")
+
+WAVES = [
+    {
+        "name": "canary",
+        "clusterSelector": {"matchLabels": {"tier": "canary"}},
+        "soakSeconds": 600,
+        "approval": True,
+    },
+    {"name": "eu", "clusterSelector": {"matchLabels": {"region": "eu"}}, "maxConcurrent": "34%"},
+]
+FLEET = [
+    cluster("m1", labels={"tier": "canary", "region": "eu"}),
+    *(cluster(name, labels={"region": "eu"}) for name in ("m2", "m3", "m4")),
+    cluster("m5"),
+]
+
+
+def revision(body: dict[str, Any]) -> str:
+    return digest_of(revision_data(body["spec"]))
+
+
+def stored(phase: str = "Complete", *, stable: str = "", present: str = "") -> dict[str, Any]:
+    """The Workload as the hub has it; a revision that is not given is its own."""
+    body = workload("web", replicas=10, distribution="Divided", rollout={"waves": WAVES})
+    own = revision(body)
+    rollout = {"phase": phase, "stable": stable or own, "revision": present or own, "waves": []}
+    return {**body, "status": placed(m1=2, m2=2, m3=2, m4=2, m5=2) | {"rollout": rollout}}
+
+
+def edited(body: dict[str, Any], image: str = "app:2") -> dict[str, Any]:
+    new = copy.deepcopy({key: value for key, value in body.items() if key != "status"})
+    pods = new["spec"]["targetDeployment"]["spec"]["template"]["spec"]
+    pods["containers"][0]["image"] = image
+    return new
+
+
+def planned(folder: Path, there: list[dict[str, Any]], file: dict[str, Any], *how: str) -> str:
+    (folder / "fleet.yaml").write_text(yaml.safe_dump_all([*FLEET, *there]))
+    (folder / "web.yaml").write_text(yaml.safe_dump(file))
+    args = ["-f", str(folder / "web.yaml"), "--fleet", str(folder / "fleet.yaml"), *how]
+    done = CliRunner().invoke(cli, ["plan", "-n", "shop", *args])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_an_edit_shows_each_wave_with_its_clusters_in_their_order(tmp_path: Path):
+    before = stored()
+    file = edited(before)
+    old, new = revision(before), revision(file)
+    lines = planned(tmp_path, [before], file).splitlines()
+    assert lines[2].strip().startswith(f"rollout {old[:4]} → {new[:4]}: from wave to wave")
+    assert [" ".join(line.split()) for line in lines[3:]] == [
+        "WAVE CLUSTERS AT ONCE THEN",
+        "canary m1=2 1 soaks 10m, waits for an approval",
+        "eu m2=2,m3=2,m4=2 2 the next wave",
+        "rest m5=2 1 -",
+    ]
+    (told,) = json.loads(planned(tmp_path, [before], file, "-o", "json"))["workloads"]
+    rollout = told["rollout"]
+    assert (rollout["revision"], rollout["stable"]) == (new, old)
+    assert [(w["name"], [c["cluster"] for c in w["clusters"]]) for w in rollout["waves"]] == [
+        ("canary", ["m1"]),
+        ("eu", ["m2", "m3", "m4"]),
+        ("rest", ["m5"]),
+    ]
+    assert [w["maxConcurrent"] for w in rollout["waves"]] == [1, 2, 1]
+
+
+def test_the_first_placement_has_no_waves(tmp_path: Path):
+    file = workload("web", replicas=10, distribution="Divided", rollout={"waves": WAVES})
+    said = planned(tmp_path, [], file)
+    assert "the first placement, so no waves: all clusters at once" in said
+    assert "WAVE" not in said
+    there = {**file, "status": placed(m1=10)}
+    said = planned(tmp_path, [there], edited(file))
+    assert "no revision was on all clusters yet, so no waves" in said
+
+
+@pytest.mark.parametrize(
+    ("phase", "stable", "present", "image", "said"),
+    [
+        ("Complete", "", "", "app:1", ""),
+        ("Failed", "", "0000000000000000", "app:1", "back to the stable revision, so no waves"),
+        ("Soaking", "0000000000000000", "", "app:1", "goes on as it stands (Soaking)"),
+        ("Soaking", "0000000000000000", "", "app:2", "from wave to wave"),
+    ],
+)
+def test_what_is_rolled_out_already_or_was_before(
+    tmp_path: Path, phase: str, stable: str, present: str, image: str, said: str
+):
+    before = stored(phase, stable=stable, present=present)
+    told = planned(tmp_path, [before], edited(before, image))
+    assert said in told
+    assert ("rollout" in told) == bool(said)
+
+
+def test_replicas_are_no_revision_and_without_a_rollout_nothing_is_said(tmp_path: Path):
+    before = stored()
+    more = edited(before, "app:1")
+    more["spec"]["replicas"] = 20
+    assert "rollout" not in planned(tmp_path, [before], more)
+    plain = edited(before)
+    del plain["spec"]["rollout"]
+    assert "rollout" not in planned(tmp_path, [before], plain)
