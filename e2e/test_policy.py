@@ -242,7 +242,10 @@ def test_a_policy_that_was_stored_wrong_is_named_and_heals(
         said = playground.until_condition(namespace, "web", "Scheduled", reason="InvalidPolicy")
         wait(
             "the policy itself to say so",
-            lambda: judged(playground, namespace) == [("Ready", "False", "InvalidPolicy")],
+            lambda: (
+                judged(playground, namespace)
+                == [("Ready", "False", "InvalidPolicy"), ("Stalled", "True", "InvalidPolicy")]
+            ),
             timeout=20,
         )
     finally:

@@ -80,6 +80,7 @@ ROLLED_OUT: Mapping[str, str] = {
 """By the reason of RolledOut on a Workload; others end without a person, or were asked for."""
 
 PROPAGATED: Mapping[str, str] = {
+    "RevisionLost": ROLLED_OUT["RevisionLost"],
     "SecretNotFound": "apply the Secret that it brings along, or stowage tenant add its namespace",
     "DependencyUnreadable": "stowage tenant add its namespace, or spec.dependencies: None",
     "InvalidOverride": "mend the override that is named, or the label that it reads",

@@ -221,7 +221,9 @@ async def test_every_edit_is_reviewed_whoever_schedules(bare_world: World) -> No
         await bare_world.edit("theirs", {"spec": {"manifests": []}})
         assert await says("theirs", 3) == {"generation": 3}
         found = await bare_world.get("theirs")
-        assert set(found["status"]) == {"review"}, "all else is its own scheduler's"
+        assert set(found["status"]) == {"observedGeneration", "review"}, (
+            "all else is its own scheduler's"
+        )
 
 
 @pytest.mark.proves("S7")

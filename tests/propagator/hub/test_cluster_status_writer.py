@@ -62,6 +62,7 @@ async def test_a_lost_race_loses_neither_readiness_nor_what_the_controller_wrote
         took = await until(told)
         status = (await rig.cluster("m1"))["status"]
         assert find(status, "Ready")["reason"] == "InvalidKubeconfig"
+        assert find(status, "Stalled")["reason"] == "InvalidKubeconfig", "no time heals it"
         assert [find(status, "Evacuating")[part] for part in PARTS] == [
             "True",
             "Draining",

@@ -69,11 +69,15 @@ def numbers(stage: Stage, name: str = "ws") -> dict[str, tuple[int, int]]:
 
 def ready(stage: Stage, name: str = "ws") -> tuple[str, str]:
     """(reason, message) of the spread's condition Ready; empty before there is one."""
-    for each in status(stage, name).get("conditions", []):
-        assert each["type"] == "Ready"
-        assert (each["status"] == "True") is (each["reason"] == "Valid")
-        return each["reason"], each["message"]
-    return "", ""
+    said = status(stage, name).get("conditions", [])
+    if not said:
+        return "", ""
+    first = said[0]
+    assert first["type"] == "Ready"
+    assert (first["status"] == "True") is (first["reason"] == "Valid")
+    progress = {"Valid": [], "TargetNotFound": ["Reconciling"]}
+    assert [each["type"] for each in said[1:]] == progress.get(first["reason"], ["Stalled"])
+    return first["reason"], first["message"]
 
 
 def report(stage: Stage, name: str = "demo", **current: int) -> None:
