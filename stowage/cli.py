@@ -24,6 +24,7 @@ from stowage.commands import (
     plugins,
     processes,
     tenants,
+    web,
 )
 from stowage.console.terminal import say
 
@@ -77,6 +78,7 @@ for _command in (
     asking.status,
     plugins.plugins_,
     importing.import_,
+    web.ui,
     playground.playground,
 ):
     cli.add_command(_command)

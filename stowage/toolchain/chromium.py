@@ -92,6 +92,8 @@ def _unpack(folder: Path) -> None:
             packed = io.BytesIO(_inflated(archive, f"bin/{part}.tar.br"))
             with tarfile.open(fileobj=packed) as inner:
                 inner.extractall(made / part, filter="data")
+        fonts = f"<dir>{folder}/fonts/fonts</dir><cachedir>{folder}/fonts/cache</cachedir>"
+        (made / "fonts" / "fonts.conf").write_text(f"<fontconfig>{fonts}</fontconfig>")
         program = made / "chromium"
         program.write_bytes(_inflated(archive, "bin/chromium.br"))
         program.chmod(0o755)
