@@ -19,7 +19,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Response, Route, sync_playwright
+from playwright.sync_api import Page as Tab
 
 from stowage.console.progress import Lines
 from stowage.planning.plan import Where
@@ -175,3 +176,50 @@ def browser(pytestconfig: pytest.Config) -> Iterator[Browser]:
         started = playwright.chromium.launch(executable_path=found.program, env=environment)
         yield started
         started.close()
+
+
+@pytest.fixture
+def window(browser: Browser) -> Iterator[Callable[..., Window]]:
+    """window(page, **options) opens a window that has the page's session, and notes what goes wrong.
+
+    At the end nothing may have been asked of another host, failed, or been written to the console.
+    """
+    opened: list[Window] = []
+
+    def make(page: Page, **options: Any) -> Window:
+        context = browser.new_context(**options)
+        name, _, value = page.cookie.partition("=")
+        context.add_cookies([{"name": name, "value": value, "url": page.origin}])
+        made = Window(page, context.new_page())
+        opened.append(made)
+        return made
+
+    yield make
+    for each in opened:
+        each.tab.context.close()
+
+
+class Window:
+    """A browser's window on a page. `faults` are failed requests and messages of the console."""
+
+    def __init__(self, page: Page, tab: Tab) -> None:
+        self.page, self.tab = page, tab
+        self.faults: list[str] = []
+        tab.set_default_timeout(60_000)
+        tab.route(lambda url: not url.startswith(page.origin), self._foreign)
+        tab.on("console", lambda message: self.faults.append(f"console: {message.text}"))
+        tab.on("pageerror", lambda fault: self.faults.append(f"fault: {fault}"))
+        tab.on("response", self._answered)
+
+    def _foreign(self, route: Route) -> None:
+        self.faults.append(f"another host: {route.request.url}")
+        route.abort()
+
+    def _answered(self, response: Response) -> None:
+        if response.status >= 400:
+            self.faults.append(f"{response.status}: {response.url}")
+
+    def go(self, path: str) -> Tab:
+        """Load that path, and return the tab."""
+        self.tab.goto(f"{self.page.origin}{path}")
+        return self.tab
