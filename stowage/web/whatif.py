@@ -21,11 +21,10 @@ MOST_FIELDS = 1000
 
 def same_origin(request: Request) -> bool:
     """Whether a form of this page sent it, or a program that is no browser."""
-    site = request.header("Sec-Fetch-Site")
-    if site not in ("", "same-origin"):
-        return False
-    origin = request.header("Origin")
-    return not origin or urlsplit(origin).netloc == request.header("Host")
+    site, origin = request.header("Sec-Fetch-Site"), request.header("Origin")
+    if origin not in ("", "null"):  # a page that sends no referrer has the origin null
+        return urlsplit(origin).netloc == request.header("Host")
+    return site == "same-origin" or (site == "" and origin == "")
 
 
 def scenario_of(request: Request) -> Scenario:

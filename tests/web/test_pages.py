@@ -226,7 +226,13 @@ def test_pages_are_read_and_nothing_else(fleet: Page) -> None:
             if (path, method) != ("/whatif", "POST"):
                 assert fleet.ask(path, method=method).status == 405, (path, method)
     form = {"Content_Type": "application/x-www-form-urlencoded"}
-    for foreign in ({"Origin": "https://evil.example"}, {"Sec_Fetch_Site": "cross-site"}):
+    for foreign in (
+        {"Origin": "https://evil.example"},
+        {"Origin": "https://evil.example", "Sec_Fetch_Site": "same-origin"},
+        {"Origin": "null"},
+        {"Sec_Fetch_Site": "cross-site"},
+        {"Sec_Fetch_Site": "same-site"},
+    ):
         assert fleet.ask("/whatif", method="POST", body="cordon=m", **form, **foreign).status == 403
     assert fleet.ask("/clusters", method="HEAD").body == b""
     assert Page(fleet.address).ask("/whatif", method="POST", body="a=b", **form).status == 401
