@@ -12,19 +12,20 @@ import os
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 import msgspec
 
+from machinery import garbage
 from machinery.clock import SystemClock
 from machinery.errors import ConfigurationError, StowageError
 from machinery.types.metadata import Key
 from stowage.kinds import reference
 from stowage.planning.inventory import PlanInputs, of_hub
 from stowage.planning.plan import Where
-from stowage.web.snapshot import HubSnapshot, unpacked
+from stowage.web.snapshot import unpacked
 
 LENGTH = 4
 PASTED = "pasted.yaml"
@@ -74,21 +75,25 @@ class DecisionAnswer(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class _Snapshotted(Where):
-    """The profiles of a plan, over a snapshot in place of a hub."""
+    """The profiles of a plan, over the objects of a snapshot in place of a hub."""
 
-    snapshot: HubSnapshot | None = None
+    read: PlanInputs = field(default_factory=PlanInputs)
 
     def present(self) -> PlanInputs:
-        return of_hub(self.snapshot or HubSnapshot())
+        """Return the objects, in new collections: a plan lays its own over them."""
+        read = self.read
+        return PlanInputs(
+            [*read.clusters], {**read.workloads}, {**read.objects}, {**read.stored}, [*read.notes]
+        )
 
 
-def decided(request: DecisionRequest, snapshot: HubSnapshot) -> dict[str, Any]:
+def decided(request: DecisionRequest, present: PlanInputs) -> dict[str, Any]:
     """Return the result of a request. Raises StowageError."""
     where = _Snapshotted(
         request.namespace,
         config_file=Path(request.config_file) if request.config_file else None,
         plugins=tuple(request.plugins),
-        snapshot=snapshot,
+        read=present,
     )
     if request.scenario is not None:
         return what_if(request.scenario, where)
@@ -168,13 +173,13 @@ def bounded(found: Mapping[str, Any]) -> dict[str, Any]:
 
 def _serve(source: IO[bytes], sink: IO[bytes]) -> None:
     """Answer requests until standard input ends."""
-    snapshot, decoder = HubSnapshot(), msgspec.json.Decoder(DecisionRequest)
+    present, decoder = PlanInputs(), msgspec.json.Decoder(DecisionRequest)
     while head := source.read(LENGTH):
         request = decoder.decode(source.read(int.from_bytes(head, "big")))
         if request.snapshot != msgspec.Raw(b"null"):
-            snapshot = unpacked(bytes(request.snapshot))
+            present = of_hub(unpacked(bytes(request.snapshot)))  # seconds, for a large fleet
         try:
-            answer = DecisionAnswer(decided(request, snapshot))
+            answer = DecisionAnswer(decided(request, present))
         except (StowageError, ValueError) as e:
             answer = DecisionAnswer(fault=str(e))
         data = msgspec.json.encode(answer)
@@ -188,7 +193,8 @@ def main() -> None:
     os.dup2(2, 1)
     from stowage.movement import simulate  # noqa: PLC0415, F401 - loaded before the first request
 
-    _serve(sys.stdin.buffer, sink)
+    with garbage.tended():
+        _serve(sys.stdin.buffer, sink)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,8 @@ class Page:
     address: str
     cookie: str = ""
     stop: Callable[[], None] = lambda: None
-    headers: dict[str, str] = field(default_factory=dict)
+    call: Callable[[Callable[[], object]], None] = lambda _: None
+    """Has a function called in the server's loop."""
 
     @property
     def origin(self) -> str:
@@ -124,7 +125,7 @@ def served(settings: UiSettings) -> Iterator[Page]:
         assert there.wait(240)
         if faults:
             raise faults[0]
-        yield Page(addresses[0], stop=stop)
+        yield Page(addresses[0], stop=stop, call=loops[0][0].call_soon_threadsafe)
     finally:
         stop()
 

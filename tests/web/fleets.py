@@ -74,6 +74,7 @@ def workload(
         "kind": "Workload",
         "metadata": {"name": name, "namespace": namespace, "creationTimestamp": AGO},
         "spec": {
+            "schedulerName": "stowage",
             "distribution": "Divided",
             "targetDeployment": {
                 "apiVersion": "apps/v1",
