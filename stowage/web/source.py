@@ -133,6 +133,7 @@ class HubSource:
         self.planned: dict[Key, Mapping[str, Any]] = {}
         self._client, self._namespaces, self._system = client, namespaces, system
         self._informers: list[Informer[StoredObject]] = []
+        self._refused: list[str] = []
         self._everywhere = True
 
     @asynccontextmanager
@@ -141,9 +142,8 @@ class HubSource:
 
         Raises ConfigurationError where the hub does not know our kinds.
         """
-        for res in KINDS:
+        for res in (*KINDS, LEASES):
             self._informers += [self._informer(res, each) for each in await self._scopes(res)]
-        self._informers.append(self._informer(LEASES, self._system))
         running = [asyncio.create_task(each.run()) for each in self._informers]
         try:
             with suppress(TimeoutError):
@@ -154,24 +154,31 @@ class HubSource:
             await tasks.end(running)
 
     async def _scopes(self, res: Resource) -> list[str | None]:
-        """Return the namespaces in which to follow a kind; None for all."""
-        if self._namespaces and res.namespaced and not self._everywhere:
-            return [*self._namespaces]
+        """Return the namespaces in which to follow a kind; None for all, empty where refused."""
+        wide: list[str | None] = [self._system if res == LEASES else None]
+        narrow: list[str | None] = [*self._namespaces] if res.namespaced and res != LEASES else []
         try:
-            await self._client.latest(res)
+            found = [each for each in wide if await self._readable(res, each)]
+            if not found:
+                found = [each for each in narrow if await self._readable(res, each)]
+                self._everywhere = self._everywhere and not found
         except NotFound as e:
             if res in (MEMBER_CLUSTERS, WORKLOADS):
-                raise ConfigurationError(
-                    "the hub does not know our kinds: run stowage install"
-                ) from e
+                told = "the hub does not know our kinds: run stowage install"
+                raise ConfigurationError(told) from e
             return []  # a hub from before there were any
-        except Forbidden:
-            if not res.namespaced:
+        if not found:
+            self._refused.append(f"{res.kind}s")
+            if res != WORKLOADS:  # without any the report has nothing to say of the others
                 self.snapshot.refused.add(res.plural)
-                return []
-            self._everywhere = False
-            return [*self._namespaces]
-        return [None]
+        return found
+
+    async def _readable(self, res: Resource, namespace: str | None) -> bool:
+        try:
+            await self._client.latest(res, namespace=namespace)
+        except Forbidden:
+            return False
+        return True
 
     def _informer(self, res: Resource, namespace: str | None) -> Informer[StoredObject]:
         made = Informer(
@@ -188,11 +195,12 @@ class HubSource:
         """Return which kinds are not followed now, and in which namespaces alone one looks."""
         late = [i.resource.kind for i in self._informers if i.staleness() > STALE_SECONDS]
         found = [] if self._everywhere else [f"Only of {', '.join(self._namespaces)}"]
-        refused = {i.resource.kind for i in self._informers if i.refused}
+        refused = {*self._refused, *(f"{i.resource.kind}s" for i in self._informers if i.refused)}
         if told := sorted(refused):
             found.append(f"Not shown, as you may not read them: {', '.join(told)}")
-        if late := sorted(set(late) - refused):
-            found.append(f"The hub does not answer: {', '.join(late)} may be older than shown")
+        if late:
+            what = ", ".join(sorted(set(late)))
+            found.append(f"The hub does not answer: {what} may be older than shown")
         return found
 
     async def events(self, cluster: str) -> Sequence[Mapping[str, Any]]:

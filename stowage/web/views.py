@@ -352,7 +352,7 @@ def _subset(subset: Mapping[str, Any], told: Mapping[str, Any]) -> Row:
     return {
         "name": subset.get("name", ""),
         "cap": subset.get("maxReplicas"),
-        "units": told.get("replicas") or 0,
+        "units": told.get("replicas"),
         "missing": told.get("missingReplicas"),
         "closed": closed.get("message") or closed.get("reason") or "",
     }
@@ -376,7 +376,7 @@ def _policy(body: Mapping[str, Any]) -> Row:
             {
                 "name": each.get("name", ""),
                 "desired": each.get("replicas", 0),
-                "taken": taken.get(each.get("name"), {}).get("replicas", 0),
+                "taken": taken.get(each.get("name"), {}).get("replicas"),
             }
             for each in spec.get("allocationPolicy") or ()
         ],
@@ -392,7 +392,7 @@ def _quota(body: Mapping[str, Any]) -> Row:
             {
                 "name": name,
                 "hard": str(hard),
-                "used": str(used.get(name, "0")),
+                "used": str(used.get(name, "0")) if used else "\N{EN DASH}",
                 "percent": _part(name, hard, used),
             }
             for name, hard in sorted((_spec(body).get("hard") or {}).items())

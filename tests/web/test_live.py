@@ -15,11 +15,14 @@ from click.testing import CliRunner
 from playwright.sync_api import expect
 
 from machinery.api.resources import EVENTS, MEMBER_CLUSTERS, WORKLOADS
+from machinery.config.kubeconfig import Connection
 from stowage.cli import cli
 from stowage.planning.plan import Where
 from stowage.web.app import UiSettings
 from tests.controller.live import World, deciding, world_on
+from tests.inforce import until_may
 from tests.web.conftest import Page, Window, served
+from tests.web.crawl import crawl
 
 T = TypeVar("T")
 
@@ -171,3 +174,58 @@ def test_events_of_a_cluster_are_shown(followed: Hub, page: Page) -> None:
     told = page.json("/clusters/m1")["events"]
     assert [(each["reason"], each["note"]) for each in told] == [("Drained", "nothing is left")]
     assert "nothing is left" in page.ask("/clusters/m1").text
+
+
+SECRET = "hunter2-in-an-environment"
+
+
+def reading_as(hub: Hub, name: str, *rights: str) -> Connection:
+    """A connection of a service account that may do these things: `list memberclusters.stowage.dev`."""
+    kubectl = hub.cluster.kubectl
+    kubectl("create", "serviceaccount", name, "-n", "shop")
+    user = f"system:serviceaccount:shop:{name}"
+    for n, right in enumerate(rights):
+        verbs, resources, *space = right.split()
+        kind = "role" if space else "clusterrole"
+        scope = ("-n", space[0]) if space else ()
+        kubectl("create", kind, f"{name}-{n}", f"--verb={verbs}", f"--resource={resources}", *scope)
+        kubectl(
+            "create",
+            f"{kind}binding",
+            f"{name}-{n}",
+            f"--{kind}={name}-{n}",
+            f"--serviceaccount=shop:{name}",
+            *scope,
+        )
+        until_may(hub.cluster, user, f"list {resources}" + (f" -n {space[0]}" if space else ""))
+    token = kubectl("create", "token", name, "-n", "shop").strip()
+    admin = hub.cluster.connection()
+    return Connection(server=admin.server, ca=admin.ca, token=token)
+
+
+@pytest.mark.proves("V19")
+def test_who_may_only_list_clusters_sees_no_workload(followed: Hub) -> None:
+    followed.do(followed.world.edit("web", {"metadata": {"annotations": {"note": SECRET}}}))
+    connection = reading_as(followed, "clusters-only", "get,list,watch memberclusters.stowage.dev")
+    where = Where("shop", (), connection)
+    with served(UiSettings(where=where, browser=False)) as page:
+        page.open()
+        found = crawl(page)
+        every = b"".join(answer.body for answer in found.values())
+        assert b"m1" in found["/clusters"].body
+        assert SECRET.encode() not in every
+        assert b"shop/web" not in every
+        assert "Not shown, as you may not read them" in found["/"].text
+        assert page.ask("/workloads/shop/web").status == 404
+
+
+@pytest.mark.proves("V19")
+def test_who_may_list_one_namespace_sees_that_one(followed: Hub) -> None:
+    kinds = "workloads.stowage.dev"
+    connection = reading_as(followed, "tenant", f"get,list,watch {kinds} shop")
+    with served(UiSettings(where=Where("shop", (), connection), browser=False)) as page:
+        page.open()
+        assert page.json("/workloads")["total"] == 1
+        text = page.ask("/workloads/shop/web").text
+        assert "Only of shop" in text
+        assert "Where its units are" in text
