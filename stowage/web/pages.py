@@ -206,7 +206,10 @@ class Site:
         told = await self._explained(namespace, name)
         stored = self._views.stored(WORKLOADS, namespace, name)
         data = {**told, "recorded": recorded} if self._where.hub is not None else told
-        return self._answer(request, "workload", data, recorded=recorded, stored=stored)
+        objects = self._views.objects(stored, request.query.get("rendered", ""))
+        return self._answer(
+            request, "workload", data, recorded=recorded, stored=stored, objects=objects
+        )
 
     async def _explained(self, namespace: str, name: str) -> Mapping[str, Any]:
         """Return what would be decided now, or why that is not told."""

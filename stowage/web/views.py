@@ -23,7 +23,7 @@ from machinery.api.resources import (
     Resource,
 )
 from machinery.clock import Clock
-from machinery.errors import BadRequest, Forbidden
+from machinery.errors import BadRequest, Forbidden, NotFound
 from machinery.types import quantities
 from stowage.kinds import Reference
 from stowage.reading import explain, gangs, history, membership, rooms, status
@@ -50,6 +50,8 @@ OF_WORKLOADS = frozenset(
     }
 )
 """The lists of `stowage status` whose names are those of Workloads."""
+MOST_RENDERED = 100
+"""Clusters that are looked at for what differs between them."""
 GRID = 60
 """With more clusters than these the first page shows squares without names."""
 CLUSTER_COLUMNS = ("name", "state", "zone", "version", "nodes", "units", *fleetview.RESOURCES)
@@ -151,6 +153,37 @@ class Views:
     def stored(self, res: Resource, namespace: str, name: str) -> dict[str, Any]:
         """Return an object as it is on the hub. Raises NotFound, BadRequest."""
         found: dict[str, Any] = self._snapshot.read(res, name, namespace, _JSON)
+        return found
+
+    def objects(self, stored: Mapping[str, Any], rendered: str) -> Data:
+        """Return the spec, what differs between the clusters of a Workload, and its objects on one.
+
+        Values of Secrets are not among it. Raises ValueError for objects that do not fit there,
+        NotFound for no such cluster.
+        """
+        from stowage.planning import differences  # noqa: PLC0415 - loads the propagator's parts
+
+        placed = [share["cluster"] for share in _status(stored).get("placements") or ()]
+        clusters = [self._cluster(name) for name in placed[:MOST_RENDERED]]
+        try:
+            told = differences.text(stored, [each for each in clusters if each]) if placed else ""
+        except ValueError as e:  # a Workload that the propagator could not read either
+            told = f"It cannot be rendered:\n{e}"
+        objects = ""
+        if rendered:
+            cluster = self._snapshot.read(MEMBER_CLUSTERS, rendered, None, MemberCluster)
+            objects = differences.rendered(stored, cluster)
+        return {
+            "spec": {key: _without_secrets(value) for key, value in _spec(stored).items()},
+            "differs": told if "\n" in told else "",
+            "rendered": objects,
+        }
+
+    def _cluster(self, name: str) -> MemberCluster | None:
+        try:
+            found: MemberCluster = self._snapshot.read(MEMBER_CLUSTERS, name, None, MemberCluster)
+        except NotFound:
+            return None
         return found
 
     def history(self, namespace: str, name: str) -> Data:
@@ -299,6 +332,15 @@ def _no_after() -> int:
 
 def _named(body: Mapping[str, Any]) -> Row:
     return {"namespace": body["metadata"].get("namespace", ""), "name": body["metadata"]["name"]}
+
+
+def _without_secrets(value: Any) -> Any:
+    """Return a field of a spec; of the Secrets in it, without their values."""
+    from stowage.planning import differences  # noqa: PLC0415 - loads the propagator's parts
+
+    if isinstance(value, list):
+        return [_without_secrets(each) for each in value]
+    return differences.hidden(value, value) if isinstance(value, Mapping) else value
 
 
 def _spec(body: Mapping[str, Any]) -> Mapping[str, Any]:

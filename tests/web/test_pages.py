@@ -201,12 +201,46 @@ def test_each_number_has_rules_that_add_up_to_it(
                 "data": found.planned["shop", "web"],
                 "recorded": recorded,
                 "stored": views.stored(WORKLOADS, "shop", "web"),
+                "objects": {"spec": {}, "differs": "", "rendered": ""},
             },
         ).decode()
         row = Cells(told).row(share["cluster"], str(share["replicas"]))
         assert row[-1].startswith(f"{share['replicas']} at ")
         assert ": " in row[-1]
     assert sum(share["replicas"] for share in recorded["placements"]) == recorded["assigned"]
+
+
+@pytest.mark.proves("V4")
+def test_what_is_sent_to_a_cluster_is_shown_without_secrets(serve: Serve, tmp_path: Path) -> None:
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "s"},
+        "stringData": {"password": "hunter2"},
+    }
+    web = fleets.workload("web", {"m1": 2, "m2": 2})
+    web["spec"] |= {
+        "manifests": [secret],
+        "overrides": [
+            {
+                "name": "other",
+                "clusterSelector": {"matchLabels": {"topology.kubernetes.io/zone": "zone-2"}},
+                "patch": {"metadata": {"labels": {"only": "there"}}},
+            }
+        ],
+    }
+    file = tmp_path / "fleet.json"
+    file.write_text(json.dumps([fleets.cluster("m1"), fleets.cluster("m2", zone="zone-2"), web]))
+    page = serve(fleet=(str(file),))
+    text = page.ask("/workloads/shop/web").text
+    sent = page.ask("/workloads/shop/web?rendered=m2").text
+    assert "hunter2" not in text + sent
+    assert "(not shown)" in text
+    assert "(not shown)" in sent
+    assert "kind: Deployment" in sent
+    assert "What differs between its clusters" in text
+    assert "only: there" in text
+    assert page.ask("/workloads/shop/web?rendered=nobody").status == 404
 
 
 @pytest.mark.proves("V6")
