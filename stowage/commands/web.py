@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from stowage.commands.options import CONFIG, HUB_OPTIONS, PLUGINS, where_of
+from stowage.commands.options import CONFIG, HUB_OPTIONS, PLUGINS, hub_connection
 from stowage.commands.processes import serve
 
 
@@ -62,13 +62,16 @@ def ui(
 
     The address that is printed opens the page once, and then for this browser alone.
     """
-    from stowage.web import app  # noqa: PLC0415 - see stowage.cli
+    from stowage.planning.plan import Where  # noqa: PLC0415 - see stowage.cli
+    from stowage.web import app  # noqa: PLC0415 - as above
 
     if (files or more) and not fleet:
         raise click.UsageError("-f goes with --fleet: on a hub what is there is shown")
-    first = namespaces[0] if namespaces else None
+    # the page outlives a token, so it needs a connection that asks for another
+    hub = None if fleet else hub_connection(kubeconfig, context)
+    named = namespaces[0] if namespaces else hub.namespace if hub else "default"
     settings = app.UiSettings(
-        where=where_of(kubeconfig, context, first, fleet, config_file, plugins),
+        where=Where(named, fleet, hub, config_file, plugins),
         files=(*files, *more),
         namespaces=namespaces,
         system=system_namespace,

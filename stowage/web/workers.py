@@ -109,7 +109,12 @@ class _Worker:
         if self._process is None or self._process.returncode is not None:
             self.revision = -1
             pipe = asyncio.subprocess.PIPE
-            self._process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
+            self._process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=pipe,
+                stdout=pipe,
+                start_new_session=True,  # an interrupt of the terminal is for the page alone
+            )
 
     async def exchange(self, data: bytes) -> bytes:
         """Send a request and return the answer. Raises OSError, IncompleteReadError."""

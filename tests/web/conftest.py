@@ -1,7 +1,8 @@
 """The page, served by a thread of this process, and one browser for all tests of it.
 
 `serve` starts a page over files or over a hub; `fleet` is the one of `examples/`, for tests that
-only read. The browser is a session's: each test has a window of its own.
+only read. The browser is a module's, which has no test of its own event loop; each test has a
+window of its own.
 """
 
 from __future__ import annotations
@@ -167,7 +168,7 @@ def fleet() -> Iterator[Page]:
         yield page
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # while it lives, no other event loop runs in this thread
 def browser(pytestconfig: pytest.Config) -> Iterator[Browser]:
     """A browser without a window, fetched by the first run."""
     with pytestconfig.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():

@@ -5,6 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import signal
+import socket
+import subprocess
+import sys
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
@@ -87,6 +91,42 @@ def test_every_page_and_every_link_answers(fleet: Page) -> None:
         assert hashlib.sha256(answer.body).hexdigest()[:16] in path
         assert "immutable" in answer.headers["cache-control"]
     assert found["/"].headers["cache-control"] == "no-store"
+
+
+@pytest.mark.proves("V1", "V25")
+def test_the_command_prints_one_address_and_ends_when_interrupted(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "stowage", "ui", "--no-browser", "--port", "0"]
+    given = ["--fleet", FLEET, "-f", f"{EXAMPLES}/01-deployment-service-secret.yaml"]
+    pipe, log = subprocess.PIPE, (tmp_path / "errors").open("w+")
+    with log, subprocess.Popen([*command, *given], stdout=pipe, stderr=log, text=True) as page:
+        assert page.stdout is not None
+        line = page.stdout.readline()
+        assert (
+            Page(re.search(r"http://127\.0\.0\.1:\d+/\?key=\S+$", line.strip())[0]).open().status
+            == 200
+        )
+        page.send_signal(signal.SIGINT)
+        assert page.wait(60) == 0
+        assert page.stdout.read() == ""
+        log.seek(0)
+        assert "Traceback" not in log.read()
+
+
+@pytest.mark.proves("V25")
+def test_files_need_no_network(monkeypatch: pytest.MonkeyPatch, serve: Serve) -> None:
+    asked = []
+    connect = socket.socket.connect
+
+    def local(self: socket.socket, address: Any) -> None:
+        asked.append(address)
+        assert address[0] == "127.0.0.1"
+        connect(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", local)
+    page = serve(f"{EXAMPLES}/12-divided-by-weight.yaml")
+    for path in (*PAGES, "/workloads/demo/weighted"):
+        assert page.ask(path).status == 200
+    assert {host for host, _ in asked} == {"127.0.0.1"}
 
 
 @pytest.mark.proves("V27")

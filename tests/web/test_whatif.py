@@ -8,7 +8,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,12 @@ from click.testing import CliRunner
 from playwright.sync_api import expect
 
 from stowage.cli import cli
+from stowage.planning.plan import Where
 from stowage.web import app, worker
+from stowage.web.app import UiSettings
 from stowage.web.workers import Workers
 from tests.web import fleets
-from tests.web.conftest import Answer, Page, Serve, Window
+from tests.web.conftest import Answer, Page, Serve, Window, served
 
 JSON = "application/json"
 
@@ -47,9 +49,11 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> str:
     return fleets.troubled(tmp_path_factory.mktemp("whatif"))
 
 
-@pytest.fixture
-def page(serve: Serve, file: str) -> Page:
-    return serve(fleet=(file,))
+@pytest.fixture(scope="module")
+def page(file: str) -> Iterator[Page]:
+    with served(UiSettings(where=Where("default", (file,)), browser=False)) as made:
+        made.open()
+        yield made
 
 
 @pytest.mark.proves("V10")

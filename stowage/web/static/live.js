@@ -3,6 +3,7 @@
 "use strict";
 
 const LATE = 3000; // ms without a connection, until the page says so
+const CALM = 5000; // ms between two changes of what a screen reader reads out
 const AGED = 15000; // ms after which ages and leases are read again
 const main = document.getElementById("main");
 const status = document.getElementById("live");
@@ -16,6 +17,7 @@ let paused = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
 let due = null; // the timer of the next refresh
 let busy = false;
 let late = null;
+const spoken = new WeakMap(); // when an element was last read out
 
 // The one-time key has been used: a copied address shall not carry it.
 const here = new URL(window.location.href);
@@ -34,7 +36,9 @@ function concerns(kinds) {
 }
 
 function soon() {
-  if (!paused && due === null) due = window.setTimeout(refresh, Math.random() * 1000);
+  // a page that shows everything is long, and hears of every change
+  const least = names.includes("*") ? 2000 : 0;
+  if (!paused && due === null) due = window.setTimeout(refresh, least + Math.random() * 1000);
 }
 
 async function refresh() {
@@ -60,6 +64,10 @@ async function refresh() {
 // Take over what is different, and leave every other node: focus, scroll and selection stay.
 function take(old, now) {
   if (!old || !now) return;
+  if (old.hasAttribute("aria-live")) {
+    if (Date.now() - (spoken.get(old) || 0) < CALM) return;
+    spoken.set(old, Date.now());
+  }
   for (const { name } of [...old.attributes]) {
     if (!now.hasAttribute(name) && !(name === "open" && old.tagName === "DETAILS")) old.removeAttribute(name);
   }
