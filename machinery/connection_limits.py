@@ -28,6 +28,8 @@ HEAD_SECONDS = 10.0
 longer time would keep idle connections of scrapers and probes; a new one costs little."""
 EXCHANGE_SECONDS = 60.0
 """From a request's head to the end of its answer."""
+STREAM_SECONDS = 600.0
+"""The same where the answer is a stream: who wants more of it asks again."""
 LOG_SECONDS = 60.0
 
 
@@ -60,6 +62,11 @@ class ConnectionLimiter:
         if transport is not None and (connection := self._open.get(transport)):
             connection.restart_timer(busy=True)
 
+    def stream_began(self, transport: asyncio.BaseTransport | None) -> None:
+        """Start the time limit of a stream: its first piece is about to be sent."""
+        if transport is not None and (connection := self._open.get(transport)):
+            connection.restart_timer(busy=True, seconds=STREAM_SECONDS)
+
     def request_ended(self, transport: asyncio.BaseTransport | None) -> None:
         """Start the time limit of the next head: the request was answered."""
         if transport is not None and (connection := self._open.pop(transport, None)):
@@ -78,13 +85,13 @@ class _LimitedConnection(asyncio.Protocol):
         self._admitted = False
         self.busy = False
 
-    def restart_timer(self, *, busy: bool) -> None:
-        """Begin the time limit again, that of an exchange if `busy`."""
+    def restart_timer(self, *, busy: bool, seconds: float | None = None) -> None:
+        """Begin the time limit again, that of an exchange if `busy` and no other is given."""
         self.busy = busy
         if self._timer is not None:
             self._timer.cancel()
-        seconds = EXCHANGE_SECONDS if busy else HEAD_SECONDS
-        self._timer = asyncio.get_running_loop().call_later(seconds, self.abort)
+        most = seconds or (EXCHANGE_SECONDS if busy else HEAD_SECONDS)
+        self._timer = asyncio.get_running_loop().call_later(most, self.abort)
 
     def abort(self) -> None:
         """Close the connection at once."""

@@ -6,7 +6,7 @@ serves nothing.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -22,12 +22,24 @@ class Request:
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
 
+    def header(self, name: str) -> str:
+        """Return the value of a header, whatever the case of its name; empty without."""
+        low = name.lower()
+        return next((value for key, value in self.headers.items() if key.lower() == low), "")
+
 
 @dataclass(frozen=True, slots=True)
 class Response:
+    """An answer. `stream`, where it is given, is sent piece by piece in place of `body`.
+
+    A stream ends after `machinery.connection_limits.STREAM_SECONDS` at the latest.
+    """
+
     status: int
     body: bytes = b""
     content_type: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    stream: AsyncGenerator[bytes] | None = None
 
 
 Handler: TypeAlias = Callable[[Request], Awaitable[Response]]

@@ -3,7 +3,8 @@
 Every error is `{"message": …}` with its status code, except for input that is no HTTP at all and
 never reaches a route. Paths are written `/apis/v1/nodes/:name`. HEAD is answered as GET is, without
 the body. A handler that fails answers 500 and is logged under its route; it never ends the process.
-A client that hangs up in the middle of a request is no fault of ours, and not logged. Connections,
+A client that hangs up in the middle of a request is no fault of ours, and not logged. An answer may
+be a stream, which has a time limit of its own and ends when the server stops. Connections,
 their time, and the names by which clients may call are bounded by `machinery.connection_limits`.
 """
 
@@ -11,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing, suppress
 from typing import cast
 
 import msgspec
@@ -40,9 +42,10 @@ _MALFORMED.addFilter(MalformedRequestFilter(lambda fault: isinstance(fault, Http
 
 
 class HttpServer:
-    """Routes, and a listener on one address."""
+    """Routes, and a listener on one address. Every answer has `headers`, unless it has its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, headers: Mapping[str, str] | None = None) -> None:
+        self._headers = dict(headers or {})
         self._routes: dict[str, dict[str, Handler]] = {}
         self._otherwise: dict[str, Handler] = {}
         self._runner: web.AppRunner | None = None
@@ -81,9 +84,10 @@ class HttpServer:
         app = web.Application(
             client_max_size=BODY_LIMIT, middlewares=[_as_json, self._watched, self._unrouted]
         )
+        app.on_response_prepare.append(self._complete)
         for path, methods in self._routes.items():
             for method, handler in _with_head(methods).items():
-                answer = _adapted(f"{method} {path}", handler)
+                answer = self._adapted(f"{method} {path}", handler)
                 app.router.add_route(method, _pattern(path), answer, expect_handler=None)
         self._runner = web.AppRunner(
             app, access_log=None, logger=_MALFORMED, shutdown_timeout=STOP_SECONDS
@@ -134,8 +138,44 @@ class HttpServer:
         except web.HTTPNotFound:  # the router's: handlers raise none
             for prefix, answer in self._otherwise.items():
                 if request.path.startswith(prefix):
-                    return await _adapted(f"{request.method} {prefix}", answer)(request)
+                    return await self._adapted(f"{request.method} {prefix}", answer)(request)
             raise
+
+    async def _complete(self, _request: web.Request, response: web.StreamResponse) -> None:
+        for name, value in self._headers.items():
+            response.headers.setdefault(name, value)
+
+    def _adapted(
+        self, route: str, handler: Handler
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        async def answer(request: web.Request) -> web.StreamResponse:
+            asked = await _read(request)
+            try:
+                given = await handler(asked)
+                headers = {**given.headers, "Content-Type": given.content_type}
+                if given.stream is None:
+                    return web.Response(status=given.status, body=given.body, headers=headers)
+                answered = web.StreamResponse(status=given.status, headers=headers)
+            except Exception:
+                LOG.exception("%s failed, asked for %r", route, request.path)
+                return _failure(500, "internal error, see the log")
+            with suppress(ConnectionError):  # the client hangs up when it has seen enough
+                async with aclosing(given.stream) as pieces:
+                    await self._send(request, answered, pieces)
+            return answered
+
+        return answer
+
+    async def _send(
+        self, request: web.Request, answer: web.StreamResponse, pieces: AsyncIterator[bytes]
+    ) -> None:
+        await answer.prepare(request)
+        if request.method == "HEAD":
+            return
+        self._limiter.stream_began(request.transport)
+        async for piece in pieces:
+            await answer.write(piece)
+        await answer.write_eof()
 
     async def stop(self) -> None:
         """Stop listening; requests in flight get a few seconds.
@@ -160,22 +200,6 @@ def _with_head(methods: Mapping[str, Handler]) -> dict[str, Handler]:
 def _pattern(path: str) -> str:
     parts = path.split("/")
     return "/".join(f"{{{part[1:]}}}" if part.startswith(":") else part for part in parts)
-
-
-def _adapted(
-    route: str, handler: Handler
-) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    async def answer(request: web.Request) -> web.StreamResponse:
-        asked = await _read(request)
-        try:
-            given = await handler(asked)
-            headers = {"Content-Type": given.content_type}
-            return web.Response(status=given.status, body=given.body, headers=headers)
-        except Exception:
-            LOG.exception("%s failed, asked for %r", route, request.path)
-            return _failure(500, "internal error, see the log")
-
-    return answer
 
 
 async def _read(request: web.Request) -> Request:

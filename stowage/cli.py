@@ -25,6 +25,7 @@ from stowage.commands import (
     processes,
     rollout,
     tenants,
+    web,
 )
 from stowage.console.terminal import say
 
@@ -79,6 +80,7 @@ for _command in (
     asking.status,
     plugins.plugins_,
     importing.import_,
+    web.ui,
     playground.playground,
 ):
     cli.add_command(_command)

@@ -63,7 +63,7 @@ def controller(
         http_port=http_port,
         namespace=namespace,
     )
-    _serve(lambda: app.run(settings), verbosity)
+    serve(lambda: app.run(settings), verbosity)
 
 
 @click.command()
@@ -92,10 +92,10 @@ def propagator(
         http_host=http_host,
         http_port=http_port,
     )
-    _serve(lambda: app.run(settings), verbosity)
+    serve(lambda: app.run(settings), verbosity)
 
 
-def _serve(run: Callable[[], Coroutine[Any, Any, None]], verbosity: int) -> None:
+def serve(run: Callable[[], Coroutine[Any, Any, None]], verbosity: int) -> None:
     """Run a process until SIGTERM or SIGINT; a second signal ends it at once."""
     import asyncio  # noqa: PLC0415 - see stowage.cli
     import logging  # noqa: PLC0415 - as above

@@ -13,7 +13,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
@@ -41,6 +41,18 @@ ATTEMPTS = 5
 """Tries of one request, if the server says when to try again."""
 LONGEST_WAIT_SECONDS = 10.0
 """A request that the server postpones for longer fails."""
+
+
+class ObjectReader(Protocol):
+    """Objects of a hub, for who reports on them: asked of it one by one, or of a snapshot."""
+
+    def read(self, res: Resource, name: str, namespace: str | None, as_: Any) -> Any:
+        """Return one object as a struct of type `as_`. Raises TransportError, NotFound of them."""
+        ...
+
+    def each(self, res: Resource, as_: Any, namespace: str | None = None) -> Iterator[Any]:
+        """Yield all objects of a resource, of one namespace or all. Raises TransportError."""
+        ...
 
 
 class _Https(http.client.HTTPSConnection):

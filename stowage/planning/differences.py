@@ -96,7 +96,7 @@ def rendered(body: Json, cluster: MemberCluster) -> str:
         objects = _objects(workload, cluster, override)
     except OverrideMisfit as e:
         raise ValueError(f"override {e.override}, cluster {cluster.metadata.name}: {e}") from e
-    return "---\n".join(_yaml(_hidden(each, each)) for each in objects.values()).rstrip("\n")
+    return "---\n".join(_yaml(hidden(each, each)) for each in objects.values()).rstrip("\n")
 
 
 def show_plan(files: Sequence[str], where: Where) -> None:
@@ -236,7 +236,7 @@ def _diff(before: Objects, after: Objects, cluster: str) -> Iterator[str]:
     yield f"+++ {cluster}"
     for name, body in after.items():
         was = before.get(name, {})
-        old, new = (_yaml(each).splitlines() for each in (_hidden(was, was), _hidden(body, was)))
+        old, new = (_yaml(each).splitlines() for each in (hidden(was, was), hidden(body, was)))
         changed = [
             line
             for line in difflib.unified_diff(old, new, lineterm="", n=0)
@@ -247,8 +247,11 @@ def _diff(before: Objects, after: Objects, cluster: str) -> Iterator[str]:
             yield from changed
 
 
-def _hidden(body: Json, before: Json) -> Json:
-    """Return an object, of a Secret with words in place of its values."""
+def hidden(body: Json, before: Json) -> Json:
+    """Return an object; one of a Secret has words in place of its values.
+
+    They say which values are others than in `before`.
+    """
     if body.get("kind") != "Secret":
         return body
     found = dict(body)

@@ -25,7 +25,7 @@ from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS, Resource
 from machinery.clock import microtime
 from machinery.errors import ConfigurationError, NotFound
 from machinery.types.metadata import Key, Object
-from stowage.hub.reader import Reader
+from stowage.hub.reader import ObjectReader
 from stowage.planning import admission, cluster_files
 from stowage.planning.manifests import Document
 
@@ -64,7 +64,7 @@ class PlanRequest:
     beside: list[tuple[str, Key]] = field(default_factory=list)
 
 
-def of_hub(api: Reader) -> PlanInputs:
+def of_hub(api: ObjectReader) -> PlanInputs:
     """Return the objects of the hub.
 
     Raises ConfigurationError where the hub does not know our kinds.
@@ -87,7 +87,7 @@ def of_hub(api: Reader) -> PlanInputs:
     return found
 
 
-def one(api: Reader, resource: Resource, namespace: str, name: str) -> Workload | None:
+def one(api: ObjectReader, resource: Resource, namespace: str, name: str) -> Workload | None:
     """Return one object of the hub as a Workload; None for one that takes part in no decision.
 
     Raises NotFound where it does not exist.

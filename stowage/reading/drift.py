@@ -13,7 +13,7 @@ from machinery.errors import ConfigurationError, NotFound
 from machinery.types.metadata import Meta
 from stowage.console import output
 from stowage.hub.connection import reader
-from stowage.hub.reader import Reader
+from stowage.hub.reader import ObjectReader
 from stowage.kinds import Reference
 from stowage.reading import words
 
@@ -84,7 +84,7 @@ def rows_of(workloads: Iterable[DriftedWorkload]) -> Iterator[dict[str, str]]:
 
 
 def _found(
-    api: Reader, namespace: str | None, about: Reference | None
+    api: ObjectReader, namespace: str | None, about: Reference | None
 ) -> Iterator[DriftedWorkload]:
     if about is None:
         yield from api.each(WORKLOADS, DriftedWorkload, namespace)

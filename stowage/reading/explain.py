@@ -27,7 +27,7 @@ from machinery.types import conditions
 from stowage.console import output
 from stowage.console.terminal import say
 from stowage.hub.connection import reader
-from stowage.hub.reader import Reader
+from stowage.hub.reader import ObjectReader
 from stowage.kinds import Reference, titled
 from stowage.planning.words import count, inside
 from stowage.reading import gangs, membership, rooms, words
@@ -67,51 +67,61 @@ def show(asked: ExplainRequest, *, form: str, everything: bool) -> None:
 
     A fault of the second part is raised only after the first part is printed.
     """
-    found, beside = _read(asked)
+    with reader(asked.hub) as api:
+        found, beside = read(api, asked.namespace, asked.about)
     if form == "table":
         say(text(asked, found, beside, everything=everything))
     now, fault = _now(asked)
-    remark = f"what would be decided now is not told: {fault}"
     if form != "table":
-        about = asked.about
-        head = {"namespace": asked.namespace, "name": about.name, "kind": about.resource.kind}
-        told = now.to_dict() if now else {**head, "remarks": [remark]}
+        told = now.to_dict() if now else untold(asked.namespace, asked.about, str(fault))
         output.show({**told, "recorded": recorded(asked.about, found, beside)}, form, text="")
     elif now is not None:
         say("\n" + now.beside(everything=everything))
     if fault is not None and not isinstance(fault, _NO_FAILURE):
         raise fault
     if fault is not None:
-        say(f"note: {remark}", err=True)
+        say(f"note: {_remark(str(fault))}", err=True)
 
 
-def _read(asked: ExplainRequest) -> tuple[dict[str, Any], Gang | Belongs]:
-    with reader(asked.hub) as api:
-        if asked.about.resource == WORKLOAD_GROUPS:
-            return _group(api, asked)
-        found = stored(api, asked.namespace, asked.about)
-        if asked.about.resource == WORKLOADS:
-            return found, membership.belongs(api, asked.namespace, found)
+def _remark(fault: str) -> str:
+    return f"what would be decided now is not told: {fault}"
+
+
+def untold(namespace: str, about: Reference, fault: str) -> dict[str, Any]:
+    """Return what `-o json` prints in place of a decision of now that could not be had."""
+    head = {"namespace": namespace, "name": about.name, "kind": about.resource.kind}
+    return {**head, "remarks": [_remark(fault)]}
+
+
+def read(
+    api: ObjectReader, namespace: str, about: Reference
+) -> tuple[dict[str, Any], Gang | Belongs]:
+    """Return the object, and its group or the group's members. Raises ConfigurationError."""
+    if about.resource == WORKLOAD_GROUPS:
+        return _group(api, namespace, about)
+    found = stored(api, namespace, about)
+    if about.resource == WORKLOADS:
+        return found, membership.belongs(api, namespace, found)
     return found, Belongs()
 
 
-def _group(api: Reader, asked: ExplainRequest) -> tuple[dict[str, Any], Gang]:
+def _group(api: ObjectReader, namespace: str, about: Reference) -> tuple[dict[str, Any], Gang]:
     """Return a group with its Workloads.
 
     Raises ConfigurationError where there is none, naming the Workloads that carry its label.
     """
     try:
-        found = stored(api, asked.namespace, asked.about)
+        found = stored(api, namespace, about)
     except ConfigurationError as fault:
         waiting: list[str] = []
         with suppress(Forbidden):
-            waiting = membership.naming(api, asked.namespace, asked.about.name)
+            waiting = membership.naming(api, namespace, about.name)
         if not waiting:
             raise
         named = ", ".join(waiting[:SHOWN]) + (", …" if len(waiting) > SHOWN else "")
         who = f"{count(len(waiting), 'Workload')} of that label: {named}"
         raise ConfigurationError(f"{fault}: make it for the {who}; or take the label off") from None
-    return found, membership.gang(api, asked.namespace, found)
+    return found, membership.gang(api, namespace, found)
 
 
 def _now(

@@ -29,7 +29,7 @@ from controller.framework.findings import (
     undecided,
     unready,
 )
-from controller.model.objects import Capacity, Condition, MemberCluster
+from controller.model.objects import Capacity, Condition, MemberCluster, Placement
 from crds.names import ANNOTATION_RELEASE, DEFAULT_SCHEDULER
 from machinery.types import quantities
 from machinery.types.metadata import Meta
@@ -125,6 +125,7 @@ class WorkloadSummaryStatus(msgspec.Struct):
     assigned: int = 0
     pending: int = 0
     ready: int = 0
+    placements: list[Placement] = []
     clusters: list[Share] = []
     conditions: list[Condition] = []
 
@@ -179,7 +180,7 @@ def take_clusters(report: Report, clusters: Iterable[MemberCluster]) -> None:
         if (left := _evacuating(each)) is not None:
             (braked if left.state == "Braked" else report.evacuating).append(left)
         ready = condition(each.status.conditions, "Ready")
-        state = _cluster_state(each, ready)
+        state = cluster_state(each, ready)
         tally(report.clusters, state)
         capacity = each.status.capacity or Capacity()
         for resource, text in capacity.allocatable.items():
@@ -227,7 +228,7 @@ def _evacuating(cluster: MemberCluster) -> Finding | None:
     )
 
 
-def _cluster_state(cluster: MemberCluster, ready: Condition | None) -> str:
+def cluster_state(cluster: MemberCluster, ready: Condition | None) -> str:
     if cluster.metadata.deleting:
         return "Leaving"
     if ready is None:
@@ -243,7 +244,7 @@ def take_workloads(report: Report, workloads: Iterable[WorkloadSummary], now: da
     groups = frozenset(each.name for each in report.findings.get(GROUPS.name, ()))
     for each in workloads:
         status = each.status
-        tally(report.workloads, _state(each))
+        tally(report.workloads, workload_state(each))
         for key in report.units:
             report.units[key] += getattr(status, key)
         if each.metadata.deleting:
@@ -267,7 +268,7 @@ def _group(workload: WorkloadSummary) -> str:
     return f"{workload.metadata.namespace}/{named[0]}" if len(named) == 1 else ""
 
 
-def _state(workload: WorkloadSummary) -> str:
+def workload_state(workload: WorkloadSummary) -> str:
     if workload.metadata.deleting:
         return "Removing"
     if workload.status.state:
@@ -279,7 +280,7 @@ def _state(workload: WorkloadSummary) -> str:
 def _waiting(workload: WorkloadSummary, now: datetime) -> Finding | None:
     status, said = workload.status, workload.condition("Scheduled")
     if said is None:
-        return undecided(workload, now) if _state(workload) == "Undecided" else None
+        return undecided(workload, now) if workload_state(workload) == "Undecided" else None
     if said.status == "True":
         return None
     found = unplaced(workload.name, said, f"{status.pending} of {status.desired}")

@@ -14,7 +14,7 @@ from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError, NotFound
 from stowage.console import output
 from stowage.hub.connection import reader
-from stowage.hub.reader import Reader
+from stowage.hub.reader import ObjectReader
 from stowage.kinds import Reference, titled
 from stowage.reading import words
 
@@ -26,7 +26,7 @@ GROUPLESS = (
 )
 
 
-def stored(api: Reader, namespace: str, about: Reference) -> dict[str, Any]:
+def stored(api: ObjectReader, namespace: str, about: Reference) -> dict[str, Any]:
     """Return the object as the hub has it. Raises ConfigurationError where there is none."""
     try:
         found: dict[str, Any] = api.read(about.resource, about.name, namespace, dict[str, Any])

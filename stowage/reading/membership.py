@@ -16,7 +16,7 @@ from machinery.api.resources import WORKLOAD_GROUPS, WORKLOADS
 from machinery.errors import BadRequest, Forbidden, NotFound
 from machinery.types import conditions
 from machinery.types.bounds import clean
-from stowage.hub.reader import Reader
+from stowage.hub.reader import ObjectReader
 from stowage.planning.words import count, shares
 from stowage.reading import words
 
@@ -97,7 +97,7 @@ class Belongs:
     unread: str = ""
 
 
-def gang(api: Reader, namespace: str, found: Json) -> Gang:
+def gang(api: ObjectReader, namespace: str, found: Json) -> Gang:
     """Return the group with its members: one list of the Workloads of its namespace."""
     name, released = found["metadata"]["name"], released_of(found)
     members: list[GroupMember] = []
@@ -111,13 +111,13 @@ def gang(api: Reader, namespace: str, found: Json) -> Gang:
     return Gang(namespace, name, found, members, unclear)
 
 
-def naming(api: Reader, namespace: str, name: str) -> list[str]:
+def naming(api: ObjectReader, namespace: str, name: str) -> list[str]:
     """Return the names of the Workloads that name that group."""
     listed = api.each(WORKLOADS, dict[str, Any], namespace)
     return [body["metadata"]["name"] for body in listed if name in names_of(body)]
 
 
-def belongs(api: Reader, namespace: str, workload: Json) -> Belongs:
+def belongs(api: ObjectReader, namespace: str, workload: Json) -> Belongs:
     """Return the group of a Workload; a group that is missing or forbidden is no error."""
     names = names_of(workload)
     if len(names) != 1:

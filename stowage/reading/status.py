@@ -8,7 +8,7 @@ findings that need a person, so that a script can use it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -23,7 +23,7 @@ from machinery.errors import ConfigurationError, Forbidden, NotFound, TransportE
 from stowage.console import output
 from stowage.console.terminal import say
 from stowage.hub.connection import reader
-from stowage.hub.reader import Reader
+from stowage.hub.reader import ObjectReader
 from stowage.kinds import listed
 from stowage.planning.words import count
 from stowage.reading import fleet, words
@@ -75,7 +75,7 @@ def keep(hub: Connection, namespace: str | None, system: str, *, everything: boo
         return urgent
 
 
-def read(api: Reader, namespace: str | None, system: str, now: datetime) -> Report:
+def read(api: ObjectReader, namespace: str | None, system: str, now: datetime) -> Report:
     """Return the report. A kind that may not be read is named in `not_shown`, but for Workloads.
 
     Raises ConfigurationError where the hub does not know our kinds, or shows no Workloads.
@@ -114,10 +114,18 @@ def read(api: Reader, namespace: str | None, system: str, now: datetime) -> Repo
 def text(report: Report, now: datetime, *, everything: bool) -> str:
     """Return the headline, the processes, the counts, and each list that is not empty."""
     most = None if everything else SHOWN
-    parts = [_headline(report), _counts(report)]
+    parts = [headline(report), _counts(report)]
     if report.processes:
         parts.insert(1, _processes(report.processes))
-    for title, findings in (
+    parts += [f"{title}:\n{_table(each, now, most)}" for title, each in lists(report)]
+    if report.not_shown:
+        parts.append(f"Not shown, as you may not read them: {', '.join(report.not_shown)}")
+    return "\n\n".join(parts)
+
+
+def lists(report: Report) -> list[tuple[str, list[Finding]]]:
+    """Return the title of each list that is not empty, and its findings."""
+    every = (
         ("Clusters that are not ready", report.clusters_not_ready),
         ("Removals from clusters that wait for a person", report.sweeps_held),
         ("Clusters that are left, or were lost a short while ago", report.evacuating),
@@ -129,12 +137,8 @@ def text(report: Report, now: datetime, *, everything: bool) -> str:
         ("Being moved", report.moving),
         ("Being rolled out", report.rollouts),
         ("Being removed", report.removing),
-    ):
-        if findings:
-            parts.append(f"{title}:\n{_table(findings, now, most)}")
-    if report.not_shown:
-        parts.append(f"Not shown, as you may not read them: {', '.join(report.not_shown)}")
-    return "\n\n".join(parts)
+    )
+    return [(title, findings) for title, findings in every if findings]
 
 
 def _of_kinds(report: Report, *, before: bool) -> Iterator[tuple[str, list[Finding]]]:
@@ -143,7 +147,8 @@ def _of_kinds(report: Report, *, before: bool) -> Iterator[tuple[str, list[Findi
             yield kind.title, report.findings.get(kind.name, [])
 
 
-def _headline(report: Report) -> str:
+def headline(report: Report) -> str:
+    """Return `2 of 3 clusters ready, 5 of 7 Workloads running; 3 things need a person`."""
     clusters, running = sum(report.clusters.values()), report.workloads.get("Running", 0)
     good = sum(report.clusters.get(state, 0) for state in ("Ready", "Cordoned"))
     ready = f"{good} of {count(clusters, 'cluster')} ready, " if _seen(report) else ""
@@ -204,13 +209,18 @@ def _states(counts: Mapping[str, int]) -> str:
 
 def _table(findings: Sequence[Finding], now: datetime, most: int | None) -> str:
     """Return the table of findings: the urgent ones first, then the oldest."""
-    ranked = sorted(findings, key=lambda each: (not each.urgent, each.since or "~", each.name))
+    ranked = in_order(findings)
     shown = ranked[:most]
     rows = [row for each in shown for row in _rows(each, now)]
     columns = [key for key in ("name", "units", "state", "since") if any(row[key] for row in rows)]
     left = len(ranked) - len(shown)
     rest = f"\n… {left} more (--all shows them)" if left else ""
     return output.table(rows, (*columns, "why")) + rest
+
+
+def in_order(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the urgent findings first, then the oldest."""
+    return sorted(findings, key=lambda each: (not each.urgent, each.since or "~", each.name))
 
 
 def _rows(finding: Finding, now: datetime) -> list[dict[str, Any]]:

@@ -7,14 +7,14 @@ import io
 import json
 import logging
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry
 
-from machinery import http_server, metrics
+from machinery import connection_limits, http_server, metrics
 from machinery.api.client_metrics import Meter
 from machinery.http_messages import Request, Response
 from machinery.http_server import BODY_LIMIT, HttpServer
@@ -498,3 +498,94 @@ async def test_a_stopped_server_can_start_again() -> None:
     for _ in range(2):
         async with asking(server) as session, session.get("/thing") as response:
             assert response.status == 200
+
+
+# --- headers and streams --------------------------------------------------------------------------
+
+
+@pytest.mark.proves("V17")
+async def test_every_answer_has_the_servers_headers_unless_it_has_its_own() -> None:
+    server = HttpServer({"X-Rule": "all", "Cache-Control": "no-store"})
+
+    async def own(request: Request) -> Response:
+        assert request.header("x-ASKED") == "yes"
+        assert request.header("X-Other") == ""
+        return Response(200, headers={"Cache-Control": "private", "X-More": "1"})
+
+    async def broken(_request: Request) -> Response:
+        raise RuntimeError
+
+    server.route("GET", "/own", own)
+    server.route("GET", "/broken", broken)
+    server.route("POST", "/long", echo)
+    async with asking(server) as client:
+        async with client.get("/own", headers={"X-Asked": "yes"}) as answer:
+            assert answer.headers["Cache-Control"] == "private"
+            assert answer.headers["X-Rule"] == "all"
+            assert answer.headers["X-More"] == "1"
+        for path, method, status in (
+            ("/nowhere", "GET", 404),
+            ("/own", "PUT", 405),
+            ("/broken", "GET", 500),
+        ):
+            async with client.request(method, path) as answer:
+                assert answer.status == status
+                assert answer.headers["X-Rule"] == "all"
+                assert answer.headers["Cache-Control"] == "no-store"
+        async with client.post("/long", data=io.BytesIO(b"x" * (BODY_LIMIT + 1))) as answer:
+            assert (answer.status, answer.headers["X-Rule"]) == (413, "all")
+
+
+class Stream:
+    """A handler whose answer is a stream, and whether that has ended."""
+
+    def __init__(self) -> None:
+        self.more = asyncio.Event()
+        self.ended = asyncio.Event()
+
+    async def _pieces(self) -> AsyncGenerator[bytes]:
+        try:
+            yield b"one\n"
+            while True:
+                await self.more.wait()
+                yield b"more\n"
+                await asyncio.sleep(0.01)
+        finally:
+            self.ended.set()
+
+    async def __call__(self, _request: Request) -> Response:
+        return Response(200, content_type="text/event-stream", stream=self._pieces())
+
+
+@pytest.mark.proves("V8")
+async def test_a_stream_is_sent_piece_by_piece_until_the_client_hangs_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server, stream = HttpServer(), Stream()
+    server.route("GET", "/", stream)
+    async with asking(server) as client:
+        async with client.head("/") as answer:
+            assert answer.content_type == "text/event-stream"
+        async with client.get("/") as answer:
+            assert await answer.content.readline() == b"one\n"
+            assert not stream.ended.is_set()
+            stream.more.set()
+            assert await answer.content.readline() == b"more\n"
+        await asyncio.wait_for(stream.ended.wait(), 30)
+    assert not caplog.records
+
+
+@pytest.mark.proves("V8")
+async def test_a_stream_has_a_time_limit_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_limits, "EXCHANGE_SECONDS", 0.1)
+    monkeypatch.setattr(connection_limits, "STREAM_SECONDS", 0.6)
+    server, stream = HttpServer(), Stream()
+    server.route("GET", "/", stream)
+    async with asking(server) as client, client.get("/") as answer:
+        assert await answer.content.readline() == b"one\n"
+        await asyncio.sleep(0.3)
+        stream.more.set()
+        assert await answer.content.readline() == b"more\n"
+        with pytest.raises(aiohttp.ClientError):
+            await asyncio.wait_for(answer.read(), 30)
+    assert stream.ended.is_set()

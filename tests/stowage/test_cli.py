@@ -87,7 +87,7 @@ def test_the_controller_is_asked_for_rows_of_scores_by_a_flag(given, rows, monke
     kubeconfig.write_text(KUBECONFIG)
     asked = []
     monkeypatch.setattr(app, "run", asked.append)
-    monkeypatch.setattr(processes, "_serve", lambda run, _verbosity: run())
+    monkeypatch.setattr(processes, "serve", lambda run, _verbosity: run())
     command = ["controller", "--kubeconfig", str(kubeconfig), *given]
     assert CliRunner().invoke(cli.cli, command).exit_code == 0
     assert [settings.debug_scores for settings in asked] == [rows]

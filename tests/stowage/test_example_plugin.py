@@ -88,6 +88,15 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     return Environment(tmp_path_factory.mktemp("example"))
 
 
+@pytest.mark.proves("V27")
+def test_our_wheel_has_the_files_of_the_web_page(env: Environment) -> None:
+    ours = set(zipfile.ZipFile(env.stowage).namelist())
+    web = ROOT / "stowage" / "web"
+    files = [path for name in ("templates", "static") for path in (web / name).iterdir()]
+    assert len(files) > 15
+    assert {path.relative_to(ROOT).as_posix() for path in files} <= ours
+
+
 def test_it_is_a_package_of_its_own_which_our_wheel_leaves_out(env: Environment) -> None:
     ours, theirs = (zipfile.ZipFile(wheel).namelist() for wheel in (env.stowage, env.carbon))
     assert "stowage/examples/01-deployment-service-secret.yaml" in ours

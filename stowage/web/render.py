@@ -1,0 +1,106 @@
+"""Pages from templates: everything is escaped, and a name that a template misspells is a fault.
+
+Text comes from tenants and members, so control characters are shown as
+what they are and never sent.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import msgspec
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2.runtime import Undefined
+
+from controller.model.why import RuleNote, ShareSteps
+from stowage.planning.words import count
+from stowage.reading import words
+from stowage.web import assets
+from stowage.web.fleetview import tone
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+
+
+def page(template: str, now: datetime, values: Mapping[str, Any]) -> bytes:
+    """Return the page of a template, in UTF-8."""
+    text = _environment().get_template(template).render(**values, now=now)
+    return text.encode("utf-8", "replace")
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("stowage.web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_shown,
+    )
+    made.filters |= {
+        "age": words.age,
+        "moment": words.moment,
+        "count": count,
+        "tone": tone,
+        "part": _part,
+        "steps": _steps,
+        "rules": _rules,
+        "cause": words.cause,
+        "yaml": _yaml,
+        "amount": _amount,
+    }
+    made.globals |= {"asset": assets.addresses().__getitem__, "link": link}
+    return made
+
+
+def link(*parts: str, **query: Any) -> str:
+    """Return the address of a page: `link("workloads", namespace, name)`; empty values go."""
+    path = "/" + "/".join(quote(part, safe="") for part in parts)
+    given = {key: value for key, value in query.items() if value not in ("", None)}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+def _shown(value: Any) -> Any:
+    """Return a text with its control characters written out; another value as it is."""
+    if isinstance(value, Undefined) or not isinstance(value, str) or hasattr(value, "__html__"):
+        return value
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), value)
+
+
+def _part(percent: float, whole: float = 100.0) -> str:
+    """Return a length in percent of a bar's 100."""
+    return f"{min(max(percent, 0), whole):g}" if math.isfinite(percent) else "0"
+
+
+def _steps(steps: Sequence[Mapping[str, Any]], now: datetime) -> list[str]:
+    """Return how a share came about; nothing for a form that is not known."""
+    try:
+        return words.steps(msgspec.convert({"cluster": "", "steps": steps}, ShareSteps), now)
+    except msgspec.ValidationError:
+        return []
+
+
+def _rules(because: Sequence[Mapping[str, Any]]) -> str:
+    try:
+        return words.rules(msgspec.convert(because, list[RuleNote]))
+    except msgspec.ValidationError:
+        return ""
+
+
+def _yaml(body: Any) -> str:
+    import yaml  # noqa: PLC0415 - slow, and few pages show any
+
+    found: str = yaml.safe_dump(body, sort_keys=False, default_flow_style=False, width=100)
+    return found
+
+
+def _amount(value: Any) -> str:
+    """Return a number or a small mapping in one line."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

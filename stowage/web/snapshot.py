@@ -1,0 +1,142 @@
+"""The hub's objects as the page reads them: each as the bytes of its parts, with a revision.
+
+The page keeps 10,000 Workloads, so that an object is its metadata and the JSON of `spec` and
+`status`; whoever reads it decodes what it needs, and what was decoded is kept until the object
+changes. `HubSnapshot` answers as a hub does (`stowage.hub.reader.ObjectReader`), so the page
+reports with the code, and in the words, of the command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from machinery.api.resources import (
+    LEASES,
+    MEMBER_CLUSTERS,
+    RESERVATIONS,
+    WORKLOAD_GROUPS,
+    WORKLOAD_POLICIES,
+    WORKLOAD_QUOTAS,
+    WORKLOAD_SPREADS,
+    WORKLOADS,
+    Resource,
+)
+from machinery.errors import Forbidden, NotFound
+from machinery.types.metadata import Key, Object
+
+KINDS = (
+    MEMBER_CLUSTERS,
+    WORKLOADS,
+    WORKLOAD_GROUPS,
+    WORKLOAD_SPREADS,
+    RESERVATIONS,
+    WORKLOAD_POLICIES,
+    WORKLOAD_QUOTAS,
+)
+"""What the page shows, besides Leases."""
+_BY_PLURAL: Mapping[str, Resource] = {each.plural: each for each in (*KINDS, LEASES)}
+_EMPTY = msgspec.Raw(b"{}")
+
+
+class StoredObject(Object, frozen=True, omit_defaults=True):
+    """An object whose parts are not decoded."""
+
+    spec: msgspec.Raw = _EMPTY
+    status: msgspec.Raw = _EMPTY
+
+    def detached(self) -> StoredObject:
+        """Return the same without the answer that it came in, a whole page of a list."""
+        return msgspec.structs.replace(self, spec=self.spec.copy(), status=self.status.copy())
+
+
+_decoder = msgspec.json.Decoder(StoredObject)
+
+
+class HubSnapshot:
+    """Objects by resource; `revision` grows with each change of one that is no Lease."""
+
+    def __init__(self) -> None:
+        self.revision = 0
+        self.refused: set[str] = set()
+        """The kinds that the hub does not show to this user."""
+        self._objects: dict[str, dict[Key, StoredObject]] = {name: {} for name in _BY_PLURAL}
+        self._decoded: dict[tuple[str, Any], dict[Key, tuple[StoredObject, Any]]] = {}
+        self._handlers: list[Callable[[Resource, Key], None]] = []
+
+    def add_handler(self, handler: Callable[[Resource, Key], None]) -> None:
+        """Have it called with the resource and the key of each object that has changed."""
+        self._handlers.append(handler)
+
+    def change(self, res: Resource, old: StoredObject | None, new: StoredObject | None) -> None:
+        """Take in a change, as an informer tells it."""
+        key = (new or old or StoredObject()).metadata.key
+        if new is None:
+            self._objects[res.plural].pop(key, None)
+            for (plural, _), known in self._decoded.items():
+                if plural == res.plural:
+                    known.pop(key, None)
+        else:
+            self._objects[res.plural][key] = new
+        if res != LEASES:  # they are renewed all the time
+            self.revision += 1
+            for handler in self._handlers:
+                handler(res, key)
+
+    def put(self, res: Resource, body: Mapping[str, Any]) -> None:
+        """Take in an object of JSON values."""
+        self.change(res, None, _decoder.decode(msgspec.json.encode(body)))
+
+    def count(self, res: Resource) -> int:
+        return len(self._objects[res.plural])
+
+    def each(self, res: Resource, as_: Any, namespace: str | None = None) -> Iterator[Any]:
+        """Yield the objects in the order of their names. Raises Forbidden as the hub did."""
+        if res.plural in self.refused:
+            raise Forbidden(code=403, reason="Forbidden", message=f"may not list {res.plural}")
+        for key, stored in sorted(self._objects.get(res.plural, {}).items()):
+            if namespace is None or key[0] == namespace:
+                yield self._as(res, key, stored, as_)
+
+    def read(self, res: Resource, name: str, namespace: str | None, as_: Any) -> Any:
+        """Return one object. Raises NotFound."""
+        key = (namespace or "" if res.namespaced else "", name)
+        stored = self._objects.get(res.plural, {}).get(key)
+        if stored is None:
+            what = f"{res.plural} {'/'.join(filter(None, key))} not found"
+            raise NotFound(code=404, reason="NotFound", message=what)
+        return self._as(res, key, stored, as_)
+
+    def _as(self, res: Resource, key: Key, stored: StoredObject, as_: Any) -> Any:
+        if not isinstance(as_, type):  # JSON values belong to who asks for them
+            return msgspec.json.decode(msgspec.json.encode(stored))
+        known = self._decoded.setdefault((res.plural, as_), {})
+        before = known.get(key)
+        if before is None or before[0] is not stored:
+            before = known[key] = (
+                stored,
+                msgspec.json.decode(msgspec.json.encode(stored), type=as_),
+            )
+        return before[1]
+
+    def packed(self) -> bytes:
+        """Return all objects in one piece, for another process."""
+        every = {plural: list(found.values()) for plural, found in self._objects.items()}
+        return msgspec.json.encode({"objects": every, "refused": sorted(self.refused)})
+
+
+class _Packed(msgspec.Struct):
+    objects: dict[str, list[StoredObject]]
+    refused: list[str]
+
+
+def unpacked(data: bytes) -> HubSnapshot:
+    """Return the snapshot that `packed` has packed."""
+    found, read = HubSnapshot(), msgspec.json.decode(data, type=_Packed)
+    for plural, objects in read.objects.items():
+        for each in objects:
+            found.change(_BY_PLURAL[plural], None, each)
+    found.refused = set(read.refused)
+    return found

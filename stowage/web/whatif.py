@@ -1,0 +1,64 @@
+"""The form of a what-if: its fields, and what becomes of its faults.
+
+The input goes to a worker process and nothing is written on the hub. The page keeps it behind the
+`#` of its address, so that no log has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import parse_qs, urlsplit
+
+from machinery.errors import BadRequest, StowageError
+from machinery.http_messages import Request
+from stowage.web.worker import Scenario
+from stowage.web.workers import NotDecided
+
+LISTS = ("scale", "cordon", "drain", "lose", "label")
+FORM = "application/x-www-form-urlencoded"
+MOST_FIELDS = 1000
+
+
+def same_origin(request: Request) -> bool:
+    """Whether a form of this page sent it, or a program that is no browser."""
+    site, origin = request.header("Sec-Fetch-Site"), request.header("Origin")
+    if origin not in ("", "null"):  # a page that sends no referrer has the origin null
+        return urlsplit(origin).netloc == request.header("Host")
+    return site == "same-origin" or (site == "" and origin == "")
+
+
+def scenario_of(request: Request) -> Scenario:
+    """Return the input. Raises BadRequest for a body that is no form."""
+    if request.header("Content-Type").partition(";")[0].strip() != FORM:
+        raise _no_form(f"send a form as {FORM}")
+    try:
+        found = parse_qs(request.body.decode("utf-8"), max_num_fields=MOST_FIELDS)
+    except ValueError as e:
+        raise _no_form("the form cannot be read") from e
+    return _filled(found)
+
+
+def asked(query: Mapping[str, str]) -> Scenario:
+    """Return what a link to the empty form has filled in, such as `?cordon=m1`."""
+    return _filled({key: [value] for key, value in query.items()})
+
+
+def _filled(fields: Mapping[str, list[str]]) -> Scenario:
+    lists = {name: _words(fields.get(name, ())) for name in LISTS}
+    each = (fields.get("each") or [""])[0].strip()
+    yaml = "\n---\n".join(fields.get("yaml", ())).replace("\r\n", "\n")
+    return Scenario(yaml=yaml, each=each, **lists)
+
+
+def _words(values: list[str] | tuple[()]) -> list[str]:
+    """Return the entries of a field: one may hold several, between blanks or commas."""
+    return [word for value in values for word in value.replace(",", " ").split()]
+
+
+def _no_form(message: str) -> BadRequest:
+    return BadRequest(code=400, reason="BadRequest", message=message)
+
+
+def status_of(fault: StowageError) -> int:
+    """Return the code of an answer: 400 for a wrong input, 503 for what takes too long."""
+    return 400 if isinstance(fault, NotDecided) else 503

@@ -1,0 +1,137 @@
+"""The processes that decide for the page: begun when needed, kept, and killed when they take long.
+
+A worker that was killed, by us or by anybody, is replaced at the next request; the snapshot is sent
+to a worker again when it has changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from machinery.errors import StowageError
+from stowage.web.snapshot import HubSnapshot
+from stowage.web.worker import LENGTH, DecisionAnswer, DecisionRequest
+
+
+class WorkersBusy(StowageError):
+    """As many requests as may be are under way."""
+
+
+class TookTooLong(StowageError):
+    """A request was not answered in time, and its worker was ended."""
+
+
+class NotDecided(StowageError):
+    """The request cannot be answered; the message says why."""
+
+
+class Workers:
+    """At most `most` worker processes over one snapshot; each request may take `seconds`."""
+
+    def __init__(
+        self,
+        snapshot: HubSnapshot,
+        *,
+        most: int,
+        seconds: float,
+        command: tuple[str, ...] = (sys.executable, "-m", "stowage.web.worker"),
+    ) -> None:
+        self._snapshot, self._most, self.seconds = snapshot, most, seconds
+        self._command = command
+        self._idle: list[_Worker] = []
+        self._working: set[_Worker] = set()
+        self._decoder = msgspec.json.Decoder(DecisionAnswer)
+
+    async def ask(self, request: DecisionRequest) -> tuple[dict[str, Any], int]:
+        """Return the result, and the revision of the snapshot that it was computed from.
+
+        Raises WorkersBusy, TookTooLong, NotDecided.
+        """
+        if len(self._working) >= self._most:
+            raise WorkersBusy("others are being computed: try again in a few seconds")
+        worker = self._idle.pop() if self._idle else _Worker()
+        self._working.add(worker)
+        try:
+            async with asyncio.timeout(self.seconds):
+                answer = await self._asked(worker, request)
+        except TimeoutError as e:
+            worker.kill()
+            raise TookTooLong(f"it takes longer than {self.seconds:g} s") from e
+        except (OSError, asyncio.IncompleteReadError) as e:
+            worker.kill()
+            raise TookTooLong("the process that computes it ended") from e
+        except BaseException:
+            worker.kill()  # in the middle of an answer
+            raise
+        else:
+            self._idle.append(worker)
+        finally:
+            self._working.discard(worker)
+        if answer.fault:
+            raise NotDecided(answer.fault)
+        return answer.result, worker.revision
+
+    async def _asked(self, worker: _Worker, request: DecisionRequest) -> DecisionAnswer:
+        await worker.start(self._command)
+        request.snapshot = msgspec.Raw(b"null")
+        if worker.revision != self._snapshot.revision:
+            request.snapshot = msgspec.Raw(self._snapshot.packed())
+            worker.revision = self._snapshot.revision
+        return self._decoder.decode(await worker.exchange(msgspec.json.encode(request)))
+
+    async def warm(self) -> None:
+        """Begin one process, so that the first request need not wait for its imports."""
+        worker = _Worker()
+        with suppress(OSError):
+            await worker.start(self._command)
+            self._idle.append(worker)
+
+    async def close(self) -> None:
+        """End all processes."""
+        for each in (*self._idle, *self._working):
+            each.kill()
+            await each.gone()
+
+
+class _Worker:
+    """One process. `revision` is that of the snapshot that it has."""
+
+    def __init__(self) -> None:
+        self.revision = -1
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self, command: tuple[str, ...]) -> None:
+        if self._process is None or self._process.returncode is not None:
+            self.revision = -1
+            pipe = asyncio.subprocess.PIPE
+            self._process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=pipe,
+                stdout=pipe,
+                start_new_session=True,  # an interrupt of the terminal is for the page alone
+            )
+
+    async def exchange(self, data: bytes) -> bytes:
+        """Send a request and return the answer. Raises OSError, IncompleteReadError."""
+        process = self._process
+        assert process is not None  # noqa: S101 - `start` has made it
+        assert process.stdin is not None  # noqa: S101 - it was asked for
+        assert process.stdout is not None  # noqa: S101 - as above
+        process.stdin.write(len(data).to_bytes(LENGTH, "big"))
+        process.stdin.write(data)
+        await process.stdin.drain()
+        head = await process.stdout.readexactly(LENGTH)
+        return await process.stdout.readexactly(int.from_bytes(head, "big"))
+
+    def kill(self) -> None:
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+
+    async def gone(self) -> None:
+        if self._process is not None:
+            await self._process.wait()

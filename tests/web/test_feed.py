@@ -1,0 +1,141 @@
+"""What open pages are told: names alone, seldom, and never more than they can take."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import msgspec
+import pytest
+
+from machinery.api.resources import LEASES, MEMBER_CLUSTERS, WORKLOADS
+from stowage.web import live
+from stowage.web.live import LiveFeed
+from stowage.web.snapshot import HubSnapshot, StoredObject
+from tests.fakeclock import FakeClock
+
+pytestmark = pytest.mark.proves("V8")
+
+
+def change(snapshot: HubSnapshot, name: str, namespace: str = "shop", res: Any = WORKLOADS) -> None:
+    metadata = {"name": name, "namespace": namespace if res.namespaced else ""}
+    snapshot.put(res, {"metadata": metadata, "spec": {"secret": "of an object"}})
+
+
+def told(piece: bytes) -> tuple[str, str, dict[str, Any]]:
+    found = re.fullmatch(rb"event: (\w+)\nid: (\S+)\ndata: (.*)\n\n", piece)
+    assert found, piece
+    return found[1].decode(), found[2].decode(), msgspec.json.decode(found[3])
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def snapshot() -> HubSnapshot:
+    return HubSnapshot()
+
+
+@pytest.fixture
+def feed(snapshot: HubSnapshot, clock: FakeClock) -> LiveFeed:
+    return LiveFeed(snapshot, clock=clock)
+
+
+async def opened(feed: LiveFeed, last: str = "", session: str = "s") -> AsyncGenerator[bytes]:
+    stream = feed.stream(session, last)
+    assert await anext(stream) == b"retry: 1000\n\n"
+    return stream
+
+
+async def test_a_minute_of_changes_is_a_message_a_second(
+    feed: LiveFeed, snapshot: HubSnapshot, clock: FakeClock
+) -> None:
+    stream, messages = await opened(feed), []
+
+    async def read() -> None:
+        async for piece in stream:
+            messages.append(piece)  # noqa: PERF401 - it is cancelled in between
+
+    reading = asyncio.create_task(read())
+    for n in range(60 * 50):
+        change(snapshot, f"web-{n % 500}")
+        await clock.advance(0.02)
+    reading.cancel()
+    assert 50 < len(messages) <= 61
+    for piece in messages:
+        name, _, data = told(piece)
+        assert name == "changed"
+        assert len(piece) <= 16 * 1024
+        assert data.keys() == {"rev", "kinds"}
+        assert b"secret" not in piece
+        assert all(re.fullmatch(r"shop/web-\d+", key) for key in data["kinds"]["workloads"])
+
+
+async def test_many_and_long_names_are_told_as_many(feed: LiveFeed, snapshot: HubSnapshot) -> None:
+    stream = await opened(feed)
+    for n in range(live.MOST_KEYS + 1):
+        change(snapshot, f"web-{n}")
+    change(snapshot, "m1", res=MEMBER_CLUSTERS)
+    _, _, data = told(await anext(stream))
+    assert data["kinds"] == {"clusters": ["m1"], "workloads": "many"}
+    other = LiveFeed(snapshot)
+    stream = await opened(other)
+    for n in range(60):
+        change(snapshot, f"{n}-" + "x" * 240)
+    piece = await anext(stream)
+    assert told(piece)[2]["kinds"] == {"workloads": "many"}
+    await stream.aclose()
+
+
+async def test_who_comes_back_is_told_what_was_missed(
+    feed: LiveFeed, snapshot: HubSnapshot
+) -> None:
+    stream = await opened(feed)
+    change(snapshot, "a")
+    _, last, _ = told(await anext(stream))
+    await stream.aclose()
+    change(snapshot, "b")
+    change(snapshot, "c")
+    again = await opened(feed, last)
+    assert told(await anext(again))[2]["kinds"] == {"workloads": ["shop/b", "shop/c"]}
+    await again.aclose()
+    elsewhere = await opened(feed, "0badf00d-3")
+    assert told(await anext(elsewhere))[0] == "reset"
+    await elsewhere.aclose()
+    for n in range(live.REMEMBERED + 1):
+        change(snapshot, f"d{n}")
+    late = await opened(feed, last)
+    assert told(await anext(late))[0] == "reset"
+    await late.aclose()
+
+
+async def test_leases_are_no_news_and_ends_are(feed: LiveFeed, snapshot: HubSnapshot) -> None:
+    change(snapshot, "stowage-controller", res=LEASES)
+    assert snapshot.revision == 0
+    change(snapshot, "a")
+    stream = await opened(feed)
+    snapshot.change(WORKLOADS, snapshot_of(snapshot, "a"), None)
+    assert told(await anext(stream))[2]["kinds"] == {"workloads": ["shop/a"]}
+    assert snapshot.count(WORKLOADS) == 0
+    await stream.aclose()
+
+
+def snapshot_of(snapshot: HubSnapshot, name: str) -> StoredObject:
+    return snapshot.read(WORKLOADS, name, "shop", StoredObject)
+
+
+async def test_a_session_has_a_few_streams_and_the_oldest_ends(feed: LiveFeed) -> None:
+    streams = [await opened(feed) for _ in range(live.STREAMS_OF_SESSION)]
+    waiting = asyncio.create_task(anext(streams[0], None))
+    await asyncio.sleep(0)
+    last = await opened(feed)
+    assert await asyncio.wait_for(waiting, 5) is None
+    other = await opened(feed, session="t")
+    feed.close()
+    for each in (*streams[1:], last, other):
+        assert await asyncio.wait_for(anext(each, None), 5) is None
+    assert not feed.full

@@ -1,0 +1,231 @@
+"""An open page follows a hub: real API server, controller and browser."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack
+from typing import Any, TypeVar
+
+import pytest
+from click.testing import CliRunner
+from playwright.sync_api import expect
+
+from machinery.api.resources import EVENTS, MEMBER_CLUSTERS, WORKLOADS
+from machinery.config.kubeconfig import Connection
+from stowage.cli import cli
+from stowage.planning.plan import Where
+from stowage.web.app import UiSettings
+from tests.controller.live import World, deciding, world_on
+from tests.inforce import until_may
+from tests.web.conftest import Page, Window, served
+from tests.web.crawl import crawl
+
+T = TypeVar("T")
+
+
+class Hub:
+    """A hub with two clusters and a controller, worked from another thread."""
+
+    def __init__(self, cluster: Any) -> None:
+        self.cluster = cluster
+        self.world: World
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(120)
+
+    def begin(self) -> None:
+        self._thread.start()
+        self._stack = AsyncExitStack()
+        self.do(self._begin())
+
+    async def _begin(self) -> None:
+        self.world = await self._stack.enter_async_context(world_on(self.cluster, "shop"))
+        await self.world.cluster("m1")
+        await self.world.cluster("m2")
+        await self._stack.enter_async_context(deciding(self.world))
+        await self.world.workload("web", replicas=2)
+        await self.world.placed("web")
+
+    def end(self) -> None:
+        self.do(self._stack.aclose())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+@pytest.fixture(scope="module")
+def followed(hub: Any) -> Iterator[Hub]:
+    made = Hub(hub)
+    made.begin()
+    yield made
+    made.end()
+
+
+def settings(hub: Hub, port: int = 0) -> UiSettings:
+    where = Where("shop", (), hub.cluster.connection())
+    return UiSettings(where=where, port=port, browser=False)
+
+
+@pytest.fixture(scope="module")
+def page(followed: Hub) -> Iterator[Page]:
+    with served(settings(followed)) as made:
+        assert "<h1" in made.open().text
+        yield made
+
+
+@pytest.mark.proves("V1", "V7")
+def test_a_scaled_workload_changes_its_row_in_the_open_page(
+    followed: Hub, page: Page, window: Callable[..., Window]
+) -> None:
+    shown = window(page, viewport={"width": 900, "height": 300})
+    tab = shown.go("/workloads")
+    row = tab.locator("#w-shop-web")
+    expect(row.locator("td").nth(1)).to_have_text("2")
+    tab.locator("input[name=cluster]").fill("m")
+    tab.locator("input[name=cluster]").focus()
+    tab.evaluate("scrollTo(0, 40)")
+    tab.evaluate("window.same = true")
+    followed.cluster.kubectl("scale", "-n", "shop", "wl/web", "--replicas=5")
+    began = time.monotonic()
+    expect(row.locator("td").nth(1)).to_have_text("5", timeout=20_000)
+    assert tab.evaluate(
+        "[window.same, document.activeElement.name, scrollY, document.activeElement.value]"
+    ) == [
+        True,
+        "cluster",
+        40,
+        "m",
+    ]
+    assert time.monotonic() - began < 20
+    assert shown.faults == []
+    followed.cluster.kubectl("scale", "-n", "shop", "wl/web", "--replicas=2")
+
+
+@pytest.mark.proves("V4", "V6")
+def test_a_hub_says_what_the_commands_say(followed: Hub, page: Page) -> None:
+    asked = [f"--kubeconfig={followed.cluster.kubeconfig}", "-n", "shop", "-o", "json"]
+    for command, path in (
+        ("explain", "/workloads/shop/web"),
+        ("history", "/workloads/shop/web/history"),
+    ):
+        done = CliRunner().invoke(cli, [command, "wl/web", *asked], catch_exceptions=False)
+        told, shown = json.loads(done.stdout), page.json(path)
+        assert {**shown, "time": ""} == {**told, "time": ""}
+
+
+@pytest.mark.proves("V10")
+def test_a_what_if_changes_nothing_on_the_hub(followed: Hub, page: Page) -> None:
+    def versions() -> dict[str, str]:
+        return {
+            each["metadata"]["name"]: each["metadata"]["resourceVersion"]
+            for res in (WORKLOADS, MEMBER_CLUSTERS)
+            for each in followed.do(followed.world.client.list(res))["items"]
+        }
+
+    before = versions()
+    form = {"Content_Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
+    for body in ("cordon=m1", "scale=shop/web%3D9", "lose=m2"):
+        answer = page.ask("/whatif", method="POST", body=body, **form)
+        assert answer.status == 200, answer.text
+        assert answer.json["snapshot"]["rev"] > 0
+    assert versions() == before
+
+
+@pytest.mark.proves("V9")
+def test_a_page_says_when_the_server_is_gone_and_goes_on_when_it_is_back(
+    followed: Hub, window: Callable[..., Window]
+) -> None:
+    with served(settings(followed)) as first:
+        first.open()
+        port = int(first.origin.rpartition(":")[2])
+        shown = window(first)
+        tab = shown.go("/workloads")
+        tab.evaluate("window.same = true")
+        expect(tab.locator("#live")).to_have_text("Live")
+        first.stop()
+        expect(tab.locator("#live")).to_have_text("Not connected", timeout=5_000)
+        with served(settings(followed, port)):
+            expect(tab.locator("#live")).to_have_text("Live", timeout=10_000)
+            followed.cluster.kubectl("scale", "-n", "shop", "wl/web", "--replicas=3")
+            desired = tab.locator("#w-shop-web td").nth(1)
+            expect(desired).to_have_text("3", timeout=20_000)
+            assert tab.evaluate("window.same")
+
+
+def test_events_of_a_cluster_are_shown(followed: Hub, page: Page) -> None:
+    event = {
+        "metadata": {"name": "m1.1", "namespace": "default"},
+        "regarding": {"apiVersion": "stowage.dev/v1alpha1", "kind": "MemberCluster", "name": "m1"},
+        "reason": "Drained",
+        "note": "nothing is left",
+        "type": "Normal",
+        "action": "Drain",
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+        "reportingController": "test",
+        "reportingInstance": "test",
+    }
+    followed.do(followed.world.client.create(EVENTS, event))
+    told = page.json("/clusters/m1")["events"]
+    assert [(each["reason"], each["note"]) for each in told] == [("Drained", "nothing is left")]
+    assert "nothing is left" in page.ask("/clusters/m1").text
+
+
+SECRET = "hunter2-in-an-environment"
+
+
+def reading_as(hub: Hub, name: str, *rights: str) -> Connection:
+    """A connection of a service account that may do these things: `list memberclusters.stowage.dev`."""
+    kubectl = hub.cluster.kubectl
+    kubectl("create", "serviceaccount", name, "-n", "shop")
+    user = f"system:serviceaccount:shop:{name}"
+    for n, right in enumerate(rights):
+        verbs, resources, *space = right.split()
+        kind = "role" if space else "clusterrole"
+        scope = ("-n", space[0]) if space else ()
+        kubectl("create", kind, f"{name}-{n}", f"--verb={verbs}", f"--resource={resources}", *scope)
+        kubectl(
+            "create",
+            f"{kind}binding",
+            f"{name}-{n}",
+            f"--{kind}={name}-{n}",
+            f"--serviceaccount=shop:{name}",
+            *scope,
+        )
+        until_may(hub.cluster, user, f"list {resources}" + (f" -n {space[0]}" if space else ""))
+    token = kubectl("create", "token", name, "-n", "shop").strip()
+    admin = hub.cluster.connection()
+    return Connection(server=admin.server, ca=admin.ca, token=token)
+
+
+@pytest.mark.proves("V19")
+def test_who_may_only_list_clusters_sees_no_workload(followed: Hub) -> None:
+    followed.do(followed.world.edit("web", {"metadata": {"annotations": {"note": SECRET}}}))
+    connection = reading_as(followed, "clusters-only", "get,list,watch memberclusters.stowage.dev")
+    where = Where("shop", (), connection)
+    with served(UiSettings(where=where, browser=False)) as page:
+        page.open()
+        found = crawl(page)
+        every = b"".join(answer.body for answer in found.values())
+        assert b"m1" in found["/clusters"].body
+        assert SECRET.encode() not in every
+        assert b"shop/web" not in every
+        assert "Not shown, as you may not read them" in found["/"].text
+        assert page.ask("/workloads/shop/web").status == 404
+
+
+@pytest.mark.proves("V19")
+def test_who_may_list_one_namespace_sees_that_one(followed: Hub) -> None:
+    kinds = "workloads.stowage.dev"
+    connection = reading_as(followed, "tenant", f"get,list,watch {kinds} shop")
+    with served(UiSettings(where=Where("shop", (), connection), browser=False)) as page:
+        page.open()
+        assert page.json("/workloads")["total"] == 1
+        text = page.ask("/workloads/shop/web").text
+        assert "Only of shop" in text
+        assert "Where its units are" in text

@@ -1,0 +1,403 @@
+"""Pages without scripts: who may open them, and that they say what the commands say."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from machinery.api.resources import LEASES, WORKLOADS
+from machinery.clock import SystemClock
+from stowage.cli import cli
+from stowage.planning import plan
+from stowage.planning.plan import Where
+from stowage.reading import status
+from stowage.web import assets, render, source
+from stowage.web.pages import POLICY
+from stowage.web.views import Views
+from tests.examples import examples
+from tests.web import fleets
+from tests.web.conftest import FLEET, ROOT, Page, Serve
+from tests.web.crawl import PAGES, crawl
+
+EXAMPLES = str(ROOT / "examples")
+
+
+class Cells(HTMLParser):
+    """The text of the rows of all tables, by the first cell of each."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.rows: list[list[str]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, _: Any) -> None:
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.rows and self.rows[-1]:
+            self.rows[-1][-1] += data
+
+    def row(self, *begin: str) -> list[str]:
+        """The row that begins so."""
+        told = [[" ".join(cell.split()) for cell in row] for row in self.rows]
+        return next(row for row in told if tuple(row[: len(begin)]) == begin)
+
+
+@pytest.mark.proves("V1")
+def test_the_printed_key_opens_the_page_once(serve: Serve) -> None:
+    page = serve()
+    key = page.address.removeprefix(page.origin)
+    assert page.origin.startswith("http://127.0.0.1:")
+    assert page.ask("/").status == 200
+    assert "<h1" in page.ask("/").text
+    stranger = Page(page.address)
+    assert stranger.ask("/").status == 401
+    assert stranger.ask(key).status == 401
+    assert "<h1" in stranger.ask(key).text
+    assert stranger.ask("/", Accept="application/json").json.keys() == {"message"}
+    forged = page.cookie[:-1] + ("0" if page.cookie[-1] != "0" else "1")
+    assert Page(page.address, forged).ask("/").status == 401
+    assert page.ask("/", Host="evil.example").status == 421
+
+
+@pytest.mark.proves("V3", "V17", "V25", "V27")
+def test_every_page_and_every_link_answers(fleet: Page) -> None:
+    found = crawl(fleet)
+    assert len(found) > 60
+    assert {path: a.status for path, a in found.items() if a.status != 200} == {}
+    assert {a.headers["content-security-policy"] for a in found.values()} == {POLICY}
+    pages = [a.text for a in found.values() if "text/html" in a.headers["content-type"]]
+    assert all(text.count("<h1") == 1 for text in pages)
+    files = {path: a for path, a in found.items() if path.startswith("/static/")}
+    assert len(files) == 3
+    for path, answer in files.items():
+        assert hashlib.sha256(answer.body).hexdigest()[:16] in path
+        assert "immutable" in answer.headers["cache-control"]
+    assert found["/"].headers["cache-control"] == "no-store"
+
+
+@pytest.mark.proves("V1", "V25")
+def test_the_command_prints_one_address_and_ends_when_interrupted(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "stowage", "ui", "--no-browser", "--port", "0"]
+    given = ["--fleet", FLEET, "-f", f"{EXAMPLES}/01-deployment-service-secret.yaml"]
+    pipe, log = subprocess.PIPE, (tmp_path / "errors").open("w+")
+    with log, subprocess.Popen([*command, *given], stdout=pipe, stderr=log, text=True) as page:
+        assert page.stdout is not None
+        line = page.stdout.readline()
+        assert (
+            Page(re.search(r"http://127\.0\.0\.1:\d+/\?key=\S+$", line.strip())[0]).open().status
+            == 200
+        )
+        page.send_signal(signal.SIGINT)
+        assert page.wait(60) == 0
+        assert page.stdout.read() == ""
+        log.seek(0)
+        assert "Traceback" not in log.read()
+
+
+@pytest.mark.proves("V25")
+def test_files_need_no_network(monkeypatch: pytest.MonkeyPatch, serve: Serve) -> None:
+    asked = []
+    connect = socket.socket.connect
+
+    def local(self: socket.socket, address: Any) -> None:
+        asked.append(address)
+        assert address[0] == "127.0.0.1"
+        connect(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", local)
+    page = serve(f"{EXAMPLES}/12-divided-by-weight.yaml")
+    for path in (*PAGES, "/workloads/demo/weighted"):
+        assert page.ask(path).status == 200
+    assert {host for host, _ in asked} == {"127.0.0.1"}
+
+
+@pytest.mark.proves("V27")
+def test_a_changed_file_has_another_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(assets, "FOLDER", tmp_path)
+    names = []
+    for text in ("a", "b", "a"):
+        (tmp_path / "x.css").write_text(text)
+        assets.addresses.cache_clear()
+        names.append(assets.addresses()["x.css"])
+    assets.addresses.cache_clear()
+    assert names[0] == names[2] != names[1]
+
+
+@pytest.mark.proves("V27")
+def test_the_image_is_made_of_the_whole_package() -> None:
+    lines = (ROOT / "Dockerfile").read_text().splitlines()
+    assert "COPY stowage stowage" in lines
+    left_out = (ROOT / ".dockerignore").read_text().split()
+    assert not [each for each in left_out if "stowage" in each or each.endswith((".html", ".js"))]
+
+
+@pytest.mark.proves("V4")
+def test_a_workload_says_what_explain_says(fleet: Page) -> None:
+    made = plan.make([EXAMPLES], Where("default", (FLEET,)), clock=SystemClock())
+    assert len(made.planned) > 20
+    for each in made.planned:
+        record = json.loads(json.dumps(plan.recorded(each.decision, each.kind)))
+        if each.kind != "Workload":
+            continue
+        path = f"/workloads/{record['namespace']}/{record['name']}"
+        told = fleet.json(path)
+        assert told.pop("remarks") == [source.PLANNED]
+        assert {**told, "time": ""} == {**record, "time": ""}
+        cells = Cells(fleet.ask(path).text)
+        for cluster in record["clusters"]:
+            row = cells.row(cluster["name"], "fits" if cluster["fits"] else "refused")
+            assert row[2] == str(cluster["replicas"])
+            assert row[3] == ("\N{EN DASH}" if cluster["score"] is None else str(cluster["score"]))
+            assert row[4:-1] == [str(n) for n in cluster["scores"].values()] or not cluster["fits"]
+            for said in [reason["text"] for reason in cluster["reasons"]] or [cluster["reason"]]:
+                assert said in row[-1]
+        for note in (*record["pendingReasons"], *record["remedies"]):
+            assert note["text"] in fleet.ask(path).text.replace("&#39;", "'")
+
+
+@pytest.mark.proves("V4")
+def test_what_is_stored_says_what_explain_says(serve: Serve, tmp_path: Path) -> None:
+    file = fleets.troubled(tmp_path)
+    page = serve(fleet=(file,))
+    for name, namespace in (("web-1", "shop"), ("batch-1", "train")):
+        asked = ["explain", f"wl/{name}", "-n", namespace, "--fleet", file, "-o", "json"]
+        told = json.loads(CliRunner().invoke(cli, asked, catch_exceptions=False).output)
+        assert {**page.json(f"/workloads/{namespace}/{name}"), "time": told["time"]} == told
+
+
+FLEETS = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 3)), min_size=1, max_size=6)
+
+
+@pytest.mark.proves("V5")
+@examples(200)
+@given(
+    FLEETS,
+    st.integers(1, 30),
+    st.sampled_from(["Divided", "Single", "Duplicated"]),
+    st.sampled_from(["Proportional", "Fewest"]),
+)
+def test_each_number_has_rules_that_add_up_to_it(
+    tmp_path_factory: pytest.TempPathFactory,
+    rooms: list[tuple[int, int]],
+    units: int,
+    distribution: str,
+    packing: str,
+) -> None:
+    folder = tmp_path_factory.mktemp("fleet")
+    rows = [
+        {
+            "name": f"m{n}",
+            "nodes": nodes,
+            "allocatable": {"cpu_milli": cpu * 1000, "memory_bytes": 10**11, "pods": 500},
+        }
+        for n, (cpu, nodes) in enumerate(rooms)
+    ]
+    (folder / "fleet.json").write_text(json.dumps(rows))
+    body = fleets.workload("web", {}, desired=units)
+    body["spec"] |= {"distribution": distribution, "packing": packing}
+    if distribution != "Divided":
+        del body["spec"]["packing"]
+    (folder / "web.json").write_text(json.dumps({k: body[k] for k in body if k != "status"}))
+    where = Where("shop", (str(folder / "fleet.json"),))
+    found = source.of_files([str(folder / "web.json")], where)
+    views = Views(found.snapshot, system="", clock=SystemClock())
+    now = datetime.now(UTC)
+    recorded = views.recorded("shop", "web")
+    for share in recorded["placements"]:
+        assert sum(step["units"] for step in share["steps"]) == share["replicas"]
+        told = render.page(
+            "workload.html",
+            now,
+            {
+                "title": "",
+                "notes": [],
+                "release": "",
+                "path": "/",
+                "query": {},
+                "read": "",
+                "data": found.planned["shop", "web"],
+                "recorded": recorded,
+                "stored": views.stored(WORKLOADS, "shop", "web"),
+                "objects": {"spec": {}, "differs": "", "rendered": ""},
+            },
+        ).decode()
+        row = Cells(told).row(share["cluster"], str(share["replicas"]))
+        assert row[-1].startswith(f"{share['replicas']} at ")
+        assert ": " in row[-1]
+    assert sum(share["replicas"] for share in recorded["placements"]) == recorded["assigned"]
+
+
+@pytest.mark.proves("V4")
+def test_what_is_sent_to_a_cluster_is_shown_without_secrets(serve: Serve, tmp_path: Path) -> None:
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "s"},
+        "stringData": {"password": "hunter2"},
+    }
+    web = fleets.workload("web", {"m1": 2, "m2": 2})
+    web["spec"] |= {
+        "manifests": [secret],
+        "overrides": [
+            {
+                "name": "other",
+                "clusterSelector": {"matchLabels": {"topology.kubernetes.io/zone": "zone-2"}},
+                "patch": {"metadata": {"labels": {"only": "there"}}},
+            }
+        ],
+    }
+    file = tmp_path / "fleet.json"
+    file.write_text(json.dumps([fleets.cluster("m1"), fleets.cluster("m2", zone="zone-2"), web]))
+    page = serve(fleet=(str(file),))
+    text = page.ask("/workloads/shop/web").text
+    sent = page.ask("/workloads/shop/web?rendered=m2").text
+    assert "hunter2" not in text + sent
+    assert "(not shown)" in text
+    assert "(not shown)" in sent
+    assert "kind: Deployment" in sent
+    assert "What differs between its clusters" in text
+    assert "only: there" in text
+    assert page.ask("/workloads/shop/web?rendered=nobody").status == 404
+
+
+@pytest.mark.proves("V6")
+def test_history_is_that_of_the_command(serve: Serve, tmp_path: Path) -> None:
+    page = serve(fleet=(fleets.troubled(tmp_path),))
+    told = page.json("/workloads/shop/web-0/history")
+    assert told["kind"] == "Workload"
+    assert [each["cause"] for each in told["history"]] == ["Placed"]
+    shown = Cells(page.ask("/workloads/shop/web-0/history").text).rows[-1]
+    assert "member-1: \N{EN DASH} → 3" in " ".join(shown[-1].split())
+
+
+@pytest.mark.proves("V16")
+def test_pages_are_read_and_nothing_else(fleet: Page) -> None:
+    for path in (*PAGES, "/workloads/a/b", "/api/v1/live", "/api/v1/fleet.columns", "/static/x"):
+        for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
+            if (path, method) != ("/whatif", "POST"):
+                assert fleet.ask(path, method=method).status == 405, (path, method)
+    form = {"Content_Type": "application/x-www-form-urlencoded"}
+    for foreign in (
+        {"Origin": "https://evil.example"},
+        {"Origin": "https://evil.example", "Sec_Fetch_Site": "same-origin"},
+        {"Origin": "null"},
+        {"Sec_Fetch_Site": "cross-site"},
+        {"Sec_Fetch_Site": "same-site"},
+    ):
+        assert fleet.ask("/whatif", method="POST", body="cordon=m", **form, **foreign).status == 403
+    assert fleet.ask("/clusters", method="HEAD").body == b""
+    assert Page(fleet.address).ask("/whatif", method="POST", body="a=b", **form).status == 401
+
+
+@pytest.mark.proves("V17")
+def test_names_and_messages_are_text(serve: Serve, tmp_path: Path) -> None:
+    bad = '<script>alert(1)</script>"><img src=x onerror=alert(1)>\x1b[31m\u202e'
+    items = [fleets.cluster("m1", lost=bad), fleets.workload("web", {"m1": 1}, why=("Bad", bad))]
+    items[1]["metadata"]["annotations"] = {"note": bad}
+    items[1]["metadata"]["labels"] = {"note": "x"}
+    file = tmp_path / "bad.json"
+    file.write_text(json.dumps(items))
+    page = serve(fleet=(str(file),))
+    for path in (
+        "/",
+        "/clusters/m1",
+        "/workloads",
+        "/workloads/shop/web",
+        "/clusters?q=%22%3E%3Cimg",
+    ):
+        text = page.ask(path).text
+        assert "<img" not in text, path
+        assert text.count("<script") == 1, path  # our own
+        assert "\x1b" not in text, path
+        assert "\u202e" not in text, path
+    assert "&lt;script&gt;" in page.ask("/clusters/m1").text
+    assert "\\x1b[31m" in page.ask("/clusters/m1").text
+
+
+@pytest.mark.proves("V28")
+def test_the_first_page_names_what_needs_a_person(serve: Serve, tmp_path: Path) -> None:
+    page = serve(fleet=(fleets.troubled(tmp_path),))
+    told, text = page.json("/"), page.ask("/").text
+    assert told["needsAPerson"] == 14
+    assert told["headline"] in text
+    assert told["headline"].startswith("7 of 9 clusters ready, 40 of 52 Workloads running")
+    for each in (*told["clustersNotReady"], *told["pending"]):
+        assert each["urgent"]
+        assert f">{each['name']}</a>" in text
+        assert each["message"] in text
+        assert f"What helps: {each['help']}" in text
+    assert [row["reason"] for row in told["reasons"]] == [
+        "InsufficientCapacity",
+        "FailedToSchedule",
+    ]
+    assert sum(row["units"] for row in told["reasons"]) == 48
+
+
+@pytest.mark.proves("V28")
+def test_a_process_that_nobody_leads_is_named() -> None:
+    found = source.FileSource("", [])
+    spec = {"holderIdentity": "vm_1", "leaseDurationSeconds": 10, "renewTime": fleets.AGO}
+    for name in ("stowage-controller", "stowage-propagator"):
+        metadata = {"name": name, "namespace": "stowage-system"}
+        found.snapshot.put(LEASES, {"metadata": metadata, "spec": spec})
+    views = Views(found.snapshot, system="stowage-system", clock=SystemClock())
+    data = views.overview()
+    values = {"title": "", "notes": [], "release": "", "path": "/", "query": {}, "read": ""}
+    text = render.page("overview.html", datetime.now(UTC), {**values, "data": data}).decode()
+    assert data["needsAPerson"] == 2
+    assert re.findall(r"<b>(stowage-\w+)</b>: vm_1: nobody leads now", text) == [
+        "stowage-controller",
+        "stowage-propagator",
+    ]
+    assert status.headline(views.fleet.report()) in text
+
+
+@pytest.mark.proves("V3")
+@pytest.mark.parametrize("path", ["/workloads?limit=0", "/clusters?after=x", "/groups?limit=abc"])
+def test_a_wrong_page_is_told(fleet: Page, path: str) -> None:
+    answer = fleet.ask(path)
+    assert answer.status == 400
+    assert "<h1" in answer.text
+    assert fleet.ask("/clusters/none").status == 404
+    assert fleet.ask("/workloads/a/%2e%2e").status in (400, 404)
+
+
+@pytest.mark.proves("V3")
+def test_tables_are_paged_sorted_and_filtered(serve: Serve, tmp_path: Path) -> None:
+    page = serve(fleet=(fleets.troubled(tmp_path),))
+    names, path = [], "/workloads?limit=20&sort=name"
+    while path:
+        told = page.json(path)
+        names += [each["name"] for each in told["workloads"]]
+        path = told["next"] and f"/workloads?limit=20&sort=name&after={told['next']}"
+    assert names == sorted(names)
+    assert len(names) == told["total"] == 52
+    fullest = page.json("/clusters?sort=-cpu")["clusters"]
+    assert [row["name"] for row in fullest[:2]] == ["member-9", "member-8"]
+    assert page.json("/clusters?ready=false")["total"] == 2
+    assert page.json("/clusters?label=topology.kubernetes.io/zone%3Dzone-1")["total"] == 3
+    assert page.json("/workloads?state=Pending&ns=train")["total"] == 12
+    assert page.json("/workloads?cluster=member-1")["total"] == 11
+    columns = page.json("/api/v1/fleet.columns")
+    assert columns["n"] == len(columns["name"]) == 9
+    assert sum(columns["ready"]) == 7
+    etag = page.ask("/api/v1/fleet.columns").headers["etag"]
+    assert page.ask("/api/v1/fleet.columns", If_None_Match=etag).status == 304
