@@ -129,6 +129,7 @@ async def test_both_do_their_work_with_these_rights_and_use_them_all(
         _ask_a_guarded_page(listening(processes[0].log), await accounts.token(hub, "propagator"))
         # Events stand behind what they tell of.
         _until(lambda: {"Scheduled", "Propagated"} <= _events(hub))
+        _hold_an_edit_back(hub, "ganged")
         hub.kubectl("-n", "rights", "delete", "rsv", "kept")
         _until(lambda: "kept-hold" not in _states(hub))
         hub.kubectl("-n", "rights", "delete", "wl", "--all", "--timeout=240s")
@@ -148,6 +149,24 @@ async def test_both_do_their_work_with_these_rights_and_use_them_all(
     assert set(RARE) <= granted
     unneeded = granted - used - set(RARE)
     assert not unneeded, f"rights that nobody needs: {sorted(unneeded)}"
+
+
+def _hold_an_edit_back(hub, name):
+    """Edit a template in a paused rollout: the member keeps the revision that it has."""
+    container = {"name": "main", "image": "nginx:2"}
+    spec = _workload(name, {})["spec"]
+    spec["template"]["spec"]["template"]["spec"]["containers"] = [container]
+    patch = json.dumps({"spec": {"template": spec["template"], "rollout": {"paused": True}}})
+    wl = ("-n", "rights", f"--patch={patch}", "--type=merge")
+    hub.kubectl("patch", "wl", name, *wl)
+
+    def held():
+        found = json.loads(hub.kubectl("-n", "rights", "get", "wl", name, "-o", "json"))
+        status, now = found["status"], found["metadata"]["generation"]
+        wrote = [each.get("observedGeneration") for each in status["clusters"]]
+        return bool(status.get("revisions")) and wrote == [now]
+
+    _until(held)
 
 
 class _Asked:
