@@ -262,3 +262,35 @@ async def test_a_held_member_keeps_its_revision_through_drift_and_restarts(stage
         await stage.members["m2"].delete(CONFIGMAPS, "settings", namespace=stage.namespace)
         await stage.appears("m2", "settings", kind=CONFIGMAPS)
         assert image_in(await stage.appears("m2")) == "nginx:1"
+
+
+def mounting(image: str, name: str) -> dict[str, Any]:
+    body = template(image)
+    pods = body["spec"]["template"]["spec"]
+    pods["volumes"] = [{"name": "settings", "configMap": {"name": name}}]
+    return body
+
+
+@pytest.mark.proves("DP6")
+async def test_what_the_stable_revision_names_stays_for_the_members_that_run_it(
+    stage_on: MakeStage,
+):
+    async with stage_on() as stage:
+        for name in ("old", "new"):
+            body = configmap(name, which=name)
+            body["metadata"]["namespace"] = stage.namespace
+            await stage.hub.create(CONFIGMAPS, body)
+        first = await pushed(
+            stage, targetDeployment=mounting("nginx:1", "old"), dependencies="Follow"
+        )
+        await stage.patch("web", {"spec": {"targetDeployment": mounting("nginx:2", "new")}})
+        second = await revision(stage)
+        await say(stage, second, **{f"r{first}": ["m2"]})
+        await stage.appears("m1", "new", kind=CONFIGMAPS)
+        await stage.goes("m1", "old", kind=CONFIGMAPS)
+        await settled(stage)
+        assert await stage.on("m2", "old", kind=CONFIGMAPS) is not None
+        assert await stage.on("m2", "new", kind=CONFIGMAPS) is None
+        await say(stage, second)
+        await stage.appears("m2", "new", kind=CONFIGMAPS)
+        await stage.goes("m2", "old", kind=CONFIGMAPS)
