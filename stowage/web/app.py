@@ -20,7 +20,7 @@ from stowage.console.terminal import say
 from stowage.planning.plan import Where
 from stowage.web import source
 from stowage.web.live import LiveFeed
-from stowage.web.pages import HEADERS, Site
+from stowage.web.pages import HEADERS, WebPages
 from stowage.web.session import Sessions, secret_of_user
 from stowage.web.source import FleetSource
 from stowage.web.workers import Workers
@@ -85,9 +85,9 @@ async def _source(settings: UiSettings, stack: AsyncExitStack) -> FleetSource:
 
 def serving(
     found: FleetSource, sessions: Sessions, settings: UiSettings
-) -> tuple[HttpServer, Site]:
+) -> tuple[HttpServer, WebPages]:
     """Return the server of that source, not yet started, and its site, to be closed after it."""
-    site = Site(
+    site = WebPages(
         found,
         sessions,
         settings.where,

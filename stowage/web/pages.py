@@ -24,7 +24,7 @@ from stowage.web import assets, columns, render, whatif
 from stowage.web.live import LiveFeed
 from stowage.web.session import Sessions
 from stowage.web.source import FleetSource
-from stowage.web.views import CLUSTER_COLUMNS, WORKLOAD_COLUMNS, Data, Views
+from stowage.web.views import Data, Views
 from stowage.web.worker import DecisionRequest
 from stowage.web.workers import Workers, WorkersBusy
 
@@ -55,7 +55,7 @@ TITLES: Mapping[int, str] = {
 Show: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
-class Site:
+class WebPages:
     """All pages over one source. `where` names the profiles of explanations and what-ifs."""
 
     def __init__(
@@ -172,8 +172,6 @@ class Site:
             "query": request.query,
             "read": now.astimezone().strftime("%H:%M:%S"),
             "states": self._views.states,
-            "cluster_columns": CLUSTER_COLUMNS,
-            "workload_columns": WORKLOAD_COLUMNS,
         }
 
     def _fault(

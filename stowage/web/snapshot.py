@@ -89,9 +89,6 @@ class HubSnapshot:
         """Take in an object of JSON values."""
         self.change(res, None, _decoder.decode(msgspec.json.encode(body)))
 
-    def count(self, res: Resource) -> int:
-        return len(self._objects[res.plural])
-
     def each(self, res: Resource, as_: Any, namespace: str | None = None) -> Iterator[Any]:
         """Yield the objects in the order of their names. Raises Forbidden as the hub did."""
         if res.plural in self.refused:

@@ -54,8 +54,6 @@ MOST_RENDERED = 100
 """Clusters that are looked at for what differs between them."""
 GRID = 60
 """With more clusters than these the first page shows squares without names."""
-CLUSTER_COLUMNS = ("name", "state", "zone", "version", "nodes", "units", *fleetview.RESOURCES)
-WORKLOAD_COLUMNS = ("namespace", "name", "state", "desired", "assigned", "pending", "ready")
 _JSON = dict[str, Any]
 
 

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from machinery.errors import BadRequest, StowageError
 from machinery.http_messages import Request
-from stowage.web.worker import Scenario
+from stowage.web.worker import WhatIf
 from stowage.web.workers import NotDecided
 
 LISTS = ("scale", "cordon", "drain", "lose", "label")
@@ -27,7 +27,7 @@ def same_origin(request: Request) -> bool:
     return site == "same-origin" or (site == "" and origin == "")
 
 
-def scenario_of(request: Request) -> Scenario:
+def scenario_of(request: Request) -> WhatIf:
     """Return the input. Raises BadRequest for a body that is no form."""
     if request.header("Content-Type").partition(";")[0].strip() != FORM:
         raise _no_form(f"send a form as {FORM}")
@@ -38,16 +38,16 @@ def scenario_of(request: Request) -> Scenario:
     return _filled(found)
 
 
-def asked(query: Mapping[str, str]) -> Scenario:
+def asked(query: Mapping[str, str]) -> WhatIf:
     """Return what a link to the empty form has filled in, such as `?cordon=m1`."""
     return _filled({key: [value] for key, value in query.items()})
 
 
-def _filled(fields: Mapping[str, list[str]]) -> Scenario:
+def _filled(fields: Mapping[str, list[str]]) -> WhatIf:
     lists = {name: _words(fields.get(name, ())) for name in LISTS}
     each = (fields.get("each") or [""])[0].strip()
     yaml = "\n---\n".join(fields.get("yaml", ())).replace("\r\n", "\n")
-    return Scenario(yaml=yaml, each=each, **lists)
+    return WhatIf(yaml=yaml, each=each, **lists)
 
 
 def _words(values: list[str] | tuple[()]) -> list[str]:

@@ -34,7 +34,7 @@ MOST_ROWS = 5000
 """Rows of one list of an answer."""
 
 
-class Scenario(msgspec.Struct):
+class WhatIf(msgspec.Struct):
     """The input of a what-if: each field as the form has it."""
 
     yaml: str = ""
@@ -62,7 +62,7 @@ class DecisionRequest(msgspec.Struct):
     plugins: list[str] = []
     explain: str = ""
     """The object, as `wl/NAME`."""
-    scenario: Scenario | None = None
+    scenario: WhatIf | None = None
     snapshot: msgspec.Raw = msgspec.Raw(b"null")
 
 
@@ -110,7 +110,7 @@ def explained(text: str, where: Where) -> dict[str, Any]:
     return explain.explained(about, where, None).to_dict()
 
 
-def what_if(asked: Scenario, where: Where) -> dict[str, Any]:
+def what_if(asked: WhatIf, where: Where) -> dict[str, Any]:
     """Return what `stowage plan` or `stowage simulate` print as JSON, cut to MOST_ROWS rows."""
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)  # so that messages name the file as people know it
@@ -135,7 +135,7 @@ def _planned(files: Sequence[str], where: Where) -> dict[str, Any]:
     return {**made.to_dict(), "notes": list(made.notes)}
 
 
-def _simulated(asked: Scenario, files: Sequence[str], where: Where) -> dict[str, Any]:
+def _simulated(asked: WhatIf, files: Sequence[str], where: Where) -> dict[str, Any]:
     from stowage.movement import simulate  # noqa: PLC0415 - slow: it decides
 
     scenario = simulate.Scenario(

@@ -160,6 +160,17 @@ def test_no_rule_of_wcag_is_broken_on_any_page(
     check(troubled, window, axe, scheme, width, PATHS)
 
 
+@pytest.mark.long
+def test_no_rule_of_wcag_is_broken_by_an_answer(troubled: Page, window: Open, axe: str) -> None:
+    for field, value in (("cordon", "member-1"), ("each", "topology.kubernetes.io/zone")):
+        shown = window(troubled)
+        tab = shown.go("/whatif")
+        tab.locator(f"[name={field}]").fill(value)
+        tab.get_by_role("button", name="Compute").click()
+        tab.locator("#comes").wait_for()
+        assert violations(shown, axe) == []
+
+
 def test_a_broken_rule_is_seen(troubled: Page, window: Open, axe: str) -> None:
     shown = window(troubled)
     shown.go("/whatif").evaluate(

@@ -28,6 +28,7 @@ from tests.web import fleets
 from tests.web.conftest import Answer, Page, Serve, Window, served
 
 JSON = "application/json"
+ZONE = "topology.kubernetes.io/zone"
 
 
 def post(page: Page, accept: str = JSON, **fields: str | list[str]) -> Answer:
@@ -70,16 +71,25 @@ def test_the_answers_are_those_of_plan_and_simulate(page: Page, file: str, tmp_p
 
     for fields, options in (
         ({"cordon": "member-1"}, ["--drain", "member-1"]),
-        ({"lose": ["member-1", "member-2"]}, ["--lose", "member-1", "--lose", "member-2"]),
         (
-            {"scale": "shop/web-1=9", "drain": "member-2"},
-            ["--scale", "shop/web-1=9", "--drain", "member-2"],
+            {
+                "scale": "shop/web-1=9",
+                "drain": "member-2",
+                "lose": "member-3",
+                "label": f"{ZONE}=zone-3",
+            },
+            [
+                "--scale",
+                "shop/web-1=9",
+                "--drain",
+                "member-2",
+                "--lose",
+                "member-3",
+                "--lose",
+                f"{ZONE}=zone-3",
+            ],
         ),
-        (
-            {"label": "topology.kubernetes.io/zone=zone-1"},
-            ["--lose", "topology.kubernetes.io/zone=zone-1"],
-        ),
-        ({"each": "topology.kubernetes.io/zone"}, ["--each", "topology.kubernetes.io/zone"]),
+        ({"each": ZONE}, ["--each", ZONE]),
     ):
         told, simulated = post(page, **fields).json, said("simulate", *options, "--fleet", file)
         assert {key: told[key] for key in simulated} == simulated, fields
