@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 import pytest
-from playwright.sync_api import Browser, Response, Route, sync_playwright
+from playwright.sync_api import Browser, Response, Route, expect, sync_playwright
 from playwright.sync_api import Page as Tab
 
 from stowage.console.progress import Lines
@@ -28,6 +28,8 @@ from stowage.planning.plan import Where
 from stowage.toolchain import chromium
 from stowage.web.app import UiSettings, run
 
+expect.set_options(timeout=30_000)
+"""A busy machine takes its time; what must come sooner says so itself."""
 ROOT = Path(__file__).resolve().parents[2]
 FLEET = str(ROOT / "examples/fleet/three-zones.yaml")
 
