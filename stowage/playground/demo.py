@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -128,6 +129,8 @@ def _suggest(directory: Path, out: Callable[[str], object]) -> None:
     out("  kubectl -n demo describe workload front-end")
     out("  kubectl -n demo scale workload wordpress --replicas=6")
     out("  kubectl -n demo delete workload back-end")
+    out("A page of it in your browser:")
+    out(f"  {Path(sys.executable).parent / 'stowage'} ui --kubeconfig={hub}")
 
 
 def examples() -> Path:
