@@ -87,7 +87,7 @@ def test_all_run_and_it_says_so(shown):
     out = shown({"a": PULLING, "handmade": {}}, {"a": RUNNING, "handmade": {}})
     assert "Not running:" not in out
     assert "Three things to try:" in out
-    assert "stowage ui --kubeconfig=" in out.splitlines()[-1]
+    assert "stowage ui --kubeconfig=" in out[-1]
 
 
 @pytest.mark.proves("Y1")
