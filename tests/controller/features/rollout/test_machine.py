@@ -220,6 +220,23 @@ def test_an_abort_of_what_is_complete_does_nothing() -> None:
     assert (road.look().status.phase, road.given(OLD)) == ("Complete", set(road.clusters))
 
 
+@pytest.mark.proves("T7")
+@pytest.mark.parametrize("back", [False, True])
+def test_a_failure_stays_one_when_the_units_leave_its_cluster_until_a_retry(back: bool) -> None:
+    road = failed()
+    del road.clusters["c1"]
+    step = road.after(10)
+    assert (road.phase, road.given()) == ("Failed", {"c2"}), "nothing further starts"
+    assert "c1 was not healthy within" in condition_of(step, road.spec).message
+    if back:
+        road.admit("c1", 0)
+        assert road.look().status.phase == "Failed"
+    step = road.pace(retry_after=BEGINNING + timedelta(seconds=road.seconds))
+    goes_on = "c1" if back else "m1"  # with c1 the first wave was not done
+    assert (road.phase, road.given()) == ("Progressing", {"c2", goes_on})
+    assert [(e.cluster, e.failed_time) for e in step.status.updates] == [(goes_on, None)]
+
+
 @pytest.mark.proves("T9")
 @pytest.mark.parametrize("pace", [{}, {"on_failure": "Rollback"}])
 def test_an_edit_after_a_failure_begins_with_clean_counters(pace: dict[str, Any]) -> None:
