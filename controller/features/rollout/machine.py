@@ -292,7 +292,7 @@ class Machine:
 
     def _gate(self) -> str | None:
         """Return the phase in which the present wave is not left, or Complete; None to go on."""
-        if self._halted():
+        if self._halted() or not self._held():  # what nothing ran is not proven
             return RolloutPhase.PROGRESSING
         members, wave = self._members[self.wave], self._waves[self.wave]
         later = any(self._members[self.wave + 1 :])
