@@ -395,8 +395,8 @@ class Machine:
             for each in waiting[: max(self._free(wave), 0)]:
                 del self.exceptions[each.name]
                 self.updates[each.name] = ClusterUpdate(each.name, self.view.now)
-                if self.phase != RolloutPhase.COMPLETE:
-                    self._started(wave)
+            if self.phase != RolloutPhase.COMPLETE and any(map(self._on_its_way, members)):
+                self._started(wave)
 
     def _started(self, wave: int) -> None:
         times = self._times.setdefault(self._waves[wave].name, _Times())

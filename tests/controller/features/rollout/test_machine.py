@@ -392,6 +392,18 @@ def test_what_no_cluster_has_is_never_complete(pace: dict[str, Any]) -> None:
     assert road.given() == (set() if pace else {"c1"}), "it begins with the first wave"
 
 
+@pytest.mark.proves("T1")
+def test_a_wave_that_a_decision_began_has_its_start() -> None:
+    road = two()
+    there, road.clusters = road.clusters, {}
+    road.edit(NEW)
+    for name in sorted(there):
+        road.admit(name, there[name].wave)
+    road.look()
+    assert (road.given(), road.told) == ({"c1"}, ["RolloutStarted", "WaveStarted"])
+    assert road.wave("canary").start_time == BEGINNING
+
+
 @pytest.mark.proves("T13")
 def test_pods_that_fail_at_rest_change_nothing() -> None:
     road = two(on_failure="Rollback", progress_deadline_seconds=10)
