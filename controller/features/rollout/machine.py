@@ -182,6 +182,8 @@ class Machine:
         )
         if self.digest == self.revision and not again:
             return
+        if self.digest != self.stable and not self._held():
+            self.stable = ""  # no cluster runs it: what comes is a first placement
         if not self.stable or self.digest == self.stable:
             self._everywhere()
         else:

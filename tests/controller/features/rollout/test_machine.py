@@ -394,14 +394,28 @@ def test_what_no_cluster_has_is_never_complete(pace: dict[str, Any]) -> None:
 
 @pytest.mark.proves("T1")
 def test_a_wave_that_a_decision_began_has_its_start() -> None:
+    road = Road(canary(), clusters=[("c1", 0), ("m1", 1)])
+    road.see("c1", reachable=False)
+    road.edit(NEW)
+    road.admit("c2", 0)
+    road.look()
+    assert (road.given(), road.told) == ({"c2"}, ["RolloutStarted", "WaveStarted"])
+    assert road.wave("canary").start_time == BEGINNING
+
+
+@pytest.mark.proves("T11")
+def test_an_edit_while_no_cluster_has_a_share_is_a_first_placement() -> None:
     road = two()
     there, road.clusters = road.clusters, {}
-    road.edit(NEW)
+    step = road.edit(NEW)
+    assert (road.phase, step.status.stable) == ("Progressing", "")
     for name in sorted(there):
         road.admit(name, there[name].wave)
     road.look()
-    assert (road.given(), road.told) == ({"c1"}, ["RolloutStarted", "WaveStarted"])
-    assert road.wave("canary").start_time == BEGINNING
+    assert road.given() == set(there), "all start alike"
+    road.obey()
+    road.look()
+    assert (road.phase, road.told) == ("Complete", ["RolloutComplete"])
 
 
 @pytest.mark.proves("T13")
