@@ -20,6 +20,7 @@ from crds.fields.labels import LabelSelector
 
 REVISION_FIELDS: Final = (
     "template",
+    "replicasPath",
     "targetDeployment",
     "targetService",
     "manifests",

@@ -38,6 +38,7 @@ class _Content(msgspec.Struct, frozen=True, rename="camel"):
     target_deployment: msgspec.Raw = msgspec.Raw()
     target_service: msgspec.Raw = msgspec.Raw()
     template: msgspec.Raw = msgspec.Raw()
+    replicas_path: str = ""
     manifests: list[msgspec.Raw] = []
     overrides: msgspec.Raw = msgspec.Raw()
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from controller.framework.findings import seconds
 from controller.model.objects import MemberCluster
-from crds.fields.rollout import REST
+from crds.fields.rollout import REST, RolloutPhase
 from machinery.types.budget import amount
 from machinery.types.revisions import digest_of, revision_data
 from machinery.types.selectors import parse_label_selector
@@ -21,6 +21,8 @@ from stowage.planning import words
 
 Json = Mapping[str, Any]
 COLUMNS = ("wave", "clusters", "at once", "then")
+BACK = frozenset({RolloutPhase.ROLLING_BACK, RolloutPhase.ROLLED_BACK})
+"""The phases of a revision that was given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +90,19 @@ def foreseen(
         return None
     revision, stable = digest_of(revision_data(spec)), status.get("stable") or ""
     present = status.get("revision") or ""
-    if not stable:
+    placed = (body.get("status") or {}).get("placements")
+    if not (stable and (placed or revision in (present, stable))):
         said = "the first placement, so no waves: all clusters at once"
-        if present or (body.get("status") or {}).get("placements"):
+        if placed or (present and not stable):
             said = "no revision was on all clusters yet, so no waves: all clusters at once"
         return ForeseenRollout(revision, "", (), said)
     if revision == stable:
         if present == stable:
             return None
         said = "back to the stable revision, so no waves: all clusters that left it at once"
+        return ForeseenRollout(revision, stable, (), said)
+    if revision == present and status.get("phase") in BACK:
+        said = f"given up ({status['phase']}), so no waves: an edit of the template begins anew"
         return ForeseenRollout(revision, stable, (), said)
     said = "from wave to wave, in this order"
     if revision == present:

@@ -20,7 +20,7 @@ from machinery.types import conditions
 from machinery.types.metadata import Key
 from machinery.types.revisions import digest_of, revision_data
 from stowage.console import output
-from stowage.planning.waves import at_once, needs_approval, soak
+from stowage.planning.waves import BACK, at_once, needs_approval, soak
 from stowage.planning.words import short, transition
 
 Json = Mapping[str, Any]
@@ -38,7 +38,6 @@ _IN_A_WAVE = frozenset(
     }
 )
 _STOPPED = frozenset({RolloutPhase.PAUSED, RolloutPhase.FAILED, RolloutPhase.ROLLED_BACK})
-_BACK = frozenset({RolloutPhase.ROLLING_BACK, RolloutPhase.ROLLED_BACK})
 _NEXT = {
     RolloutPhase.AWAITING_APPROVAL: "`stowage rollout approve` lets it go on",
     RolloutPhase.PAUSED: "`stowage rollout resume` lets it go on",
@@ -217,7 +216,7 @@ class RolloutProgress:
         wave, place = self.waves[at], self._place
         if not wave.get("clusters"):
             return "no clusters"
-        if self.phase in _BACK:
+        if self.phase in BACK:
             return "given up" if wave.get("startTime") else "not begun"
         if place is not None and at > place:
             return self._waits(at)

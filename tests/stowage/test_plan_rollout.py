@@ -92,6 +92,10 @@ def test_the_first_placement_has_no_waves(tmp_path: Path):
     there = {**file, "status": placed(m1=10)}
     said = planned(tmp_path, [there], edited(file))
     assert "no revision was on all clusters yet, so no waves" in said
+    empty = stored()
+    del empty["status"]["placements"]
+    said = planned(tmp_path, [empty], edited(empty))
+    assert "the first placement, so no waves: all clusters at once" in said
 
 
 @pytest.mark.parametrize(
@@ -101,6 +105,8 @@ def test_the_first_placement_has_no_waves(tmp_path: Path):
         ("Failed", "", "0000000000000000", "app:1", "back to the stable revision, so no waves"),
         ("Soaking", "0000000000000000", "", "app:1", "goes on as it stands (Soaking)"),
         ("Soaking", "0000000000000000", "", "app:2", "from wave to wave"),
+        ("RolledBack", "0000000000000000", "", "app:1", "given up (RolledBack), so no waves"),
+        ("RolledBack", "0000000000000000", "", "app:2", "from wave to wave"),
     ],
 )
 def test_what_is_rolled_out_already_or_was_before(

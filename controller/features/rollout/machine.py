@@ -125,11 +125,11 @@ class Machine:
         held = {each.name for each in self.view.clusters if not each.leaving}
         self.phase, self.revision, self.stable = stored.phase, stored.revision, stored.stable
         self.exceptions = {c: r for c, r in self.view.exceptions.items() if c in here}
-        # Once all goes back, a cluster that failed is the reason for it, wherever it is by now.
+        # A cluster that failed is the reason why nothing goes on, wherever its units are by now.
         self.updates = {
             each.cluster: each
             for each in stored.updates
-            if each.cluster in held or self.phase in BACK
+            if each.cluster in held or each.failed_time is not None
         }
         self._waves = [*self.view.spec.waves, RolloutWave(REST)]
         self._members = [[] for _ in self._waves]
@@ -182,6 +182,8 @@ class Machine:
         )
         if self.digest == self.revision and not again:
             return
+        if self.digest != self.stable and not self._held():
+            self.stable = ""  # no cluster runs it: what comes is a first placement
         if not self.stable or self.digest == self.stable:
             self._everywhere()
         else:
@@ -292,6 +294,8 @@ class Machine:
 
     def _gate(self) -> str | None:
         """Return the phase in which the present wave is not left, or Complete; None to go on."""
+        if self._halted() or not self._held():  # what nothing ran is not proven
+            return RolloutPhase.PROGRESSING
         members, wave = self._members[self.wave], self._waves[self.wave]
         later = any(self._members[self.wave + 1 :])
         if not members:
@@ -308,7 +312,7 @@ class Machine:
 
     def _end(self) -> str:
         """Return Complete, unless a cluster of a wave that was left is not done yet."""
-        done = not self._halted() and all(map(self._is_done, self._held()))
+        done = all(map(self._is_done, self._held()))
         return RolloutPhase.COMPLETE if done else RolloutPhase.PROGRESSING
 
     def _wave_is_done(self, members: Sequence[RolloutCluster]) -> bool:
@@ -319,9 +323,7 @@ class Machine:
         )
 
     def _is_done(self, cluster: RolloutCluster) -> bool:
-        update = self.updates.get(cluster.name)
-        failed = update is not None and update.failed_time is not None
-        return not failed and (self.healthy(cluster.name) or not cluster.reachable)
+        return self.healthy(cluster.name) or not cluster.reachable
 
     def _end_of(self, wave: RolloutWave) -> datetime:
         times = self._times.setdefault(wave.name, _Times())
@@ -339,8 +341,12 @@ class Machine:
 
     def _try_again(self) -> None:
         after = self.view.spec.retry_after
-        for name, each in self.updates.items():
-            if after is not None and each.failed_time is not None and each.failed_time < after:
+        given = {each.name for each in self._held()} - self.exceptions.keys()
+        for name, each in list(self.updates.items()):
+            if after is None or each.failed_time is None or each.failed_time >= after:
+                continue
+            del self.updates[name]
+            if name in given:  # else its units have left it since
                 self.updates[name] = ClusterUpdate(name, self.view.now)
 
     def _progress(self) -> None:
@@ -391,8 +397,8 @@ class Machine:
             for each in waiting[: max(self._free(wave), 0)]:
                 del self.exceptions[each.name]
                 self.updates[each.name] = ClusterUpdate(each.name, self.view.now)
-                if self.phase != RolloutPhase.COMPLETE:
-                    self._started(wave)
+            if self.phase != RolloutPhase.COMPLETE and any(map(self._on_its_way, members)):
+                self._started(wave)
 
     def _started(self, wave: int) -> None:
         times = self._times.setdefault(self._waves[wave].name, _Times())
@@ -426,8 +432,9 @@ class Machine:
         return update is not None and update.failed_time is None and cluster.reachable
 
     def _failed(self) -> list[RolloutCluster]:
-        failed = {c for c, each in self.updates.items() if each.failed_time is not None}
-        return [each for each in self.view.clusters if each.name in failed] if failed else []
+        failed = sorted(c for c, each in self.updates.items() if each.failed_time is not None)
+        there = {each.name: each for each in self.view.clusters} if failed else {}
+        return [there.get(name, RolloutCluster(name)) for name in failed]
 
     def healthy(self, name: str) -> bool:
         return name not in self.exceptions and name not in self.updates

@@ -110,9 +110,10 @@ class RevisionHistory:
         """Return what is wrong with what has the name; None where it was removed."""
         with suppress(NotFound):
             found = await self._get(meta, name)
-            if (found["metadata"].get("labels") or {}).get(LABEL_WORKLOAD_UID) == meta.uid:
-                return _difference(found, revision)  # another instance was faster
-            if not _of_earlier(found, meta):
+            owners = _owners(found, meta)
+            if meta.uid in owners:  # another instance was faster, or somebody edited its label
+                return _difference(found, revision)
+            if not owners:
                 return f"the ControllerRevision {name} belongs to something else: delete it"
             # The garbage collector will delete it, maybe after it was taken for ours.
             self._check()
@@ -183,14 +184,11 @@ def _difference(found: Mapping[str, Any], revision: str) -> str:
     return f"the ControllerRevision {name} is not what it was: edit the Workload back by hand"
 
 
-def _of_earlier(found: Mapping[str, Any], meta: Meta) -> bool:
-    """Whether a Workload of the same name, which is gone, has made it."""
+def _owners(found: Mapping[str, Any], meta: Meta) -> set[str]:
+    """Return the UIDs of the Workloads of that name, of now or earlier, that it belongs to."""
     owners = found["metadata"].get("ownerReferences") or ()
-    return any(
-        (each.get("kind"), each.get("name")) == (WORKLOADS.kind, meta.name)
-        and each.get("uid") != meta.uid
-        for each in owners
-    )
+    named = (WORKLOADS.kind, meta.name)
+    return {str(o.get("uid")) for o in owners if (o.get("kind"), o.get("name")) == named}
 
 
 def _number(found: Mapping[str, Any]) -> int:

@@ -67,6 +67,8 @@ def _progress(step: RolloutStep) -> str:
         ready = first.ready if first.revision == status.revision else 0
         text = f"{first.name}: {ready} of {first.units} units of {new} are Ready"
         return text + (f"; and {more} more {'cluster' if more == 1 else 'clusters'}" * bool(more))
+    if not any(each.clusters for each in status.waves):
+        return f"no cluster has a share yet for {new}"
     return f"no cluster of wave {status.wave} answers"
 
 

@@ -128,6 +128,8 @@ class Rollouts(RuleBasedStateMachine):
         assert road.status is not None
         if road.status.revision != before.revision or not before.wave:
             return
+        held = [each for each in road.clusters.values() if not each.leaving]
+        assert held or road.phase != "Complete", "complete, and no cluster ever had it"
         last = 3 if road.phase == "Complete" else names.index(road.status.wave)
         assert last >= names.index(before.wave), "no way back"
         ended = {each.name for each in before.waves if each.end_time is not None}
@@ -265,7 +267,7 @@ class Rollouts(RuleBasedStateMachine):
             road.seconds += MIN_READY
             self._look()
         held = [each for each in road.clusters.values() if not each.leaving]
-        assert road.phase == "Complete" or not road.status.stable
+        assert road.phase == "Complete" or not (held and road.status.stable)
         assert all(road.target(each.name) == road.digest for each in held)
         road.digest = OLD if road.digest != OLD else REVISIONS[0]
         self._look()

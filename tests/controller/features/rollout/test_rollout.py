@@ -483,6 +483,19 @@ async def test_a_revision_of_somebody_else_is_left_alone() -> None:
         assert fleet.hub.read(CONTROLLER_REVISIONS, name)["data"] == {}
 
 
+@pytest.mark.proves("T23")
+async def test_a_revision_with_another_label_is_still_that_of_its_owner() -> None:
+    fleet = RolloutFleet()
+    async with fleet.at_rest():
+        name = revision_name(NAME, fleet.revision)
+        fleet.hub.edit(
+            CONTROLLER_REVISIONS, name, {"metadata": {"labels": {LABEL_WORKLOAD_UID: ""}}}
+        )
+        fleet.pace(paused=True)
+        await fleet.goes_on(2)
+        assert fleet.said()[1] == "Complete"
+
+
 async def test_a_status_that_cannot_be_read_is_left_alone() -> None:
     fleet = RolloutFleet()
     async with fleet.at_rest():
