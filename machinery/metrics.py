@@ -8,9 +8,9 @@ the child that `labels()` returns; looking it up costs more than counting.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
-from typing import TypeVar, cast
+from typing import TypeAlias, TypeVar, cast
 
 from prometheus_client import (
     CollectorRegistry,
@@ -23,8 +23,9 @@ from prometheus_client import (
 )
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics import MetricWrapperBase
-from prometheus_client.metrics_core import Metric
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client.registry import Collector
 
 M = TypeVar("M", bound=MetricWrapperBase)
 
@@ -78,6 +79,44 @@ def histogram(
 ) -> Histogram:
     """Make a histogram, of seconds by default; `zero` as in `counter`, `buckets`: upper bounds."""
     return _present(Histogram(name, doc, labels, registry=REGISTRY, buckets=buckets), zero)
+
+
+Samples: TypeAlias = Mapping[tuple[str, ...], float]
+"""Values by the label values of their series."""
+
+
+class GaugeFunc(Collector):
+    """A gauge with labels whose values a function gives each time that the metrics are asked for.
+
+    The series of `zero` are always there, and others as long as the function names them: what is
+    gone needs no removal.
+    """
+
+    def __init__(
+        self, name: str, doc: str, labels: Sequence[str], *, zero: Iterable[Sequence[str]] = ()
+    ) -> None:
+        self._name, self._doc, self.labels = name, doc, tuple(labels)
+        self._zero: Samples = {tuple(values): 0.0 for values in zero}
+        self._read: Callable[[], Samples] | None = None
+        REGISTRY.register(self)
+
+    def set_function(self, read: Callable[[], Samples] | None) -> None:
+        """Read the values by that function from now on; None: what is always there is at zero."""
+        self._read = read
+
+    def describe(self) -> Iterator[Metric]:
+        """Yield the gauge without its samples, for the registry."""
+        yield self._family()
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the gauge as it is now."""
+        family = self._family()
+        for values, value in {**self._zero, **(self._read() if self._read else {})}.items():
+            family.add_metric(values, value)
+        yield family
+
+    def _family(self) -> GaugeMetricFamily:
+        return GaugeMetricFamily(self._name, self._doc, labels=self.labels)
 
 
 class Shared:
@@ -158,7 +197,7 @@ async def _text(content_type: str) -> bytes:
     for family in REGISTRY.collect():  # gauges read queues and sessions, which are the loop's
         collected.append(family)
         await asyncio.sleep(0)
-    generate = generate_latest
+    generate: Callable[..., bytes] = generate_latest
     if content_type == OPENMETRICS_CONTENT_TYPE:
         generate = openmetrics.generate_latest
     return await asyncio.to_thread(generate, SimpleNamespace(collect=lambda: collected))
