@@ -17,6 +17,7 @@ RUNS ?= 1
 WORKERS := 6
 BESIDE := --numprocesses=$(WORKERS) --dist=loadgroup --no-loadscope-reorder
 CHECKS := mypy 'python -m tests.requirements' 'python -m crds.generate --check' \
+  'python -m stowage.setup.monitoring --check' \
   'ruff check' 'ruff format --check' lint-imports 'deptry .'
 # A test starts many processes of ours, and each would compile all its modules again.
 unexport PYTHONDONTWRITEBYTECODE

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from controller import catalogue, config
+from controller import catalogue, config, fleet_metrics
 from controller.admission import Admission
 from controller.admission_review import Reviewer
 from controller.binding.statusupdater import StatusUpdater
@@ -305,6 +305,7 @@ class Controller:
         self.leading = True
         LEADER.set(1)
         PENDING.set_function(lambda: queue.unschedulable)
+        fleet_metrics.begin(workloads=self._ours, snapshot=self.cache.snapshot)
         try:
             self.cache.lead(queue)
             await self._decide(queue)
@@ -318,6 +319,10 @@ class Controller:
             self.leading = False
             LEADER.set(0)
             PENDING.set_function(lambda: 0)
+            fleet_metrics.end()
+
+    def _ours(self) -> list[Workload]:
+        return [each for each in self.workloads.values() if self.cache.ours(each)]
 
     async def _decide(self, queue: SchedulingQueue) -> None:
         term = Term(

@@ -61,11 +61,12 @@ class HttpServer:
         methods[method] = handler
 
     def serve_metrics(self) -> None:
-        """Register `GET /metrics`."""
+        """Register `GET /metrics`, in OpenMetrics for a client whose Accept header names it."""
         self.route("GET", "/metrics", self._metrics)
 
-    async def _metrics(self, _request: Request) -> Response:
-        return Response(200, await self._scrape.text(), metrics.CONTENT_TYPE)
+    async def _metrics(self, request: Request) -> Response:
+        text, content_type = await self._scrape.text(request.header("Accept"))
+        return Response(200, text, content_type)
 
     def otherwise(self, prefix: str, handler: Handler) -> None:
         """Register the handler of paths with that prefix and without a route, for any method."""

@@ -8,9 +8,9 @@ the child that `labels()` returns; looking it up costs more than counting.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
-from typing import TypeVar, cast
+from typing import TypeAlias, TypeVar, cast
 
 from prometheus_client import (
     CollectorRegistry,
@@ -23,11 +23,16 @@ from prometheus_client import (
 )
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client.registry import Collector
 
 M = TypeVar("M", bound=MetricWrapperBase)
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 """The Content-Type of `exposition()`."""
+OPENMETRICS_CONTENT_TYPE = openmetrics.CONTENT_TYPE_LATEST
+"""The Content-Type for a scraper whose Accept header names OpenMetrics."""
 
 LATENCY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Seconds: from a cached answer to a request's time limit."""
@@ -74,6 +79,44 @@ def histogram(
 ) -> Histogram:
     """Make a histogram, of seconds by default; `zero` as in `counter`, `buckets`: upper bounds."""
     return _present(Histogram(name, doc, labels, registry=REGISTRY, buckets=buckets), zero)
+
+
+Samples: TypeAlias = Mapping[tuple[str, ...], float]
+"""Values by the label values of their series."""
+
+
+class GaugeFunc(Collector):
+    """A gauge with labels whose values a function gives each time that the metrics are asked for.
+
+    The series of `zero` are always there, and others as long as the function names them: what is
+    gone needs no removal.
+    """
+
+    def __init__(
+        self, name: str, doc: str, labels: Sequence[str], *, zero: Iterable[Sequence[str]] = ()
+    ) -> None:
+        self._name, self._doc, self.labels = name, doc, tuple(labels)
+        self._zero: Samples = {tuple(values): 0.0 for values in zero}
+        self._read: Callable[[], Samples] | None = None
+        REGISTRY.register(self)
+
+    def set_function(self, read: Callable[[], Samples] | None) -> None:
+        """Read the values by that function from now on; None: what is always there is at zero."""
+        self._read = read
+
+    def describe(self) -> Iterator[Metric]:
+        """Yield the gauge without its samples, for the registry."""
+        yield self._family()
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the gauge as it is now."""
+        family = self._family()
+        for values, value in {**self._zero, **(self._read() if self._read else {})}.items():
+            family.add_metric(values, value)
+        yield family
+
+    def _family(self) -> GaugeMetricFamily:
+        return GaugeMetricFamily(self._name, self._doc, labels=self.labels)
 
 
 class Shared:
@@ -126,22 +169,35 @@ class Scrape:
     """The text of all metrics, computed beside the event loop.
 
     Each member adds thirty series, so that 1,000 members would hold the loop for 0.3 s at each
-    scrape. Callers that ask at the same time share one computation: every pod may ask.
+    scrape. Callers that ask at the same time for the same format share one computation: every pod
+    may ask.
     """
 
     def __init__(self) -> None:
-        self._under_way: asyncio.Task[bytes] | None = None
+        self._under_way: dict[str, asyncio.Task[bytes]] = {}
 
-    async def text(self) -> bytes:
-        """Return all metrics in Prometheus' text format."""
-        if self._under_way is None or self._under_way.done():
-            self._under_way = asyncio.create_task(_text())
-        return await asyncio.shield(self._under_way)  # others wait for it, where one hangs up
+    async def text(self, accept: str = "") -> tuple[bytes, str]:
+        """Return all metrics, and their Content-Type: OpenMetrics where `accept` names it."""
+        content_type = _content_type(accept)
+        task = self._under_way.get(content_type)
+        if task is None or task.done():
+            task = asyncio.create_task(_text(content_type))
+            self._under_way[content_type] = task
+        return await asyncio.shield(task), content_type  # others wait, where one hangs up
 
 
-async def _text() -> bytes:
-    collected = []
+def _content_type(accept: str) -> str:
+    # prometheus_client's own choice fails for a version that is no number, and repeats any other.
+    types = (each.partition(";")[0].strip().lower() for each in accept.split(","))
+    return OPENMETRICS_CONTENT_TYPE if "application/openmetrics-text" in types else CONTENT_TYPE
+
+
+async def _text(content_type: str) -> bytes:
+    collected: list[Metric] = []
     for family in REGISTRY.collect():  # gauges read queues and sessions, which are the loop's
         collected.append(family)
         await asyncio.sleep(0)
-    return await asyncio.to_thread(generate_latest, SimpleNamespace(collect=lambda: collected))
+    generate: Callable[..., bytes] = generate_latest
+    if content_type == OPENMETRICS_CONTENT_TYPE:
+        generate = openmetrics.generate_latest
+    return await asyncio.to_thread(generate, SimpleNamespace(collect=lambda: collected))

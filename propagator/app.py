@@ -27,7 +27,9 @@ from machinery.http_server import HttpServer
 from machinery.release import release
 from machinery.runtime.event_recorder import EventRecorder
 from machinery.runtime.leader_election import LeaderElector
+from propagator import member_metrics
 from propagator.leadership import Manager
+from propagator.members.session import MemberSession
 from propagator.settings import PropagatorSettings
 
 LOG = logs.get(__name__)
@@ -75,6 +77,7 @@ class Propagator:
         """The port of the HTTP server, 0 until it listens."""
         MEMBERS.labels("true").set_function(functools.partial(self._members, ready=True))
         MEMBERS.labels("false").set_function(functools.partial(self._members, ready=False))
+        member_metrics.begin(self._sessions, clock=self._clock)
 
     @property
     def term(self) -> Manager | None:
@@ -164,9 +167,12 @@ class Propagator:
         )
 
     def _members(self, *, ready: bool) -> int:
+        return sum(session.ready is ready for session in self._sessions())
+
+    def _sessions(self) -> list[MemberSession]:
         registry = self.manager.registry if self.manager else None
         sessions = [registry.get(name) for name in registry.names()] if registry else []
-        return sum(session is not None and session.ready is ready for session in sessions)
+        return [session for session in sessions if session is not None]
 
     async def _healthz(self, _request: Request) -> Response:
         return Response(200, b"ok", "text/plain; charset=utf-8")

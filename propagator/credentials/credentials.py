@@ -16,11 +16,14 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeVar
 
+from cryptography import x509
+
 from crds.names import SYSTEM_NAMESPACE
 from machinery.config.kubeconfig import Connection, connection_from_secret
 from machinery.errors import KubeconfigError
 from machinery.types.metadata import Key
 from propagator.credentials.accounts import MEMBER_ACCOUNT
+from propagator.credentials.tokens import Life, life_of
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -53,6 +56,8 @@ class Credentials:
     rights: Rights = Rights.CLUSTER
     account: Key | None = None
     pod_security: PodSecurity = field(default=PodSecurity.BASELINE)
+    life: Life | None = field(default=None, compare=False)
+    """That of the token or the client certificate; None where it has no end that is known."""
 
     @property
     def home(self) -> str:
@@ -69,12 +74,24 @@ class Credentials:
 
 def credentials_of(data: Mapping[str, bytes]) -> Credentials:
     """Return the credentials in a registration Secret's decoded data. Raises KubeconfigError."""
+    connection = connection_from_secret(data)
     return Credentials(
-        connection=connection_from_secret(data),
+        connection=connection,
         rights=_one_of(Rights, data, RIGHTS) or Rights.CLUSTER,
         account=_account(data),
         pod_security=_one_of(PodSecurity, data, POD_SECURITY) or PodSecurity.BASELINE,
+        life=_life(connection),
     )
+
+
+def _life(connection: Connection) -> Life | None:
+    if connection.token or connection.client_cert is None:
+        return life_of(connection.token or "")
+    try:
+        certificate = x509.load_pem_x509_certificate(connection.client_cert)
+    except ValueError:
+        return None  # the connection refuses it
+    return Life(certificate.not_valid_before_utc, certificate.not_valid_after_utc)
 
 
 def _one_of(choices: type[E], data: Mapping[str, bytes], key: str) -> E | None:

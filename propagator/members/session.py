@@ -186,6 +186,11 @@ class MemberSession:
         return self.verdict.sentence(self.name) if self.verdict else f"{self.name}: not asked yet"
 
     @property
+    def credentials(self) -> Credentials | None:
+        """The present credentials; None while there are none that can be used."""
+        return self._credentials if isinstance(self._credentials, Credentials) else None
+
+    @property
     def answered(self) -> float:
         """The monotonic time of the last probe that was answered; -inf without one."""
         return -math.inf if self.link is None else self.link.probe.answered

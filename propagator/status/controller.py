@@ -15,7 +15,7 @@ from typing import Any
 from crds.fields.shares import ShareState
 from crds.names import API_VERSION
 from crds.workload import EventReason, PropagatedReason, WorkloadCondition
-from machinery import logs
+from machinery import logs, metrics
 from machinery.clock import Clock
 from machinery.errors import Conflict, TransportError
 from machinery.runtime.backoff import KeyedBackoff
@@ -66,6 +66,12 @@ LONGEST_BURST_SECONDS = 5.0
 """The longest wait of a report, however long the burst lasts."""
 BURST_CHECK_SECONDS = 1.0
 """Seconds between two checks whether the burst is over."""
+
+TIME_TO_READY = metrics.histogram(
+    "stowage_time_to_ready_seconds",
+    "Time until a Workload was Ready, since it was not, or since its decision where it is new",
+    buckets=(1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600),
+)
 
 
 class BurstDetector:
@@ -235,6 +241,9 @@ class Reporter:
         self._begun.pop(key, None)
         if written:
             self._announce(workload, status)
+            seconds = progress.seconds_to_ready(workload, status, self._clock.now())
+            if seconds is not None:
+                TIME_TO_READY.observe(seconds)
         self._write_seconds += (self._clock.monotonic() - now - self._write_seconds) / 4
         return None
 

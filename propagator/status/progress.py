@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from crds.workload import WAITING, WorkloadCondition
+from machinery.clock import parse_timestamp
 from machinery.types import conditions
 from propagator.types.workload import Workload
 
@@ -52,6 +53,22 @@ def placed(workload: Workload) -> bool:
         return False
     refused = (conditions.among(workload.conditions, each).get("status") for each in _DECIDED)
     return "False" not in refused and not workload.status.pending
+
+
+def seconds_to_ready(workload: Workload, status: Mapping[str, Any], now: datetime) -> float | None:
+    """Return how long a Workload was not Ready that the status calls Ready; None for any other.
+
+    A Workload whose first report says so was not Ready since it was scheduled.
+    """
+    was = conditions.among(workload.conditions, WorkloadCondition.READY.value)
+    if was.get("status") == "True" or not conditions.holds(status, WorkloadCondition.READY):
+        return None
+    before = was or conditions.among(workload.conditions, WorkloadCondition.SCHEDULED.value)
+    try:
+        since = parse_timestamp(str(before.get("lastTransitionTime")))
+    except (ValueError, OverflowError):
+        return None
+    return max((now - since).total_seconds(), 0.0)
 
 
 def told(

@@ -13,6 +13,10 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as openmetrics_families,
+)
+from prometheus_client.parser import text_string_to_metric_families
 
 from machinery import connection_limits, http_server, metrics
 from machinery.api.client_metrics import Meter
@@ -216,6 +220,45 @@ async def test_metrics_of_very_many_members_do_not_hold_the_loop() -> None:
         line for line in text.splitlines() if line.startswith("stowage_api_request_seconds_sum")
     ]
     assert len({line for line in told if "member-" in line}) == 3000
+
+
+@pytest.mark.proves("CT13")
+@pytest.mark.parametrize(
+    "accept",
+    [
+        "application/openmetrics-text",
+        "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
+        "text/html, Application/OpenMetrics-Text; version=none",
+    ],
+)
+async def test_a_client_that_accepts_openmetrics_gets_it(accept: str) -> None:
+    server = HttpServer()
+    server.serve_metrics()
+    async with (
+        asking(server) as client,
+        client.get("/metrics", headers={"Accept": accept}) as answer,
+    ):
+        assert answer.status == 200
+        assert answer.headers["Content-Type"] == metrics.OPENMETRICS_CONTENT_TYPE
+        text = await answer.text()
+    assert text.endswith("\n# EOF\n")
+    families = {family.name: family for family in openmetrics_families(text)}
+    assert families["stowage_api_requests"].type == "counter"
+
+
+@pytest.mark.proves("CT13")
+@pytest.mark.parametrize("accept", ["", "*/*", "text/plain", ";;,=", "application/openmetrics"])
+async def test_any_other_client_gets_prometheus_text(accept: str) -> None:
+    server = HttpServer()
+    server.serve_metrics()
+    async with (
+        asking(server) as client,
+        client.get("/metrics", headers={"Accept": accept}) as answer,
+    ):
+        assert answer.headers["Content-Type"] == metrics.CONTENT_TYPE
+        text = await answer.text()
+    assert "# EOF" not in text
+    assert {family.name for family in text_string_to_metric_families(text)} > {"python_info"}
 
 
 async def test_who_asks_for_metrics_meanwhile_gets_the_same_and_one_may_hang_up(

@@ -141,6 +141,8 @@ async def test_the_leader_works_and_tells_how_it_is(bare_hub: Cluster, m1: Clust
         assert status == 200
         assert "stowage_propagator_leader 1.0" in text
         assert 'stowage_member_sessions{ready="true"} 1.0' in text
+        assert 'stowage_member_last_seen_timestamp_seconds{member_cluster="m1"} 1' in text
+        assert 'stowage_certificate_expiry_seconds{member_cluster="m1",renewed="false"}' in text
         assert (await instance.get("/nothing"))[0] == 404
 
 

@@ -19,8 +19,10 @@ from propagator.members.health import Contact
 from propagator.members.objects import ManagedObject
 from propagator.members.readiness import readiness_of
 from propagator.outcome import DesiredShare, Outcome
+from propagator.status import progress
 from propagator.status.aggregation import status_of
 from propagator.status.cluster_share import ReportedShare, Word, share_of
+from propagator.status.controller import TIME_TO_READY
 from propagator.types.workload import workload_of
 from tests import kstatus
 from tests.propagator.stage import MakeStage, Stage
@@ -96,6 +98,31 @@ def test_it_is_current_once_every_unit_of_this_generation_is_placed_and_ready() 
     assert done["status"]["observed"] == {"controller": 1, "propagator": 1}
     some = reported(stored(**decided(**PLACED, pending=2)), running)
     assert kstatus.compute(some) == kstatus.IN_PROGRESS, "two units have no cluster"
+
+
+def ready(status: str, at: str) -> dict[str, Any]:
+    return {"type": "Ready", "status": status, "lastTransitionTime": at}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "seconds"),
+    [
+        ([ready("False", "2025-12-31T23:59:30Z")], "True", 30.0),
+        ([ready("True", "2025-12-31T23:59:30Z")], "True", None),
+        ([ready("False", "2025-12-31T23:59:30Z")], "False", None),
+        ([{**ready("True", "2025-12-31T23:59:50Z"), "type": "Scheduled"}], "True", 10.0),
+        ([ready("False", "2026-01-01T00:00:09Z")], "True", 0.0),
+        ([ready("False", "0001-01-01T00:00:00+23:59")], "True", None),
+        ([ready("False", "soon")], "True", None),
+        ([], "True", None),
+    ],
+)
+def test_the_time_to_ready_counts_from_when_it_was_not(
+    before: list[dict[str, Any]], after: str, seconds: float | None
+) -> None:
+    workload = workload_of(stored(conditions=before))
+    status = {"conditions": [ready(after, "2026-01-01T00:00:00Z")]}
+    assert progress.seconds_to_ready(workload, status, NOW) == seconds
 
 
 def counted(**status: Any) -> ManagedObject:
@@ -290,6 +317,11 @@ async def decide(stage: Stage, reason: ScheduledReason, **status: Any) -> None:
     await stage.patch("demo", {"status": {**fields, **status}}, subresource="status")
 
 
+def times_to_ready() -> float:
+    (family,) = TIME_TO_READY.collect()
+    return next(each.value for each in family.samples if each.name.endswith("_count"))
+
+
 @pytest.mark.proves("CT1")
 async def test_every_moment_that_a_reader_could_see(stage_on: MakeStage) -> None:
     """From apply to the end on a real hub: first no room, then ready, edited, ready, gone."""
@@ -307,6 +339,7 @@ async def test_every_moment_that_a_reader_could_see(stage_on: MakeStage) -> None
 
         await until(there)
 
+    measured = times_to_ready()
     async with stage_on() as stage, watched(stage.hub, WORKLOADS) as states:
         await stage.create("demo", replicas=1)
         await decide(stage, ScheduledReason.INSUFFICIENT_CAPACITY, desired=1, pending=1)
@@ -316,6 +349,7 @@ async def test_every_moment_that_a_reader_could_see(stage_on: MakeStage) -> None
         await says(kstatus.IN_PROGRESS)
         await stage.make_ready("m1")
         await says(kstatus.CURRENT)
+        await until(lambda: times_to_ready() == measured + 1)
         template = {"spec": {"targetDeployment": {"spec": {"minReadySeconds": 7}}}}
         await stage.patch("demo", template)
         await stage.becomes("m1", "web", 7, "minReadySeconds")
