@@ -15,12 +15,13 @@ from controller.snapshot.columns import Ints
 from controller.snapshot.snapshot import Snapshot
 from crds.workload import ScheduledReason, WorkloadCondition, WorkloadState
 from machinery import metrics
-from machinery.types import conditions
 
 UNKNOWN = "Unknown"
 """The reason of a Workload that is not decided yet, or whose status has a reason of no release."""
-_REASONS = frozenset((*ScheduledReason, UNKNOWN))
-_STATES = frozenset(WorkloadState)
+# Plain words: an enum costs each Workload several times as much.
+_REASONS = frozenset((*(each.value for each in ScheduledReason), UNKNOWN))
+_STATES = frozenset(each.value for each in WorkloadState)
+_SCHEDULED, _PENDING = WorkloadCondition.SCHEDULED.value, WorkloadState.PENDING.value
 UNIT_STATES = ("desired", "assigned", "pending", "ready")
 RESOURCES = {"cpu": 1000, "memory": 1, "ephemeral-storage": 1, "pods": 1}
 """The resources of the gauges, and the parts of one: members may list any number of others."""
@@ -75,14 +76,13 @@ def _by_reason(workloads: Collection[Workload]) -> metrics.Samples:
 
 def _state_and_reason(workload: Workload) -> tuple[str, str]:
     # Whoever may write a status may write anything there: a label takes the words that we know.
-    state = workload.status.state
-    scheduled = conditions.among(workload.status.conditions, WorkloadCondition.SCHEDULED)
-    reason = scheduled.get("reason")
+    status, reason = workload.status, UNKNOWN
+    for condition in status.conditions:
+        if condition.get("type") == _SCHEDULED:
+            reason = condition.get("reason", UNKNOWN)
+            break
     known = isinstance(reason, str) and reason in _REASONS
-    return (
-        state if state in _STATES else WorkloadState.PENDING.value,
-        str(reason) if known else UNKNOWN,
-    )
+    return status.state if status.state in _STATES else _PENDING, reason if known else UNKNOWN
 
 
 def _units(workloads: Collection[Workload]) -> metrics.Samples:
