@@ -271,6 +271,7 @@ def _slots(demo: Playground) -> str:
     return str(capacity["allocatable"].get("example.com/slot"))
 
 
+@pytest.mark.long
 @pytest.mark.proves("W3")
 def test_an_autoscaler_scales_the_workload_of_a_spread(demo: Playground) -> None:
     apply(demo, "15-spread-elastic.yaml")

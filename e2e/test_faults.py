@@ -63,6 +63,7 @@ def test_a_frozen_member_delays_nobody(running: Stage, space: str) -> None:
     running.until_running(space, "web")
 
 
+@pytest.mark.long
 @pytest.mark.proves("C23")
 def test_the_standby_takes_over(running: Stage, space: str) -> None:
     running.process("controller", "standby")
@@ -179,6 +180,7 @@ def test_a_member_that_refuses(running: Stage, space: str) -> None:
     running.until_running(space, "many", timeout=90)
 
 
+@pytest.mark.long
 @pytest.mark.proves("C30")
 def test_a_cluster_that_goes_while_it_holds_shares(running: Stage, space: str) -> None:
     for name in ("moved", "stays", "blocked"):

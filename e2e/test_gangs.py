@@ -33,6 +33,7 @@ def test_a_group_of_nobody_is_refused_and_one_of_four_has_its_columns(yard: Yard
         assert column in wide
 
 
+@pytest.mark.long
 @pytest.mark.proves("G3", "G5", "G15", "G19", "E9")
 def test_room_for_four_of_six_runs_four(yard: Yard) -> None:
     yard.room(2, 1, 1)
@@ -57,6 +58,7 @@ def test_room_for_four_of_six_runs_four(yard: Yard) -> None:
     assert yard.gang()["waiting"] == 0
 
 
+@pytest.mark.long
 @pytest.mark.proves("G4", "G11", "G13")
 def test_room_for_three_leaves_every_member_empty(yard: Yard) -> None:
     yard.room(1, 1, 1)
@@ -147,6 +149,7 @@ def test_a_label_without_a_group_waits_for_it(yard: Yard) -> None:
     yard.until_running("worker", 4)
 
 
+@pytest.mark.long
 @pytest.mark.proves("G10", "G11")
 def test_a_new_cluster_is_asked_at_once_and_others_are_not_touched(yard: Yard) -> None:
     yard.room(1, 1, 2)
@@ -181,6 +184,7 @@ def test_nine_of_ten_are_held_for_the_tenth(yard: Yard) -> None:
     yard.until(phase="Running", scheduled=10, waiting=0)
 
 
+@pytest.mark.long
 @pytest.mark.proves("G6")
 def test_what_is_held_is_given_back_after_ten_seconds(yard: Yard) -> None:
     nine_of_ten(yard)
@@ -208,6 +212,7 @@ def nine_of_ten(yard: Yard) -> None:
     assert sum(map(yard.free, MEMBERS)) >= 10 * UNIT
 
 
+@pytest.mark.long
 @pytest.mark.proves("G24")
 def test_a_member_that_fails_before_the_quorum_leaves_nothing_on_the_others(yard: Yard) -> None:
     yard.room(2, 2, 0)
@@ -226,6 +231,7 @@ def test_a_member_that_fails_before_the_quorum_leaves_nothing_on_the_others(yard
     yard.until(phase="Running", running=4)
 
 
+@pytest.mark.long
 @pytest.mark.proves("G2", "G24")
 def test_a_known_failure_keeps_the_others_from_starting(yard: Yard) -> None:
     """member-2 takes no Deployment of this namespace: what went to member-1 leaves it again."""
@@ -242,6 +248,7 @@ def test_a_known_failure_keeps_the_others_from_starting(yard: Yard) -> None:
     yard.until_running("worker", 4)
 
 
+@pytest.mark.long
 @pytest.mark.proves("N8")
 def test_a_gate_that_closes_leaves_what_ran_before_it(yard: Yard) -> None:
     """Three units run; their group wants six, and the two of a new sibling are refused."""
@@ -285,6 +292,7 @@ def _no_deployments(space: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.long
 @pytest.mark.proves("G2")
 def test_placements_of_another_scheduler_wait_for_the_quorum(yard: Yard) -> None:
     yard.room(2, 2, 2)

@@ -245,6 +245,7 @@ def test_every_kind_runs_on_every_cluster(
         assert len(set.union(*ranges)) == 2 * len(playground.members)
 
 
+@pytest.mark.long
 @pytest.mark.proves("D4")
 def test_a_custom_kind_runs_by_its_replica_path(playground: Playground, namespace: str) -> None:
     group = f"{namespace}.example.com"

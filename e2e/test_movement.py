@@ -54,6 +54,7 @@ def test_all_units_leave_a_tainted_member_and_as_many_are_ready_all_the_time(
     assert fleet.causes("web") == ["Placed", "Tainted"]
 
 
+@pytest.mark.long
 @pytest.mark.proves("M3", "M4")
 def test_a_toleration_keeps_units_for_its_seconds_or_for_ever(fleet: MovingStage) -> None:
     fleet.run_workload("ever", 3, tolerations=tolerates())
@@ -77,6 +78,7 @@ def test_a_toleration_keeps_units_for_its_seconds_or_for_ever(fleet: MovingStage
 # --- place first ----------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.proves("M8", "M9", "M59")
 def test_a_share_falls_stepwise_once_others_are_ready_and_never_before(fleet: MovingStage) -> None:
     fleet.web_at_home(4, movement={"maxSurge": 2})
@@ -95,6 +97,7 @@ def test_a_share_falls_stepwise_once_others_are_ready_and_never_before(fleet: Mo
     assert fleet.status("web")["rebalanced"] == "2026-01-01T00:00:00Z"
 
 
+@pytest.mark.long
 @pytest.mark.proves("M12")
 def test_a_unit_without_another_place_stays_and_goes_once_there_is_one(fleet: MovingStage) -> None:
     fleet.web_at_home(4)
@@ -134,6 +137,7 @@ def test_a_single_copy_is_placed_whole_and_the_old_one_goes_once_all_of_it_is_re
     ] == []
 
 
+@pytest.mark.long
 @pytest.mark.proves("M17")
 def test_an_edit_of_the_template_in_the_middle_reaches_both_sides(fleet: MovingStage) -> None:
     rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
@@ -219,6 +223,7 @@ def make_ready(fleet: MovingStage, member: str, pod: dict[str, Any]) -> None:
 # --- loss and return ------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.proves("M32", "M45", "M47")
 def test_a_lost_member_is_left_after_its_toleration_and_has_its_units_again_after_the_dwell(
     fleet: MovingStage,
@@ -249,6 +254,7 @@ def test_a_lost_member_is_left_after_its_toleration_and_has_its_units_again_afte
     assert not fleet.status("web").get("displaced")
 
 
+@pytest.mark.long
 @pytest.mark.proves("M46")
 def test_units_whose_successors_are_not_ready_are_their_members_again(fleet: MovingStage) -> None:
     fleet.web()
@@ -265,6 +271,7 @@ def test_units_whose_successors_are_not_ready_are_their_members_again(fleet: Mov
     assert fleet.leaving("web") == {}
 
 
+@pytest.mark.long
 @pytest.mark.proves("M35", "M42")
 def test_more_lost_members_than_the_brake_lets_move_nothing(fleet: MovingStage) -> None:
     fleet.web()
@@ -303,6 +310,7 @@ def test_what_is_deleted_while_its_member_is_lost_stays_deleted(fleet: MovingSta
     steady("gone", lambda: fleet.timeline.now("web").pods == 0, seconds=2)
 
 
+@pytest.mark.long
 @pytest.mark.proves("M40")
 def test_a_member_that_is_taken_out_of_the_fleet_is_left_at_once(fleet: MovingStage) -> None:
     fleet.web()
@@ -345,6 +353,7 @@ def test_rules_that_exclude_the_present_member_place_first_and_those_of_none_mov
     assert fleet.timeline.least_ready("web") == 6
 
 
+@pytest.mark.long
 @pytest.mark.proves("M62")
 def test_a_restart_at_rest_writes_nothing(fleet: MovingStage) -> None:
     fleet.web()
@@ -474,6 +483,7 @@ def settled(fleet: MovingStage) -> bool:
 LENGTHS = [TOLERATION_SECONDS, pytest.param(10 * TOLERATION_SECONDS, marks=pytest.mark.long)]
 
 
+@pytest.mark.long
 @pytest.mark.proves("M33")
 @pytest.mark.parametrize("seconds", LENGTHS)
 def test_nothing_is_lost_while_no_propagator_looks(fleet: MovingStage, seconds: int) -> None:
@@ -491,6 +501,7 @@ def test_nothing_is_lost_while_no_propagator_looks(fleet: MovingStage, seconds: 
     assert fleet.timeline.placed("web") == [dict.fromkeys(MEMBERS, 2)]
 
 
+@pytest.mark.long
 @pytest.mark.proves("M34")
 @pytest.mark.parametrize("seconds", LENGTHS)
 def test_an_outage_of_the_hub_is_no_loss_of_members(fleet: MovingStage, seconds: int) -> None:

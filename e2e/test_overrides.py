@@ -200,6 +200,7 @@ def test_one_override_says_another_thing_on_each_cluster(
     )
 
 
+@pytest.mark.long
 @pytest.mark.proves("O12", "O3")
 def test_order_and_images_are_those_of_plan_diff(regions: Playground, namespace: str) -> None:
     images = [{"from": "registry.k8s.io", "to": "mirror.example/k8s"}]

@@ -61,6 +61,7 @@ def at_rest(playground: Playground) -> dict[str, Any]:
     return seen[-1]
 
 
+@pytest.mark.long
 @pytest.mark.proves("E25", "E28")
 def test_pods_keep_the_room_and_make_way_for_the_owner(
     playground: Playground, namespace: str

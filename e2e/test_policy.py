@@ -154,6 +154,7 @@ def test_eight_units_are_five_and_three(playground: Playground, namespace: str) 
     until_deployed(playground, namespace, "web", {"member-1": 3, "member-2": 2})
 
 
+@pytest.mark.long
 @pytest.mark.proves("K16")
 def test_a_policy_that_comes_late_is_found(playground: Playground, namespace: str) -> None:
     """The policy comes ten seconds later, and the Workload is not touched."""

@@ -153,6 +153,7 @@ def _settled(stage: Stage, space: str, new: str, placed: dict[str, dict[str, int
     wait("the marks", written)
 
 
+@pytest.mark.long
 def test_nothing_on_the_member_is_touched_and_back_again(renamable: Stage, space: str) -> None:
     stage = renamable
     placed = _begin(stage, space)

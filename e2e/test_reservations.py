@@ -96,6 +96,7 @@ def until_lacking(playground: Playground, namespace: str, name: str) -> None:
     playground.until_condition(namespace, name, "Scheduled", reason="InsufficientCapacity")
 
 
+@pytest.mark.long
 @pytest.mark.proves("E25", "E26", "E27", "E28")
 def test_room_is_kept_for_its_owner_whatever_speaks_against_the_neighbours(
     playground: Playground, namespace: str, room: Room

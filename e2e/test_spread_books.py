@@ -146,6 +146,7 @@ def hanging(running: Stage, space: str) -> Iterator[None]:
     until_told(running, space, (5, 1), 0)
 
 
+@pytest.mark.long
 @pytest.mark.proves("W18", "W25", "Z2")
 def test_a_unit_that_does_not_end_counts_again_until_it_has_ended(
     running: Stage, space: str

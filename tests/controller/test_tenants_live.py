@@ -84,6 +84,7 @@ async def noise(edit: Callable[[int], Awaitable[None]], *, loops: int = 6) -> As
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+@pytest.mark.long
 @pytest.mark.proves("S2")
 async def test_one_tenant_costs_only_itself(
     world: World, line: dict[str, int], capsys: pytest.CaptureFixture[str]

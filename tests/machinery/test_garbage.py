@@ -74,10 +74,10 @@ def test_nothing_stays_set_aside_afterwards() -> None:
 def test_both_processes_are_served_so() -> None:
     code = (
         "import gc\n"
-        "from stowage.commands.processes import _serve\n"
+        "from stowage.commands.processes import serve\n"
         "async def run():\n"
         "    print(gc.get_freeze_count())\n"
-        "_serve(run, 0)\n"
+        "serve(run, 0)\n"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(told.stdout) > 1000

@@ -172,6 +172,7 @@ async def test_one_leads_and_the_other_takes_over(bare_hub: Cluster, m1: Cluster
             await until(lambda: registry.get("m1") is not None and registry.get("m1").ready)
 
 
+@pytest.mark.long
 @pytest.mark.proves("N6")
 async def test_an_outage_of_the_hub_ends_the_term_and_keeps_the_sessions(
     bare_hub: Cluster, m1: Cluster
@@ -199,6 +200,7 @@ async def test_an_outage_of_the_hub_ends_the_term_and_keeps_the_sessions(
         assert [each.begun for each in instance.terms] == [[False, True]]
 
 
+@pytest.mark.long
 @pytest.mark.proves("N6")
 async def test_the_sessions_of_a_former_leader_end_once_another_leads_for_long(
     bare_hub: Cluster, m1: Cluster

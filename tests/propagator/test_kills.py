@@ -154,6 +154,7 @@ async def test_what_our_scheduler_placed_is_known_without_a_write_of_the_propaga
             assert await stage.on(member) is None
 
 
+@pytest.mark.long
 @pytest.mark.proves("R15", "R4")
 async def test_waiting_for_somebody_elses_finalizer_costs_no_time(
     stage_on: MakeStage, hub: Cluster, tmp_path: Path

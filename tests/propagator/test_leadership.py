@@ -233,6 +233,7 @@ async def test_a_hub_that_forgot_meanwhile_is_listed_anew_and_members_are_not(
         await stage.becomes("m1", "one", 5, "replicas")
 
 
+@pytest.mark.long
 @pytest.mark.proves("N6")
 async def test_what_another_leader_wrote_in_between_is_taken_as_it_is(
     stage_on: MakeStage, hub: Cluster

@@ -518,6 +518,7 @@ CLAIM = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.proves("N2")
 async def test_a_claim_stays_when_its_workload_moves_and_goes_with_it(stage_on: MakeStage):
     marked = {"Never": configmap("never"), "Move": configmap("move"), "Always": configmap("always")}
@@ -644,6 +645,7 @@ async def test_a_member_that_does_not_answer_blocks_and_a_removed_one_releases(
         await stage.goes("m1")
 
 
+@pytest.mark.long
 @pytest.mark.proves("D1")
 async def test_a_member_that_refuses_the_connection_is_told_in_one_sentence(
     stage_on: MakeStage, m1: Cluster

@@ -165,6 +165,7 @@ async def test_a_restart_in_which_nothing_changed_writes_nothing(stage_on: MakeS
         stage.start()
 
 
+@pytest.mark.long
 @pytest.mark.proves("R11")
 @pytest.mark.usefixtures("unknown_members")
 async def test_a_process_that_is_held_up_at_its_beginning_takes_no_member_for_slower(

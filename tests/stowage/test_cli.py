@@ -197,6 +197,7 @@ def test_a_wrong_configuration_file_is_1(stowage, apiserver, tmp_path):
     assert "profile" in outcome.err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("role", "number"), [("controller", signal.SIGTERM), ("propagator", signal.SIGINT)]
 )

@@ -513,6 +513,7 @@ def test_an_image_that_cannot_be_built(engine, tmp_path, monkeypatch):
         harness.image_of(tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.proves("Y3")
 @pytest.mark.usefixtures("api")
 def test_limits_of_the_kernel_are_looked_at_before_anything_is_made(

@@ -168,6 +168,7 @@ def _spaces(member):
         member.kubectl("apply", "-f", "-", input=json.dumps(space))
 
 
+@pytest.mark.long
 @pytest.mark.proves("S8")
 @pytest.mark.usefixtures("_spaces")
 @pytest.mark.parametrize(
@@ -382,6 +383,7 @@ def test_what_existed_before_is_not_taken_until_it_is_given(fleet, member, stowa
     assert _ours(member, "settled") == []
 
 
+@pytest.mark.long
 @pytest.mark.proves("S8")
 @pytest.mark.usefixtures("thief")
 @pytest.mark.parametrize("finalizer", [True, False])

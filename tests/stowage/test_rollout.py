@@ -41,6 +41,7 @@ def _deployment(hub, namespace, name="stowage-controller"):
     return found, container
 
 
+@pytest.mark.long
 def test_it_returns_when_both_run_and_another_image_really_comes(hub, stowage):
     hub.kubectl("create", "namespace", "again")
     hub.kubectl("create", "-f", "-", input=json.dumps(_as_it_was("again")))
@@ -80,6 +81,7 @@ def test_the_reason_of_pods_without_a_node(full, stowage):
     assert "Unschedulable: 0/2 nodes are available: 2 node(s) were unschedulable" in outcome.err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("state", "told"),
     [
@@ -165,6 +167,7 @@ def _pods(hub, namespace, app="stowage-controller"):
     return [name.removeprefix("pod/") for name in listed.split()]
 
 
+@pytest.mark.long
 async def test_a_hub_whose_pods_may_not_be_made(hub, stowage):
     """The Deployment says so; there is no pod that could."""
     hub.kubectl("create", "namespace", "guarded")

@@ -172,7 +172,7 @@ def test_events_of_a_cluster_are_shown(followed: Hub, page: Page) -> None:
     }
     followed.do(followed.world.client.create(EVENTS, event))
     told = page.json("/clusters/m1")["events"]
-    assert [(each["reason"], each["note"]) for each in told] == [("Drained", "nothing is left")]
+    assert ("Drained", "nothing is left") in [(each["reason"], each["note"]) for each in told]
     assert "nothing is left" in page.ask("/clusters/m1").text
 
 

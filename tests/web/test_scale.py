@@ -60,13 +60,13 @@ def test_pages_of_a_large_fleet_cost_little(fleet: FileSource) -> None:
     }
     for name, (view, most) in pages.items():
         took = []
-        for _ in range(20):
+        for _ in range(50):
             began = time.process_time()  # of this process: others work on the machine too
             text = render.page(
                 f"{name}.html", datetime.now(UTC), {**FRAME, "states": views.states, "data": view()}
             )
             took.append(time.process_time() - began)
-        assert sorted(took)[-2] < most, (name, took)  # the first fills what is kept
+        assert sorted(took)[-6] < most, (name, took)  # the first fills what is kept
         assert 300 < Elements(text).number < MOST_ELEMENTS, name
 
 

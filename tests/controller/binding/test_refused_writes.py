@@ -302,6 +302,7 @@ class TestLive:
             await world.workload("odd", labels={"stowage.dev/workload-policy": "Demo_1"})
             await world.refused("odd", "PolicyNotFound")
 
+    @pytest.mark.long
     async def test_what_nobody_foresaw_is_said_and_rests(
         self, bare_world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:

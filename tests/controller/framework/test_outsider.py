@@ -20,6 +20,7 @@ profiles:
 """
 
 
+@pytest.mark.long
 @pytest.mark.proves("E1", "E5", "E6", "E13")
 async def test_it_decides_answers_and_runs_beside(world: World, tmp_path: Path) -> None:
     file, log = tmp_path / "scheduler.yaml", tmp_path / "controller.log"
@@ -49,6 +50,7 @@ profiles:
 """
 
 
+@pytest.mark.long
 @pytest.mark.proves("L4")
 async def test_one_that_hangs_harms_its_own_decision_alone(world: World, tmp_path: Path) -> None:
     file, log = tmp_path / "scheduler.yaml", tmp_path / "controller.log"

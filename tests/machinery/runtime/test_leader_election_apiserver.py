@@ -85,6 +85,7 @@ async def elector(apiserver, namespace):
         await each.stop()
 
 
+@pytest.mark.long
 @pytest.mark.proves("W22")
 async def test_killed_and_hung_leaders_are_followed_and_never_doubled(elector, client, namespace):
     """How soon, is held on a clock of the test's own: these processes share a machine with others."""

@@ -88,6 +88,7 @@ async def test_a_guarded_kind_needs_the_members_consent(stage_on: MakeStage):
         assert await lies(stage, BINDINGS, "gift") is None
 
 
+@pytest.mark.long
 @pytest.mark.proves("S1")
 @pytest.mark.parametrize(
     ("resource", "name"), [(NAMESPACES, "kube-system"), (NODES, "iron"), (ROLES, "view")]

@@ -57,6 +57,7 @@ async def controlled(hub: Cluster) -> AsyncIterator[None]:
             await asyncio.gather(running, return_exceptions=True)
 
 
+@pytest.mark.long
 @pytest.mark.proves("S7", "C22")
 async def test_only_what_was_reviewed_reaches_a_member(bare_hub: Cluster, m1: Cluster):
     with swept(bare_hub):
@@ -83,6 +84,7 @@ async def test_only_what_was_reviewed_reaches_a_member(bare_hub: Cluster, m1: Cl
                 assert running["image"] == "evil"
 
 
+@pytest.mark.long
 @pytest.mark.proves("S7", "C1")
 async def test_with_the_policy_in_force_the_controller_may_be_away(bare_hub: Cluster, m1: Cluster):
     parts = [

@@ -13,6 +13,7 @@ from tests.propagator.status.test_conditions import conditions, watched
 from tests.propagator.waits import until
 
 
+@pytest.mark.long
 @pytest.mark.proves("N5")
 async def test_a_removal_of_ours_is_told_as_no_fight(stage_on: MakeStage):
     """A share goes and comes back while somebody's finalizer holds an object of it."""
@@ -50,6 +51,7 @@ async def test_a_removal_of_ours_is_told_as_no_fight(stage_on: MakeStage):
         assert "Conflict" not in said
 
 
+@pytest.mark.long
 @pytest.mark.proves("N5")
 async def test_who_deletes_again_and_again_is_told_until_it_ends(stage_on: MakeStage):
     async with stage_on() as stage:

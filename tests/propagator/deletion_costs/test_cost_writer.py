@@ -215,6 +215,7 @@ async def test_a_patch_that_does_not_fit_stops_its_clusters_alone(
         assert found["spec"]["template"]["metadata"]["labels"]["arch"] == "x86"
 
 
+@pytest.mark.long
 @pytest.mark.proves("W13", "W14")
 async def test_the_pods_of_the_lowest_cost_go_first(hub: Cluster, running: Cluster) -> None:
     async with stage_with(hub, m=running) as stage:
@@ -285,6 +286,7 @@ async def test_a_rollout_keeps_the_numbers_and_every_new_pod_gets_its_cost(
             assert each["metadata"]["labels"]["arch"] == "x86"
 
 
+@pytest.mark.long
 @pytest.mark.proves("W1")
 @pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet", "Job"])
 async def test_every_kind_has_patch_and_costs(hub: Cluster, running: Cluster, kind: str) -> None:
@@ -328,6 +330,7 @@ async def test_somebody_elses_cost_is_left_alone_without_an_override(
         await cost(stage, "m", {200: 1})
 
 
+@pytest.mark.long
 @pytest.mark.proves("W14")
 async def test_who_fights_over_a_cost_is_let_win_for_a_while(
     hub: Cluster, running: Cluster, monkeypatch: pytest.MonkeyPatch

@@ -145,6 +145,7 @@ async def test_a_gang_is_on_no_member_until_its_gate_opens_and_then_on_all(stage
         await stand(stage, m1=2, m2=1)
 
 
+@pytest.mark.long
 @pytest.mark.proves("G24")
 async def test_what_is_held_is_told_once_and_costs_the_members_nothing(stage_on: MakeStage):
     async with stage_on() as stage:

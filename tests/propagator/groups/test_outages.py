@@ -23,6 +23,7 @@ from tests.propagator.test_kills import outside
 from tests.propagator.waits import until
 
 
+@pytest.mark.long
 @pytest.mark.proves("G24")
 async def test_a_gate_that_is_closed_for_a_moment_takes_all_of_it_away(
     stage_on: MakeStage, m2: Cluster
@@ -149,6 +150,7 @@ async def test_one_that_stands_still_unnoticed_keeps_the_others_from_starting(
         await stand(stage, m1=2, m2=1)
 
 
+@pytest.mark.long
 @pytest.mark.proves("G24")
 async def test_a_gate_that_closes_in_the_midst_of_a_start_leaves_nothing(
     stage_on: MakeStage, m2: Cluster, monkeypatch: pytest.MonkeyPatch

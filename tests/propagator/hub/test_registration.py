@@ -252,6 +252,7 @@ async def test_a_wrong_token_is_told_and_heals_when_mended(rig_on: Rigs, m1: Clu
         await rig.becomes("m1", "Connected")
 
 
+@pytest.mark.long
 @pytest.mark.proves("D1")
 async def test_a_token_that_is_revoked_is_noticed(rig_on: Rigs, m1: Cluster):
     token = token_for(m1, "revoked")
@@ -277,6 +278,7 @@ async def test_no_route_is_told_and_heals_by_itself(rig_on: Rigs, m1: Cluster):
             await rig.becomes("m1", "Connected")
 
 
+@pytest.mark.long
 @pytest.mark.proves("D1", "D2")
 async def test_a_stopped_server_is_noticed_in_time_and_heals_by_itself(
     rig_on: Rigs, m1: Cluster, m2: Cluster
@@ -518,6 +520,7 @@ async def test_a_quiet_cluster_costs_no_writes(
         assert await changes(rig.hub) == writes
 
 
+@pytest.mark.long
 async def test_status_survives_a_hub_that_goes_and_comes_back(
     rig_on: Rigs, hub: Cluster, m1: Cluster
 ):

@@ -158,6 +158,7 @@ async def test_what_only_the_status_of_an_object_tells_calls_no_worker(rig_on: R
         await client.delete(DEPLOYMENTS, "noisy", **at)
 
 
+@pytest.mark.long
 async def test_after_an_outage_everything_is_looked_at_again(rig_on: Rigs, m1: Cluster):
     async with ApiClient(m1.connection()) as client:
         await forget(client, "kept", "lost")

@@ -32,6 +32,7 @@ async def pushed(stage: Stage, name: str) -> float:
     return await until(there, every=0.02)
 
 
+@pytest.mark.long
 @pytest.mark.proves("S2", "S3")
 async def test_manifests_that_hang_hold_up_nobody_else(
     stage_on: MakeStage, capsys: pytest.CaptureFixture[str]

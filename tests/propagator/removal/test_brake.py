@@ -72,6 +72,7 @@ async def command(hub: Cluster, folder: Path, *args: str) -> Result:
     return await asyncio.to_thread(CliRunner().invoke, cli, asked)
 
 
+@pytest.mark.long
 @pytest.mark.proves("N11")
 async def test_a_sweep_of_much_at_once_waits_for_a_person(
     stage_on: MakeStage, hub: Cluster, tmp_path: Path
@@ -123,6 +124,7 @@ async def test_a_sweep_of_much_at_once_waits_for_a_person(
         assert (await command(hub, tmp_path)).exit_code == 2
 
 
+@pytest.mark.long
 @pytest.mark.proves("N11")
 async def test_nothing_is_swept_where_the_hub_went_back_in_time(stage_on: MakeStage):
     async with stage_on() as stage:

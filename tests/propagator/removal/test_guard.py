@@ -257,6 +257,7 @@ async def says_that_it_stays(stage: Stage, *members: str) -> bool:
     return (said["status"], said["reason"], told) == ("False", "Propagating", True)
 
 
+@pytest.mark.long
 @pytest.mark.proves("M20")
 async def test_whoever_drops_the_only_healthy_cluster_takes_nothing_away(
     stage_on: MakeStage,

@@ -138,6 +138,7 @@ async def taint(stage: Stage, member: str, *taints: dict[str, str]) -> None:
     await stage.hub.merge_patch(MEMBER_CLUSTERS, member, {"spec": {"taints": [*taints]}})
 
 
+@pytest.mark.long
 @pytest.mark.proves("M51", "M55", "M57")
 @pytest.mark.parametrize("cause", ["Drained", "OutOfService"])
 async def test_a_unit_that_runs_at_most_once_is_made_when_it_is_gone(
@@ -207,6 +208,7 @@ async def test_a_stateful_set_with_a_surge_is_placed_first(moving: Any) -> None:
         assert not samples.twice
 
 
+@pytest.mark.long
 @pytest.mark.proves("M54")
 async def test_a_member_that_comes_back_out_of_service_loses_what_runs_twice(
     moving: Any, west: Cluster
@@ -313,6 +315,7 @@ async def test_a_share_goes_down_by_what_a_budget_allows(moving: Any) -> None:
         assert seen == [3, 2, 1]
 
 
+@pytest.mark.long
 @pytest.mark.proves("M29")
 @pytest.mark.parametrize("how", ["the budget goes", "the drain is forced"])
 async def test_a_budget_of_somebody_else_keeps_all_of_it(moving: Any, how: str) -> None:

@@ -100,6 +100,7 @@ def test_an_end_is_read_from_a_spec_that_cannot_be_read(said: Any, before: str |
     assert departing(raw, last).orphans is (word == "Orphan")
 
 
+@pytest.mark.long
 @pytest.mark.proves("X8")
 async def test_the_last_word_before_the_end_counts(stage_on: MakeStage):
     async with stage_on() as stage:
@@ -130,6 +131,7 @@ async def test_the_last_word_before_the_end_counts(stage_on: MakeStage):
         assert marks(now) == marks(was)
 
 
+@pytest.mark.long
 @pytest.mark.proves("X8")
 @pytest.mark.parametrize("when", ["before the write", "after the write"])
 async def test_a_process_that_ends_at_the_parting_is_made_up_for(
@@ -302,6 +304,7 @@ async def test_what_a_lost_member_has_of_a_share_that_left_it_goes(
         await unmarked(stage, "m2")
 
 
+@pytest.mark.long
 @pytest.mark.proves("X11")
 @pytest.mark.parametrize("last", ["Delete", "Orphan"])
 async def test_a_shared_secret_stays_for_the_pods_that_were_left(stage_on: MakeStage, last: str):

@@ -24,6 +24,7 @@ async def running_on(stage: Stage, name: str, member: str) -> dict[str, Any]:
     return await stage.status(name)
 
 
+@pytest.mark.long
 @pytest.mark.proves("N11")
 async def test_a_copy_goes_when_another_is_seen_to_run_and_not_when_an_old_status_says_so(
     stage_on: MakeStage,

@@ -106,6 +106,7 @@ async def still_there(stage: Stage) -> set[str]:
     }
 
 
+@pytest.mark.long
 @pytest.mark.proves("N1", "N2")
 async def test_objects_of_the_release_before_are_taken_up(stage_on: MakeStage):
     async with stage_on() as stage:

@@ -108,6 +108,7 @@ async def test_neither_a_restart_nor_a_new_token_says_anything(stage_on: MakeSta
         assert (await stage.status("demo"))["clusters"] == stands
 
 
+@pytest.mark.long
 @pytest.mark.proves("R5")
 async def test_a_member_that_does_not_answer_a_new_process_is_told_with_its_reason(
     stage_on: MakeStage, m1: Cluster
@@ -134,6 +135,7 @@ async def test_a_member_that_does_not_answer_a_new_process_is_told_with_its_reas
         await stage.propagated("demo")
 
 
+@pytest.mark.long
 @pytest.mark.proves("R6")
 async def test_no_condition_is_true_of_a_generation_that_is_not_on_the_members(
     stage_on: MakeStage, m1: Cluster
@@ -277,6 +279,7 @@ def test_what_is_about_an_object_is_told_from_what_is_about_the_member(
         assert "cannot be reached" not in told.message, "it was"
 
 
+@pytest.mark.long
 @pytest.mark.proves("R11", "C32")
 async def test_what_is_changed_back_each_time_is_told_and_not_fought_over(stage_on: MakeStage):
     async with stage_on() as stage:

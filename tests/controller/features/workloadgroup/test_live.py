@@ -141,6 +141,7 @@ async def two(world: World) -> World:
 # --- enough, or not -------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.proves("G5", "G6", "G16", "E7", "E9")
 async def test_what_is_held_is_shown_and_free_again_at_the_time_out(world: World):
     await world.cluster("m1", cpu="28")
@@ -210,7 +211,7 @@ async def test_two_writers_lose_nothing_of_each_other(two: World):
         await writing
         status = await says(two, lambda each: each["phase"] == "Running")
         kinds = {each["type"] for each in status["conditions"]}
-        assert kinds == {"Scheduled", *written}
+        assert kinds - {"Ready", "Reconciling", "Stalled"} == {"Scheduled", *written}
         assert len(written) == 20
         assert (status["scheduled"], status["running"], status["gate"]) == (4, 4, "Open")
 

@@ -143,6 +143,7 @@ async def test_the_method_is_filled_in_without_admission(bare_world: World) -> N
         await until(filled_in)
 
 
+@pytest.mark.long
 @pytest.mark.proves("K24")
 async def test_schedulers_of_two_names_never_exceed_a_quota(
     zones: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
