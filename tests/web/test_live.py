@@ -166,7 +166,7 @@ def test_events_of_a_cluster_are_shown(followed: Hub, page: Page) -> None:
         "note": "nothing is left",
         "type": "Normal",
         "action": "Drain",
-        "eventTime": "2026-01-01T00:00:00.000000Z",
+        "eventTime": "2099-01-01T00:00:00.000000Z",
         "reportingController": "test",
         "reportingInstance": "test",
     }
