@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -83,28 +85,32 @@ class RevisionException(msgspec.Struct, frozen=True):
     clusters: list[str]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RolloutState:
     """What a Workload says of its rollout: spec.rollout, and two fields of its status as stored.
 
-    These are raw, as most readers only ask whether there is a rollout.
+    These are raw, as most readers only ask whether there is a rollout, and decoded once for those
+    that ask more. Of a status of another form each of the properties raises ValidationError.
     """
 
     spec: Rollout | None
     rollout: Any = None
     revisions: Any = None
 
+    @cached_property
     def stored(self) -> RolloutStatus | None:
-        """Return status.rollout; None without. Raises ValidationError for one of another form."""
+        """status.rollout; None without."""
         return None if self.rollout is None else msgspec.convert(self.rollout, RolloutStatus)
 
+    @cached_property
     def listed(self) -> list[RevisionException]:
-        """Return status.revisions. Raises ValidationError for one of another form."""
+        """status.revisions."""
         return msgspec.convert(self.revisions or [], list[RevisionException])
 
-    def exceptions(self) -> dict[str, str]:
-        """Return status.revisions by cluster. Raises ValidationError for one of another form."""
-        return {cluster: each.revision for each in self.listed() for cluster in each.clusters}
+    @cached_property
+    def exceptions(self) -> Mapping[str, str]:
+        """The same by cluster."""
+        return {cluster: each.revision for each in self.listed for cluster in each.clusters}
 
 
 def rollout_state(spec: Rollout | None, rollout: Any, revisions: Any) -> RolloutState | None:

@@ -59,6 +59,10 @@ class RolloutPhase(StrEnum):
     ROLLED_BACK = "RolledBack"
 
 
+BACK: Final = frozenset({RolloutPhase.ROLLING_BACK, RolloutPhase.ROLLED_BACK})
+"""The phases of a revision that was given up."""
+
+
 class RolledOutReason(StrEnum):
     """Reasons of RolledOut. COMPLETE is the one that is good."""
 

@@ -16,7 +16,6 @@ import msgspec
 from crds.fields.rollout import REVISION_FIELDS
 from crds.fields.template import REPLICAS_PATHS
 
-API_VERSION, KIND, PLURAL = "apps/v1", "ControllerRevision", "controllerrevisions"
 _LONGEST_NAME: Final = 253
 _DIGEST_BYTES = 8
 
@@ -42,6 +41,11 @@ def digest_of(data: Mapping[str, Any]) -> str:
 def revision_name(workload: str, revision: str) -> str:
     """Return the name of the ControllerRevision that keeps a revision of a Workload."""
     return f"{workload[: _LONGEST_NAME - len(revision) - 1].rstrip('-.')}-{revision}"
+
+
+def short(revision: str) -> str:
+    """Return the first digits of a revision, by which people tell it from others."""
+    return revision[:4]
 
 
 def _without(body: Mapping[str, Any], path: list[str]) -> Mapping[str, Any]:

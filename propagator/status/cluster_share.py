@@ -83,8 +83,6 @@ class ObservedShare:
     leaving: bool
     elsewhere: bool = True
     """Whether the Workload is placed on any cluster."""
-    staged: bool = False
-    """Whether the Workload has a rollout."""
     contact: Contact
     trouble: str = ""
     """The message about a cluster that is away."""
@@ -238,7 +236,7 @@ def _facts(seen: ObservedShare, word: Word, readiness: Readiness) -> dict[str, A
         facts["blocked"] = blocked and {"reason": blocked.reason.value, "message": blocked.message}
     if word is Word.KNOWN and outcome and outcome.reason is None and seen.main is not None:
         facts["observedGeneration"] = outcome.desired.generation
-    if not seen.staged:
+    if not seen.desired.revision:
         facts["revision"] = None
     elif outcome is not None and outcome.written and seen.main is not None:
         facts["revision"] = outcome.desired.revision

@@ -180,7 +180,6 @@ class Survey:
             desired=desired,
             leaving=leaving,
             elsewhere=bool(workload.placements),
-            staged=workload.staged,
             contact=Contact.SERVING,
             outcome=current,
             main=main_object(where, objects),

@@ -12,7 +12,7 @@ from typing import Any
 
 from controller.framework.findings import seconds
 from controller.model.objects import MemberCluster
-from crds.fields.rollout import REST, RolloutPhase
+from crds.fields.rollout import BACK, REST
 from machinery.types.budget import amount
 from machinery.types.revisions import digest_of, revision_data
 from machinery.types.selectors import parse_label_selector
@@ -21,8 +21,6 @@ from stowage.planning import words
 
 Json = Mapping[str, Any]
 COLUMNS = ("wave", "clusters", "at once", "then")
-BACK = frozenset({RolloutPhase.ROLLING_BACK, RolloutPhase.ROLLED_BACK})
-"""The phases of a revision that was given up."""
 
 
 @dataclass(frozen=True, slots=True)

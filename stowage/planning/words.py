@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from machinery.types.revisions import short
+
 SHOWN = 6
 """Entries that one cell names; of more it gives the number."""
 
@@ -48,11 +50,6 @@ def transition(stable: str, revision: str) -> str:
     """Return `91ab → 6f2c`; `6f2c` where both are one, or there is no stable revision."""
     new = short(revision)
     return f"{short(stable)} → {new}" if stable and stable != revision else new
-
-
-def short(revision: str) -> str:
-    """Return the first digits of a revision, by which people tell it from others."""
-    return revision[:4]
 
 
 def count(number: int, what: str) -> str:

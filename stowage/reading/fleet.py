@@ -330,37 +330,27 @@ def _blocked(workload: WorkloadSummary, now: datetime) -> list[Finding]:
     said = workload.condition("Moving")
     if said is None or said.status == "True" or said.reason == "Settled":
         return []
-    since = said.last_transition_time
-    if not overdue(since, PATIENCE_SECONDS, now):
+    if not overdue(said.last_transition_time, PATIENCE_SECONDS, now):
         return []
-    advice = MOVING.get(said.reason, "")
-    return [
-        Finding(
-            workload.name,
-            said.reason,
-            since=since,
-            message=said.message,
-            help=advice,
-            urgent=bool(advice),
-        )
-    ]
+    return [_told(workload, said, MOVING)]
 
 
 def _rolled_out(workload: WorkloadSummary) -> list[Finding]:
     said = workload.condition("RolledOut")
-    if said is None or said.status == "True":
-        return []
-    advice = ROLLED_OUT.get(said.reason, "")
-    return [
-        Finding(
-            workload.name,
-            said.reason,
-            since=said.last_transition_time,
-            message=said.message,
-            help=advice,
-            urgent=bool(advice),
-        )
-    ]
+    return [] if said is None or said.status == "True" else [_told(workload, said, ROLLED_OUT)]
+
+
+def _told(workload: WorkloadSummary, said: Condition, advice: Mapping[str, str]) -> Finding:
+    """Return what a condition says; it is urgent where there is advice by its reason."""
+    helps = advice.get(said.reason, "")
+    return Finding(
+        workload.name,
+        said.reason,
+        since=said.last_transition_time,
+        message=said.message,
+        help=helps,
+        urgent=bool(helps),
+    )
 
 
 def _moved(workload: WorkloadSummary) -> list[Finding]:

@@ -15,8 +15,8 @@ from typing import Any
 from controller.framework.findings import time
 from crds.fields.rollout import MOST_APPROVALS, RolloutPhase
 from machinery.clock import timestamp
+from machinery.types.revisions import short
 from stowage.planning.waves import needs_approval
-from stowage.planning.words import short
 from stowage.rollout.progress import UNSEEN, RolloutProgress
 
 

@@ -13,15 +13,15 @@ from datetime import datetime
 from typing import Any
 
 from controller.framework.findings import seconds, time
-from crds.fields.rollout import MOST_NAMES, RolledOutReason, RolloutPhase
+from crds.fields.rollout import BACK, MOST_NAMES, RolledOutReason, RolloutPhase
 from crds.workload import WorkloadCondition
 from machinery.errors import ConfigurationError
 from machinery.types import conditions
 from machinery.types.metadata import Key
-from machinery.types.revisions import digest_of, revision_data
+from machinery.types.revisions import digest_of, revision_data, short
 from stowage.console import output
-from stowage.planning.waves import BACK, at_once, needs_approval, soak
-from stowage.planning.words import short, transition
+from stowage.planning.waves import at_once, needs_approval, soak
+from stowage.planning.words import transition
 
 Json = Mapping[str, Any]
 COLUMNS = ("wave", "clusters", "healthy", "updating", "failed", "deferred", "state")

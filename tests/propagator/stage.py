@@ -43,7 +43,7 @@ LONG_TERMS: Mapping[str, float] = {
 _numbers = itertools.count(1)
 
 
-def deployment(name: str = "web", **spec: Any) -> dict[str, Any]:
+def deployment(name: str = "web", *, image: str = "pause", **spec: Any) -> dict[str, Any]:
     """A small template."""
     return {
         "apiVersion": "apps/v1",
@@ -53,7 +53,7 @@ def deployment(name: str = "web", **spec: Any) -> dict[str, Any]:
             "selector": {"matchLabels": {"app": name}},
             "template": {
                 "metadata": {"labels": {"app": name}},
-                "spec": {"containers": [{"name": "main", "image": "pause"}]},
+                "spec": {"containers": [{"name": "main", "image": image}]},
             },
             **spec,
         },

@@ -19,26 +19,12 @@ from tests.propagator.stage import (
     Stage,
     changes,
     configmap,
+    deployment,
     settled,
 )
 from tests.propagator.waits import until
 
 ROLLOUT = {"waves": [{"name": "canary", "clusterSelector": {"matchLabels": {"tier": "canary"}}}]}
-
-
-def template(image: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "web"},
-        "spec": {
-            "selector": {"matchLabels": {"app": "web"}},
-            "template": {
-                "metadata": {"labels": {"app": "web"}},
-                "spec": {"containers": [{"name": "main", "image": image}]},
-            },
-        },
-    }
 
 
 async def revision(stage: Stage) -> str:
@@ -78,7 +64,12 @@ async def say(stage: Stage, revision: str, **exceptions: list[str]) -> None:
 
 async def pushed(stage: Stage, **spec: Any) -> str:
     """A Workload that runs its first revision on both members; that revision."""
-    given = {"targetDeployment": template("nginx:1"), "rollout": ROLLOUT, "replicas": 2, **spec}
+    given = {
+        "targetDeployment": deployment(image="nginx:1"),
+        "rollout": ROLLOUT,
+        "replicas": 2,
+        **spec,
+    }
     await stage.create("web", **given)
     first = await keep(stage)
     await say(stage, first)
@@ -88,7 +79,7 @@ async def pushed(stage: Stage, **spec: Any) -> str:
 
 
 async def edit(stage: Stage, image: str) -> str:
-    await stage.patch("web", {"spec": {"targetDeployment": template(image)}})
+    await stage.patch("web", {"spec": {"targetDeployment": deployment(image=image)}})
     return await revision(stage)
 
 
@@ -175,7 +166,7 @@ async def test_nothing_is_written_until_the_controller_says_what_is_rolled_out(
     stage_on: MakeStage,
 ):
     async with stage_on() as stage:
-        await stage.create("web", targetDeployment=template("nginx:1"), rollout=ROLLOUT)
+        await stage.create("web", targetDeployment=deployment(image="nginx:1"), rollout=ROLLOUT)
         await stage.place("web", m1=1)
         await stage.refused("web", "Propagating", "which revision it gets")
         assert await stage.on("m1") is None
@@ -192,7 +183,7 @@ async def test_a_member_is_left_alone_when_its_revision_is_lost(stage_on: MakeSt
         before = (await stage.appears("m2"))["metadata"]["resourceVersion"]
         await stage.hub.delete(CONTROLLER_REVISIONS, name, namespace=stage.namespace)
         if by == "who edits it":
-            await _create(stage, name, {"targetDeployment": template("evil:1")})
+            await _create(stage, name, {"targetDeployment": deployment(image="evil:1")})
         second = await edit(stage, "nginx:2")
         await say(stage, second, **{f"r{first}": ["m2"]})
         await stage.refused("web", "RevisionLost", "m2", name)
@@ -265,7 +256,7 @@ async def test_a_held_member_keeps_its_revision_through_drift_and_restarts(stage
 
 
 def mounting(image: str, name: str) -> dict[str, Any]:
-    body = template(image)
+    body = deployment(image=image)
     pods = body["spec"]["template"]["spec"]
     pods["volumes"] = [{"name": "settings", "configMap": {"name": name}}]
     return body

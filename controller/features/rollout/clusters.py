@@ -61,9 +61,11 @@ def placed_view(
     return RolloutView(state.spec, *_named(state, snapshot), clusters)
 
 
-def _named(state: RolloutState, snapshot: Snapshot) -> tuple[RolloutStatus | None, dict[str, str]]:
+def _named(
+    state: RolloutState, snapshot: Snapshot
+) -> tuple[RolloutStatus | None, Mapping[str, str]]:
     """Return what is stored, with the names that the clusters have now."""
-    stored, exceptions = state.stored(), state.exceptions()
+    stored, exceptions = state.stored, state.exceptions
     updates = stored.updates if stored is not None else []
     if all(name in snapshot.row for name in [*exceptions, *(each.cluster for each in updates)]):
         return stored, exceptions

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from controller.features.rollout.clusters import view_of
-from controller.features.rollout.machine import BACK, Machine, RolloutStep, RolloutView
+from controller.features.rollout.machine import Machine, RolloutStep, RolloutView
 from controller.features.rollout.revisions import PresentRevision, RevisionHistory, refusal
 from controller.features.rollout.status import changes_of, named_by
 from controller.features.rollout.words import RolledOutCondition, condition_of
@@ -25,7 +25,7 @@ from controller.framework.runtime.handle import Handle
 from controller.framework.statuswriter import Result, StatusWriter
 from controller.model.objects import Workload
 from controller.model.rollout import Rollout, RolloutState
-from crds.fields.rollout import RolledOutReason, RolloutPhase
+from crds.fields.rollout import BACK, RolledOutReason, RolloutPhase
 from crds.workload import WorkloadCondition
 from machinery import logs
 from machinery.api.resources import WORKLOADS
@@ -123,7 +123,7 @@ class RolloutController(StatusWriter[Workload, _Draft]):
     ) -> _Draft:
         said = condition_of(step, spec)
         status = msgspec.structs.replace(step.status, message=said.message)
-        before = state.stored()
+        before = state.stored
         fields = changes_of(state, status, step.exceptions)
         quiet = fields.get("rollout", {}).keys() <= {"message"} and "revisions" not in fields
         fields |= self._conditions(stored, said)
@@ -133,7 +133,7 @@ class RolloutController(StatusWriter[Workload, _Draft]):
         rest = self._rest(stored, said) if quiet else 0.0
         if rest > 0:
             return _Draft(fields=None, requeue_after=min(rest, wait or rest))
-        named = named_by(before, state.exceptions().values())
+        named = named_by(before, state.exceptions.values())
         return _Draft(
             fields=fields,
             events=step.events,
@@ -170,8 +170,7 @@ class RolloutController(StatusWriter[Workload, _Draft]):
 
     def _removed(self, stored: Workload) -> _Draft:
         """Take everything off that tells of a rollout: spec.rollout is gone."""
-        others = [c for c in stored.status.conditions if c.get("type") != _ROLLED_OUT]
-        fields = {"rollout": None, "revisions": None, "conditions": others}
+        fields = {"rollout": None, "revisions": None, "conditions": _others(stored)}
         return _Draft(fields=fields, anyway=True, tidy=True)
 
     def _conditions(self, stored: Workload, said: RolledOutCondition) -> Mapping[str, Any]:
@@ -188,8 +187,7 @@ class RolloutController(StatusWriter[Workload, _Draft]):
         )
         if renewed == old:
             return {}
-        others = [c for c in stored.status.conditions if c.get("type") != _ROLLED_OUT]
-        return {"conditions": [*others, renewed]}
+        return {"conditions": [*_others(stored), renewed]}
 
     def landed(self, key: Key, result: _Draft, *, written: bool) -> None:
         if written:
@@ -202,7 +200,7 @@ class RolloutController(StatusWriter[Workload, _Draft]):
         state = _state(stored)
         named = {present.revision}
         if state is not None:
-            named |= named_by(state.stored(), state.exceptions().values())
+            named |= named_by(state.stored, state.exceptions.values())
         return frozenset(revision_name(stored.metadata.name, each) for each in named)
 
 
@@ -220,13 +218,17 @@ def _state(workload: Workload) -> RolloutState | None:
     state: RolloutState | None = workload.info.rollout
     try:
         if state is not None:
-            state.stored()
-            state.listed()
+            _ = state.stored, state.listed
     except msgspec.ValidationError as e:
         about = {"object": "/".join(workload.metadata.key)}
         LOG.warning("its rollout rests, as its status cannot be read: %s", e, extra=about)
         return None
     return state
+
+
+def _others(workload: Workload) -> list[Mapping[str, Any]]:
+    """Return the conditions that tell of something else."""
+    return [c for c in workload.status.conditions if c.get("type") != _ROLLED_OUT]
 
 
 def _goes_back(state: RolloutState) -> bool:

@@ -19,11 +19,10 @@ from datetime import datetime, timedelta
 
 from controller.framework.statuswriter import StatusEvent
 from controller.model.rollout import ClusterUpdate, Rollout, RolloutStatus, RolloutWave, WaveStatus
-from crds.fields.rollout import MOST_NAMES, REST, RolloutFailure, RolloutPhase
+from crds.fields.rollout import BACK, MOST_NAMES, REST, RolloutFailure, RolloutPhase
 from crds.workload import EventReason
 from machinery.types.budget import amount
-
-BACK = frozenset({RolloutPhase.ROLLING_BACK, RolloutPhase.ROLLED_BACK})
+from machinery.types.revisions import short
 
 
 @dataclass(frozen=True, slots=True)
@@ -535,11 +534,6 @@ class Machine:
     def _now(self) -> datetime:
         assert self.view.now is not None  # noqa: S101 - `step` alone asks, and is given one
         return self.view.now
-
-
-def short(revision: str) -> str:
-    """Return the first digits of a revision, as people read them."""
-    return revision[:4]
 
 
 def failure(failed: Sequence[RolloutCluster], spec: Rollout) -> str:

@@ -56,7 +56,7 @@ class StagedRollout:
         if view is None or view.stored is None:
             return {}
         newcomers = placements.keys() - info.present.keys() - info.moving.leaving.keys()
-        renamed = state.exceptions().keys() - view.exceptions.keys()
+        renamed = state.exceptions.keys() - view.exceptions.keys()
         if not (newcomers or renamed):
             return {}
         step = Machine(view, view.stored.revision).admit(newcomers)
@@ -65,6 +65,6 @@ class StagedRollout:
             updates = msgspec.to_builtins(step.status.updates)
             fields["rollout"] = {**state.rollout, "updates": updates}
         revisions = revisions_of(step.exceptions, view.stored.stable)
-        if revisions != state.listed():
+        if revisions != state.listed:
             fields["revisions"] = msgspec.to_builtins(revisions)
         return fields

@@ -19,22 +19,14 @@ from controller.model.objects import Workload
 from controller.model.rollout import RolloutState
 from crds.names import API_VERSION as WORKLOAD_API
 from crds.names import LABEL_WORKLOAD_UID
-from machinery.api.resources import WORKLOADS, Resource, group_version
+from machinery.api.resources import CONTROLLER_REVISIONS, WORKLOADS
 from machinery.errors import AlreadyExists, Conflict, Forbidden, NotFound, TransportError
 from machinery.types.metadata import Meta
-from machinery.types.revisions import (
-    API_VERSION,
-    KIND,
-    PLURAL,
-    digest_of,
-    revision_data,
-    revision_name,
-)
+from machinery.types.revisions import digest_of, revision_data, revision_name
 
 if TYPE_CHECKING:
     from machinery.api.client import ApiClient
 
-CONTROLLER_REVISIONS = Resource(*group_version(API_VERSION), PLURAL, KIND)
 GRANT = "get, list, create and delete on controllerrevisions of the group apps"
 
 
@@ -163,7 +155,7 @@ def _needed(raw: Mapping[str, Any]) -> set[str]:
     if not spec.get("rollout"):
         return set()
     state = RolloutState(None, status.get("rollout"), status.get("revisions"))
-    named = named_by(state.stored(), state.exceptions().values())
+    named = named_by(state.stored, state.exceptions.values())
     name = raw["metadata"]["name"]
     return {revision_name(name, each) for each in (*named, digest_of(revision_data(spec)))}
 
@@ -205,8 +197,8 @@ def _body(meta: Meta, name: str, data: Mapping[str, Any], number: int) -> dict[s
         "controller": True,
     }
     return {
-        "apiVersion": API_VERSION,
-        "kind": KIND,
+        "apiVersion": CONTROLLER_REVISIONS.api_version,
+        "kind": CONTROLLER_REVISIONS.kind,
         "metadata": {
             "name": name,
             "namespace": meta.namespace,

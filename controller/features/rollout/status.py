@@ -34,10 +34,10 @@ def changes_of(
 ) -> dict[str, Any]:
     """Return what a merge patch of the status has to say; nothing where all of it is stored."""
     fields: dict[str, Any] = {}
-    if rollout := _changed(state.stored(), status):
+    if rollout := _changed(state.stored, status):
         fields["rollout"] = rollout
     revisions = revisions_of(exceptions, status.stable or status.revision)
-    if revisions != state.listed():
+    if revisions != state.listed:
         fields["revisions"] = msgspec.to_builtins(revisions)
     return fields
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import NamedTuple
 
-from controller.features.rollout.machine import RolloutStep, failure, short
+from controller.features.rollout.machine import RolloutStep, failure
 from controller.model.rollout import Rollout, RolloutWave
 from crds.fields.rollout import RolledOutReason, RolloutPhase
 from machinery.clock import timestamp
+from machinery.types.revisions import short
 
 MESSAGE_LIMIT = 4096
 _REASONS = {

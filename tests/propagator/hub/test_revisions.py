@@ -13,7 +13,7 @@ from propagator.apply.render import render
 from propagator.hub.revisions import Revisions
 from propagator.types.workload import Workload, workload_of
 from tests.propagator.apply.memberfacts import member_facts
-from tests.propagator.test_revisions import template
+from tests.propagator.stage import deployment
 
 NEW = {
     "template": {
@@ -45,7 +45,7 @@ def staged(spec: dict[str, Any], old: str) -> Workload:
 @pytest.mark.proves("T1")
 @pytest.mark.parametrize("to_custom", [True, False])
 async def test_a_revision_of_another_kind_keeps_its_number_of_units(to_custom: bool) -> None:
-    built_in = {"targetDeployment": template("nginx:1")}
+    built_in = {"targetDeployment": deployment(image="nginx:1")}
     before, after = (built_in, NEW) if to_custom else (NEW, built_in)
     data = revision_data(before)
 
