@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from crds.names import LABEL_MANAGED
+from e2e.chaos.frame import watched
 from e2e.chaos.gangs.users import NAMESPACE, ROOM, Gang, Users, gang_of, image, placed_on
 from e2e.chaos.gangs.watch import HALF_SECONDS, GangWatchman, findings_of
 from e2e.chaos.judgement import image_of
 from e2e.chaos.leaders import LeaderFaults
-from e2e.chaos.promises import Broken, log_faults, until_held
-from e2e.chaos.run import Found
+from e2e.chaos.promises import Broken, until_held
 from e2e.chaos.stage import MEMBERS, ChaosStage, at_work, not_ready
 
 SETTLE_SECONDS = 240.0
@@ -74,19 +74,8 @@ async def run(
         faults = LeaderFaults(stage, about="gangs", seed=seed, say=tell)
         watchman = GangWatchman(stage, users, faults.away)
         faults.removing = watchman.removing
-        looking = [asyncio.create_task(each) for each in (watchman.run(), stage.play_kubelets())]
-        try:
-            running = await _broken(stage, users, faults, watchman, size, tell)
-        except (Broken, TimeoutError, ExceptionGroup) as broken:
-            await stage.record()
-            raise Found("; ".join([str(broken), *_wrong(stage, watchman, looking)])) from broken
-        finally:
-            for task in looking:
-                task.cancel()
-            await asyncio.gather(*looking, return_exceptions=True)
-        if wrong := _wrong(stage, watchman, []):
-            await stage.record()
-            raise Found(f"{len(wrong)} findings: " + "; ".join(wrong[:5]))
+        phases = _broken(stage, users, faults, watchman, size, tell)
+        running = await watched(stage, watchman, phases)
         return Made(
             edits=users.edits,
             kills=faults.kills,
@@ -132,18 +121,6 @@ async def _broken(
     tell("all is gone")
     await watchman.judged()
     return running
-
-
-def _wrong(
-    stage: ChaosStage, watchman: GangWatchman, looking: list[asyncio.Task[None]]
-) -> list[str]:
-    ended = [f"the test looked no more: {task.exception()!r}" for task in looking if task.done()]
-    logged = [
-        f"{instance} logged: {line}"
-        for instance in stage.processes
-        for line in log_faults(stage.log(instance))
-    ]
-    return [*ended, *watchman.findings[:5], *stage.ended(), *logged[:5]]
 
 
 async def _whole(stage: ChaosStage, wanted: Mapping[str, Gang]) -> int:

@@ -15,6 +15,7 @@ from typing import Any
 
 from crds.names import LABEL_GROUP
 from e2e.chaos.churn import insist
+from e2e.chaos.frame import Editors
 from e2e.chaos.stage import MEMBERS, ChaosStage
 from e2e.harness import deployment
 from machinery.api.resources import NAMESPACES as NAMESPACE_KIND
@@ -97,10 +98,11 @@ def workload(name: str, of: str, units: int, gang: Gang) -> dict[str, Any]:
     }
 
 
-class Users:
+class Users(Editors):
     """`wanted` holds the gangs that must exist; one that is `busy` is being edited."""
 
     def __init__(self, stage: ChaosStage, *, seed: int, most: int) -> None:
+        super().__init__(random.Random(f"users of gangs {seed}"), least=0.1, most=0.8)
         self.wanted: dict[str, Gang] = {}
         self.busy: set[str] = set()
         self.diminished: set[str] = set()
@@ -112,9 +114,7 @@ class Users:
         self.edits = 0
         self._stage = stage
         self._most = most
-        self._chance = random.Random(f"users of gangs {seed}")
         self._number = 0
-        self._begun: set[asyncio.Task[None]] = set()
 
     async def prepare(self) -> None:
         """Create the namespace, and half of the gangs."""
@@ -124,17 +124,9 @@ class Users:
         for _ in range(self._most // 2):
             await self._come()
 
-    async def run(self) -> None:
-        while True:
-            await asyncio.sleep(self._chance.uniform(0.1, 0.8))
-            edit = asyncio.create_task(self._edit())
-            self._begun.add(edit)
-            await asyncio.shield(edit)  # cancelled half-way, the wanted state would be unknown
-            self._begun.discard(edit)
-
     async def finished(self) -> None:
         """Return when each edit that was begun is done, and there are enough gangs."""
-        await asyncio.gather(*self._begun)
+        await self.ended()
         while len(self.wanted) < self._most:
             await self._come()
 

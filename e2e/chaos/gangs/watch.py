@@ -14,11 +14,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from crds.names import LABEL_MANAGED
+from e2e.chaos.frame import copies_on
 from e2e.chaos.gangs.users import NAMESPACE, Users, gang_of
 from e2e.chaos.judgement import Whole, owners
 from e2e.chaos.stage import ChaosStage
-from e2e.chaos.watchman import KINDS
 from machinery.api.resources import WORKLOAD_GROUPS, WORKLOADS
 from machinery.runtime.informer import Informer
 
@@ -78,12 +77,7 @@ class GangWatchman:
         self._questions: set[asyncio.Task[None]] = set()
         self._groups = Informer(stage.hub, WORKLOAD_GROUPS, Whole)
         self._workloads = Informer(stage.hub, WORKLOADS, Whole)
-        self._copies = {
-            member: Informer(
-                client, KINDS["Deployment"], Whole, label_selector=f"{LABEL_MANAGED}=true"
-            )
-            for member, client in stage.members.items()
-        }
+        self._copies = copies_on(stage)
 
     async def run(self) -> None:
         self._groups.add_handler(self._group_changed)

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from crds.names import LABEL_MANAGED
+from e2e.chaos.frame import watched
 from e2e.chaos.judgement import image_of
 from e2e.chaos.leaders import LeaderFaults
-from e2e.chaos.promises import Broken, log_faults, until_held
+from e2e.chaos.promises import Broken, until_held
 from e2e.chaos.rollouts.users import NAMESPACE, SECRET_VALUE, Authors, Wish
 from e2e.chaos.rollouts.watch import RolloutWatchman
-from e2e.chaos.run import Found
 from e2e.chaos.stage import MEMBERS, ChaosStage, at_work, not_ready
 from machinery.types.conditions import find
 from machinery.types.revisions import digest_of, revision_data
@@ -77,19 +77,8 @@ async def run(
         authors = Authors(stage, seed=seed, most=size.workloads)
         faults = LeaderFaults(stage, about="rollouts", seed=seed, say=tell)
         watchman = RolloutWatchman(stage)
-        looking = [asyncio.create_task(each) for each in (watchman.run(), stage.play_kubelets())]
-        try:
-            await _broken(stage, authors, faults, watchman, size, tell)
-        except (Broken, TimeoutError, ExceptionGroup) as broken:
-            await stage.record()
-            raise Found("; ".join([str(broken), *_wrong(stage, watchman, looking)])) from broken
-        finally:
-            for task in looking:
-                task.cancel()
-            await asyncio.gather(*looking, return_exceptions=True)
-        if wrong := _wrong(stage, watchman, []):
-            await stage.record()
-            raise Found(f"{len(wrong)} findings: " + "; ".join(wrong[:5]))
+        phases = _broken(stage, authors, faults, watchman, size, tell)
+        await watched(stage, watchman, phases)
         return Made(
             edits=authors.edits,
             bad=authors.bad,
@@ -137,18 +126,6 @@ async def _broken(
     await until_held(lambda: _empty(stage), SETTLE_SECONDS)
     tell("all is gone")
     await watchman.judged()
-
-
-def _wrong(
-    stage: ChaosStage, watchman: RolloutWatchman, looking: list[asyncio.Task[None]]
-) -> list[str]:
-    ended = [f"the test looked no more: {task.exception()!r}" for task in looking if task.done()]
-    logged = [
-        f"{instance} logged: {line}"
-        for instance in stage.processes
-        for line in log_faults(stage.log(instance))
-    ]
-    return [*ended, *watchman.findings[:5], *stage.ended(), *logged[:5]]
 
 
 async def _complete(stage: ChaosStage, wanted: Mapping[str, Wish]) -> None:

@@ -7,7 +7,6 @@ used twice, so that each belongs to one revision.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import itertools
 import random
@@ -17,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from e2e.chaos.churn import insist
+from e2e.chaos.frame import Editors
 from e2e.chaos.stage import ZONE, ChaosStage
 from e2e.harness import pod_template
 from machinery.api.resources import NAMESPACES as NAMESPACE_KIND
@@ -91,16 +91,15 @@ def workload(name: str, wish: Wish) -> dict[str, Any]:
     }
 
 
-class Authors:
+class Authors(Editors):
     """`wanted` holds the Workloads that must exist, as their authors want them."""
 
     def __init__(self, stage: ChaosStage, *, seed: int, most: int) -> None:
+        super().__init__(random.Random(f"authors {seed}"), least=0.2, most=1.2)
         self.wanted: dict[str, Wish] = {}
         self.edits = self.approvals = self.bad = 0
         self._stage = stage
         self._most = most
-        self._chance = random.Random(f"authors {seed}")
-        self._begun: set[asyncio.Task[None]] = set()
         self._stable: dict[str, str] = {}
 
     async def prepare(self) -> None:
@@ -120,17 +119,9 @@ class Authors:
             self.wanted[f"r{number}"] = Wish(new_image(), rollback=number % 2 == 0)
             await self._apply(f"r{number}")
 
-    async def run(self) -> None:
-        while True:
-            await asyncio.sleep(self._chance.uniform(0.2, 1.2))
-            edit = asyncio.create_task(self._edit())
-            self._begun.add(edit)
-            await asyncio.shield(edit)  # cancelled half-way, the wanted state would be unknown
-            self._begun.discard(edit)
-
     async def finished(self) -> None:
         """Return when each edit that was begun is done, and each Workload wants a good image."""
-        await asyncio.gather(*self._begun)
+        await self.ended()
         for name, wish in self.wanted.items():
             image = new_image() if wish.bad or wish.said.get("aborted") else wish.image
             self.wanted[name] = Wish(image, replicas=wish.replicas, rollback=wish.rollback)

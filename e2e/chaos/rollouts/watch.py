@@ -11,11 +11,10 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from crds.names import LABEL_MANAGED
+from e2e.chaos.frame import copies_on
 from e2e.chaos.judgement import Whole, owners
 from e2e.chaos.rollouts.users import FIRST_WAVE, NAMESPACE, VARIABLE, container_of, placed_on
 from e2e.chaos.stage import ChaosStage
-from e2e.chaos.watchman import KINDS
 from machinery.api.resources import WORKLOADS
 from machinery.runtime.informer import Informer
 from machinery.types.revisions import digest_of, revision_data
@@ -40,12 +39,7 @@ class RolloutWatchman:
         self._questions: set[asyncio.Task[None]] = set()
         self._running: dict[str, str] = {}  # image by UID and member
         self._workloads = Informer(stage.hub, WORKLOADS, Whole)
-        self._copies = {
-            member: Informer(
-                client, KINDS["Deployment"], Whole, label_selector=f"{LABEL_MANAGED}=true"
-            )
-            for member, client in stage.members.items()
-        }
+        self._copies = copies_on(stage)
 
     async def run(self) -> None:
         self._workloads.add_handler(self._workload_changed)
