@@ -13,29 +13,12 @@ from typing import Any
 
 import msgspec
 
-from machinery.api.resources import (
-    LEASES,
-    MEMBER_CLUSTERS,
-    RESERVATIONS,
-    WORKLOAD_GROUPS,
-    WORKLOAD_POLICIES,
-    WORKLOAD_QUOTAS,
-    WORKLOAD_SPREADS,
-    WORKLOADS,
-    Resource,
-)
+from machinery.api.resources import LEASES, MEMBER_CLUSTERS, Resource
 from machinery.errors import Forbidden, NotFound
 from machinery.types.metadata import Key, Object
+from stowage.kinds import KINDS as NAMED
 
-KINDS = (
-    MEMBER_CLUSTERS,
-    WORKLOADS,
-    WORKLOAD_GROUPS,
-    WORKLOAD_SPREADS,
-    RESERVATIONS,
-    WORKLOAD_POLICIES,
-    WORKLOAD_QUOTAS,
-)
+KINDS = (MEMBER_CLUSTERS, *(each.resource for each in NAMED))
 """What the page shows, besides Leases."""
 _BY_PLURAL: Mapping[str, Resource] = {each.plural: each for each in (*KINDS, LEASES)}
 _EMPTY = msgspec.Raw(b"{}")

@@ -24,7 +24,7 @@ from machinery.api.resources import (
 )
 from machinery.clock import Clock
 from machinery.errors import BadRequest, Forbidden, NotFound
-from machinery.types import quantities
+from machinery.types import conditions, quantities
 from stowage.kinds import Reference
 from stowage.reading import explain, gangs, history, membership, rooms, status
 from stowage.web import fleetview
@@ -350,8 +350,7 @@ def _status(body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _ready(body: Mapping[str, Any]) -> Row:
-    every = _status(body).get("conditions") or ()
-    said: Row = next((each for each in every if each.get("type") == "Ready"), {})
+    said = conditions.find(_status(body), conditions.READY)
     return {
         "ready": said.get("status", "Unknown"),
         "reason": said.get("reason", ""),
