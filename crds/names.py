@@ -185,6 +185,11 @@ def forbidden_namespace(name: str) -> bool:
     return name == SYSTEM_NAMESPACE or name.startswith(FORBIDDEN_NAMESPACE_PREFIX)
 
 
+def short_revision(revision: str) -> str:
+    """Return the first digits of a revision, by which people tell it from others."""
+    return revision[:4]
+
+
 PLACEHOLDER_CLASS = "stowage-placeholder"
 """The PriorityClass of pods on members that only keep room: every other pod may have their place.
 `stowage join` makes it."""

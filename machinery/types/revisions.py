@@ -43,11 +43,6 @@ def revision_name(workload: str, revision: str) -> str:
     return f"{workload[: _LONGEST_NAME - len(revision) - 1].rstrip('-.')}-{revision}"
 
 
-def short(revision: str) -> str:
-    """Return the first digits of a revision, by which people tell it from others."""
-    return revision[:4]
-
-
 def _without(body: Mapping[str, Any], path: list[str]) -> Mapping[str, Any]:
     """Return the body without what lies at the path; the same object where nothing does."""
     first, *rest = path

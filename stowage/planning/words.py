@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from machinery.types.revisions import short
+from crds.names import short_revision
 
 SHOWN = 6
 """Entries that one cell names; of more it gives the number."""
@@ -48,8 +48,8 @@ def inside(shares: Iterable[Mapping[str, Any]], namespace: str) -> str:
 
 def transition(stable: str, revision: str) -> str:
     """Return `91ab → 6f2c`; `6f2c` where both are one, or there is no stable revision."""
-    new = short(revision)
-    return f"{short(stable)} → {new}" if stable and stable != revision else new
+    new = short_revision(revision)
+    return f"{short_revision(stable)} → {new}" if stable and stable != revision else new
 
 
 def count(number: int, what: str) -> str:

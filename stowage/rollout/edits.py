@@ -14,8 +14,8 @@ from typing import Any
 
 from controller.framework.findings import time
 from crds.fields.rollout import MOST_APPROVALS, RolloutPhase
+from crds.names import short_revision
 from machinery.clock import timestamp
-from machinery.types.revisions import short
 from stowage.planning.waves import needs_approval
 from stowage.rollout.progress import UNSEEN, RolloutProgress
 
@@ -82,12 +82,12 @@ def abort(at: RolloutProgress) -> RolloutEdit:
     _look_first(at)
     if at.complete:
         raise at.refused(
-            f"nothing is rolled out: {short(at.revision)} is on all clusters; apply the template "
-            "of before to go back"
+            f"nothing is rolled out: {short_revision(at.revision)} is on all clusters; apply the "
+            "template of before to go back"
         )
     if not at.stable:
         raise at.refused("no revision was on all clusters yet, so there is none to go back to")
-    back = f"every cluster goes back to {short(at.stable)}"
+    back = f"every cluster goes back to {short_revision(at.stable)}"
     if at.asked.get("aborted") == at.revision:
         return RolloutEdit(at.about(f"is given up already; {back}"))
     if at.phase in (RolloutPhase.ROLLING_BACK, RolloutPhase.ROLLED_BACK):
@@ -107,8 +107,8 @@ def retry(at: RolloutProgress) -> RolloutEdit:
         return RolloutEdit(at.about("is tried again, from the first wave on"), changes)
     if at.phase in (RolloutPhase.ROLLING_BACK, RolloutPhase.ROLLED_BACK):
         raise at.refused(
-            f"{short(at.revision)} was rolled back by onFailure, which tries no revision twice; "
-            "edit the template"
+            f"{short_revision(at.revision)} was rolled back by onFailure, which tries no revision "
+            "twice; edit the template"
         )
     if not (at.failures or at.phase == RolloutPhase.FAILED):
         raise at.refused(f"nothing has failed: {at.headline}")

@@ -14,11 +14,12 @@ from typing import Any
 
 from controller.framework.findings import seconds, time
 from crds.fields.rollout import BACK, MOST_NAMES, RolledOutReason, RolloutPhase
+from crds.names import short_revision
 from crds.workload import WorkloadCondition
 from machinery.errors import ConfigurationError
 from machinery.types import conditions
 from machinery.types.metadata import Key
-from machinery.types.revisions import digest_of, revision_data, short
+from machinery.types.revisions import digest_of, revision_data
 from stowage.console import output
 from stowage.planning.waves import at_once, needs_approval, soak
 from stowage.planning.words import transition
@@ -270,7 +271,7 @@ class RolloutProgress:
 
     def about(self, text: str) -> str:
         """Return a sentence about the Workload and its revision."""
-        return f"{'/'.join(self.key)}: {short(self.revision)} {text}"
+        return f"{'/'.join(self.key)}: {short_revision(self.revision)} {text}"
 
 
 def _named(names: Sequence[str]) -> str:

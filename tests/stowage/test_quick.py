@@ -57,7 +57,7 @@ def kubeconfig(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("args", "modules"),
     [
-        (["--help"], 200),
+        (["--help"], 220),
         (["status"], 350),
         (["history", "wl/demo"], 350),
         (["drift"], 350),

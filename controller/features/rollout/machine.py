@@ -20,9 +20,9 @@ from datetime import datetime, timedelta
 from controller.framework.statuswriter import StatusEvent
 from controller.model.rollout import ClusterUpdate, Rollout, RolloutStatus, RolloutWave, WaveStatus
 from crds.fields.rollout import BACK, MOST_NAMES, REST, RolloutFailure, RolloutPhase
+from crds.names import short_revision
 from crds.workload import EventReason
 from machinery.types.budget import amount
-from machinery.types.revisions import short
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,10 @@ class Machine:
         self._restart(self.digest)
         if self.stable:
             self.phase = RolloutPhase.COMPLETE
-            self._tell(EventReason.ROLLOUT_COMPLETE, f"{short(self.digest)} is the stable revision")
+            self._tell(
+                EventReason.ROLLOUT_COMPLETE,
+                f"{short_revision(self.digest)} is the stable revision",
+            )
 
     def _begin(self) -> None:
         targets = {each.name: self.target(each.name) for each in self.view.clusters}
@@ -205,7 +208,9 @@ class Machine:
             ready = each.revision == self.digest and each.settled
             if each.name not in self.exceptions and not ready:  # it was on its way before
                 self.updates[each.name] = ClusterUpdate(each.name, self.view.now)
-        text = f"{short(self.stable)} → {short(self.digest)}, {self._named_waves()}"
+        text = (
+            f"{short_revision(self.stable)} → {short_revision(self.digest)}, {self._named_waves()}"
+        )
         self._tell(EventReason.ROLLOUT_STARTED, text)
 
     def _restart(self, revision: str) -> None:
@@ -222,7 +227,7 @@ class Machine:
     def _complete(self) -> None:
         self.stable, self.phase = self.revision, RolloutPhase.COMPLETE
         self.updates, self._times = {}, {}
-        text = f"{len(self._held())} clusters have {short(self.revision)}"
+        text = f"{len(self._held())} clusters have {short_revision(self.revision)}"
         self._tell(EventReason.ROLLOUT_COMPLETE, text)
 
     # Back to the stable revision.
@@ -248,11 +253,11 @@ class Machine:
             kept = {} if self._aborted() else {each.name: each for each in self._failed()}
             self.updates = {c: u for c, u in self.updates.items() if c in kept}
             self.phase = RolloutPhase.ROLLING_BACK
-            text = f"all clusters get {short(self.stable)} again"
+            text = f"all clusters get {short_revision(self.stable)} again"
             self._tell(EventReason.ROLLING_BACK, text, warning=True)
         elif self.phase == RolloutPhase.ROLLING_BACK and self._is_back():
             self.phase = RolloutPhase.ROLLED_BACK
-            text = f"all clusters have {short(self.stable)}; edit the Workload to go on"
+            text = f"all clusters have {short_revision(self.stable)}; edit the Workload to go on"
             self._tell(EventReason.ROLLED_BACK, text)
         self.exceptions = {each.name: self.stable for each in self.view.clusters}
 
@@ -328,7 +333,9 @@ class Machine:
         times = self._times.setdefault(wave.name, _Times())
         if times.ended is None:
             times.ended = self._now()
-            text = f"wave {wave.name}: {self._count(self.wave)} have {short(self.revision)}"
+            text = (
+                f"wave {wave.name}: {self._count(self.wave)} have {short_revision(self.revision)}"
+            )
             self._tell(EventReason.WAVE_COMPLETE, text)
         return times.ended
 

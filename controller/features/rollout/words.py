@@ -8,8 +8,8 @@ from typing import NamedTuple
 from controller.features.rollout.machine import RolloutStep, failure
 from controller.model.rollout import Rollout, RolloutWave
 from crds.fields.rollout import RolledOutReason, RolloutPhase
+from crds.names import short_revision
 from machinery.clock import timestamp
-from machinery.types.revisions import short
 
 MESSAGE_LIMIT = 4096
 _REASONS = {
@@ -39,7 +39,7 @@ def condition_of(step: RolloutStep, spec: Rollout) -> RolledOutCondition:
 def message_of(step: RolloutStep, spec: Rollout) -> str:
     """Return what the rollout waits for."""
     status = step.status
-    new, old = short(status.revision), short(status.stable)
+    new, old = short_revision(status.revision), short_revision(status.stable)
     match status.phase:
         case RolloutPhase.COMPLETE:
             return f"{new} is the revision of all clusters"
@@ -60,7 +60,7 @@ def message_of(step: RolloutStep, spec: Rollout) -> str:
 
 
 def _progress(step: RolloutStep) -> str:
-    status, new = step.status, short(step.status.revision)
+    status, new = step.status, short_revision(step.status.revision)
     if not status.stable:
         return f"{new} goes to all clusters at once, as there is no earlier revision"
     if step.updating:
@@ -84,7 +84,7 @@ def _until(step: RolloutStep, spec: Rollout) -> str:
 
 def _because(step: RolloutStep, spec: Rollout) -> str:
     if spec.aborted == step.status.revision:
-        return f": {short(spec.aborted)} was aborted"
+        return f": {short_revision(spec.aborted)} was aborted"
     return f": {failure(step.failed, spec)}" if step.failed else ""
 
 
