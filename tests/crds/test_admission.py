@@ -84,6 +84,7 @@ def attempt(tenant, user: str, workload: dict) -> str:
     return refusal(tenant.apply, workload, user=user)
 
 
+@pytest.mark.long
 @pytest.mark.proves("C29")
 def test_a_foreign_target_needs_the_verb(tenant, author):
     workload = tenant.workload("abroad", targetNamespace="demo")

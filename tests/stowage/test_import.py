@@ -433,6 +433,7 @@ def test_files_that_cannot_be_read(files: Files) -> None:
 WRONG: tuple[Any, ...] = (None, 5, True, "text", [1], {"a": 1}, [{}])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("wrong", WRONG, ids=repr)
 def test_no_wrong_type_anywhere_is_more_than_an_error(files: Files, wrong: Any) -> None:
     """Each field of an input in turn is something else: it is refused, or it goes through."""

@@ -54,6 +54,7 @@ def _get(cluster, *what):
     return json.loads(cluster.kubectl("get", *what, "-o", "json"))
 
 
+@pytest.mark.long
 def test_dry_run_prints_yaml_and_touches_nothing(cluster, stowage):
     printed = stowage.succeed(
         "install", "--dry-run", f"--kubeconfig={cluster.kubeconfig}", "-n", "x"
@@ -75,6 +76,7 @@ def test_crds_only_and_admission_is_in_force_when_it_returns(cluster, stowage):
     assert SYSTEM_NAMESPACE not in cluster.kubectl("get", "namespace", "-o", "name")
 
 
+@pytest.mark.long
 @pytest.mark.proves("N4", "N15")
 @pytest.mark.parametrize(
     ("role", "may", "may_not"),
@@ -460,6 +462,7 @@ def test_each_process_may_read_the_definitions_that_it_compares(installed):
     )
 
 
+@pytest.mark.long
 @pytest.mark.proves("N16")
 @pytest.mark.parametrize("role", ["controller", "propagator"])
 async def test_a_process_does_nothing_on_kinds_that_are_too_old(installed, role):

@@ -203,6 +203,7 @@ def reading_as(hub: Hub, name: str, *rights: str) -> Connection:
     return Connection(server=admin.server, ca=admin.ca, token=token)
 
 
+@pytest.mark.long
 @pytest.mark.proves("V19")
 def test_who_may_only_list_clusters_sees_no_workload(followed: Hub) -> None:
     followed.do(followed.world.edit("web", {"metadata": {"annotations": {"note": SECRET}}}))

@@ -253,6 +253,7 @@ class TestForGood:
 class TestLive:
     """On a real hub, with what it would refuse."""
 
+    @pytest.mark.long
     async def test_more_labels_than_the_status_can_tell(self, world: World) -> None:
         await world.cluster("one")
         template = deployment("wide", "100m")

@@ -84,6 +84,7 @@ async def linked(
     return link, watchman, verdicts
 
 
+@pytest.mark.long
 @pytest.mark.proves("S5", "S10")
 @pytest.mark.parametrize("mode", list(Mode))
 async def test_it_holds_the_loop_for_no_time_and_never_ends_the_link(
