@@ -94,7 +94,8 @@ class _Call:
 class ApiClient(Verbs):
     """A client of one API server, as one identity; `machinery.api.acting` sends as others by it.
 
-    `name` labels metrics. `limit` bounds the requests in flight at once, watches not counted.
+    `name` labels metrics. `limit` bounds the requests in flight at once that are work, watches not
+    counted.
     `timeout` bounds one attempt, in seconds; retries start within as much again. `requests` counts
     what was sent, for tests and benchmarks. `before_write` is called right before each attempt of
     anything but a GET; what it raises is raised by the request, and nothing was sent.
@@ -125,6 +126,7 @@ class ApiClient(Verbs):
         self._base = connection.server.rstrip("/")
         self._ssl = client_context(connection)
         self._lines = {
+            PriorityLevel.LEADER_ELECTION: FairQueue(bounds.LEASES),
             PriorityLevel.WORK: FairQueue(limit),
             PriorityLevel.PROBE: FairQueue(bounds.PROBES),
             PriorityLevel.DISCOVERY: FairQueue(bounds.DISCOVERIES, each=1),
