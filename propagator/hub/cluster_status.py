@@ -16,6 +16,7 @@ from crds.membercluster import WAITING, MemberClusterCondition, ReadyReason
 from crds.names import LABEL_CLUSTER, LABEL_PROVIDER, LABEL_VERSION
 from machinery.types import conditions
 from machinery.types.selectors import label_value
+from propagator.members.cluster_identity import Identities
 from propagator.members.connection import Link
 from propagator.members.health import HealthProbe, MemberHealth, settled
 from propagator.members.session import MemberSession
@@ -23,6 +24,7 @@ from propagator.types.cluster import MemberCluster
 
 ANOTHERS = (ReadyReason.CLUSTER_CHANGED, ReadyReason.ALREADY_REGISTERED)
 """Reasons that make what is read through a MemberCluster another cluster's."""
+_IDENTITY = ("clusterID", "clusterUID", "clusterSet")
 _LATENCY_STEP = 10
 _LATENCY_SHARE = 0.3
 _RELIABILITY_STEP = 5
@@ -32,7 +34,12 @@ _KNOWN = frozenset(condition.value for condition in MemberClusterCondition)
 
 
 def status_of(
-    cluster: MemberCluster, session: MemberSession, verdict: MemberHealth, *, now: datetime
+    cluster: MemberCluster,
+    session: MemberSession,
+    verdict: MemberHealth,
+    *,
+    identities: Identities,
+    now: datetime,
 ) -> dict[str, Any]:
     """Return the status that `cluster` should have; equal to its present one without a change.
 
@@ -46,8 +53,10 @@ def status_of(
         if session.link.tenants is None:
             status.pop("namespaces", None)
         status |= _learnt(session.link)
-        if verdict.ready and session.link.cluster_id:
-            status["clusterID"] = session.link.cluster_id
+        if verdict.ready and session.link.identity.id:
+            for field in _IDENTITY:
+                status.pop(field, None)
+            status |= identities.note(cluster, session.link.identity)
     return status | _measured(cluster.status, session.health)
 
 

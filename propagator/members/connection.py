@@ -43,7 +43,12 @@ from propagator.members.capacity.kept import (
     slim_pod,
 )
 from propagator.members.capacity.ledger import CapacityLedger
-from propagator.members.cluster_identity import cluster_id
+from propagator.members.cluster_identity import (
+    ClusterIdentity,
+    Identities,
+    cluster_id,
+    set_identity,
+)
 from propagator.members.disruption_budgets import DisruptionBudgets
 from propagator.members.health import (
     UNKNOWN_PROVIDER,
@@ -101,12 +106,12 @@ class Link:
         health: HealthProbe,
         before_write: Callable[[], None],
         holder: Holder = no_holder,
-        refusal: Callable[[str], MemberHealth | None],
+        identities: Identities,
     ) -> None:
         self._before_write = before_write
-        self._refusal = refusal
-        self.cluster_id = ""
-        """The UID of the member's kube-system as read last; empty where that is forbidden."""
+        self._identities = identities
+        self.identity = ClusterIdentity()
+        """Which cluster the member is, as read last."""
         self._identity_checks = 0
         self._name = name
         self._settings = settings
@@ -245,11 +250,13 @@ class Link:
                 refused = await self._refused()
                 if refused is None:
                     await self._serve(answer)
-                else:
+                self._identities.release(self._name)
+                if refused is not None:
                     self._listener.verdict(refused)
                     await self._clock.sleep(self._settings.probe_period)
         finally:
             self.serving = False
+            self._identities.release(self._name)
             for informer in (self._nodes, self._pods, *self._budget_informers()):
                 informer.discard()
             self.watches.close()
@@ -285,10 +292,12 @@ class Link:
             if fault is not None and not self.serving:  # a served cluster stays what it was so far
                 return fault
         self._identity_checks += 1
-        return self._refusal(self.cluster_id) or await self._check_lease()
+        refused = self._identities.refusal(self._name, self.identity)
+        return refused or await self._check_lease()
 
     async def _identify(self) -> None:
-        self.cluster_id = await cluster_id(self.client)
+        uid = await cluster_id(self.client)
+        self.identity = ClusterIdentity(uid, *await set_identity(self.client))
 
     async def _check_lease(self) -> MemberHealth | None:
         """Return why a copy of the hub has this member; a failed read ends no serving link."""

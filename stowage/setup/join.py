@@ -179,7 +179,8 @@ async def _refuse_another(hub: ApiClient, plan: Join, identity: str) -> None:
     """
     for cluster in (await hub.list(MEMBER_CLUSTERS))["items"]:
         name = cluster["metadata"]["name"]
-        noted = cluster.get("status", {}).get("clusterID")
+        status = cluster.get("status", {})
+        noted = status.get("clusterUID") or status.get("clusterID")
         marked = cluster["metadata"].get("annotations", {}).get(IDENTITY_ANNOTATION)
         if name != plan.name and identity == (noted or marked):
             raise ConfigurationError(
