@@ -16,7 +16,6 @@ from crds.membercluster import WAITING, MemberClusterCondition, ReadyReason
 from crds.names import LABEL_CLUSTER, LABEL_PROVIDER, LABEL_VERSION
 from machinery.types import conditions
 from machinery.types.selectors import label_value
-from propagator.members.cluster_identity import Identities
 from propagator.members.connection import Link
 from propagator.members.health import HealthProbe, MemberHealth, settled
 from propagator.members.session import MemberSession
@@ -34,12 +33,7 @@ _KNOWN = frozenset(condition.value for condition in MemberClusterCondition)
 
 
 def status_of(
-    cluster: MemberCluster,
-    session: MemberSession,
-    verdict: MemberHealth,
-    *,
-    identities: Identities,
-    now: datetime,
+    cluster: MemberCluster, session: MemberSession, verdict: MemberHealth, *, now: datetime
 ) -> dict[str, Any]:
     """Return the status that `cluster` should have; equal to its present one without a change.
 
@@ -53,10 +47,10 @@ def status_of(
         if session.link.tenants is None:
             status.pop("namespaces", None)
         status |= _learnt(session.link)
-        if verdict.ready and session.link.identity.id:
+        if verdict.ready and session.link.cluster_id:
             for field in _IDENTITY:
                 status.pop(field, None)
-            status |= identities.note(cluster, session.link.identity)
+            status |= session.link.note(cluster)
     return status | _measured(cluster.status, session.health)
 
 

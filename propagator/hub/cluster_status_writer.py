@@ -83,13 +83,7 @@ class ClusterStatusWriter:
         if link is not None and link.tenants is not None:
             reported = cluster.status.get("namespaces") or {}
             link.tenants.recall(reported.get("refused") or ())
-        status = status_of(
-            cluster,
-            session,
-            session.verdict,
-            identities=self._registry.identities,
-            now=self._clock.now(),
-        )
+        status = status_of(cluster, session, session.verdict, now=self._clock.now())
         # Taken together with the capacity in `status`, with no await between: they must agree.
         placed = link.pod_ledger.placed() if link is not None and link.counted else None
         labels = labels_of(cluster, status)

@@ -67,6 +67,7 @@ from propagator.members.probe import Probe
 from propagator.members.tenants import Tenants
 from propagator.members.watches import EVERYWHERE, Watches
 from propagator.settings import SessionSettings
+from propagator.types.cluster import MemberCluster
 
 CONFIDENTIAL = (SECRETS, CONFIG_MAPS)
 """Kinds that a narrow credential may read only as the account of a namespace."""
@@ -220,6 +221,15 @@ class Link:
         if not self._narrow or not namespace:
             return self.client
         return Acting(self.client, account(namespace, TENANT_ACCOUNT))
+
+    @property
+    def cluster_id(self) -> str:
+        """The member's ID in its ClusterSet, else the UID of its kube-system; else empty."""
+        return self.identity.id
+
+    def note(self, cluster: MemberCluster) -> dict[str, str]:
+        """Return what the status of its MemberCluster says of the identity."""
+        return self._identities.note(cluster, self.identity)
 
     def use_token(self, token: str) -> None:
         self._token.change(token)  # a header of the next request; no connection ends
