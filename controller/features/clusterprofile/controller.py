@@ -66,11 +66,12 @@ class ClusterProfileController:
         cluster = new or old
         if cluster is None:
             return
-        name = cluster.metadata.name
-        self._exports.look(name)
         if new is not None:
-            self._following.add(("", name))
-        elif (key := profile_of(cluster)) is not None:
+            self._following.add(new.metadata.key)
+        if not self._configured:
+            return
+        self._exports.look(cluster.metadata.name)
+        if new is None and (key := profile_of(cluster)) is not None:
             self._imports.look(key)
 
     def _profile_changed(self, old: ClusterProfile | None, new: ClusterProfile | None) -> None:
