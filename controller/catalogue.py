@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 
+from controller.features.clusterprofile.feature import ClusterProfiles
 from controller.features.evacuation.feature import Evacuations
 from controller.features.reservation.feature import Reservations
 from controller.features.rollout.feature import StagedRollouts
@@ -29,6 +30,7 @@ FEATURES: Sequence[Callable[[], Feature]] = (
     WorkloadQuotas,
     Evacuations,
     StagedRollouts,
+    ClusterProfiles,
 )
 DEFAULT_QUOTA = QUOTA
 """The plugin that `defaultQuota` of the configuration is for."""

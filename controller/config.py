@@ -22,17 +22,20 @@ from controller.framework.profile import PLUGIN_TIMEOUT, PROTOCOLS, Profile, Sch
 from controller.framework.runtime.arguments import WrongArgs
 from controller.framework.runtime.handle import DryRunHandle, Handle
 from controller.framework.runtime.registry import Registry
+from controller.model.clusterprofiles import ClusterProfilesConfiguration, ImportRule
 from controller.model.movement import (
     NEVER,
     BrakeConfiguration,
     MovementConfiguration,
 )
-from crds.base import Count, LabelKey
+from crds.base import Count, DnsLabel, LabelKey
+from crds.fields.labels import LabelSelector
 from crds.fields.movement import Budget
 from crds.names import DEFAULT_SCHEDULER
 from crds.workloadquota import WorkloadQuotaSpec
 from machinery.errors import ConfigurationError
 from machinery.types.budget import amount
+from machinery.types.selectors import parse_label_selector
 
 ALL = "*"
 LEASE = "stowage-controller"
@@ -109,12 +112,39 @@ class _Movement(_Strict):
         return MovementConfiguration(**self.model_dump(exclude={"brake"}), brake=brake)
 
 
+_PropertyName = Annotated[
+    str, Field(max_length=63, pattern=r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$")
+]
+"""As the name of a label holds it; a slash becomes an underscore there."""
+
+
+class _Import(_Strict):
+    namespace: DnsLabel
+    selector: LabelSelector = LabelSelector()
+    properties: list[_PropertyName] = []
+
+    def read(self) -> ImportRule:
+        selector = self.selector.model_dump(by_alias=True, exclude_none=True, mode="json")
+        return ImportRule(self.namespace, parse_label_selector(selector), tuple(self.properties))
+
+
+class _ClusterProfiles(_Strict):
+    imports: list[_Import] = Field(default=[], alias="import")
+    export: bool = False
+
+    def read(self) -> ClusterProfilesConfiguration:
+        return ClusterProfilesConfiguration(
+            tuple(each.read() for each in self.imports), self.export
+        )
+
+
 class _File(_Strict):
     api_version: Literal["stowage.dev/v1alpha1"]
     kind: Literal["SchedulerConfiguration"]
     leader_election: _LeaderElection = _LeaderElection()
     default_quota: WorkloadQuotaSpec | None = None
     movement: _Movement = _Movement()
+    cluster_profiles: _ClusterProfiles | None = None
     profiles: list[_Profile] = Field(default=[_Profile()], min_length=1)
 
 
@@ -185,7 +215,8 @@ def parse(
         for each in found.profiles
     }
     elect, movement = found.leader_election.leader_elect, found.movement.read()
-    configuration = SchedulerConfiguration(profiles, elect, given, movement)
+    inventory = found.cluster_profiles.read() if found.cluster_profiles is not None else None
+    configuration = SchedulerConfiguration(profiles, elect, given, movement, inventory)
     rehearsal.configuration = configuration
     return configuration
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from controller.framework import explains, interface
 from controller.framework.gathering import GroupScheduling
+from controller.model.clusterprofiles import ClusterProfilesConfiguration
 from controller.model.movement import MovementConfiguration
 
 PROTOCOLS: Mapping[str, type | tuple[type, ...]] = {
@@ -165,3 +166,5 @@ class SchedulerConfiguration:
     leader_elect: bool = True
     args: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     movement: MovementConfiguration = field(default_factory=MovementConfiguration)
+    cluster_profiles: ClusterProfilesConfiguration | None = None
+    """None without that section."""

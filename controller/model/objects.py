@@ -60,6 +60,15 @@ class Condition(msgspec.Struct, frozen=True, rename="camel"):
     last_transition_time: str = ""
     observed_generation: int = 0
 
+    @property
+    def stored(self) -> dict[str, Any]:
+        """It as it is stored: what it does not say is absent there."""
+        said: dict[str, Any] = msgspec.to_builtins(self)
+        return {name: value for name, value in said.items() if value or name in _ALWAYS}
+
+
+_ALWAYS = ("status", "reason", "message")
+
 
 class SecretRef(msgspec.Struct, frozen=True):
     """The place of the cluster's Secret."""
@@ -157,6 +166,8 @@ class ClusterStatus(msgspec.Struct, frozen=True, rename="camel"):
     """MemberCluster.status."""
 
     conditions: list[Condition] = []
+    cluster_id: str = msgspec.field(name="clusterID", default="")
+    cluster_set: str = ""
     version: str = ""
     provider: str = ""
     node_groups: list[NodeGroup] = []

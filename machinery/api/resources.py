@@ -106,6 +106,10 @@ WORKLOAD_GROUPS = _stowage("workloadgroups", "WorkloadGroup")
 RESERVATIONS = _stowage("reservations", "Reservation")
 MEMBER_CLUSTERS = _stowage("memberclusters", "MemberCluster", namespaced=False)
 
+CLUSTER_PROFILES = Resource(
+    "multicluster.x-k8s.io", "v1alpha1", "clusterprofiles", "ClusterProfile"
+)
+
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 PODS = Resource("", "v1", "pods", "Pod")

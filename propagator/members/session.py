@@ -36,7 +36,7 @@ from machinery.tasks import Gradually
 from machinery.types.metadata import Key
 from propagator.credentials.credentials import Credentials
 from propagator.members.available_pods import Availability
-from propagator.members.cluster_identity import Refusal
+from propagator.members.cluster_identity import Identities
 from propagator.members.connection import Link, LinkListener
 from propagator.members.health import (
     Contact,
@@ -110,7 +110,7 @@ class MemberSession:
         before_write: Callable[[], None],
         holder: Holder = no_holder,
         holders: Holders,
-        refusal: Refusal,
+        identities: Identities,
     ) -> None:
         self.name = name
         self.namespaces: tuple[str, ...] = ("*",)
@@ -144,7 +144,7 @@ class MemberSession:
         self._before_write = before_write
         self._holder = holder
         self._holders = holders
-        self._refusal = refusal
+        self._identities = identities
         self._credentials: Credentials | MemberHealth | None = None
         self._credentials_changed = asyncio.Event()
         self._pending: set[Key] = set()
@@ -222,7 +222,7 @@ class MemberSession:
     @property
     def mark(self) -> Mark:
         """The mark on objects that this session writes."""
-        return Mark(self.registration, self.link.cluster_id if self.link else "")
+        return Mark(self.registration, self.link.identity.uid if self.link else "")
 
     @property
     def owners(self) -> Mapping[str, Key]:
@@ -386,7 +386,7 @@ class MemberSession:
                 health=self.health,
                 before_write=self._before_write,
                 holder=self._holder,
-                refusal=functools.partial(self._refusal, self.name),
+                identities=self._identities,
             )
             await self.link.run()
         except KubeconfigError as fault:
