@@ -115,6 +115,7 @@ class _File(_Strict):
     leader_election: _LeaderElection = _LeaderElection()
     default_quota: WorkloadQuotaSpec | None = None
     movement: _Movement = _Movement()
+    placement_decisions: bool = Field(default=False, strict=True)
     profiles: list[_Profile] = Field(default=[_Profile()], min_length=1)
 
 
@@ -185,7 +186,9 @@ def parse(
         for each in found.profiles
     }
     elect, movement = found.leader_election.leader_elect, found.movement.read()
-    configuration = SchedulerConfiguration(profiles, elect, given, movement)
+    configuration = SchedulerConfiguration(
+        profiles, elect, given, movement, found.placement_decisions
+    )
     rehearsal.configuration = configuration
     return configuration
 

@@ -158,10 +158,12 @@ class Profile:
 class SchedulerConfiguration:
     """Profiles by scheduler name, and whether a Lease is needed.
 
-    `args` are the arguments of plugins as written, by scheduler name and plugin.
+    `args` are the arguments of plugins as written, by scheduler name and plugin. With
+    `placement_decisions` Workloads that ask for it are published as PlacementDecisions.
     """
 
     profiles: Mapping[str, Profile]
     leader_elect: bool = True
     args: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     movement: MovementConfiguration = field(default_factory=MovementConfiguration)
+    placement_decisions: bool = False
