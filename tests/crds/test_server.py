@@ -64,6 +64,7 @@ def test_defaults_are_stored(tenant, given):
     assert {k: v for k, v in spec.items() if k != "targetDeployment"} == {
         "schedulerName": "stowage",
         "priority": 0,
+        "delivery": "Push",
         "distribution": "Single",
         "packing": "Proportional",
         "adoption": "Never",
