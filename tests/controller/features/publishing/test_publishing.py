@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from controller.model.movement import MovementConfiguration
 from machinery.api.resources import (
     CLUSTER_DECISIONS,
     MEMBER_CLUSTERS,
@@ -378,19 +379,20 @@ async def test_what_the_hub_refuses_is_told_and_tried_again_after_a_while() -> N
 
 
 @pytest.mark.proves("CT8")
-async def test_what_nobody_reports_moves_at_once_and_holds_its_room() -> None:
+async def test_what_nobody_reports_holds_its_room_and_moves_in_one_step() -> None:
     shop = Shop()
-    shop.cluster("a", cpu="4")
-    shop.cluster("b", cpu="4")
-    shop.workload("web", replicas=3, delivery="None", distribution="Divided")
-    async with shop.leading():
-        await shop.until(lambda: sum(shop.placed("web").values()) == 3)
-        shop.workload("other", replicas=6, distribution="Divided")
-        await shop.until(lambda: sum(shop.placed("other").values()) == 5)
+    shop.cluster("a", cpu="9")
+    shop.workload("web", replicas=8, delivery="None", distribution="Divided")
+    async with shop.leading(movement=MovementConfiguration(max_moving="100%")):
+        await shop.until(lambda: shop.placed("web") == {"a": 8})
+        shop.workload("other", replicas=2, distribution="Divided")
+        await shop.until(lambda: shop.placed("other") == {"a": 1})
+        shop.cluster("b", cpu="10")
+        await shop.until(lambda: shop.placed("other") == {"a": 1, "b": 1})
         drain = {"key": "stowage.dev/drain", "effect": "NoExecute"}
-        shop.hub.remove(WORKLOADS, "other")
         shop.hub.edit(MEMBER_CLUSTERS, "a", {"spec": {"taints": [drain]}})
-        await shop.until(lambda: shop.placed("web") == {"b": 3})
+        await shop.until(lambda: shop.placed("web") == {"b": 8})
         status = shop.hub.read(WORKLOADS, "web")["status"]
+        assert [each["cause"] for each in status["history"]] == ["Placed", "Drained"]
         assert not status.get("leaving")
         assert not status.get("footprint")
