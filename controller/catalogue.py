@@ -11,6 +11,7 @@ from importlib.metadata import entry_points
 
 from controller.features.clusterprofile.feature import ClusterProfiles
 from controller.features.evacuation.feature import Evacuations
+from controller.features.publishing.feature import Publishing
 from controller.features.reservation.feature import Reservations
 from controller.features.rollout.feature import StagedRollouts
 from controller.features.workloadgroup.feature import WorkloadGroups
@@ -31,6 +32,7 @@ FEATURES: Sequence[Callable[[], Feature]] = (
     Evacuations,
     StagedRollouts,
     ClusterProfiles,
+    Publishing,
 )
 DEFAULT_QUOTA = QUOTA
 """The plugin that `defaultQuota` of the configuration is for."""

@@ -145,6 +145,7 @@ class _File(_Strict):
     default_quota: WorkloadQuotaSpec | None = None
     movement: _Movement = _Movement()
     cluster_profiles: _ClusterProfiles | None = None
+    placement_decisions: bool = Field(default=False, strict=True)
     profiles: list[_Profile] = Field(default=[_Profile()], min_length=1)
 
 
@@ -215,8 +216,14 @@ def parse(
         for each in found.profiles
     }
     elect, movement = found.leader_election.leader_elect, found.movement.read()
-    inventory = found.cluster_profiles.read() if found.cluster_profiles is not None else None
-    configuration = SchedulerConfiguration(profiles, elect, given, movement, inventory)
+    configuration = SchedulerConfiguration(
+        profiles,
+        elect,
+        given,
+        movement,
+        cluster_profiles=found.cluster_profiles.read() if found.cluster_profiles else None,
+        placement_decisions=found.placement_decisions,
+    )
     rehearsal.configuration = configuration
     return configuration
 

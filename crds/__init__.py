@@ -22,6 +22,7 @@ FILES = (
     "reservation.yaml",
     "workloadgroup.yaml",
     "workloadquota.yaml",
+    "clusterdecision.yaml",
     "admission.yaml",
 )
 """The generated manifests, in the order in which they are applied."""

@@ -428,7 +428,7 @@ class ShareWriter:
         left = await self._pruner.prune(
             session,
             workload.uid,
-            ended=workload.metadata.deleting,
+            ended=workload.ended,
             decided=self._workloads.decided(workload),
             orphan=workload.orphans,
             left=workload.left(session.name),

@@ -131,7 +131,8 @@ def status_of(decision: Decision, workload: Workload) -> dict[str, Any]:
         "conditions": _conditions(decision, workload, leaving),
     }
     status |= _moves(decision, workload, leaving)
-    status |= _footprint(placements, workload)
+    if decision.workload.delivered:
+        status |= _footprint(placements, workload)
     if decision.workload.limits or workload.status.limits:
         status["limits"] = to_status(decision.workload.limits)
     if not placements or not workload.placements:

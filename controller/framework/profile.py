@@ -159,7 +159,8 @@ class Profile:
 class SchedulerConfiguration:
     """Profiles by scheduler name, and whether a Lease is needed.
 
-    `args` are the arguments of plugins as written, by scheduler name and plugin.
+    `args` are the arguments of plugins as written, by scheduler name and plugin. With
+    `placement_decisions` Workloads that ask for it are published as PlacementDecisions.
     """
 
     profiles: Mapping[str, Profile]
@@ -168,3 +169,4 @@ class SchedulerConfiguration:
     movement: MovementConfiguration = field(default_factory=MovementConfiguration)
     cluster_profiles: ClusterProfilesConfiguration | None = None
     """None without that section."""
+    placement_decisions: bool = False

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from controller.model.rollout import Rollout
+from crds.fields.publishing import Delivery
 from crds.names import LABEL_PROVIDER, LABEL_VERSION
 from machinery.overrides.images import ImageRule
 from machinery.overrides.variables import ClusterFacts
@@ -337,6 +338,17 @@ class MovementSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     rebalance_after: str = ""
 
 
+class Publish(msgspec.Struct, frozen=True, rename="camel"):
+    """spec.publish."""
+
+    cluster_decision: bool = False
+    placement_decision: bool = False
+    labels: list[str] = []
+
+
+NOWHERE = Publish()
+
+
 class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
     """Workload.spec, as far as placement reads it."""
 
@@ -361,6 +373,8 @@ class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
     overrides: Any = None
     movement: MovementSpec = MovementSpec()
     rollout: Rollout | None = None
+    delivery: str = Delivery.PUSH.value
+    publish: Publish = NOWHERE
 
 
 class Placement(msgspec.Struct, frozen=True):

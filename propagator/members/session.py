@@ -49,7 +49,7 @@ from propagator.members.health import (
 from propagator.members.held_sweep import HeldSweep
 from propagator.members.hub_lease import Holder, no_holder
 from propagator.members.objects import ManagedObject, Mark, owners, stands_alike
-from propagator.members.pods import Main, PodClaim, TakenOver
+from propagator.members.pods import Main, OthersObjects, PodClaim, TakenOver
 from propagator.members.watches import EVERYWHERE
 from propagator.settings import SessionSettings
 
@@ -156,6 +156,7 @@ class MemberSession:
         self._owners: dict[str, Key] = {}
         self._owned: Counter[str] = Counter()
         self._taken_over = TakenOver()
+        self._others = OthersObjects()
 
     @property
     def client(self) -> ApiClient | None:
@@ -265,6 +266,17 @@ class MemberSession:
         if self.link is None or not self.link.counted:
             return None
         return self.link.pod_ledger.counts(self._taken_over.labelled(main))
+
+    def others_pods(self, main: Main, key: Key) -> PodCounts | None:
+        """Return the counts of the pods of an object that another tool delivers for a Workload.
+
+        Its pods carry no label of ours, or that of the time when it was. None as `pod_counts`.
+        """
+        self._others.note(main, key)
+        counts = self.pod_counts(main)
+        if self.link is None or counts is None or counts.current:
+            return counts
+        return self.link.pod_ledger.counts(main._replace(uid=""))
 
     def availability(self, main: Main, seconds: int) -> Availability | None:
         """Return which pods of a main object have been ready for so many seconds here.
@@ -490,3 +502,5 @@ class MemberSession:
         for uid in {claim.uid for claim in claims} | makers:
             if uid in self._owners:
                 self._changed(self.name, self._owners[uid])
+        for key in {key for claim in claims for key in self._others.of(claim)}:
+            self._changed(self.name, key)

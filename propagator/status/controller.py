@@ -36,6 +36,7 @@ from propagator.status import progress
 from propagator.status.aggregation import condition, status_of
 from propagator.status.cluster_share import share_of
 from propagator.status.observation import Survey
+from propagator.status.undelivered import undelivered_status
 from propagator.types.workload import Workload
 
 LOG = logs.get(__name__)
@@ -266,6 +267,9 @@ class Reporter:
         return condition(workload, WorkloadCondition.READY).get("status") != "True"
 
     async def _status(self, workload: Workload) -> dict[str, Any]:
+        if not workload.delivered:
+            seen = [each async for each in self._survey.delivered_by_others(workload)]
+            return undelivered_status(workload, seen, self._clock.now())
         key, kind = workload.metadata.key, workload.template_kind
         before = {share["name"]: share for share in workload.status.clusters}
         said = condition(workload, WorkloadCondition.PROPAGATED).get("observedGeneration", 0)
@@ -337,7 +341,7 @@ def _concerned(workload: Workload) -> bool:
     """Whether there is anything to report: the Workload was decided on, placed, or reported on."""
     if workload.status.observed.controller is not None:
         return True
-    somewhere = workload.placements or workload.status.clusters or record_of(workload).entries
+    somewhere = workload.decided or workload.status.clusters or record_of(workload).entries
     return bool(somewhere or condition(workload, WorkloadCondition.PROPAGATED))
 
 

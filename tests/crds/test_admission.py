@@ -286,6 +286,14 @@ def test_a_new_workload_has_its_finalizer_at_once(tenant):
         tenant.patch(name, again)
 
 
+@pytest.mark.proves("CT8")
+def test_one_that_is_not_delivered_has_none(tenant):
+    tenant.create(tenant.workload("undelivered", delivery="None"))
+    assert "finalizers" not in tenant.get("undelivered")["metadata"]
+    spec = {"schedulerName": "stowage", "delivery": "None"}
+    assert validation.admitted({"metadata": {}, "spec": spec}) == {}
+
+
 @pytest.mark.proves("C30")
 def test_python_gives_a_workload_its_finalizer_as_the_policy_does():
     spec = {"schedulerName": "stowage"}

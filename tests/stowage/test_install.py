@@ -225,6 +225,10 @@ def test_a_second_run_changes_nothing(installed, stowage):
         (CONTROLLER, "create", "workloads.stowage.dev", "shop", "no"),
         (CONTROLLER, "delete", "workloads.stowage.dev", "shop", "no"),
         (CONTROLLER, "create", "events.events.k8s.io", "shop", "yes"),
+        (CONTROLLER, "create", "clusterdecisions.stowage.dev", "shop", "yes"),
+        (CONTROLLER, "patch", "clusterdecisions.stowage.dev/status", "shop", "yes"),
+        (CONTROLLER, "patch", "placementdecisions.multicluster.x-k8s.io", "shop", "yes"),
+        (CONTROLLER, "patch", "clusterprofiles.multicluster.x-k8s.io", "shop", "no"),
         (CONTROLLER, "create", "subjectaccessreviews.authorization.k8s.io", "", "yes"),
         (PROPAGATOR, "get", "secrets", SYSTEM_NAMESPACE, "yes"),
         (PROPAGATOR, "list", "secrets", "shop", "no"),
@@ -263,6 +267,26 @@ async def test_who_may_what(installed, who, verb, what, namespace, may):
         what = f"{resource} --subresource={rest}"
     allowed = await accounts.other_may(installed.connection(), who, f"{verb} {what} {where}")
     assert allowed is (may == "yes")
+
+
+@pytest.mark.proves("CT5")
+async def test_argo_may_list_decisions_in_its_own_namespace_and_nothing_else(installed, stowage):
+    hub = f"--kubeconfig={installed.kubeconfig}"
+    named = ("install", hub, "--crds-only", "--wait=false", "--argocd")
+    assert "not found" in stowage(*named, "gitops").err  # a namespace that nobody has made
+    installed.kubectl("create", "namespace", "argocd")
+    assert "ConfigMap stowage-clusterdecisions applied" in stowage.succeed(*named)
+    found = _get(installed, "-n", "argocd", "configmap", "stowage-clusterdecisions")["data"]
+    assert found["kind"] in installed.kubectl("api-resources", "--api-group=stowage.dev")
+    generator = "system:serviceaccount:argocd:argocd-applicationset-controller"
+    for asked, may in (
+        ("list clusterdecisions.stowage.dev -n argocd", True),
+        ("watch clusterdecisions.stowage.dev -n argocd", True),
+        ("patch clusterdecisions.stowage.dev -n argocd", False),
+        ("list clusterdecisions.stowage.dev -n default", False),
+        ("list workloads.stowage.dev -n argocd", False),
+    ):
+        assert await accounts.other_may(installed.connection(), generator, asked) is may, asked
 
 
 @pytest.mark.proves("N15")

@@ -47,6 +47,19 @@ RARE = {
     ("controller", "stowage.dev", "reservations", "get"): "after a lost race",
     ("controller", "stowage.dev", "memberclusters", "get"): "after a lost race",
     ("controller", "stowage.dev", "memberclusters/status", "patch"): "a cluster that units leave",
+    **{
+        ("controller", "stowage.dev", "clusterdecisions", verb): "other labels, or none any more"
+        for verb in ("get", "patch", "delete")
+    },
+    **{
+        (
+            "controller",
+            "multicluster.x-k8s.io",
+            "placementdecisions",
+            verb,
+        ): "where it is switched on"
+        for verb in ("get", "list", "watch", "create", "patch", "delete")
+    },
     ("controller", "", "events", "patch"): "an event that comes again",
     ("propagator", "", "events", "patch"): "an event that comes again",
     ("propagator", "stowage.dev", "workloads", "get"): "before orphans are removed",
@@ -130,6 +143,7 @@ async def test_both_do_their_work_with_these_rights_and_use_them_all(
         _ask_a_guarded_page(listening(processes[0].log), await accounts.token(hub, "propagator"))
         # Events stand behind what they tell of.
         _until(lambda: {"Scheduled", "Propagated"} <= _events(hub))
+        _until(lambda: _decided(hub) == ["worker"])
         _hold_an_edit_back(hub, "ganged")
         hub.kubectl("-n", "rights", "delete", "rsv", "kept")
         _until(lambda: "kept-hold" not in _states(hub))
@@ -217,6 +231,11 @@ def _states(hub):
     return {each["metadata"]["name"]: each.get("status", {}).get("state") for each in items}
 
 
+def _decided(hub):
+    found = json.loads(hub.kubectl("-n", "rights", "get", "cd", "web", "-o", "json"))
+    return [each["clusterName"] for each in found["status"]["decisions"]]
+
+
 def _events(hub):
     listed = hub.kubectl("-n", "rights", "get", "events.events.k8s.io", "-o", "json")
     return {event["reason"] for event in json.loads(listed)["items"]}
@@ -289,7 +308,7 @@ def _rules_and_workloads():
         quota,
         kept,
         {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "db", "namespace": "rights"}},
-        _workload("web", {}, resources=[{"name": "db"}]),
+        _workload("web", {}, resources=[{"name": "db"}], publish={"clusterDecision": True}),
         _workload("ganged", {"stowage.dev/workload-group": "gang"}, rollout={"waves": [wave]}),
         _workload("bounded", {"workload-policy.kosmos.io": "one", "app": "bounded"}),
         *_followed(),

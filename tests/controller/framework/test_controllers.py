@@ -319,6 +319,7 @@ async def test_they_are_chosen_by_name(
         "the controller TaintEviction runs",
         "the controller StagedRollout runs",
         "the controller ClusterProfiles runs",
+        "the controller Publishing runs",
     }
 
 
@@ -331,6 +332,7 @@ EVERY = [
     "TaintEviction",
     "StagedRollout",
     "ClusterProfiles",
+    "Publishing",
 ]
 
 
