@@ -18,7 +18,7 @@ from controller.framework.interface import CycleState, Plugin, PreBind
 from controller.framework.status import Code, Status
 from controller.model.unit import WorkloadInfo
 from crds.workload import ScheduledReason
-from machinery import logs, metrics
+from machinery import logs, metrics, tracing
 from machinery.clock import stopwatch
 from machinery.errors import StowageError
 
@@ -102,6 +102,7 @@ def ask(
         HERE.call = outer
         if call.traced is not None:
             call.over()
+        tracing.called(point, plugin.name, began)
     if HERE.seconds and stopwatch() - began > HERE.seconds:
         _late(plugin, point, stopwatch() - began)
     return answer
