@@ -184,6 +184,8 @@ class Controller:
         self.workloads.add_handler(self.cache.workload_changed)
         self.workloads.add_handler(self._admission.workload_changed)
         self.workloads.add_handler(self._workload_changed)
+        self._counts = fleet_metrics.WorkloadCounts(self.cache.ours)
+        self.workloads.add_handler(self._counts.workload_changed)
         self.clusters.add_handler(self.cache.cluster_changed)
         self._kinds: dict[Resource, Informer[Any]] = {
             WORKLOADS: self.workloads,
@@ -308,7 +310,7 @@ class Controller:
         self.leading = True
         LEADER.set(1)
         PENDING.set_function(lambda: queue.unschedulable)
-        fleet_metrics.begin(workloads=self._ours, snapshot=self.cache.snapshot)
+        fleet_metrics.begin(counts=self._counts, snapshot=self.cache.snapshot)
         try:
             self.cache.lead(queue)
             await self._decide(queue)
@@ -323,9 +325,6 @@ class Controller:
             LEADER.set(0)
             PENDING.set_function(lambda: 0)
             fleet_metrics.end()
-
-    def _ours(self) -> list[Workload]:
-        return [each for each in self.workloads.values() if self.cache.ours(each)]
 
     async def _decide(self, queue: SchedulingQueue) -> None:
         term = Term(

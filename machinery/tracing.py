@@ -80,7 +80,8 @@ class TraceSpan:
         return sorted((*self.children, *groups), key=lambda part: part.began)
 
 
-_within: ContextVar[TraceSpan | None] = ContextVar("within", default=None)
+WITHIN: ContextVar[TraceSpan | None] = ContextVar("within", default=None)
+"""The span that this task is recorded in; None where nobody records it."""
 
 
 class span:  # noqa: N801 - it reads as the statement that it is: `with span("write"):`
@@ -95,12 +96,12 @@ class span:  # noqa: N801 - it reads as the statement that it is: `with span("wr
         self._token: Token[TraceSpan | None]
 
     def __enter__(self) -> None:
-        outer = _within.get()
+        outer = WITHIN.get()
         if outer is not None:
             self._span = TraceSpan(self._name, stopwatch(), attributes=dict(self._attributes))
             if len(outer.children) < MOST_PARTS:
                 outer.children.append(self._span)
-            self._token = _within.set(self._span)
+            self._token = WITHIN.set(self._span)
 
     def __exit__(
         self,
@@ -110,25 +111,25 @@ class span:  # noqa: N801 - it reads as the statement that it is: `with span("wr
     ) -> None:
         if self._span is not None:
             self._span.end(fault)
-            _within.reset(self._token)
+            WITHIN.reset(self._token)
 
 
 def called(group: str, name: str, began: float) -> None:
     """Note a call that ends now; nothing where nobody records it."""
-    outer = _within.get()
+    outer = WITHIN.get()
     if outer is not None and len(outer.calls) < MOST_PARTS:
         outer.calls.append(Call(group, name, began, stopwatch()))
 
 
 def recorded() -> bool:
     """Whether what this task does is recorded."""
-    return _within.get() is not None
+    return WITHIN.get() is not None
 
 
 @contextmanager
 def recording(whole: TraceSpan) -> Iterator[None]:
     """Record in that span what this task, and tasks that it begins, do within; it ends then."""
-    token = _within.set(whole)
+    token = WITHIN.set(whole)
     try:
         yield
     except BaseException as e:
@@ -137,7 +138,7 @@ def recording(whole: TraceSpan) -> Iterator[None]:
     else:
         whole.end()
     finally:
-        _within.reset(token)
+        WITHIN.reset(token)
 
 
 class TraceIds(NamedTuple):
