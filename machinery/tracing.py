@@ -81,7 +81,8 @@ class TraceSpan:
 
 
 WITHIN: ContextVar[TraceSpan | None] = ContextVar("within", default=None)
-"""The span that this task is recorded in; None where nobody records it."""
+"""The span that this task is recorded in; None where nobody records it. A task that was begun
+within, as a watch, may outlive the recording: what it does then is recorded by nobody."""
 
 
 class span:  # noqa: N801 - it reads as the statement that it is: `with span("write"):`
@@ -97,7 +98,7 @@ class span:  # noqa: N801 - it reads as the statement that it is: `with span("wr
 
     def __enter__(self) -> None:
         outer = WITHIN.get()
-        if outer is not None:
+        if outer is not None and not outer.ended:
             self._span = TraceSpan(self._name, stopwatch(), attributes=dict(self._attributes))
             if len(outer.children) < MOST_PARTS:
                 outer.children.append(self._span)
@@ -117,13 +118,14 @@ class span:  # noqa: N801 - it reads as the statement that it is: `with span("wr
 def called(group: str, name: str, began: float) -> None:
     """Note a call that ends now; nothing where nobody records it."""
     outer = WITHIN.get()
-    if outer is not None and len(outer.calls) < MOST_PARTS:
+    if outer is not None and not outer.ended and len(outer.calls) < MOST_PARTS:
         outer.calls.append(Call(group, name, began, stopwatch()))
 
 
 def recorded() -> bool:
     """Whether what this task does is recorded."""
-    return WITHIN.get() is not None
+    outer = WITHIN.get()
+    return outer is not None and not outer.ended
 
 
 @contextmanager

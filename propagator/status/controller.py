@@ -323,11 +323,12 @@ class Reporter:
     def _troubled(self, key: Key, status: Mapping[str, Any]) -> set[str]:
         """Return the clusters that the condition Propagated is False for."""
         reason = find(status, WorkloadCondition.PROPAGATED)["reason"]
+        outcomes = self._outcomes.get(key, {})
+        found = {name for name, outcome in outcomes.items() if outcome.reason == reason}
         if reason == PropagatedReason.CLUSTER_UNREACHABLE:
             away = ShareState.UNREACHABLE.value
-            return {each["name"] for each in status["clusters"] if each["state"] == away}
-        outcomes = self._outcomes.get(key, {})
-        return {name for name, outcome in outcomes.items() if outcome.reason == reason}
+            found |= {each["name"] for each in status["clusters"] if each["state"] == away}
+        return found
 
 
 _BAD = (ShareState.FAILED.value, ShareState.UNREACHABLE.value)

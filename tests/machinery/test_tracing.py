@@ -12,11 +12,17 @@ from typing import Any
 
 import pytest
 
+import controller.app
+import propagator.app
 from machinery import metrics, otlp, tracing
 from machinery.clock import stopwatch
+from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError
 from machinery.tracing import MOST_BEYOND, TraceIds, Tracer, TraceSettings, TraceSpan
+from propagator.settings import PropagatorSettings
 from tests.collector import collector
+
+HUB = "https://127.0.0.1:1"
 
 
 class Kept:
@@ -64,6 +70,24 @@ async def test_parts_are_measured_within_each_other_also_in_tasks() -> None:
     assert whole.began <= first.began <= first.ended <= others[0].began <= whole.ended
     assert not whole.error
     assert not tracing.recorded()
+
+
+async def test_a_task_that_outlives_a_recording_adds_nothing_to_it() -> None:
+    ended = asyncio.Event()
+
+    async def watch() -> None:
+        await ended.wait()
+        assert not tracing.recorded()
+        tracing.called("Filter", "one", stopwatch())
+        with tracing.span("late"):
+            pass
+
+    whole = TraceSpan("whole", stopwatch())
+    with tracing.recording(whole):
+        task = asyncio.create_task(watch())
+    ended.set()
+    await task
+    assert not whole.parts()
 
 
 def test_what_one_span_holds_is_bounded() -> None:
@@ -213,20 +237,9 @@ def test_an_endpoint_that_is_no_url_is_refused_at_the_start(endpoint) -> None:
         pass
 
 
-def run(code: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", code]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
-
-
-def python(code: str) -> str:
-    done = run(code)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 @pytest.mark.proves("CT18")
 def test_without_an_endpoint_no_module_of_opentelemetry_is_imported() -> None:
-    said = python(
+    code = (
         "import sys, controller.app, propagator.app, stowage.commands.processes\n"
         "from machinery import otlp\n"
         "from machinery.tracing import TraceSettings\n"
@@ -236,27 +249,32 @@ def test_without_an_endpoint_no_module_of_opentelemetry_is_imported() -> None:
         "with otlp.exporting(TraceSettings(endpoint='http://localhost:1'), service='any'):\n"
         "    print(len(loaded()) > 10)\n"
     )
-    assert said.split() == ["[]", "True"]
+    command = [sys.executable, "-c", code]
+    said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=120)
+    assert said.stdout.split() == ["[]", "True"]
 
 
 @pytest.mark.proves("CT18")
 @pytest.mark.parametrize("process", ["controller", "propagator"])
-def test_without_the_extra_a_process_says_what_to_install(process, tmp_path) -> None:
+async def test_without_the_extra_a_process_says_what_to_install(
+    process, monkeypatch, tmp_path
+) -> None:
     kubeconfig = tmp_path / "kubeconfig"
-    cluster = {"name": "hub", "cluster": {"server": "https://127.0.0.1:1"}}
+    cluster = {"name": "hub", "cluster": {"server": HUB}}
     context = {"name": "hub", "context": {"cluster": "hub", "user": "any"}}
     user = {"name": "any", "user": {"token": "any"}}
     lists = {"clusters": [cluster], "contexts": [context], "users": [user]}
     kubeconfig.write_text(json.dumps({**lists, "current-context": "hub"}))
-    code = (
-        "import sys\n"
-        "sys.modules['opentelemetry'] = None\n"
-        "from stowage.cli import main\n"
-        f"sys.argv = ['stowage', {process!r}, '--kubeconfig={kubeconfig}', '--http-port=0',\n"
-        "            '--otlp-endpoint=http://localhost:4318']\n"
-        "main()\n"
+    for name in [each for each in sys.modules if each.startswith("opentelemetry")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)  # it cannot be imported
+    traces = TraceSettings(endpoint="http://localhost:4318")
+    running = (
+        controller.app.run(
+            controller.app.ControllerSettings(connection=Connection(server=HUB), traces=traces)
+        )
+        if process == "controller"
+        else propagator.app.run(PropagatorSettings(kubeconfig=str(kubeconfig), traces=traces))
     )
-    done = run(code)
-    assert done.returncode != 0
-    assert "pip install 'stowage[otel]'" in done.stderr
-    assert "Traceback" not in done.stderr
+    with pytest.raises(ConfigurationError, match=r"pip install 'stowage\[otel\]'"):
+        await running
