@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import NamedTuple, Protocol, TypeAlias
 
 from machinery.clock import stopwatch
+from machinery.errors import Conflict
 
 SLOW_SECONDS = 1.0
 """A trace of work that took longer is kept in any case."""
@@ -28,6 +29,7 @@ MOST_BEYOND = 10
 MOST_PARTS = 1000
 """Children of a span, and calls in it: a gang of thousands is decided in one go."""
 ERROR_LIMIT = 400
+CONFLICT = "stowage.conflict"
 _HALF = 1 << 64
 
 Value: TypeAlias = str | int | float
@@ -65,7 +67,9 @@ class TraceSpan:
 
     def end(self, fault: BaseException | None = None) -> None:
         self.ended = stopwatch()
-        if fault is not None:
+        if isinstance(fault, Conflict):  # no fault: somebody wrote first, and it is tried again
+            self.attributes[CONFLICT] = str(fault)[:ERROR_LIMIT]
+        elif fault is not None:
             self.error = f"{type(fault).__name__}: {fault}"[:ERROR_LIMIT]
 
     def parts(self) -> list[TraceSpan]:

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 
 from machinery import tracing
 from machinery.clock import stopwatch
-from machinery.errors import Conflict
 from machinery.tracing import TraceIds, TraceSpan, Value
 from propagator.types.workload import Workload
 
@@ -32,9 +31,6 @@ def applying(member: str, workload: Workload) -> Iterator[None]:
     try:
         with tracing.recording(whole):
             yield
-    except Conflict:
-        whole.error = ""  # no fault: somebody wrote first, and it is tried again
-        raise
     finally:
         if whole.error or any(each.name == SEND for each in whole.children):
             tracer.join(TraceIds.of(workload.uid, decision), whole)

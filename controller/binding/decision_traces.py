@@ -50,7 +50,7 @@ def _told(workload: Workload, patch: Mapping[str, Any], decision: str) -> dict[s
     scheduled = conditions.among(status.get("conditions"), WorkloadCondition.SCHEDULED.value)
     if scheduled:
         told[RESULT] = scheduled["reason"]
-    if "history" in status:
+    if status.get("history"):
         told[TRIGGER] = status["history"][-1]["cause"]
     return told
 
@@ -89,11 +89,11 @@ class DecisionTraces:
             self._finish_unwritten(key, whole)
             return
         own = [each for each in writes if each.attributes[WORKLOAD] == "/".join(key)]
-        first = (own or writes)[0]
-        lead, before = _ids(first), whole.attributes
-        whole.children = [each for each in whole.children if each is first or each.name != WRITE]
+        last = (own or writes)[-1]  # one before it only settled whether an earlier write landed
+        lead, before = _ids(last), whole.attributes
+        whole.children = [each for each in whole.children if each is last or each.name != WRITE]
         for write in writes:
-            place = whole if write is first else _one_of_set(whole.began, write, lead)
+            place = whole if write is last else _one_of_set(whole.began, write, lead)
             # What the write says of the decision is true of the whole trace.
             place.attributes = {**before, **place.attributes, **write.attributes}
             place.error = place.error or write.error or _failure(write)

@@ -14,7 +14,7 @@ from controller.framework.status import SUCCESS, Status
 from controller.model.objects import Workload
 from machinery import metrics, tracing
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
-from machinery.errors import Unreachable
+from machinery.errors import Conflict, Unreachable
 from machinery.tracing import TraceIds, Tracer, TraceSpan
 from machinery.types.metadata import Meta
 from tests.controller.make import REQUIRED, beside
@@ -148,6 +148,27 @@ async def test_a_write_that_fails_is_told_beside_the_one_that_lands(kept) -> Non
     assert failed.error == "Unreachable: no route"
     assert failed.attributes["stowage.attempt"] == 1
     assert not kept.of(stage.hub.read(WORKLOADS, "web")).error
+
+
+async def test_a_conflict_is_no_failure(kept) -> None:
+    stage = Stage()
+    stage.cluster("m1")
+    left = [Conflict(code=409, reason="Conflict", message="somebody wrote first")]
+
+    async def fault(method: str, path: str, _: Any) -> None:
+        if method == "PATCH" and path.endswith("/web/status") and left:
+            stage.hub.edit(WORKLOADS, "web", {"metadata": {"annotations": {"a": "b"}}})
+            raise left.pop()
+
+    stage.hub.faults.append(fault)
+    stage.workload("web")
+    async with stage.leading():
+        await stage.until(lambda: stage.placed("web"))
+    assert not kept.failed
+    (lost,) = (each for each in kept.roots.values() if "stowage.conflict" in each.attributes)
+    assert "somebody wrote first" in str(lost.attributes["stowage.conflict"])
+    assert not lost.error
+    assert kept.of(stage.hub.read(WORKLOADS, "web")) is not lost
 
 
 class Failing:
