@@ -47,7 +47,7 @@ from machinery.api.connections import (
     route,
     silent_for,
 )
-from machinery.api.credentials import acting, client_context, current_token, identity
+from machinery.api.credentials import acting, client_context, current_token, identity, telling
 from machinery.api.lanes import OBJECT, FairQueue, PriorityLevel, RequestClass
 from machinery.api.line_stream import split_lines
 from machinery.api.resources import Resource
@@ -89,6 +89,7 @@ class _Call:
     seconds: float
     errand: RequestClass
     acting_as: str | None = None
+    agent: str = ""
 
 
 class ApiClient(Verbs):
@@ -181,13 +182,15 @@ class ApiClient(Verbs):
         accept: str = JSON,
         timeout: float | None = None,  # noqa: ASYNC109 - it bounds each attempt, not the call
         acting_as: str | None = None,
+        agent: str = "",
         errand: RequestClass = OBJECT,
     ) -> bytes:
         """Send one request, return the body of a 2xx answer.
 
         `path` is absolute and already quoted. A body that is not bytes is sent as JSON.
-        `timeout` bounds one attempt, in seconds. `acting_as` is the user to impersonate. `errand`
-        says which lane the request takes and how large the answer may be.
+        `timeout` bounds one attempt, in seconds. `acting_as` is the user to impersonate. `agent`
+        ends the User-Agent, for the server's audit log. `errand` says which lane the request takes
+        and how large the answer may be.
         Raises the tree of `machinery.errors`, TooMuch among it.
         """
         if body is not None and not isinstance(body, bytes):
@@ -202,6 +205,7 @@ class ApiClient(Verbs):
             seconds=timeout or self._timeout,
             errand=errand,
             acting_as=acting_as,
+            agent=agent,
         )
         try:
             return await self._send(call)
@@ -376,7 +380,8 @@ class ApiClient(Verbs):
                 known["Content-Type"] = call.content_type
             if token:
                 known["Authorization"] = f"Bearer {token}"
-        return acting(known, call.acting_as) if call.acting_as else known
+        named = telling(known, call.agent) if call.agent else known
+        return acting(named, call.acting_as) if call.acting_as else named
 
     def _url(self, path: str, params: Mapping[str, str] | None) -> URL:
         query = f"?{urlencode(params)}" if params else ""

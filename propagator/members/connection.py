@@ -24,6 +24,7 @@ from machinery.clock import Clock
 from machinery.config.kubeconfig import Connection
 from machinery.errors import TransportError
 from machinery.pace import BURST_SECONDS, ServerBudget
+from machinery.release import user_agent
 from machinery.runtime.informer import Informer
 from machinery.tasks import end
 from machinery.types.memory_budget import MEMBERS, BudgetShare
@@ -403,6 +404,7 @@ class Link:
             name=self._name,
             limit=limit,
             timeout=self._settings.request_timeout,
+            user_agent=user_agent("stowage-propagator"),
             before_write=self._before_write,
             pace=ServerBudget(self._clock, burst=BURST_SECONDS),
             holding=BudgetShare(MEMBERS),

@@ -183,6 +183,12 @@ class StoredCondition(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     observed_generation: int | UnsetType = UNSET
 
 
+class DecisionRef(msgspec.Struct, frozen=True, gc=False):
+    """The decision that made the placements; without an id where it is another scheduler's."""
+
+    id: str = ""
+
+
 class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
     """The controller's decision, and the propagator's last report."""
 
@@ -191,6 +197,7 @@ class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
     observed: ObservedByWriters = ObservedByWriters()
     desired: int | None = None
     placements: list[Placement] = []
+    decision: DecisionRef = DecisionRef()
     leaving: list[LeavingShare] = []
     overrides: msgspec.Raw = msgspec.Raw()
     """Decoded by `Workload.overrides`: a fault in them spoils no other field."""

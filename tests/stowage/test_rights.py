@@ -15,6 +15,7 @@ import urllib.request
 import pytest
 
 from crds.names import SYSTEM_NAMESPACE
+from machinery.release import user_agent
 from stowage.playground import flags
 from stowage.playground.processes import Process
 from stowage.setup import install, join, member_rights
@@ -73,6 +74,8 @@ RARE = {
     ): "labels that a member's answers change",
 }
 """What a run of half a minute need not come to; each is held by the test of what it is for."""
+STATUS_WRITE = ("controller", "stowage.dev", "workloads/status", "patch")
+AGENT = user_agent("stowage-controller")
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +118,7 @@ def test_a_hub_before_1_36_gets_the_policies_that_it_serves(installed):
     assert "workload" in found
 
 
-@pytest.mark.proves("C1", "C3", "C31", "DP2", "N15", "S12", "S13")
+@pytest.mark.proves("C1", "C3", "C31", "CT19", "DP2", "N15", "S12", "S13")
 async def test_both_do_their_work_with_these_rights_and_use_them_all(
     hub, full_cluster, stowage, tmp_path, log
 ):
@@ -147,6 +150,7 @@ async def test_both_do_their_work_with_these_rights_and_use_them_all(
         _hold_an_edit_back(hub, "ganged")
         hub.kubectl("-n", "rights", "delete", "rsv", "kept")
         _until(lambda: "kept-hold" not in _states(hub))
+        decided = _changes(hub)
         hub.kubectl("-n", "rights", "delete", "wl", "--all", "--timeout=240s")
         assert "web" not in member.kubectl("-n", "rights", "get", "deployments", "-o", "name")
     finally:
@@ -159,6 +163,9 @@ async def test_both_do_their_work_with_these_rights_and_use_them_all(
     refused = {each.right for each in asked if each.code == 403}
     assert refused == set()
     used = {each.right for each in asked if each.right[2]}
+    written = {(each.name, each.agent) for each in asked if each.right == STATUS_WRITE}
+    assert decided
+    assert {(name, f"{AGENT} decision/{change}") for name, change in decided} <= written
     granted = _granted()
     assert used <= granted  # else somebody else gave them that, such as the group of all accounts
     assert set(RARE) <= granted
@@ -184,6 +191,16 @@ def _hold_an_edit_back(hub, name):
     _until(held)
 
 
+def _changes(hub):
+    """Each change of placement: the Workload, and the id of the decision."""
+    found = json.loads(hub.kubectl("-n", "rights", "get", "wl", "-o", "json"))["items"]
+    return {
+        (each["metadata"]["name"], change["id"])
+        for each in found
+        for change in each["status"].get("history", [])
+    }
+
+
 class _Asked:
     """One line of the audit log."""
 
@@ -193,6 +210,7 @@ class _Asked:
         role = line["user"]["username"].removeprefix(ACCOUNT)
         self.right = (role, about.get("apiGroup", ""), resource, line["verb"])
         self.code = line["responseStatus"]["code"]
+        self.name, self.agent = about.get("name", ""), line.get("userAgent", "")
 
 
 def _granted():
