@@ -1,4 +1,4 @@
-"""`stowage ui`: the web page, on this machine."""
+"""`stowage ui`: the web page, on this machine or in the hub."""
 
 from __future__ import annotations
 
@@ -43,6 +43,20 @@ from stowage.commands.processes import serve
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="0 chooses a free one.")
 @click.option("--no-browser", is_flag=True, help="Print the address, and open nothing.")
+@click.option("--serve", "served", is_flag=True, help="Serve many readers, each with own rights.")
+@click.option("--http-host", default="127.0.0.1", show_default=True, help="With --serve.")
+@click.option(
+    "--http-port", type=click.IntRange(0, 65535), default=8443, show_default=True, help="As above."
+)
+@click.option("--tls-cert", type=click.Path(path_type=Path), help="With --serve: a PEM file.")
+@click.option("--tls-key", type=click.Path(path_type=Path), help="Its key.")
+@click.option("--behind-tls", is_flag=True, help="With --serve: a proxy ahead of it has TLS.")
+@click.option(
+    "--session-keys",
+    type=click.Path(path_type=Path),
+    help="With --serve: a folder with the keys `current` and `previous`, which seal cookies; "
+    "without it they end with the process.",
+)
 @CONFIG
 @PLUGINS
 def ui(
@@ -55,16 +69,39 @@ def ui(
     system_namespace: str,
     port: int,
     no_browser: bool,
+    served: bool,
+    http_host: str,
+    http_port: int,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    behind_tls: bool,
+    session_keys: Path | None,
     config_file: Path | None,
     plugins: tuple[str, ...],
 ) -> None:
     """Serve a web page of the fleet on this machine, until interrupted; it changes nothing.
 
-    The address that is printed opens the page once, and then for this browser alone.
+    The address that is printed opens the page once, and then for this browser alone. With --serve
+    the page is for many readers, and each sees what the hub lets them list.
     """
     from stowage.planning.plan import Where  # noqa: PLC0415 - see stowage.cli
     from stowage.web import app  # noqa: PLC0415 - as above
 
+    if served:
+        from stowage.web import hosted  # noqa: PLC0415 - as above
+
+        if fleet or files or more or namespaces:
+            raise click.UsageError("--serve reads the hub alone, and all of it")
+        at = hosted.HostedSettings(
+            where=Where("default", (), hub_connection(kubeconfig, context), config_file, plugins),
+            host=http_host,
+            port=http_port,
+            certificate=_certificate(tls_cert, tls_key, behind_tls=behind_tls),
+            keys=session_keys,
+            system=system_namespace,
+        )
+        serve(lambda: hosted.run(at), 0)
+        return
     if (files or more) and not fleet:
         raise click.UsageError("-f goes with --fleet: on a hub what is there is shown")
     # the page outlives a token, so it needs a connection that asks for another
@@ -79,3 +116,14 @@ def ui(
         browser=not no_browser,
     )
     serve(lambda: app.run(settings), 0)
+
+
+def _certificate(
+    cert: Path | None, key: Path | None, *, behind_tls: bool
+) -> tuple[Path, Path] | None:
+    """Return the files of the server's TLS; None where a proxy has it. The cookie needs either."""
+    if cert is not None and key is not None and not behind_tls:
+        return cert, key
+    if behind_tls and cert is None and key is None:
+        return None
+    raise click.UsageError("--serve needs --tls-cert with --tls-key, or else --behind-tls")
