@@ -22,8 +22,10 @@ from machinery.api.resources import (
     WORKLOADS,
     Resource,
 )
+from machinery.config.kubeconfig import Connection
 from stowage.planning.plan import Where
-from stowage.web import hosted
+from stowage.setup import ui
+from stowage.web import app, hosted
 from stowage.web.hosted import HostedSettings
 from tests.inforce import until_may
 from tests.patience import hold_on
@@ -109,16 +111,40 @@ def filled(hub: Any) -> Iterator[Hub]:
         made.end()
 
 
+ACCOUNT = "system:serviceaccount:stowage-system:stowage-ui"
+
+
 @pytest.fixture(scope="module")
-def page(filled: Hub) -> Iterator[Page]:
-    where = Where("default", (), filled.cluster.connection())
+def account(filled: Hub) -> Connection:
+    """The page's own account, with the rights of `deploy/ui.yaml`."""
+    kubectl, admin = filled.cluster.kubectl, filled.cluster.connection()
+    kinds = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+    every = ui.manifests(namespace="stowage-system", image="any")
+    given = [each for each in every if each["kind"] in kinds]
+    listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": given})
+    kubectl("apply", "-f", "-", input=listed)
+    for what in (
+        "list workloads.stowage.dev",
+        "list leases.coordination.k8s.io -n stowage-system",
+        "list events.events.k8s.io -n default",
+    ):
+        until_may(filled.cluster, ACCOUNT, what)
+    token = kubectl("create", "token", "stowage-ui", "-n", "stowage-system").strip()
+    return Connection(server=admin.server, ca=admin.ca, token=token)
+
+
+@pytest.fixture(scope="module")
+def page(account: Connection) -> Iterator[Page]:
+    where = Where("default", (), account)
     settings = HostedSettings(where=where, host="127.0.0.1", port=0)
 
     def serving(opened: Callable[[str], None]) -> Any:
         return hosted.run(settings, listening=lambda port: opened(f"http://127.0.0.1:{port}/"))
 
-    with in_thread(serving) as made:
-        yield made
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(app, "SECONDS", 45.0)  # what is slow here is a busy machine
+        with in_thread(serving) as made:
+            yield made
 
 
 def token_of(hub: Hub, name: str, *rights: str) -> str:
@@ -151,6 +177,33 @@ class Reader(Page):
     def suppose(self, accept: str = "application/json", **fields: str | list[str]) -> Answer:
         body = urlencode(fields, doseq=True)
         return self.ask("/whatif", method="POST", body=body, Content_Type=FORM, Accept=accept)
+
+
+@pytest.mark.proves("V18")
+@pytest.mark.usefixtures("account")
+@pytest.mark.parametrize("namespace", ["shop", "stowage-system", "default", "kube-system"])
+def test_the_pages_account_reads_no_secret_and_writes_nothing(filled: Hub, namespace: str) -> None:
+    listed = filled.cluster.kubectl(
+        "auth", "can-i", "--list", "--no-headers", f"--as={ACCOUNT}", "-n", namespace
+    )
+    asks = ("reviews", "selfsubject")
+    for line in listed.splitlines():
+        if line.startswith(" "):
+            continue  # no object: /healthz, /openapi and their like
+        resource = line.split()[0]
+        verbs = line[line.rindex("[") + 1 : -1].split()
+        if not any(each in resource for each in asks):
+            assert set(verbs) <= {"get", "list", "watch"}, line
+        assert "secrets" not in resource
+        assert "*" not in resource
+    assert "workloads.stowage.dev" in listed
+    assert "tokenreviews.authentication.k8s.io" in listed
+    for what in ("list secrets", "get secrets", "patch workloads.stowage.dev"):
+        verb, kind = what.split()
+        may = filled.cluster.kubectl(
+            "auth", "can-i", verb, kind, f"--as={ACCOUNT}", "-n", namespace, check=False
+        )
+        assert may.strip() == "no", what
 
 
 @pytest.mark.proves("V12")
@@ -343,6 +396,10 @@ def test_who_may_list_all_sees_all(filled: Hub, page: Page) -> None:
     assert f"{OTHER}/zqweb" in reader.ask("/workloads/shop/web").text
     assert reader.ask(f"/workloads/{OTHER}/zqweb").status == 200
     assert reader.json("/clusters/m1")["labels"]["tier"] == "zqlabel"
+    assert "may not list events" in reader.json("/clusters/m1")["eventsFault"]
+    also = ("list memberclusters.stowage.dev", "list events.events.k8s.io default")
+    told = Reader(page, token_of(filled, "watcher", *also)).json("/clusters/m1")
+    assert "zqweb" not in told["events"][0]["note"], "who lists no Workloads there"
 
 
 def test_who_may_get_one_object_sees_that_one(filled: Hub, page: Page) -> None:
