@@ -43,6 +43,17 @@ from stowage.commands.processes import serve
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="0 chooses a free one.")
 @click.option("--no-browser", is_flag=True, help="Print the address, and open nothing.")
+@click.option(
+    "--hosted",
+    is_flag=True,
+    help="Open the page that stowage install --ui has installed, through the API server; -n is "
+    "where Stowage lives.",
+)
+@click.option(
+    "--service-account",
+    metavar="NAMESPACE/NAME",
+    help="With --hosted: read as this one, for a kubeconfig without a token.",
+)
 @click.option("--serve", "served", is_flag=True, help="Serve many readers, each with own rights.")
 @click.option("--http-host", default="127.0.0.1", show_default=True, help="With --serve.")
 @click.option(
@@ -69,6 +80,8 @@ def ui(
     system_namespace: str,
     port: int,
     no_browser: bool,
+    hosted: bool,
+    service_account: str | None,
     served: bool,
     http_host: str,
     http_port: int,
@@ -87,12 +100,26 @@ def ui(
     from stowage.planning.plan import Where  # noqa: PLC0415 - see stowage.cli
     from stowage.web import app  # noqa: PLC0415 - as above
 
-    if served:
-        from stowage.web import hosted  # noqa: PLC0415 - as above
+    if (hosted or served) and (fleet or files or more):
+        raise click.UsageError("--serve and --hosted show a hub, and no files")
+    if hosted:
+        from stowage.web import forwarding  # noqa: PLC0415 - as above
 
-        if fleet or files or more or namespaces:
-            raise click.UsageError("--serve reads the hub alone, and all of it")
-        at = hosted.HostedSettings(
+        through = forwarding.ForwardingSettings(
+            hub=hub_connection(kubeconfig, context),
+            namespace=namespaces[0] if namespaces else system_namespace,
+            service_account=_account(service_account),
+            port=port,
+            browser=not no_browser,
+        )
+        serve(lambda: forwarding.run(through), 0)
+        return
+    if served:
+        from stowage.web import hosted as hosting  # noqa: PLC0415 - as above
+
+        if namespaces:
+            raise click.UsageError("--serve shows all namespaces, to whom the hub lets list them")
+        at = hosting.HostedSettings(
             where=Where("default", (), hub_connection(kubeconfig, context), config_file, plugins),
             host=http_host,
             port=http_port,
@@ -100,7 +127,7 @@ def ui(
             keys=session_keys,
             system=system_namespace,
         )
-        serve(lambda: hosted.run(at), 0)
+        serve(lambda: hosting.run(at), 0)
         return
     if (files or more) and not fleet:
         raise click.UsageError("-f goes with --fleet: on a hub what is there is shown")
@@ -127,3 +154,12 @@ def _certificate(
     if behind_tls and cert is None and key is None:
         return None
     raise click.UsageError("--serve needs --tls-cert with --tls-key, or else --behind-tls")
+
+
+def _account(text: str | None) -> tuple[str, str] | None:
+    if text is None:
+        return None
+    namespace, slash, name = text.partition("/")
+    if not (namespace and slash and name) or "/" in name:
+        raise click.UsageError(f"--service-account: {text!r} is not NAMESPACE/NAME")
+    return namespace, name

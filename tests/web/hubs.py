@@ -8,6 +8,7 @@ from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from typing import Any, TypeVar
 
+from machinery.api.resources import Resource
 from machinery.config.kubeconfig import Connection
 from tests.controller.live import World, deciding, world_on
 from tests.inforce import until_may
@@ -48,6 +49,22 @@ class Hub:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+async def put(hub: Hub, res: Resource, body: dict[str, Any]) -> None:
+    """Make an object with its status, as the two processes would have left it."""
+    body = {"apiVersion": res.api_version, "kind": res.kind, **body}
+    status = body.pop("status", None)
+    client, metadata = hub.world.client, body["metadata"]
+    await client.create(res, body)
+    if status:
+        await client.merge_patch(
+            res,
+            metadata["name"],
+            {"status": status},
+            namespace=metadata.get("namespace"),
+            subresource="status",
+        )
 
 
 def reading_as(hub: Hub, name: str, *rights: str) -> Connection:

@@ -20,7 +20,6 @@ from machinery.api.resources import (
     WORKLOAD_GROUPS,
     WORKLOAD_QUOTAS,
     WORKLOADS,
-    Resource,
 )
 from machinery.config.kubeconfig import Connection
 from stowage.planning.plan import Where
@@ -32,29 +31,13 @@ from tests.patience import hold_on
 from tests.web import fleets
 from tests.web.conftest import Answer, Page, in_thread
 from tests.web.crawl import PAGES, crawl
-from tests.web.hubs import Hub, reading_as
+from tests.web.hubs import Hub, put, reading_as
 
 KINDS = ("workloads", "workloadgroups", "workloadspreads", "reservations", "workloadpolicies")
 HIDDEN = re.compile(rb"zq[a-z]*")
 """Begins every name that a tenant of `shop` may not see."""
 OTHER = "zqtenant"
 FORM = "application/x-www-form-urlencoded"
-
-
-async def put(hub: Hub, res: Resource, body: dict[str, Any]) -> None:
-    """Make an object with its status, as the two processes would have left it."""
-    body = {"apiVersion": res.api_version, "kind": res.kind, **body}
-    status = body.pop("status", None)
-    client, metadata = hub.world.client, body["metadata"]
-    await client.create(res, body)
-    if status:
-        await client.merge_patch(
-            res,
-            metadata["name"],
-            {"status": status},
-            namespace=metadata.get("namespace"),
-            subresource="status",
-        )
 
 
 async def fill(hub: Hub) -> None:
