@@ -30,7 +30,7 @@ PAUSE_SECONDS = 1.0
 """Between two messages of a stream."""
 HEARTBEAT_SECONDS = 15.0
 """After so much silence a comment shows that the server is there."""
-LOOK_SECONDS = 2.0
+LOOK_SECONDS = 1.0
 """So often a silent stream looks at what its reader may see."""
 STREAM_SECONDS = 590.0
 """Then the stream ends and the browser asks again, before the server's own limit."""

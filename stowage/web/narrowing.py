@@ -149,7 +149,7 @@ class NarrowedSnapshot:
         return value if self.scope.whole else _Narrowed(self).value(value)
 
     def hides_namespace(self, name: str) -> bool:
-        """Whether objects of ours are there, and the caller may list none of them."""
+        """Whether objects of ours are or were there, and the caller may list none of them."""
         return self._whole.inhabited(name) and not self.scope.enters(name)
 
     def hides_cluster(self, name: str) -> bool:
@@ -162,6 +162,7 @@ class _Narrowed:
 
     def __init__(self, shown: NarrowedSnapshot) -> None:
         self._shown = shown
+        self._own = {f"{namespace}/{name}" for _, namespace, name in shown.scope.objects}
         self._namespaces: dict[str, bool] = {}
 
     def value(self, value: Any, within: str = "") -> Any:
@@ -211,6 +212,8 @@ class _Narrowed:
 
     def _name(self, found: re.Match[str]) -> str:
         parts = found[0].split("/")
+        if found[0] in self._own:
+            return found[0]
         if any(self._foreign(each) for each in parts[:-1]):
             return OTHERS
         return ELSEWHERE if any(map(self._shown.hides_cluster, parts)) else found[0]

@@ -117,8 +117,8 @@ class HubSnapshot:
         return frozenset(name for name, number in self._held[res.plural].items() if number)
 
     def inhabited(self, namespace: str) -> bool:
-        """Whether an object of ours is in that namespace."""
-        return any(each.get(namespace) for each in self._held.values())
+        """Whether an object of ours is in that namespace, or was: its name may still be told."""
+        return any(namespace in each for each in self._held.values())
 
     def has(self, res: Resource, key: Key) -> bool:
         return key in self._objects.get(res.plural, {})

@@ -254,6 +254,8 @@ def everything(reader: Reader) -> dict[str, Answer]:
         "/workloads/shop/web?rendered=zqcluster",
         f"/workloads?ns={OTHER}",
         f"/zqnothing/{OTHER}",
+        "/metrics",
+        "/readyz",
         "/api/v1/fleet.columns",
         "/api/v1/workloads.columns",
         f"/api/v1/workloads.columns?ns={OTHER}",
@@ -398,7 +400,9 @@ def test_who_may_get_one_object_sees_that_one(filled: Hub, page: Page) -> None:
         "system:serviceaccount:shop:visitor",
         "get workloads.stowage.dev/web -n shop",
     )
-    assert reader.ask("/workloads/shop/web").status == 200
+    told = reader.ask("/workloads/shop/web")
+    assert told.status == 200
+    assert not HIDDEN.findall(told.body)
     assert reader.ask("/workloads/shop/db").status == 403
     assert reader.ask("/workloads").status == 403
 
