@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from typing import cast
@@ -80,7 +81,7 @@ class HttpServer:
                 listed.setdefault(method, []).append(path)
         return listed
 
-    async def start(self, host: str, port: int) -> int:
+    async def start(self, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> int:
         """Listen, and return the port, a free one for port 0. Raises OSError."""
         app = web.Application(
             client_max_size=BODY_LIMIT, middlewares=[_as_json, self._watched, self._unrouted]
@@ -95,18 +96,18 @@ class HttpServer:
         )
         await self._runner.setup()
         try:
-            return await self._listen(host, port)
+            return await self._listen(host, port, tls)
         except OSError:
             await self.stop()
             raise
 
-    async def _listen(self, host: str, port: int) -> int:
+    async def _listen(self, host: str, port: int, tls: ssl.SSLContext | None) -> int:
         assert self._runner is not None  # noqa: S101 - `start` has just made it
         self._limiter = ConnectionLimiter(
             cast("Callable[[], asyncio.Protocol]", self._runner.server)
         )
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(self._limiter, host, port)
+        self._listener = await loop.create_server(self._limiter, host, port, ssl=tls)
         address = self._listener.sockets[0].getsockname()
         self._private = loopback(address[0])
         return int(address[1])

@@ -57,6 +57,7 @@ from stowage.console.terminal import say
     show_default=True,
     help="For how many seconds to wait.",
 )
+@click.option("--ui", is_flag=True, help="The web page as well, for many readers.")
 @click.option("--yes", is_flag=True, help="Also where taints that are there now move units.")
 def install(
     kubeconfig: str | None,
@@ -69,20 +70,27 @@ def install(
     argocd: str | None,
     wait: bool,
     timeout: float,
+    ui: bool,
     yes: bool,
 ) -> None:
     """Install kinds, admission, RBAC and both processes on the hub."""
     from stowage.console.progress import Lines  # noqa: PLC0415
     from stowage.setup import install as parts  # noqa: PLC0415 - see stowage.cli
     from stowage.setup import tenants  # noqa: PLC0415 - as above
+    from stowage.setup import ui as page  # noqa: PLC0415 - as above
 
+    if ui and crds_only:
+        raise click.UsageError("--ui is a process, and --crds-only installs none")
+    image = image or parts.default_image()
     objects = parts.manifests(
         namespace=namespace,
-        image=image or parts.default_image(),
+        image=image,
         crds_only=crds_only,
         all_namespaces=bool(all_namespaces),
         argocd=argocd,
     )
+    if ui:
+        objects += page.manifests(namespace=namespace, image=image)
     if dry_run:
         manifests(objects)
         return
@@ -97,6 +105,8 @@ def install(
 
     async def whole(client: Any) -> None:
         await parts.apply(client, objects, say=say)
+        if ui:
+            await page.ensure_session_key(client, namespace, say=say)
         if not crds_only:
             await tenants.settle(client, home=namespace, all_namespaces=all_namespaces, say=say)
         if wait:

@@ -51,19 +51,19 @@ def manifests(
     `all_namespaces` makes every namespace of the hub a tenant (`stowage.setup.tenants`). `argocd`
     is the namespace of an Argo CD that reads ClusterDecisions.
     """
-    generator = _load("argocd/generator.yaml", namespace=argocd) if argocd else []
-    kinds = [*crds.manifests(), *_load("users.yaml", namespace=namespace)]
+    generator = load("argocd/generator.yaml", namespace=argocd) if argocd else []
+    kinds = [*crds.manifests(), *load("users.yaml", namespace=namespace)]
     if crds_only:
         return [*kinds, *generator]
     home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
-    parts = [o for part in _PARTS for o in _load(part, namespace=namespace, image=image)]
+    parts = [o for part in _PARTS for o in load(part, namespace=namespace, image=image)]
     tenants = [each for each in wide(namespace) if each["metadata"]["name"] != DEFAULTS]
     return [*kinds, home, *parts, *(tenants if all_namespaces else ()), *generator]
 
 
 def wide(namespace: str) -> list[dict[str, Any]]:
     """Return the cluster-wide bindings, which are applied only where they are needed."""
-    return _load("wide.yaml", namespace=namespace)
+    return load("wide.yaml", namespace=namespace)
 
 
 def default_image() -> str:
@@ -150,7 +150,8 @@ async def ensure_namespace(client: ApiClient, name: str) -> None:
     await client.apply(NAMESPACES, body, name=name, field_manager="stowage-install", force=True)
 
 
-def _load(part: str, **values: str) -> list[dict[str, Any]]:
+def load(part: str, **values: str) -> list[dict[str, Any]]:
+    """Return the manifests of a file of `deploy/`, with its `${name}`s filled in."""
     text = (folder() / part).read_text()
     for name, value in values.items():
         text = text.replace(f"${{{name}}}", value)

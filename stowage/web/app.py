@@ -21,8 +21,9 @@ from stowage.planning.plan import Where
 from stowage.web import source
 from stowage.web.live import LiveFeed
 from stowage.web.pages import HEADERS, WebPages
-from stowage.web.session import Sessions, secret_of_user
+from stowage.web.session import KeyDoor, Sessions, secret_of_user
 from stowage.web.source import FleetSource
+from stowage.web.visit import Door, Sights
 from stowage.web.workers import Workers
 
 WHAT_IFS = 2
@@ -60,7 +61,9 @@ async def run(settings: UiSettings, *, opened: Callable[[str], None] = lambda _:
     async with AsyncExitStack() as stack:
         found = await _source(settings, stack)
         sessions = Sessions(secret_of_user())
-        server, site = serving(found, sessions, settings)
+        system = settings.system if settings.where.hub is not None else ""
+        sights = Sights(found.snapshot, system=system, clock=SystemClock())
+        server, site = serving(found, KeyDoor(sessions, sights), settings.where)
         stack.push_async_callback(site.close)
         port = await server.start(settings.host, settings.port)
         stack.push_async_callback(server.stop)
@@ -83,18 +86,15 @@ async def _source(settings: UiSettings, stack: AsyncExitStack) -> FleetSource:
     return await stack.enter_async_context(followed)
 
 
-def serving(
-    found: FleetSource, sessions: Sessions, settings: UiSettings
-) -> tuple[HttpServer, WebPages]:
+def serving(found: FleetSource, door: Door, where: Where) -> tuple[HttpServer, WebPages]:
     """Return the server of that source, not yet started, and its site, to be closed after it."""
     site = WebPages(
         found,
-        sessions,
-        settings.where,
+        door,
+        where,
         feed=LiveFeed(found.snapshot),
         explaining=Workers(found.snapshot, most=1, seconds=SECONDS),
         supposing=Workers(found.snapshot, most=WHAT_IFS, seconds=SECONDS),
-        system=settings.system if settings.where.hub is not None else "",
         clock=SystemClock(),
     )
     server = HttpServer(HEADERS)

@@ -16,7 +16,7 @@ from machinery.errors import Forbidden
 from machinery.types import quantities
 from stowage.planning import words
 from stowage.reading import fleet, status
-from stowage.web.snapshot import HubSnapshot
+from stowage.web.snapshot import FleetObjects
 
 Row = dict[str, Any]
 T = TypeVar("T")
@@ -43,7 +43,7 @@ def tone(state: str) -> str:
 class FleetView:
     """Tables over one snapshot; `system` is the namespace of the Leases, empty for files."""
 
-    def __init__(self, snapshot: HubSnapshot, *, system: str, clock: Clock) -> None:
+    def __init__(self, snapshot: FleetObjects, *, system: str, clock: Clock) -> None:
         self._snapshot, self._system, self._clock = snapshot, system, clock
         self._kept: dict[str, tuple[int, float, Any]] = {}
 

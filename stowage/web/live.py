@@ -1,7 +1,8 @@
 """That something changed, told to open pages: names alone, at most once a second.
 
 No object ever goes this way: a page that hears its own name asks for itself again. What a page
-missed while it was away is told when it comes back, as long as the feed remembers that far.
+missed while it was away is told when it comes back, as long as the feed remembers that far. Each
+stream tells what its reader may see, looked at again and again, and ends when that is nothing.
 """
 
 from __future__ import annotations
@@ -9,19 +10,28 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import TypeAlias
 
 import msgspec
 
 from machinery.api.resources import MEMBER_CLUSTERS, Resource
 from machinery.clock import Clock, SystemClock
+from machinery.errors import TransportError
 from machinery.types.metadata import Key
+from stowage.web.narrowing import NarrowedSnapshot
 from stowage.web.snapshot import HubSnapshot
+
+Look: TypeAlias = Callable[[], Awaitable[NarrowedSnapshot | None]]
+"""Returns what a reader may see now; None where that is nothing. Raises TransportError."""
 
 PAUSE_SECONDS = 1.0
 """Between two messages of a stream."""
 HEARTBEAT_SECONDS = 15.0
 """After so much silence a comment shows that the server is there."""
+LOOK_SECONDS = 1.0
+"""So often a silent stream looks at what its reader may see."""
 STREAM_SECONDS = 590.0
 """Then the stream ends and the browser asks again, before the server's own limit."""
 MOST_KEYS = 200
@@ -41,14 +51,13 @@ class LiveFeed:
     def __init__(self, snapshot: HubSnapshot, *, clock: Clock | None = None) -> None:
         self._snapshot, self._clock = snapshot, clock or SystemClock()
         self._life = secrets.token_hex(4)
-        self._changes: deque[tuple[int, str, str]] = deque(maxlen=REMEMBERED)
+        self._changes: deque[tuple[int, Resource, Key]] = deque(maxlen=REMEMBERED)
         self._news = asyncio.Event()
         self._streams: dict[str, list[asyncio.Event]] = {}
         snapshot.add_handler(self._changed)
 
     def _changed(self, res: Resource, key: Key) -> None:
-        kind = "clusters" if res == MEMBER_CLUSTERS else res.plural
-        self._changes.append((self._snapshot.revision, kind, "/".join(filter(None, key))))
+        self._changes.append((self._snapshot.revision, res, key))
         self._wake()
 
     def _wake(self) -> None:
@@ -66,7 +75,7 @@ class LiveFeed:
         """Whether there are as many streams as there may be."""
         return sum(map(len, self._streams.values())) >= MOST_STREAMS
 
-    async def stream(self, session: str, last_id: str) -> AsyncGenerator[bytes]:
+    async def stream(self, session: str, last_id: str, look: Look) -> AsyncGenerator[bytes]:
         """Yield messages of `text/event-stream`, from what comes after `last_id` on.
 
         The oldest stream of a session ends where it has more than STREAMS_OF_SESSION.
@@ -77,7 +86,7 @@ class LiveFeed:
             theirs.pop(0).set()
             self._wake()
         try:
-            async for piece in self._messages(last_id, ended):
+            async for piece in self._messages(last_id, ended, look):
                 yield piece
         finally:
             if ended in theirs:
@@ -85,34 +94,42 @@ class LiveFeed:
             if not theirs:
                 self._streams.pop(session, None)
 
-    async def _messages(self, last_id: str, ended: asyncio.Event) -> AsyncGenerator[bytes]:
+    async def _messages(
+        self, last_id: str, ended: asyncio.Event, look: Look
+    ) -> AsyncGenerator[bytes]:
         end = self._clock.monotonic() + STREAM_SECONDS
-        seen = self._resumed(last_id)
+        seen, sight = self._resumed(last_id), await _looked(look)
+        spoke = self._clock.monotonic()
         yield b"retry: 1000\n\n"
         if seen is None:
             seen = self._snapshot.revision
             yield _message("reset", f"{self._life}-{seen}", {"rev": seen})
-        while not ended.is_set() and self._clock.monotonic() < end:
-            if self._snapshot.revision == seen:
-                if not await self._heard(self._news):
+        while sight is not None and not ended.is_set() and self._clock.monotonic() < end:
+            await self._heard(seen)
+            before, sight = sight, await _looked(look)
+            if sight is None:
+                return
+            now, silent = self._snapshot.revision, self._clock.monotonic() - spoke
+            told = self._since(seen, sight) if sight.scope == before.scope else None
+            seen = now
+            if told == {}:  # nothing that this reader may see
+                if silent >= HEARTBEAT_SECONDS:
+                    spoke = self._clock.monotonic()
                     yield b": still here\n\n"
                 continue
-            now = self._snapshot.revision
-            told = self._since(seen)
-            seen = now
             name = "reset" if told is None else "changed"
             data = {"rev": now} if told is None else {"rev": now, "kinds": told}
+            spoke = self._clock.monotonic()
             yield _message(name, f"{self._life}-{now}", data)
             await self._clock.sleep(PAUSE_SECONDS)
 
-    async def _heard(self, news: asyncio.Event) -> bool:
-        """Wait for news; return whether there were any before a heartbeat is due."""
-        try:
-            async with asyncio.timeout(HEARTBEAT_SECONDS):
-                await news.wait()
-        except TimeoutError:
-            return False
-        return True
+    async def _heard(self, seen: int) -> None:
+        """Wait for changes after a revision, but not for long."""
+        news = self._news
+        if self._snapshot.revision == seen:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await news.wait()
 
     def _resumed(self, last_id: str) -> int | None:
         """Return the revision to go on from: now for a new page, None where it is not known."""
@@ -123,15 +140,19 @@ class LiveFeed:
             return None
         return min(int(number), self._snapshot.revision)
 
-    def _since(self, revision: int) -> Mapping[str, list[str] | str] | None:
-        """Return the changed keys by kind; None where too much was forgotten."""
+    def _since(
+        self, revision: int, sight: NarrowedSnapshot
+    ) -> Mapping[str, list[str] | str] | None:
+        """Return the changed keys by kind that a reader may see; None if too much was forgotten."""
         if self._changes and self._changes[0][0] > revision + 1:
             return None
         kinds: dict[str, dict[str, None]] = {}
-        for at, kind, key in reversed(self._changes):
+        for at, res, key in reversed(self._changes):
             if at <= revision:
                 break
-            kinds.setdefault(kind, {})[key] = None
+            if sight.shows(res, key):
+                kind = "clusters" if res == MEMBER_CLUSTERS else res.plural
+                kinds.setdefault(kind, {})["/".join(filter(None, key))] = None
         left, room = MOST_KEYS, MOST_BYTES
         told: dict[str, list[str] | str] = {}
         for kind, keys in sorted(kinds.items(), key=lambda each: len(each[1])):
@@ -140,6 +161,14 @@ class LiveFeed:
             told[kind] = sorted(keys) if fits else "many"
             left, room = (left - len(keys), room - size) if fits else (left, room)
         return told
+
+
+async def _looked(look: Look) -> NarrowedSnapshot | None:
+    """Return what may be seen; None also where the hub does not say so."""
+    try:
+        return await look()
+    except TransportError:
+        return None
 
 
 def _message(name: str, id_: str, data: Mapping[str, object]) -> bytes:

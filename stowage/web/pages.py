@@ -1,32 +1,53 @@
-"""The routes of the page: who may ask, which view answers, as HTML or as JSON."""
+"""The routes of the page: which view answers, as HTML or as JSON.
+
+A handler gets a `Visit`, and reads no object that is not in it.
+"""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeAlias
 
 import msgspec
 
-from machinery.api.resources import WORKLOADS
+from machinery import logs
+from machinery.api.resources import (
+    EVENTS,
+    RESERVATIONS,
+    WORKLOAD_GROUPS,
+    WORKLOAD_POLICIES,
+    WORKLOAD_SPREADS,
+    WORKLOADS,
+    Resource,
+)
 from machinery.clock import Clock
-from machinery.errors import BadRequest, ConfigurationError, NotFound, StowageError, TransportError
+from machinery.errors import (
+    BadRequest,
+    ConfigurationError,
+    Forbidden,
+    NotFound,
+    StowageError,
+    TransportError,
+)
 from machinery.http_messages import Request, Response
 from machinery.http_server import HttpServer
 from machinery.release import release
 from stowage.kinds import Reference
 from stowage.planning.plan import Where
 from stowage.reading import explain
-from stowage.web import assets, columns, render, whatif
+from stowage.web import assets, columns, render, source, whatif
+from stowage.web.answers import HTML, fault, wants_json
 from stowage.web.live import LiveFeed
-from stowage.web.session import Sessions
+from stowage.web.narrowing import NarrowedSnapshot
 from stowage.web.source import FleetSource
-from stowage.web.views import Data, Views
-from stowage.web.worker import DecisionRequest
-from stowage.web.workers import Workers, WorkersBusy
+from stowage.web.views import Data
+from stowage.web.visit import Door, Visit
+from stowage.web.worker import DecisionRequest, WhatIf
+from stowage.web.workers import NotDecided, TookTooLong, Workers, WorkersBusy
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -41,18 +62,13 @@ HEADERS: Mapping[str, str] = {
     "Cache-Control": "no-store",
 }
 """Of every answer."""
-HTML = "text/html; charset=utf-8"
+LOG = logs.get(__name__)
 STREAM = "text/event-stream"
-TITLES: Mapping[int, str] = {
-    400: "That cannot be answered",
-    401: "Open the page with the address that stowage ui has printed",
-    403: "Not allowed",
-    404: "There is no such page",
-    429: "Try again in a few seconds",
-    503: "Not computed in time",
-}
+NOT_SHOWN = "There is no such object, or you may not see it."
+UNANSWERED = "The hub does not answer who you are and what you may see: try again."
 
-Show: TypeAlias = Callable[[Request], Awaitable[Response]]
+View: TypeAlias = Callable[[Visit, Request], Data]
+Show: TypeAlias = Callable[[Visit, Request], Awaitable[Response]]
 
 
 class WebPages:
@@ -61,19 +77,18 @@ class WebPages:
     def __init__(
         self,
         source: FleetSource,
-        sessions: Sessions,
+        door: Door,
         where: Where,
         *,
         feed: LiveFeed,
         explaining: Workers,
         supposing: Workers,
-        system: str,
         clock: Clock,
     ) -> None:
-        self._source, self._sessions, self._where = source, sessions, where
+        self._source, self._door, self._where = source, door, where
         self.feed, self.explaining, self._supposing = feed, explaining, supposing
-        self._views = Views(source.snapshot, system=system, clock=clock)
         self._clock = clock
+        self._supposed: set[str] = set()
 
     async def close(self) -> None:
         """End the worker processes."""
@@ -82,29 +97,18 @@ class WebPages:
 
     def route(self, server: HttpServer) -> None:
         """Register all routes."""
-        views = self._views
-        for path, template, view in (
-            ("/", "overview", lambda _: views.overview()),
-            ("/clusters", "clusters", lambda r: views.clusters(r.query)),
-            ("/workloads", "workloads", lambda r: views.workloads(r.query)),
-            ("/groups", "groups", lambda r: views.groups(r.query)),
-            ("/groups/:ns/:name", "group", lambda r: views.group(*_key(r))),
-            ("/spreads", "spreads", lambda r: views.spreads(r.query)),
-            ("/spreads/:ns/:name", "spread", lambda r: views.spread(*_key(r))),
-            ("/reservations", "reservations", lambda r: views.reservations(r.query)),
-            ("/reservations/:ns/:name", "reservation", lambda r: views.reservation(*_key(r))),
-            ("/policies", "policies", lambda r: views.policies(r.query)),
-            ("/policies/:ns/:name", "policy", lambda r: views.policy(*_key(r))),
-            ("/workloads/:ns/:name/history", "history", lambda r: views.history(*_key(r))),
-        ):
+        for path, template, view in _TABLES:
             self._page(server, path, self._simple(template, view))
+        for path, template, res, view in _OBJECTS:
+            self._object(server, path, res, self._simple(template, view))
+        self._object(server, "/workloads/:ns/:name", WORKLOADS, self._workload)
         self._page(server, "/clusters/:name", self._cluster)
-        self._page(server, "/workloads/:ns/:name", self._workload)
         self._page(server, "/whatif", self._whatif_form)
         server.route("POST", "/whatif", self._guarded(self._whatif))
-        server.route("GET", "/api/v1/fleet.columns", self._guarded(self._fleet_columns))
-        server.route("GET", "/api/v1/workloads.columns", self._guarded(self._workload_columns))
-        server.route("GET", "/api/v1/live", self._guarded(self._live))
+        self._page(server, "/api/v1/fleet.columns", self._fleet_columns)
+        self._page(server, "/api/v1/workloads.columns", self._workload_columns)
+        self._page(server, "/api/v1/live", self._live)
+        self._door.route(server)
         server.route("GET", "/static/:name", _static)
         server.route("GET", "/healthz", _healthy)
         server.route("GET", "/readyz", _healthy)
@@ -114,56 +118,82 @@ class WebPages:
     def _page(self, server: HttpServer, path: str, show: Show) -> None:
         server.route("GET", path, self._guarded(show))
 
+    def _object(self, server: HttpServer, path: str, res: Resource, show: Show) -> None:
+        """Register the page of one object, for who may get it."""
+
+        async def got(visit: Visit, request: Request) -> Response:
+            return await show(await visit.getting(res, *_key(request)), request)
+
+        server.route("GET", path, self._guarded(got, listed=False))
+
     # --- who, and how it is answered ---
 
-    def _guarded(self, show: Show) -> Show:
-        """Answer only whom a session opens the page; faults become pages of their own."""
+    def _guarded(
+        self, show: Show, *, listed: bool = True
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """Answer only whom the door lets in, and, where `listed`, who may list anything.
+
+        Faults become pages of their own.
+        """
 
         async def answer(request: Request) -> Response:
-            headers: dict[str, str] = {}
-            if not self._sessions.opened(request):
-                cookie = self._sessions.redeem(request)
-                if not cookie:
-                    return self._fault(request, 401, "The key in that address is good for one use.")
-                headers["Set-Cookie"] = cookie
-            found = await self._shown(request, show)
-            return replace(found, headers={**found.headers, **headers})
+            try:
+                visit = await self._door.enter(request)
+            except TransportError as e:
+                return _unanswered(request, e)
+            if isinstance(visit, Response):
+                return visit
+            found = await self._shown(visit, request, show, listed=listed)
+            return replace(found, headers={**found.headers, **visit.headers})
 
         return answer
 
-    async def _shown(self, request: Request, show: Show) -> Response:
+    async def _shown(self, visit: Visit, request: Request, show: Show, *, listed: bool) -> Response:
         try:
-            return await show(request)
+            if listed:
+                await visit.check_list(request.query.get("ns", ""))
+            return await show(visit, request)
         except (BadRequest, ValueError) as e:
-            return self._fault(request, 400, str(e))
+            return fault(request, 400, visit.objects.told(str(e)))
+        except Forbidden as e:
+            return fault(request, 403, e.message)
         except (NotFound, ConfigurationError) as e:
-            return self._fault(request, 404, str(e))
+            return fault(request, 404, str(e) if visit.scope.whole else NOT_SHOWN)
+        except TransportError as e:
+            return _unanswered(request, e)
 
-    def _simple(self, template: str, view: Callable[[Request], Data]) -> Show:
-        async def show(request: Request) -> Response:
-            return self._answer(request, template, view(request))
+    def _simple(self, template: str, view: View) -> Show:
+        async def show(visit: Visit, request: Request) -> Response:
+            return self._answer(visit, request, template, view(visit, request))
 
         return show
 
     def _answer(
         self,
+        visit: Visit,
         request: Request,
         template: str,
         data: Mapping[str, Any],
         *,
         status: int = 200,
         headers: Mapping[str, str] | None = None,
-        **beside: Any,
+        beside: Mapping[str, Any] | None = None,
+        **given: Any,
     ) -> Response:
-        """Return the data as JSON, or in the template, which sees `beside` too."""
+        """Return the data as JSON, or in the template, which sees `beside` and `given` too.
+
+        What the caller has `given`, such as a spec, is shown as it is; names of others in the rest
+        are not.
+        """
+        told = visit.objects.told(data)
         if wants_json(request):
-            return Response(status, msgspec.json.encode(data), headers=headers or {})
+            return Response(status, msgspec.json.encode(told), headers=headers or {})
         now = self._clock.now()
-        values = {**self._frame(request, now), "data": data, **beside}
-        body = render.page(f"{template}.html", now, values)
+        values = {**self._frame(visit, request, now), **visit.objects.told(beside or {}), **given}
+        body = render.page(f"{template}.html", now, {**values, "data": told})
         return Response(status, body, HTML, headers or {})
 
-    def _frame(self, request: Request, now: datetime) -> dict[str, Any]:
+    def _frame(self, visit: Visit, request: Request, now: datetime) -> dict[str, Any]:
         return {
             "title": self._source.title,
             "notes": self._source.notes(),
@@ -171,42 +201,45 @@ class WebPages:
             "path": request.path,
             "query": request.query,
             "read": now.astimezone().strftime("%H:%M:%S"),
-            "states": self._views.states,
+            "states": visit.views.states,
+            "caller": visit.name,
         }
 
-    def _fault(
-        self, request: Request, status: int, message: str, headers: Mapping[str, str] | None = None
-    ) -> Response:
-        data = {"message": message}
-        if wants_json(request):
-            return Response(status, msgspec.json.encode(data), headers=headers or {})
-        values = {"heading": TITLES[status], "message": message}
-        body = render.page("fault.html", self._clock.now(), values)
-        return Response(status, body, HTML, headers or {})
-
-    async def _missing(self, request: Request) -> Response:
-        return self._fault(request, 404, f"{request.path}: see the menu for what there is.")
+    async def _missing(self, visit: Visit, request: Request) -> Response:
+        del visit
+        return fault(request, 404, "See the menu for what there is.")
 
     # --- pages that ask more than the snapshot ---
 
-    async def _cluster(self, request: Request) -> Response:
+    async def _cluster(self, visit: Visit, request: Request) -> Response:
         name = request.params["name"]
-        data = self._views.cluster(name)
+        data = visit.views.cluster(name)
         try:
-            data["events"] = await self._source.events(name)
+            data["events"] = await self._events(visit, name)
         except TransportError as e:
             data["events"], data["eventsFault"] = [], str(e)
-        return self._answer(request, "cluster", data)
+        return self._answer(visit, request, "cluster", data)
 
-    async def _workload(self, request: Request) -> Response:
+    async def _events(self, visit: Visit, cluster: str) -> Sequence[Mapping[str, Any]]:
+        if visit.objects.hides_clusters:
+            return []
+        if not await visit.authorizer.allows("list", EVENTS, source.OF_CLUSTERS):
+            raise Forbidden(code=403, reason="Forbidden", message="you may not list events")
+        return await self._source.events(cluster)
+
+    async def _workload(self, visit: Visit, request: Request) -> Response:
         namespace, name = _key(request)
-        recorded = self._views.recorded(namespace, name)
+        recorded = visit.views.recorded(namespace, name)
         told = await self._explained(namespace, name)
-        stored = self._views.stored(WORKLOADS, namespace, name)
+        stored = visit.views.stored(WORKLOADS, namespace, name)
         data = {**told, "recorded": recorded} if self._where.hub is not None else told
-        objects = self._views.objects(stored, request.query.get("rendered", ""))
         return self._answer(
-            request, "workload", data, recorded=recorded, stored=stored, objects=objects
+            visit,
+            request,
+            "workload",
+            data,
+            beside={"recorded": recorded, "stored": {"status": stored.get("status")}},
+            objects=visit.views.objects(stored, request.query.get("rendered", "")),
         )
 
     async def _explained(self, namespace: str, name: str) -> Mapping[str, Any]:
@@ -216,62 +249,106 @@ class WebPages:
         try:
             return (await self.explaining.ask(self._request(namespace, explain=f"wl/{name}")))[0]
         except WorkersBusy:
-            fault = "another is being computed: load the page again"
+            why = "another is being computed: load the page again"
         except StowageError as e:
-            fault = str(e)
-        return explain.untold(namespace, Reference(WORKLOADS, name), fault)
+            why = str(e)
+        return explain.untold(namespace, Reference(WORKLOADS, name), why)
 
     def _request(self, namespace: str, **asked: Any) -> DecisionRequest:
         file = str(self._where.config_file.resolve()) if self._where.config_file else ""
         return DecisionRequest(namespace, file, list(self._where.plugins), **asked)
 
-    async def _whatif_form(self, request: Request) -> Response:
-        return self._answer(request, "whatif", {}, asked=whatif.asked(request.query), faults=[])
+    async def _whatif_form(self, visit: Visit, request: Request) -> Response:
+        asked = whatif.asked(request.query)
+        return self._answer(visit, request, "whatif", {}, asked=asked, faults=[])
 
-    async def _whatif(self, request: Request) -> Response:
+    async def _whatif(self, visit: Visit, request: Request) -> Response:
         if not whatif.same_origin(request):
-            return self._fault(request, 403, "This page takes forms of its own alone.")
+            return fault(request, 403, "This page takes forms of its own alone.")
         scenario = whatif.scenario_of(request)
-        asked = self._request(self._where.namespace, scenario=scenario)
+        if visit.user and visit.user in self._supposed:
+            return fault(request, 429, "yours is being computed", headers=_SOON)
+        self._supposed.add(visit.user)
         try:
-            result, revision = await self._supposing.ask(asked)
+            result, revision = await self._suppose(visit, scenario)
         except WorkersBusy as e:
-            return self._fault(request, 429, str(e), {"Retry-After": "5"})
-        except StowageError as e:
-            status = whatif.status_of(e)
+            return fault(request, 429, str(e), headers=_SOON)
+        except (NotDecided, TookTooLong) as e:
+            status, why = whatif.status_of(e), visit.objects.told(str(e))
             if wants_json(request) or status == 503:
-                return self._fault(request, status, str(e))
+                return fault(request, status, why)
             return self._answer(
-                request, "whatif", {}, status=status, asked=scenario, faults=[str(e)]
+                visit, request, "whatif", {}, status=status, asked=scenario, faults=[why]
             )
+        finally:
+            self._supposed.discard(visit.user)
         data = {**result, "snapshot": {"rev": revision, "time": self._clock.now().isoformat()}}
-        return self._answer(request, "whatif", data, asked=scenario, faults=[])
+        return self._answer(visit, request, "whatif", data, asked=scenario, faults=[])
+
+    async def _suppose(self, visit: Visit, scenario: WhatIf) -> tuple[dict[str, Any], int]:
+        """Return what the caller may see of the answer, and the revision that it is computed from.
+
+        Raises Forbidden, WorkersBusy, NotDecided, TookTooLong.
+        """
+        default = visit.namespace or self._where.namespace
+        if visit.user:  # on the reader's own machine nobody else's rights are at stake
+            asked = self._request(default, scenario=scenario, namespaces_only=True)
+            named = (await self._supposing.ask(asked))[0]["namespaces"]
+            await whatif.check_rights(scenario, named, visit.authorizer)
+        result, revision = await self._supposing.ask(self._request(default, scenario=scenario))
+        return whatif.seen(result, visit.objects), revision
 
     # --- what scripts ask ---
 
-    async def _fleet_columns(self, request: Request) -> Response:
-        rows = self._views.fleet.clusters()
-        return _columns(request, columns.of_clusters(rows, self._source.snapshot.revision))
+    async def _fleet_columns(self, visit: Visit, request: Request) -> Response:
+        rows = visit.views.fleet.clusters()
+        return _columns(request, columns.of_clusters(rows, visit.objects.revision))
 
-    async def _workload_columns(self, request: Request) -> Response:
-        rows, namespace = self._views.fleet.workloads(), request.query.get("ns", "")
+    async def _workload_columns(self, visit: Visit, request: Request) -> Response:
+        rows, namespace = visit.views.fleet.workloads(), request.query.get("ns", "")
         rows = [row for row in rows if namespace in ("", row["namespace"])]
-        return _columns(request, columns.of_workloads(rows, self._source.snapshot.revision))
+        return _columns(request, columns.of_workloads(rows, visit.objects.revision))
 
-    async def _live(self, request: Request) -> Response:
+    async def _live(self, visit: Visit, request: Request) -> Response:
         if self.feed.full:
-            return self._fault(request, 429, "too many open pages", {"Retry-After": "30"})
-        session = self._sessions.opened(request)
-        stream = self.feed.stream(session, request.header("Last-Event-ID"))
+            return fault(request, 429, "too many open pages", headers={"Retry-After": "30"})
+
+        async def look() -> NarrowedSnapshot | None:
+            """Return what the caller may see by now; None where that is nothing any more."""
+            now = await self._door.enter(request)
+            return None if isinstance(now, Response) or now.scope.empty else now.objects
+
+        stream = self.feed.stream(visit.session, request.header("Last-Event-ID"), look)
         return Response(200, content_type=STREAM, stream=stream)
 
 
-def wants_json(request: Request) -> bool:
-    """Whether the data is asked for: by `?format=json`, or by Accept without HTML."""
-    accept = request.header("Accept")
-    return request.query.get("format") == "json" or (
-        "application/json" in accept and "text/html" not in accept
-    )
+_SOON = {"Retry-After": "5"}
+_TABLES: tuple[tuple[str, str, View], ...] = (
+    ("/", "overview", lambda v, _: v.views.overview()),
+    ("/clusters", "clusters", lambda v, r: v.views.clusters(r.query)),
+    ("/workloads", "workloads", lambda v, r: v.views.workloads(r.query)),
+    ("/groups", "groups", lambda v, r: v.views.groups(r.query)),
+    ("/spreads", "spreads", lambda v, r: v.views.spreads(r.query)),
+    ("/reservations", "reservations", lambda v, r: v.views.reservations(r.query)),
+    ("/policies", "policies", lambda v, r: v.views.policies(r.query)),
+)
+_OBJECTS: tuple[tuple[str, str, Resource, View], ...] = (
+    ("/groups/:ns/:name", "group", WORKLOAD_GROUPS, lambda v, r: v.views.group(*_key(r))),
+    ("/spreads/:ns/:name", "spread", WORKLOAD_SPREADS, lambda v, r: v.views.spread(*_key(r))),
+    (
+        "/reservations/:ns/:name",
+        "reservation",
+        RESERVATIONS,
+        lambda v, r: v.views.reservation(*_key(r)),
+    ),
+    ("/policies/:ns/:name", "policy", WORKLOAD_POLICIES, lambda v, r: v.views.policy(*_key(r))),
+    ("/workloads/:ns/:name/history", "history", WORKLOADS, lambda v, r: v.views.history(*_key(r))),
+)
+
+
+def _unanswered(request: Request, e: TransportError) -> Response:
+    LOG.warning("the hub does not say what a caller may see: %s", e)
+    return fault(request, 503, UNANSWERED, heading="Try again")
 
 
 def _key(request: Request) -> tuple[str, str]:

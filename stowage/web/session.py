@@ -17,11 +17,15 @@ from contextlib import suppress
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 
-from machinery.http_messages import Request
+from machinery.http_messages import Request, Response
+from machinery.http_server import HttpServer
+from stowage.web.answers import fault
+from stowage.web.visit import Sights, Visit, own
 
 COOKIE = "stowage-ui"
 SESSION_SECONDS = 8 * 3600
 """For so long a cookie is good."""
+OPEN = "Open the page with the address that stowage ui has printed"
 _SECRET_BYTES = 32
 
 
@@ -61,6 +65,26 @@ class Sessions:
     def _good(self, session: str) -> bool:
         until = session.rpartition(".")[2]
         return until.isascii() and until.isdigit() and int(until) > self._now()
+
+
+class KeyDoor:
+    """Lets in whoever has the key, or the cookie that it gave, to the whole fleet."""
+
+    def __init__(self, sessions: Sessions, sights: Sights) -> None:
+        self._sessions, self._sights = sessions, sights
+
+    async def enter(self, request: Request) -> Visit | Response:
+        session, headers = self._sessions.opened(request), dict[str, str]()
+        if not session:
+            cookie = self._sessions.redeem(request)
+            if not cookie:
+                message = "The key in that address is good for one use."
+                return fault(request, 401, message, heading=OPEN)
+            headers["Set-Cookie"] = cookie
+        return own(self._sights, session, headers)
+
+    def route(self, server: HttpServer) -> None:
+        """Register nothing: the key is in the address."""
 
 
 def secret_of_user() -> bytes:

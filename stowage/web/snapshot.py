@@ -8,14 +8,16 @@ reports with the code, and in the words, of the command line.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, Protocol
 
 import msgspec
 
 from machinery.api.resources import LEASES, MEMBER_CLUSTERS, Resource
 from machinery.errors import Forbidden, NotFound
 from machinery.types.metadata import Key, Object
+from stowage.hub.reader import ObjectReader
 from stowage.kinds import KINDS as NAMED
 
 KINDS = (MEMBER_CLUSTERS, *(each.resource for each in NAMED))
@@ -38,14 +40,32 @@ class StoredObject(Object, frozen=True, omit_defaults=True):
 _decoder = msgspec.json.Decoder(StoredObject)
 
 
+class FleetObjects(ObjectReader, Protocol):
+    """The objects that pages are made of: a whole snapshot, or what one caller may see of it."""
+
+    @property
+    def revision(self) -> int:
+        """Grows with each change of an object that is no Lease."""
+        ...
+
+    @property
+    def hides_clusters(self) -> bool:
+        """Whether of clusters only names and Ready are there."""
+        ...
+
+
 class HubSnapshot:
     """Objects by resource; `revision` grows with each change of one that is no Lease."""
+
+    hides_clusters = False
 
     def __init__(self) -> None:
         self.revision = 0
         self.refused: set[str] = set()
         """The kinds that the hub does not show to this user."""
         self._objects: dict[str, dict[Key, StoredObject]] = {name: {} for name in _BY_PLURAL}
+        self._held: dict[str, Counter[str]] = {name: Counter() for name in _BY_PLURAL}
+        """How many objects of a kind a namespace holds."""
         self._decoded: dict[tuple[str, Any], dict[Key, tuple[StoredObject, Any]]] = {}
         self._handlers: list[Callable[[Resource, Key], None]] = []
 
@@ -56,6 +76,7 @@ class HubSnapshot:
     def change(self, res: Resource, old: StoredObject | None, new: StoredObject | None) -> None:
         """Take in a change, as an informer tells it."""
         key = (new or old or StoredObject()).metadata.key
+        known_before = key in self._objects[res.plural]
         if new is None:
             self._objects[res.plural].pop(key, None)
             for (plural, _), known in self._decoded.items():
@@ -63,6 +84,7 @@ class HubSnapshot:
                     known.pop(key, None)
         else:
             self._objects[res.plural][key] = new
+        self._held[res.plural][key[0]] += (new is not None) - known_before
         if res != LEASES:  # they are renewed all the time
             self.revision += 1
             for handler in self._handlers:
@@ -72,13 +94,34 @@ class HubSnapshot:
         """Take in an object of JSON values."""
         self.change(res, None, _decoder.decode(msgspec.json.encode(body)))
 
-    def each(self, res: Resource, as_: Any, namespace: str | None = None) -> Iterator[Any]:
-        """Yield the objects in the order of their names. Raises Forbidden as the hub did."""
+    def each(
+        self,
+        res: Resource,
+        as_: Any,
+        namespace: str | None = None,
+        *,
+        among: Collection[str] | None = None,
+    ) -> Iterator[Any]:
+        """Yield the objects in the order of their names, of the namespaces `among` alone if given.
+
+        Raises Forbidden as the hub did.
+        """
         if res.plural in self.refused:
             raise Forbidden(code=403, reason="Forbidden", message=f"may not list {res.plural}")
         for key, stored in sorted(self._objects.get(res.plural, {}).items()):
-            if namespace is None or key[0] == namespace:
+            if namespace in (None, key[0]) and (among is None or key[0] in among):
                 yield self._as(res, key, stored, as_)
+
+    def namespaces(self, res: Resource) -> frozenset[str]:
+        """Return the namespaces that hold an object of that kind."""
+        return frozenset(name for name, number in self._held[res.plural].items() if number)
+
+    def inhabited(self, namespace: str) -> bool:
+        """Whether an object of ours is in that namespace, or was: its name may still be told."""
+        return any(namespace in each for each in self._held.values())
+
+    def has(self, res: Resource, key: Key) -> bool:
+        return key in self._objects.get(res.plural, {})
 
     def read(self, res: Resource, name: str, namespace: str | None, as_: Any) -> Any:
         """Return one object. Raises NotFound."""

@@ -35,6 +35,8 @@ from stowage.web.snapshot import KINDS, HubSnapshot, StoredObject
 SYNC_SECONDS = 10.0
 """For so long the page waits for the first lists; what is not there by then comes later."""
 MOST_EVENTS = 20
+OF_CLUSTERS = "default"
+"""The namespace of Events of cluster-scoped objects."""
 PLANNED = "This is a plan: nothing is applied."
 _TYPES = {**{each.resource.kind: each.resource for each in NAMED}, "MemberCluster": MEMBER_CLUSTERS}
 
@@ -205,9 +207,8 @@ class HubSource:
 
     async def events(self, cluster: str) -> Sequence[Mapping[str, Any]]:
         """Return the last Events of a MemberCluster, the newest first. Raises TransportError."""
-        # of a cluster-scoped object they are in namespace default
         listed = await self._client.list(
-            EVENTS, namespace="default", field_selector=f"regarding.name={cluster}"
+            EVENTS, namespace=OF_CLUSTERS, field_selector=f"regarding.name={cluster}"
         )
         return _newest(listed["items"])
 

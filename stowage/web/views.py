@@ -29,7 +29,7 @@ from stowage.kinds import Reference
 from stowage.reading import explain, gangs, history, membership, rooms, status
 from stowage.web import fleetview
 from stowage.web.fleetview import FleetView, Row
-from stowage.web.snapshot import HubSnapshot
+from stowage.web.snapshot import FleetObjects
 
 Data = dict[str, Any]
 Query = Mapping[str, str]
@@ -60,7 +60,7 @@ _JSON = dict[str, Any]
 class Views:
     """The data of pages over one snapshot."""
 
-    def __init__(self, snapshot: HubSnapshot, *, system: str, clock: Clock) -> None:
+    def __init__(self, snapshot: FleetObjects, *, system: str, clock: Clock) -> None:
         self._snapshot = snapshot
         self.fleet = FleetView(snapshot, system=system, clock=clock)
 
@@ -157,10 +157,15 @@ class Views:
         """Return the spec, what differs between the clusters of a Workload, and its objects on one.
 
         Values of Secrets are not among it. Raises ValueError for objects that do not fit there,
-        NotFound for no such cluster.
+        NotFound for no such cluster, Forbidden for one whose labels may not be read.
         """
         from stowage.planning import differences  # noqa: PLC0415 - loads the propagator's parts
 
+        spec = {key: _without_secrets(value) for key, value in _spec(stored).items()}
+        if self._snapshot.hides_clusters:  # overrides go by labels
+            if rendered:
+                raise Forbidden(code=403, reason="Forbidden", message="may not list memberclusters")
+            return {"spec": spec, "differs": "", "rendered": ""}
         placed = [share["cluster"] for share in _status(stored).get("placements") or ()]
         clusters = [self._cluster(name) for name in placed[:MOST_RENDERED]]
         try:
@@ -172,7 +177,7 @@ class Views:
             cluster = self._snapshot.read(MEMBER_CLUSTERS, rendered, None, MemberCluster)
             objects = differences.rendered(stored, cluster)
         return {
-            "spec": {key: _without_secrets(value) for key, value in _spec(stored).items()},
+            "spec": spec,
             "differs": told if "\n" in told else "",
             "rendered": objects,
         }

@@ -48,11 +48,16 @@ class WhatIf(msgspec.Struct):
     @property
     def only_applies(self) -> bool:
         """Whether nothing but the pasted objects is another than now."""
-        return not (self.scale or self.cordon or self.drain or self.lose or self.label or self.each)
+        return not (self.scale or self.touches_clusters)
+
+    @property
+    def touches_clusters(self) -> bool:
+        """Whether a cluster is supposed to be another than now."""
+        return bool(self.cordon or self.drain or self.lose or self.label or self.each)
 
 
 class DecisionRequest(msgspec.Struct):
-    """What to compute: the explanation of an object, or a what-if.
+    """What to compute: the explanation of an object, a what-if, or the namespaces of its input.
 
     `snapshot` is what `HubSnapshot.packed` gave, empty where the last one still holds.
     """
@@ -63,6 +68,7 @@ class DecisionRequest(msgspec.Struct):
     explain: str = ""
     """The object, as `wl/NAME`."""
     scenario: WhatIf | None = None
+    namespaces_only: bool = False
     snapshot: msgspec.Raw = msgspec.Raw(b"null")
 
 
@@ -95,6 +101,8 @@ def decided(request: DecisionRequest, present: PlanInputs) -> dict[str, Any]:
         plugins=tuple(request.plugins),
         read=present,
     )
+    if request.scenario is not None and request.namespaces_only:
+        return {"namespaces": namespaces(request.scenario, request.namespace)}
     if request.scenario is not None:
         return what_if(request.scenario, where)
     return explained(request.explain, where)
@@ -108,6 +116,15 @@ def explained(text: str, where: Where) -> dict[str, Any]:
     if about.resource.kind == gangs.KIND:
         return explain_group.explained(about, where, None).to_dict()
     return explain.explained(about, where, None).to_dict()
+
+
+def namespaces(asked: WhatIf, default: str) -> list[str]:
+    """Return the namespaces of the objects that are pasted or scaled. Raises ConfigurationError."""
+    from stowage.planning import admission, manifests  # noqa: PLC0415 - slow: they decide
+
+    found = {key[0] for key in _scales(asked.scale, default)}
+    pasted = manifests.parse(PASTED, asked.yaml)
+    return sorted(found | {admission.key_of(each, default)[0] for each in pasted})
 
 
 def what_if(asked: WhatIf, where: Where) -> dict[str, Any]:

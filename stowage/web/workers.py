@@ -79,7 +79,7 @@ class Workers:
     async def _asked(self, worker: _Worker, request: DecisionRequest) -> DecisionAnswer:
         await worker.start(self._command)
         request.snapshot = msgspec.Raw(b"null")
-        if worker.revision != self._snapshot.revision:
+        if not request.namespaces_only and worker.revision != self._snapshot.revision:
             request.snapshot = msgspec.Raw(self._snapshot.packed())
             worker.revision = self._snapshot.revision
         return self._decoder.decode(await worker.exchange(msgspec.json.encode(request)))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 
 import aiohttp
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from controller.app import Controller, ControllerSettings
 from crds.names import SYSTEM_NAMESPACE
@@ -20,6 +22,7 @@ from machinery.errors import Forbidden, Invalid
 from machinery.tasks import end
 from propagator.app import Propagator
 from propagator.settings import PropagatorSettings
+from stowage.cli import cli
 from stowage.setup import install, tenants
 from tests.controller.live import deployment
 from tests.patience import until
@@ -175,6 +178,31 @@ def test_a_second_run_changes_nothing(installed, stowage):
     assert len(before) >= 4
     _install(stowage, installed)
     assert versions() == before
+
+
+@pytest.mark.proves("V18")
+def test_the_web_page_comes_where_it_is_asked_for(installed, stowage):
+    hub = f"--kubeconfig={installed.kubeconfig}"
+    assert "stowage-ui" not in installed.kubectl("get", "deploy", "-n", SYSTEM_NAMESPACE)
+    install_ui = ("install", hub, "--image=example/stowage:1", "--wait=false", "--ui")
+    assert "Secret stowage-ui-session created" in stowage.succeed(*install_ui)
+    where = ("-n", SYSTEM_NAMESPACE)
+    secret = _get(installed, "secret", "stowage-ui-session", *where)
+    assert len(base64.b64decode(secret["data"]["current"])) >= 32
+    assert "stowage-ui-session" not in stowage.succeed(*install_ui)
+    assert _get(installed, "secret", "stowage-ui-session", *where) == secret, "sessions go on"
+    pod = _get(installed, "deploy", "stowage-ui", *where)["spec"]["template"]["spec"]
+    keys = next(each for each in pod["volumes"] if each["name"] == "session")
+    assert keys["secret"]["secretName"] == "stowage-ui-session"
+    run = CliRunner().invoke(cli, [*pod["containers"][0]["args"], "--kubeconfig=/none", "--help"])
+    assert run.exit_code == 0, run.output
+    for kind in ("service", "networkpolicy", "poddisruptionbudget", "serviceaccount"):
+        assert _get(installed, kind, "stowage-ui", *where)
+    kinds = "deploy,service,sa,role,rolebinding,pdb,networkpolicy"
+    installed.kubectl("delete", kinds, "-l", "app=stowage-ui", *where)
+    installed.kubectl("delete", "role,rolebinding", "-l", "app=stowage-ui", "-n", "default")
+    installed.kubectl("delete", "clusterrole,clusterrolebinding", "-l", "app=stowage-ui")
+    installed.kubectl("delete", "secret", "stowage-ui-session", *where)
 
 
 @pytest.mark.proves("C1", "N15", "S12", "S13")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection
@@ -95,6 +95,15 @@ class Page:
 @contextmanager
 def served(settings: UiSettings) -> Iterator[Page]:
     """Serve in a thread until the end, or until `stop`."""
+    with in_thread(lambda opened: run(settings, opened=opened)) as page:
+        yield page
+
+
+@contextmanager
+def in_thread(
+    serving: Callable[[Callable[[str], None]], Coroutine[Any, Any, None]],
+) -> Iterator[Page]:
+    """Run `serving(opened)`, which calls `opened` with the address, until the end, or `stop`."""
     addresses: list[str] = []
     loops: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = []
     there, faults = threading.Event(), list[BaseException]()
@@ -103,7 +112,7 @@ def served(settings: UiSettings) -> Iterator[Page]:
         task = asyncio.current_task()
         assert task is not None
         loops.append((asyncio.get_running_loop(), task))
-        await run(settings, opened=lambda address: (addresses.append(address), there.set()))
+        await serving(lambda address: (addresses.append(address), there.set()))
 
     def serve() -> None:
         try:

@@ -12,7 +12,9 @@ import pytest
 
 from machinery.api.resources import LEASES, MEMBER_CLUSTERS, WORKLOADS
 from stowage.web import live
-from stowage.web.live import LiveFeed
+from stowage.web.live import LiveFeed, Look
+from stowage.web.narrowing import NarrowedSnapshot
+from stowage.web.scope import EVERYTHING
 from stowage.web.snapshot import HubSnapshot, StoredObject
 from tests.fakeclock import FakeClock
 
@@ -45,8 +47,13 @@ def feed(snapshot: HubSnapshot, clock: FakeClock) -> LiveFeed:
     return LiveFeed(snapshot, clock=clock)
 
 
-async def opened(feed: LiveFeed, last: str = "", session: str = "s") -> AsyncGenerator[bytes]:
-    stream = feed.stream(session, last)
+async def opened(
+    feed: LiveFeed, last: str = "", session: str = "s", look: Look | None = None
+) -> AsyncGenerator[bytes]:
+    async def everything() -> NarrowedSnapshot:
+        return NarrowedSnapshot(feed._snapshot, EVERYTHING)
+
+    stream = feed.stream(session, last, look or everything)
     assert await anext(stream) == b"retry: 1000\n\n"
     return stream
 

@@ -2,67 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import AsyncExitStack
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from playwright.sync_api import expect
 
 from machinery.api.resources import EVENTS, MEMBER_CLUSTERS, WORKLOADS
-from machinery.config.kubeconfig import Connection
 from stowage.cli import cli
 from stowage.planning.plan import Where
 from stowage.web.app import UiSettings
-from tests.controller.live import World, deciding, world_on
-from tests.inforce import until_may
 from tests.web.conftest import Page, Window, served
 from tests.web.crawl import crawl
-
-T = TypeVar("T")
-
-
-class Hub:
-    """A hub with two clusters and a controller, worked from another thread."""
-
-    def __init__(self, cluster: Any) -> None:
-        self.cluster = cluster
-        self.world: World
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever)
-
-    def do(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(120)
-
-    def begin(self) -> None:
-        self._thread.start()
-        self._stack = AsyncExitStack()
-        self.do(self._begin())
-
-    async def _begin(self) -> None:
-        self.world = await self._stack.enter_async_context(world_on(self.cluster, "shop"))
-        await self.world.cluster("m1")
-        await self.world.cluster("m2")
-        await self._stack.enter_async_context(deciding(self.world))
-        await self.world.workload("web", replicas=2)
-        await self.world.placed("web")
-
-    def end(self) -> None:
-        self.do(self._stack.aclose())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+from tests.web.hubs import Hub, reading_as
 
 
 @pytest.fixture(scope="module")
 def followed(hub: Any) -> Iterator[Hub]:
     made = Hub(hub)
     made.begin()
+    made.do(made.decide())
     yield made
     made.end()
 
@@ -177,30 +139,6 @@ def test_events_of_a_cluster_are_shown(followed: Hub, page: Page) -> None:
 
 
 SECRET = "hunter2-in-an-environment"
-
-
-def reading_as(hub: Hub, name: str, *rights: str) -> Connection:
-    """A connection of a service account that may do these things: `list memberclusters.stowage.dev`."""
-    kubectl = hub.cluster.kubectl
-    kubectl("create", "serviceaccount", name, "-n", "shop")
-    user = f"system:serviceaccount:shop:{name}"
-    for n, right in enumerate(rights):
-        verbs, resources, *space = right.split()
-        kind = "role" if space else "clusterrole"
-        scope = ("-n", space[0]) if space else ()
-        kubectl("create", kind, f"{name}-{n}", f"--verb={verbs}", f"--resource={resources}", *scope)
-        kubectl(
-            "create",
-            f"{kind}binding",
-            f"{name}-{n}",
-            f"--{kind}={name}-{n}",
-            f"--serviceaccount=shop:{name}",
-            *scope,
-        )
-        until_may(hub.cluster, user, f"list {resources}" + (f" -n {space[0]}" if space else ""))
-    token = kubectl("create", "token", name, "-n", "shop").strip()
-    admin = hub.cluster.connection()
-    return Connection(server=admin.server, ca=admin.ca, token=token)
 
 
 @pytest.mark.long

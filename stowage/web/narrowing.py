@@ -1,0 +1,225 @@
+"""The fleet as one caller may see it: objects that they may not read are not there.
+
+Pages, columns, messages and names of changes are made from a `NarrowedSnapshot`, never from the
+whole one, so that no page can forget to ask. What is computed over the whole fleet all the same
+(explanations, what-ifs), and texts that name others' objects, goes through `NarrowedSnapshot.told`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from machinery.api.resources import (
+    MEMBER_CLUSTERS,
+    RESERVATIONS,
+    WORKLOAD_GROUPS,
+    WORKLOAD_POLICIES,
+    WORKLOAD_QUOTAS,
+    WORKLOAD_SPREADS,
+    WORKLOADS,
+    Resource,
+)
+from machinery.errors import Forbidden, NotFound
+from machinery.types.metadata import Key
+from stowage.web.scope import Scope
+from stowage.web.snapshot import HubSnapshot
+
+ELSEWHERE = "another cluster"
+OTHERS = "others"
+_LISTS: Mapping[str, Resource] = {
+    "groups": WORKLOAD_GROUPS,
+    "policies": WORKLOAD_POLICIES,
+    "quotas": WORKLOAD_QUOTAS,
+    "reservations": RESERVATIONS,
+    "spreads": WORKLOAD_SPREADS,
+}
+"""The kind of the rows of a list; those of other lists are Workloads."""
+_NAMES = re.compile(r"[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?(?:/[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?)*")
+_NAMESPACE = re.compile(r"(\bnamespaces? )([a-z0-9][-a-z0-9]*)")
+
+
+class _Named(msgspec.Struct):
+    cluster: str = ""
+    name: str = ""
+
+
+class _Moves(msgspec.Struct):
+    moves: list[_Named] = []
+
+
+class _NamingStatus(msgspec.Struct):
+    placements: list[_Named] = []
+    leaving: list[_Named] = []
+    clusters: list[_Named] = []
+    history: list[_Moves] = []
+
+
+class NamingWorkload(msgspec.Struct):
+    """The clusters that a Workload's status names; its spec may name any, so it does not count."""
+
+    status: _NamingStatus = msgspec.field(default_factory=_NamingStatus)
+
+    @property
+    def clusters(self) -> Iterator[str]:
+        said = self.status
+        for each in (*said.placements, *said.leaving, *(m for h in said.history for m in h.moves)):
+            yield each.cluster
+        yield from (each.name for each in said.clusters)
+
+
+class NarrowedSnapshot:
+    """The objects of a scope.
+
+    Of clusters that may not be listed there are those that the caller's own Workloads name, with
+    their names and Ready alone.
+    """
+
+    def __init__(self, whole: HubSnapshot, scope: Scope) -> None:
+        self._whole, self.scope = whole, scope
+        self._named: tuple[int, frozenset[str]] = (-1, frozenset())
+
+    @property
+    def revision(self) -> int:
+        return self._whole.revision
+
+    @property
+    def hides_clusters(self) -> bool:
+        return not self.scope.lists(MEMBER_CLUSTERS)
+
+    def each(self, res: Resource, as_: Any, namespace: str | None = None) -> Iterator[Any]:
+        """Yield the objects in the order of their names.
+
+        Raises Forbidden for a kind of which the caller may list none; of Workloads and clusters
+        there are none then, as what is said of the others stands on them.
+        """
+        if res == MEMBER_CLUSTERS and self.hides_clusters:
+            yield from (self._reduced(name, as_) for name in sorted(self.named()))
+            return
+        among = self.scope.namespaces(res)
+        if not among and among is not None and res != WORKLOADS:
+            raise Forbidden(code=403, reason="Forbidden", message=f"may not list {res.plural}")
+        yield from self._whole.each(res, as_, namespace, among=among)
+
+    def read(self, res: Resource, name: str, namespace: str | None, as_: Any) -> Any:
+        """Return one object. Raises NotFound, Forbidden."""
+        if res == MEMBER_CLUSTERS and self.hides_clusters:
+            if name in self.named():
+                return self._reduced(name, as_)
+            raise NotFound(code=404, reason="NotFound", message="no such cluster")
+        if not self.scope.reads(res, namespace or "", name):
+            raise Forbidden(code=403, reason="Forbidden", message=f"may not get {res.plural}")
+        return self._whole.read(res, name, namespace, as_)
+
+    def shows(self, res: Resource, key: Key) -> bool:
+        """Whether an object is among what the caller may see, also one that was deleted."""
+        if res == MEMBER_CLUSTERS and self.hides_clusters:
+            return key[1] in self.named()
+        return self.scope.lists(res, key[0])
+
+    def named(self) -> frozenset[str]:
+        """Return the clusters that the caller's own Workloads name, and that are there."""
+        if self._named[0] != self.revision:
+            own = self._whole.each(
+                WORKLOADS, NamingWorkload, among=self.scope.namespaces(WORKLOADS)
+            )
+            found = frozenset(name for each in own for name in each.clusters)
+            there = (name for name in found if self._whole.has(MEMBER_CLUSTERS, ("", name)))
+            self._named = (self.revision, frozenset(there))
+        return self._named[1]
+
+    def _reduced(self, name: str, as_: Any) -> Any:
+        body = self._whole.read(MEMBER_CLUSTERS, name, None, dict[str, Any])
+        every = (body.get("status") or {}).get("conditions") or ()
+        ready = [
+            {"type": "Ready", "status": each.get("status") or "Unknown"}
+            for each in every
+            if each.get("type") == "Ready"
+        ]
+        found = {"metadata": {"name": name}, "status": {"conditions": ready}}
+        return msgspec.convert(found, as_) if isinstance(as_, type) else found
+
+    # --- what was computed over the whole fleet, and texts ---
+
+    def told(self, value: Any) -> Any:
+        """Return JSON values without the rows, and without the names, of what is hidden."""
+        return value if self.scope.whole else _Narrowed(self).value(value)
+
+    def hides_namespace(self, name: str) -> bool:
+        """Whether objects of ours are or were there, and the caller may list none of them."""
+        return self._whole.inhabited(name) and not self.scope.enters(name)
+
+    def hides_cluster(self, name: str) -> bool:
+        there = self.hides_clusters and self._whole.has(MEMBER_CLUSTERS, ("", name))
+        return there and name not in self.named()
+
+
+class _Narrowed:
+    """One answer: each name is looked at once."""
+
+    def __init__(self, shown: NarrowedSnapshot) -> None:
+        self._shown = shown
+        self._own = {f"{namespace}/{name}" for _, namespace, name in shown.scope.objects}
+        self._namespaces: dict[str, bool] = {}
+
+    def value(self, value: Any, within: str = "") -> Any:
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, Mapping):
+            return {self._key(key): self.value(each, key) for key, each in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.value(each) for each in self._rows(value, within)]
+        return value
+
+    def _key(self, key: Any) -> Any:
+        return self._text(key) if isinstance(key, str) else key
+
+    def _rows(self, rows: Sequence[Any], within: str) -> Iterable[Any]:
+        """Yield the rows that are no others'; shares on hidden clusters are one row."""
+        away: dict[str, Any] | None = None
+        for row in rows:
+            if not isinstance(row, Mapping):
+                yield row
+            elif self._others(row, within):
+                continue
+            elif not self._away(row, within):
+                yield row
+            elif "replicas" in row and "cluster" in row:
+                away = away or {**row, "cluster": ELSEWHERE, "replicas": 0}
+                away["replicas"] += row["replicas"]
+        if away is not None:
+            yield {**away, **{key: [] for key in ("reasons", "steps") if key in away}}
+
+    def _others(self, row: Mapping[str, Any], within: str) -> bool:
+        namespace = row.get("namespace")
+        if not isinstance(namespace, str):
+            return False
+        kind, name = _LISTS.get(within, WORKLOADS), str(row.get("name", ""))
+        return not self._shown.scope.reads(kind, namespace, name)
+
+    def _away(self, row: Mapping[str, Any], within: str) -> bool:
+        name = row.get("cluster", row.get("name") if within == "clusters" else None)
+        return isinstance(name, str) and self._shown.hides_cluster(name)
+
+    def _text(self, text: str) -> str:
+        shorter = _NAMESPACE.sub(
+            lambda m: f"{m[1]}of {OTHERS}" if self._foreign(m[2]) else m[0], text
+        )
+        return _NAMES.sub(self._name, shorter)
+
+    def _name(self, found: re.Match[str]) -> str:
+        parts = found[0].split("/")
+        if found[0] in self._own:
+            return found[0]
+        if any(self._foreign(each) for each in parts[:-1]):
+            return OTHERS
+        return ELSEWHERE if any(map(self._shown.hides_cluster, parts)) else found[0]
+
+    def _foreign(self, namespace: str) -> bool:
+        known = self._namespaces.get(namespace)
+        if known is None:
+            known = self._namespaces[namespace] = self._shown.hides_namespace(namespace)
+        return known
