@@ -22,7 +22,7 @@ CHECKS := mypy 'python -m tests.requirements' 'python -m crds.generate --check' 
 # A test starts many processes of ours, and each would compile all its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-down test test-all test-long lint e2e chaos chaos-gangs chaos-rollouts bench figures crds
+.PHONY: demo demo-down test test-all test-long lint e2e chaos chaos-gangs chaos-rollouts bench figures crds docs
 .NOTPARALLEL:
 
 demo: .venv/synced
@@ -92,6 +92,10 @@ figures: .venv/synced
 
 crds: .venv/synced
 	$(RUN) python -m crds.generate
+
+# The documentation site in build/site: open build/site/index.html, no server is needed.
+docs: .venv/synced
+	NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --strict
 
 .venv/synced: pyproject.toml uv.lock $(UV)
 	@echo "Installing the project and its tools into .venv"
