@@ -17,12 +17,12 @@ RUNS ?= 1
 WORKERS := 6
 BESIDE := --numprocesses=$(WORKERS) --dist=loadgroup --no-loadscope-reorder
 CHECKS := mypy 'python -m tests.requirements' 'python -m crds.generate --check' \
-  'python -m stowage.setup.monitoring --check' \
+  'python -m stowage.setup.monitoring --check' 'python -m website.reference --check' \
   'ruff check' 'ruff format --check' lint-imports 'deptry .'
 # A test starts many processes of ours, and each would compile all its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-down test test-all test-long lint e2e chaos chaos-gangs chaos-rollouts bench figures crds docs
+.PHONY: demo demo-down test test-all test-long lint e2e chaos chaos-gangs chaos-rollouts bench figures crds docs reference
 .NOTPARALLEL:
 
 demo: .venv/synced
@@ -92,6 +92,10 @@ figures: .venv/synced
 
 crds: .venv/synced
 	$(RUN) python -m crds.generate
+
+# docs/reference/, from the CRDs, commands, models, metrics, enums and roles.
+reference: .venv/synced
+	$(RUN) python -m website.reference
 
 # The documentation site in build/site: open build/site/index.html, no server is needed.
 docs: .venv/synced
