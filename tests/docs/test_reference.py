@@ -169,4 +169,3 @@ def test_a_change_is_told_and_then_written(
     assert "gone.md differs" in capsys.readouterr().out
     assert reference.main([], folder=tmp_path) == 0
     assert reference.main(["--check"], folder=tmp_path) == 0
-    assert reference.main(["--check"]) == 0
