@@ -22,7 +22,7 @@ CHECKS := mypy 'python -m tests.requirements' 'python -m crds.generate --check' 
 # A test starts many processes of ours, and each would compile all its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-down test test-all test-long lint e2e chaos chaos-gangs chaos-rollouts bench figures crds docs reference
+.PHONY: demo demo-down test test-all test-long lint e2e chaos chaos-gangs chaos-rollouts bench figures crds docs reference screenshots
 .NOTPARALLEL:
 
 demo: .venv/synced
@@ -92,6 +92,10 @@ figures: .venv/synced
 
 crds: .venv/synced
 	$(RUN) python -m crds.generate
+
+# docs/images/ui/, and what a screen reader is told of each page.
+screenshots: .venv/synced
+	WRITE_PICTURES=1 $(RUN) pytest tests/web/test_pictures.py
 
 # docs/reference/, from the CRDs, commands, models, metrics, enums and roles.
 reference: .venv/synced
