@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from pymdownx.slugs import slugify
 
 from tests.docs.conftest import ROOT, SITE
@@ -71,6 +73,19 @@ def test_the_site_builds_and_asks_no_other_host(site: Path) -> None:
         assert [link for link in loaded if "//" in link] == []
         missing = [link for link in loaded if not (page.parent / link).exists()]
         assert missing == [], page.name
+
+
+RULES = yaml.safe_load((ROOT / "deploy/monitoring/stowage-rules.yaml").read_text())["groups"]
+
+
+@pytest.mark.proves("DOC5")
+@pytest.mark.parametrize("rule", RULES[0]["rules"], ids=lambda rule: str(rule["alert"]))
+def test_each_runbook_is_a_section_of_the_site(rule: dict[str, Any], site: Path) -> None:
+    base = yaml.safe_load(re.sub(r"!\S+", "", (ROOT / "mkdocs.yml").read_text()))["site_url"]
+    place, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+    assert place.startswith(f"{base}latest/")  # the name of the newest release that is kept
+    text = (site / place.removeprefix(f"{base}latest/")).read_text()
+    assert re.search(rf'<h3 id="{anchor}">{rule["alert"]}<', text)
 
 
 @pytest.mark.proves("DOC1")
