@@ -78,7 +78,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         path = posixpath.normpath(posixpath.join(folder, link))
         path = _FOLDERS.get(path, path)
         target = OUTSIDE.get(path, path.removeprefix(DOCS))
-        if files.get_file_from_path(target) is None and (ROOT / path).is_file():
+        there = files.get_file_from_path(target) is not None
+        # It is too late for a page: one that the site lacks is told as a broken link.
+        if not there and not path.endswith(".md") and (ROOT / path).is_file():
             _add(files, config, path, target)
         return found["open"] + posixpath.relpath(target, posixpath.dirname(place) or ".")
 
