@@ -47,12 +47,19 @@ Where: TypeAlias = tuple[str | int, ...]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True)
+    # The docstrings of fields are the words of docs/reference/configuration.md.
+    model_config = ConfigDict(
+        extra="forbid",
+        alias_generator=to_camel,
+        populate_by_name=True,
+        use_attribute_docstrings=True,
+    )
 
 
 class _Enabled(_Strict):
     name: str
     weight: int = Field(default=1, ge=1, le=100)
+    """The factor of the plugin's scores, at the point score."""
 
 
 class _Disabled(_Strict):
@@ -61,23 +68,30 @@ class _Disabled(_Strict):
 
 class _Point(_Strict):
     enabled: list[_Enabled] = []
+    """Plugins that come after those of the defaults, in this order."""
     disabled: list[_Disabled] = []
+    """Plugins of the defaults that are left out; `*` leaves out all of them."""
 
 
 class _PluginConfig(_Strict):
     name: str
     args: dict[str, Any] = {}
+    """Read by the plugin's own model; see the arguments of plugins."""
 
 
 class _Profile(_Strict):
     scheduler_name: str = DEFAULT_SCHEDULER
+    """The `spec.schedulerName` of the Workloads that this profile decides."""
     plugins: dict[str, _Point] = {}
+    """By extension point, such as `filter`."""
     plugin_config: list[_PluginConfig] = []
     plugin_timeout_milliseconds: int = Field(default=round(PLUGIN_TIMEOUT * 1000), ge=0, le=60_000)
+    """How long one call of a plugin may take; 0 sets no bound."""
 
 
 class _LeaderElection(_Strict):
     leader_elect: bool = True
+    """Whether a Lease decides which instance acts."""
 
 
 def _tolerated(seconds: int) -> int:
@@ -95,16 +109,22 @@ def _some(budget: int | str) -> int | str:
 
 class _Brake(_Strict):
     max_lost: Budget = _MOVEMENT.brake.max_lost
+    """Clusters that may be lost at once before nothing moves for it."""
     topology_key: LabelKey = _MOVEMENT.brake.topology_key
+    """The label whose values are the domains."""
     max_lost_domains: Count = _MOVEMENT.brake.max_lost_domains
+    """Domains of which more than half of the clusters may be lost."""
 
 
 class _Movement(_Strict):
     not_ready_toleration_seconds: Annotated[int, Field(strict=True), AfterValidator(_tolerated)] = (
         _MOVEMENT.not_ready_toleration_seconds
     )
+    """How long a Workload without a toleration of its own stays on a lost cluster; -1: for ever."""
     dwell_seconds: int = Field(_MOVEMENT.dwell_seconds, strict=True, ge=0, le=_DAY)
+    """How long a cluster has to be ready again before anything goes there."""
     max_moving: Annotated[Budget, AfterValidator(_some)] = _MOVEMENT.max_moving
+    """Units, over the fleet, that moves have placed and that are not ready yet."""
     brake: _Brake = _Brake()
 
     def read(self) -> MovementConfiguration:
@@ -120,8 +140,11 @@ _PropertyName = Annotated[
 
 class _Import(_Strict):
     namespace: DnsLabel
+    """The namespace of the ClusterProfiles."""
     selector: LabelSelector = LabelSelector()
+    """Chooses among them by their labels."""
     properties: list[_PropertyName] = []
+    """Names of properties that become labels."""
 
     def read(self) -> ImportRule:
         selector = self.selector.model_dump(by_alias=True, exclude_none=True, mode="json")
@@ -130,7 +153,9 @@ class _Import(_Strict):
 
 class _ClusterProfiles(_Strict):
     imports: list[_Import] = Field(default=[], alias="import")
+    """ClusterProfiles that become MemberClusters."""
     export: bool = False
+    """Whether each MemberCluster is shown as a ClusterProfile."""
 
     def read(self) -> ClusterProfilesConfiguration:
         return ClusterProfilesConfiguration(
@@ -143,10 +168,15 @@ class _File(_Strict):
     kind: Literal["SchedulerConfiguration"]
     leader_election: _LeaderElection = _LeaderElection()
     default_quota: WorkloadQuotaSpec | None = None
+    """The quota of namespaces that have no WorkloadQuota."""
     movement: _Movement = _Movement()
+    """What leaves lost and drained clusters, and how much of it at once."""
     cluster_profiles: _ClusterProfiles | None = None
+    """Which ClusterProfiles become MemberClusters, and whether MemberClusters are shown as some."""
     placement_decisions: bool = Field(default=False, strict=True)
+    """Whether Workloads that ask for it are published as PlacementDecisions."""
     profiles: list[_Profile] = Field(default=[_Profile()], min_length=1)
+    """One for each scheduler name."""
 
 
 class _Workshop(NamedTuple):

@@ -127,6 +127,8 @@ class MemberClusterEventReason(StrEnum):
     BRAKE_RELEASED = "BrakeReleased"
     LOST = "Lost"
     FAILOVER_BRAKED = "FailoverBraked"
+    TOKEN_NOT_RENEWED = "TokenNotRenewed"  # noqa: S105 - a reason
+    """The token of its Secret is due to be renewed, and could not be."""
 
 
 _OURS = (TAINT_DRAIN, TAINT_OUT_OF_SERVICE)

@@ -17,6 +17,7 @@ from datetime import timedelta
 
 import msgspec
 
+from crds.membercluster import MemberClusterEventReason
 from crds.names import API_VERSION
 from machinery import logs
 from machinery.api.client import ApiClient
@@ -151,7 +152,7 @@ class Renewer:
         self._recorder.event(
             ObjectRef(API_VERSION, MEMBER_CLUSTERS.kind, "", cluster.name, cluster.metadata.uid),
             type="Warning",
-            reason="TokenNotRenewed",
+            reason=MemberClusterEventReason.TOKEN_NOT_RENEWED.value,
             note=f"the token ends at {ends} and could not be renewed: {fault}",
             action="Renew",
         )
