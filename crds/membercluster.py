@@ -129,6 +129,15 @@ class MemberClusterEventReason(StrEnum):
     FAILOVER_BRAKED = "FailoverBraked"
     TOKEN_NOT_RENEWED = "TokenNotRenewed"  # noqa: S105 - a reason
     """The token of its Secret is due to be renewed, and could not be."""
+    NOT_EXPORTED = "NotExported"
+    """Another manager's ClusterProfile has its name."""
+
+
+class ClusterProfileEventReason(StrEnum):
+    """Reasons of the events on a ClusterProfile of another cluster manager."""
+
+    NOT_IMPORTED = "NotImported"
+    """It becomes no MemberCluster."""
 
 
 _OURS = (TAINT_DRAIN, TAINT_OUT_OF_SERVICE)

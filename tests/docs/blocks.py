@@ -53,6 +53,7 @@ VERBS = {
     "patch",
     "port-forward",
     "scale",
+    "set",
     "wait",
 }
 ELIDED = "…"

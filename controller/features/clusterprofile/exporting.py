@@ -21,6 +21,7 @@ from controller.features.clusterprofile.profiles import (
 from controller.framework.runtime.feature import Term
 from controller.framework.statuswriter import for_good
 from controller.model.objects import MemberCluster
+from crds.membercluster import MemberClusterEventReason
 from machinery import logs
 from machinery.api.resources import CLUSTER_PROFILES, MEMBER_CLUSTERS
 from machinery.errors import AlreadyExists, Forbidden, NotFound, TransportError
@@ -148,7 +149,7 @@ class Exports:
         self._term.recorder.event(
             ObjectRef(MEMBER_CLUSTERS.api_version, MEMBER_CLUSTERS.kind, "", meta.name, meta.uid),
             type="Warning",
-            reason="NotExported",
+            reason=MemberClusterEventReason.NOT_EXPORTED.value,
             note=why,
             action="Export",
         )

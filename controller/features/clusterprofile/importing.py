@@ -26,7 +26,7 @@ from controller.framework.runtime.feature import Term
 from controller.framework.statuswriter import Result, StatusWriter, for_good
 from controller.model.clusterprofiles import ClusterProfilesConfiguration
 from controller.model.objects import MemberCluster
-from crds.membercluster import MemberClusterCondition
+from crds.membercluster import ClusterProfileEventReason, MemberClusterCondition
 from crds.names import ANNOTATION_PROFILE
 from machinery import logs
 from machinery.api.resources import CLUSTER_PROFILES, MEMBER_CLUSTERS
@@ -119,7 +119,11 @@ class Imports:
         self._told[meta.key] = why
         about = ObjectRef(CLUSTER_PROFILES.api_version, CLUSTER_PROFILES.kind, *meta.key, meta.uid)
         self._term.recorder.event(
-            about, type="Warning", reason="NotImported", note=why, action="Import"
+            about,
+            type="Warning",
+            reason=ClusterProfileEventReason.NOT_IMPORTED.value,
+            note=why,
+            action="Import",
         )
 
 

@@ -36,7 +36,7 @@ async def applied(world: World, *objects: dict[str, Any]) -> None:
 async def rights(world: World) -> AsyncIterator[Connection]:
     """The controller's own account, with all that rbac.yaml and the example give it."""
     await install.ensure_namespace(world.client, "fleet")
-    given = install._load("rbac.yaml", namespace=SYSTEM_NAMESPACE)
+    given = install.load("rbac.yaml", namespace=SYSTEM_NAMESPACE)
     await applied(world, *given, *yaml.safe_load_all((EXAMPLE / "rbac.yaml").read_text()))
     inforce.until_may(world.hub, ACCOUNT, "create memberclusters.stowage.dev")
     what = f"delete clusterprofiles.multicluster.x-k8s.io -n {SYSTEM_NAMESPACE}"
