@@ -55,11 +55,13 @@ SPANS = metrics.counter(
 def exporting(settings: TraceSettings, *, service: str) -> Iterator[None]:
     """Send the traces of this process within; nothing where the settings name no collector.
 
-    Raises ConfigurationError for a wrong URL, and where OpenTelemetry is not installed.
+    Raises ConfigurationError for a wrong URL or ratio, and where OpenTelemetry is not installed.
     """
     if not settings.endpoint:
         yield
         return
+    if not 0 <= settings.ratio <= 1:  # nor is NaN
+        raise ConfigurationError(f"--trace-ratio: {settings.ratio} is not between 0 and 1")
     sender = TraceSender(_exporter(_traces_of(settings.endpoint)), service=service)
     try:
         with tracing.using(Tracer(sender, ratio=settings.ratio)):

@@ -26,7 +26,6 @@ TRACES = (
     ),
     click.option(
         "--trace-ratio",
-        envvar="OTEL_TRACES_SAMPLER_ARG",
         type=click.FloatRange(0, 1),
         default=0.01,
         show_default=True,

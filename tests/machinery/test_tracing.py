@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import subprocess
 import sys
 import time
@@ -228,11 +229,20 @@ def test_it_says_once_that_a_collector_refuses_and_again_after_it_took_some(
     assert len(told) == 2, [each.getMessage() for each in told]
 
 
-@pytest.mark.parametrize("endpoint", ["localhost:4318", "ftp://collector", "http://"])
-def test_an_endpoint_that_is_no_url_is_refused_at_the_start(endpoint) -> None:
+@pytest.mark.parametrize(
+    ("settings", "option"),
+    [
+        *(
+            (TraceSettings(endpoint=e), "--otlp-endpoint")
+            for e in ("host:4318", "ftp://h", "http://")
+        ),
+        *((TraceSettings(endpoint=HUB, ratio=r), "--trace-ratio") for r in (math.nan, -0.1, 2.0)),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_at_the_start(settings, option) -> None:
     with (
-        pytest.raises(ConfigurationError, match="--otlp-endpoint"),
-        otlp.exporting(TraceSettings(endpoint=endpoint), service="any"),
+        pytest.raises(ConfigurationError, match=option),
+        otlp.exporting(settings, service="any"),
     ):
         pass
 
