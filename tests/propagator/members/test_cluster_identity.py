@@ -152,6 +152,25 @@ async def test_the_second_of_two_secrets_of_one_member_gets_no_writes(
         await member.delete(CONFIG_MAPS, key[1], namespace=key[0])
 
 
+@pytest.mark.proves("CT11")
+async def test_the_one_that_is_served_lets_go_before_an_older_one_that_was_restored(
+    rig_on: Rigs, m1: Cluster
+):
+    """A backup of the hub has the note of a registration that lost its Secret since."""
+    made = {"apiVersion": MEMBER_CLUSTERS.api_version, "kind": MEMBER_CLUSTERS.kind}
+    async with rig_on() as rig:
+        await rig.hub.create(MEMBER_CLUSTERS, {**made, "metadata": {"name": "old"}, "spec": {}})
+        await asyncio.sleep(1.1)
+        await rig.register("young", {"kubeconfig": m1.admin_kubeconfig})
+        await rig.becomes("young", "Connected")
+        await rig.register("old", {"kubeconfig": m1.admin_kubeconfig})
+        await rig.becomes("old", "AlreadyRegistered")
+        note = {"status": {"clusterID": await uid_of(m1)}}
+        await rig.hub.merge_patch(MEMBER_CLUSTERS, "old", note, subresource="status")
+        await rig.becomes("old", "Connected")
+        assert "registered as old" in await rig.becomes("young", "AlreadyRegistered")
+
+
 @asynccontextmanager
 async def in_cluster_set(member: ApiClient, name: str) -> AsyncIterator[None]:
     """The member is that one of the ClusterSet prod, as a tool of KEP-2149 says it."""

@@ -287,11 +287,16 @@ async def test_a_hub_without_the_kind_places_as_ever_and_may_get_it_later(world:
     world.stage.cluster("paris")
     world.stage.workload("web", replicas=1)
     world.hub.put(CLUSTER_PROFILES, profile("rome"))
+    stands = {"annotations": {"stowage.dev/cluster-profile": "fleet/oslo"}}
+    world.hub.put(MEMBER_CLUSTERS, {"metadata": {"name": "oslo", **stands}, "spec": {}})
     async with world.leading({"import": [IMPORT], "export": True}):
         await world.until(lambda: world.stage.placed("web") == {"paris": 1})
+        await world.stage.calm(5)
+        assert not world.unhealthy("oslo"), "whether its profile is there is not known"
         served = True
-        await world.until(lambda: world.exported().keys() == {"paris", "rome"})
-        assert world.clusters().keys() == {"paris", "rome"}
+        await world.until(lambda: world.exported().keys() == {"oslo", "paris", "rome"})
+        assert world.clusters().keys() == {"oslo", "paris", "rome"}
+        await world.until(lambda: world.unhealthy("oslo"))
 
 
 VALUES = st.recursive(
