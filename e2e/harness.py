@@ -44,6 +44,7 @@ NOT_YET = (
 
 
 KINDS = {
+    "cd": ("stowage.dev/v1alpha1", "clusterdecisions"),
     "configmaps": ("v1", "configmaps"),
     "controllerrevisions": ("apps/v1", "controllerrevisions"),
     "deploy": ("apps/v1", "deployments"),

@@ -18,6 +18,7 @@ from propagator.members.pods import Main, OthersObjects, claim_of
 from propagator.reconciler import WorkloadReconciler
 from propagator.status.undelivered import WAITING, OthersShare, undelivered_status
 from propagator.types.workload import Workload, workload_of
+from tests import kstatus
 from tests.fakeclock import FakeClock
 from tests.propagator.removal.test_orphan import marks, unmarked
 from tests.propagator.stage import (
@@ -199,6 +200,10 @@ def test_ready_is_that_the_present_generation_is_decided() -> None:
         "Reconciling": ("True", "NotDecided"),
     }
     assert old["observedGeneration"] == 1
+    meta = {"generation": 2}
+    new = told(workload(), share)
+    assert kstatus.compute({"metadata": meta, "status": new}) == kstatus.CURRENT
+    assert kstatus.compute({"metadata": meta, "status": old}) == kstatus.IN_PROGRESS
     refused = {
         "type": "Scheduled",
         "status": "False",

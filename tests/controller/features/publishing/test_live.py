@@ -20,6 +20,7 @@ from machinery.api.resources import (
 )
 from machinery.errors import NotFound, TransportError
 from stowage.setup import install
+from tests import kstatus
 from tests.controller.features.publishing.duckgenerator import generated, resource_of
 from tests.controller.features.publishing.test_publishing import ON
 from tests.controller.live import World, condition, deciding, deployment
@@ -75,6 +76,7 @@ async def test_argo_reads_what_stands_there_from_the_first_moment_on(argo: World
     }
     made = await argo.client.create(CLUSTER_DECISIONS, bare)
     assert made["status"] == {"observedGeneration": -1, "decisions": []}
+    assert kstatus.compute(made) == kstatus.IN_PROGRESS
     assert await applications() == []
     await argo.client.delete(CLUSTER_DECISIONS, "web", namespace="argocd")
     for name in known:
@@ -95,8 +97,7 @@ async def test_argo_reads_what_stands_there_from_the_first_moment_on(argo: World
         await argo.client.merge_patch(WORKLOADS, "web", patch, namespace="argocd")
         await until(lambda: servers(["https://m2"]))
         found = await argo.client.get(CLUSTER_DECISIONS, "web", namespace="argocd")
-        assert condition(found["status"], "Ready")["status"] == "True"
-        assert found["status"]["observedGeneration"] == found["metadata"]["generation"]
+        assert kstatus.compute(found) == kstatus.CURRENT
         row = argo.hub.kubectl("-n", "argocd", "get", "cd", "web", "--no-headers").split()
         assert row[:2] == ["web", "m2"]
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from controller.features.publishing import clusterdecisions
+from controller.features.publishing.items import label_value
 from controller.model.movement import MovementConfiguration
 from machinery.api.resources import (
     CLUSTER_DECISIONS,
@@ -262,6 +266,41 @@ async def test_workloads_that_publish_nothing_cost_no_request() -> None:
         asked = [path for _, path, _ in shop.hub.requests if any(kind in path for kind in kinds)]
         asked = [path for path in asked if "/customresourcedefinitions/" not in path]
         assert set(asked) == {CLUSTER_DECISIONS.path()}  # the lists of the informer
+
+
+@pytest.mark.proves("CT4")
+async def test_a_list_that_is_too_large_is_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = Shop()
+    shop.cluster("a")
+    shop.cluster("b")
+    shop.web(clusterDecision=True)
+    async with shop.leading():
+        await shop.until(lambda: shop.names() == ["a", "b"])
+        whole = len(msgspec.json.encode(shop.items()))
+        monkeypatch.setattr(clusterdecisions, "MOST_BYTES", whole - 1)
+        shop.edit(replicas=3)
+        await shop.until(lambda: [i["replicas"] for i in shop.items() or []] == ["3", "3"])
+        assert not any("reason" in item for item in shop.items() or [])
+        before = shop.items()
+        monkeypatch.setattr(clusterdecisions, "MOST_BYTES", 10)
+        shop.edit(replicas=4)
+        await shop.until(lambda: shop.says("web", "Published")[:2] == ("False", "TooLarge"))
+        assert shop.items() == before
+        said = {c["type"]: c["reason"] for c in shop.decision()["status"]["conditions"]}
+        assert said == {"Ready": "TooLarge", "Stalled": "TooLarge"}
+        monkeypatch.undo()
+        shop.edit(replicas=5)
+        await shop.until(lambda: [i["replicas"] for i in shop.items() or []] == ["5", "5"])
+        await shop.until(lambda: shop.says("web", "Published")[0] == "True")
+
+
+@pytest.mark.proves("CT4", "CT6")
+def test_a_name_that_is_no_label_is_cut_with_a_digest() -> None:
+    names = ["web", "a" * 63, "a" * 64, "a" * 52 + "-" + "b" * 20, "a" * 52 + "-" + "c" * 20]
+    values = [label_value(each) for each in names]
+    assert values[:2] == names[:2]
+    assert len(set(values)) == len(names)
+    assert all(re.fullmatch(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?", each) for each in values)
 
 
 @pytest.mark.proves("CT6")
