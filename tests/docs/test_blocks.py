@@ -29,6 +29,7 @@ from tests.docs import blocks as reading
 from tests.docs.blocks import Block, blocks, pages, python_of
 from tests.docs.conftest import ROOT
 from tests.stowage.conftest import Stowage
+from tests.web import showcase
 
 HERE = Path(__file__).parent
 ON_HUB = {"apply", "hub"}
@@ -144,7 +145,8 @@ def test_what_is_wrong_is_seen() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where commands run: the repository's examples are there."""
+    """Where commands run: the repository's examples are there, and the fleet of the pictures."""
+    showcase.written(tmp_path)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     return tmp_path
