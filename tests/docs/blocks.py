@@ -1,6 +1,7 @@
 """The fenced blocks of README and docs, and what is done with each: the info string says it.
 
-    {hub}              `$` lines run in order against a hub, and what they print is compared
+    {hub STATE}        `$` lines run in order against a hub, and what they print is compared; the objects there
+                       are those of tests/docs/hub/STATE.yaml, without a name those of the page's
     {files}            the same without a hub
     {usage}            commands, options and files that lines name are there
     {said NAME…}       wording, columns and reasons are those of the code; the names are the example's
@@ -140,7 +141,7 @@ def steps(block: Block) -> Iterator[Step]:
 
 _MASKS = (
     (re.compile(r"\b\d{4}-\d\d-\d\dT[\d:.]+Z"), "TIME"),
-    (re.compile(r"\b\d\d:\d\d\b"), "TIME"),
+    (re.compile(r"\b(?:\d{4}-\d\d-\d\d )?\d\d:\d\d\b"), "TIME"),
     (re.compile(r"\b\d+(?:ms|[smhd])(?:\d+[smhd])?\b"), "AGE"),
     (re.compile(r" {2,}"), "  "),
 )

@@ -1,6 +1,6 @@
 """Each fenced block of README and docs does what its info string says; see tests/docs/blocks.py.
 
-A page that needs objects on a hub has them in tests/docs/hub/, and files that its commands read in
+The objects that stand on the hub meanwhile are in tests/docs/hub/, and files that commands read in
 tests/docs/files/, by the page's name.
 """
 
@@ -17,11 +17,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
 from controller import catalogue
 from controller.config import parse
+from controller.model.objects import Workload
+from controller.model.unit import workload_info
 from machinery.clock import microtime
 from stowage.playground.cluster import Cluster
 from stowage.playground.processes import ProcessFailed
@@ -29,6 +32,7 @@ from tests.docs import blocks as reading
 from tests.docs.blocks import Block, blocks, pages, python_of
 from tests.docs.conftest import ROOT
 from tests.stowage.conftest import Stowage
+from tests.web import showcase
 
 HERE = Path(__file__).parent
 ON_HUB = {"apply", "hub"}
@@ -144,7 +148,8 @@ def test_what_is_wrong_is_seen() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where commands run: the repository's examples are there."""
+    """Where commands run: the repository's examples are there, and the fleet of the pictures."""
+    showcase.written(tmp_path)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -221,19 +226,23 @@ def docs_hub(make_cluster: Callable[..., Cluster]) -> Cluster:
 
 
 @contextmanager
-def stored(hub: Cluster, page: str) -> Iterator[None]:
-    """The objects of a page, statuses too, as long as it is looked at; `NOW-60` is a minute ago."""
-    file = HERE / "hub" / f"{name_of(page)}.yaml"
-    text = file.read_text() if file.exists() else ""
+def stored(hub: Cluster, name: str) -> Iterator[None]:
+    """The objects of that file, statuses too, as long as a block runs.
+
+    `NOW-60` in it is a minute ago; a decision gets the hash of its Workload's spec.
+    """
+    text = (HERE / "hub" / f"{name}.yaml").read_text()
     now = datetime.now(UTC)
     text = re.sub(r"\bNOW(?:-(\d+))?\b", lambda ago: f'"{microtime(now - seconds(ago[1]))}"', text)
-    objects = list(filter(None, yaml.safe_load_all(text)))
-    if not objects:
-        yield
-        return
+    objects = list(yaml.safe_load_all(text))
     apply = ("apply", "--server-side", "--force-conflicts", "-f", "-")
     hub.kubectl(*apply, input=yaml.safe_dump_all(objects))
     told = [each for each in objects if "status" in each]
+    for each in told:
+        if each["status"].get("decision"):
+            where = ("-n", each["metadata"]["namespace"], f"workload/{each['metadata']['name']}")
+            there = msgspec.json.decode(hub.kubectl("get", *where, "-o", "json"), type=Workload)
+            each["status"]["decision"]["hash"] = workload_info(there).hash
     if told:
         hub.kubectl(*apply, "--subresource=status", input=yaml.safe_dump_all(told))
     try:
@@ -267,14 +276,14 @@ def test_what_a_page_asks_of_a_hub(page: str, docs_hub: Cluster, folder: Path) -
         return said(words, stowage, KUBECONFIG=str(docs_hub.kubeconfig))
 
     wrong: list[str] = []
-    with stored(docs_hub, page):
-        for block in known()[page]:
-            if block.mode == "hub":
+    for block in known()[page]:
+        if block.mode == "hub":
+            with stored(docs_hub, block.argument or name_of(page)):
                 wrong += differences(block, run, folder)
-            elif block.mode == "apply":
-                dry_run = ("apply", "--server-side", "--dry-run=server", "-f", "-")
-                try:
-                    docs_hub.kubectl(*dry_run, input=block.text)
-                except ProcessFailed as refused:
-                    wrong.append(f"{block.at(0)}: {refused}")
+        elif block.mode == "apply":
+            dry_run = ("apply", "--server-side", "--dry-run=server", "-f", "-")
+            try:
+                docs_hub.kubectl(*dry_run, input=block.text)
+            except ProcessFailed as refused:
+                wrong.append(f"{block.at(0)}: {refused}")
     assert wrong == []

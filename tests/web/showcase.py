@@ -97,6 +97,10 @@ def _workload(name: str, shares: dict[str, int]) -> dict[str, Any]:
             "moves": [{"from": first[c], **_move(c, n, total)} for c, n in shares.items()],
         },
     ]
+    status["clusters"] = [
+        {"name": c, "replicas": n, "scheduled": n, "ready": n, "state": "Running"}
+        for c, n in shares.items()
+    ]
     hashed = workload_info(msgspec.convert(made, Workload)).hash
     status["decision"] = {"hash": hashed, "time": ago(95)}
     return made
@@ -186,12 +190,13 @@ def _beside() -> list[dict[str, Any]]:
             "spec": {
                 "template": {"spec": {"containers": [container]}},
                 "replicas": 6,
+                "allocateOnce": False,
                 "ttl": "0",  # a what-if has a process of its own, and hence the machine's clock
                 "owners": [{"labelSelector": {"matchLabels": {"app": "web"}}}],
             },
             "status": {
                 "phase": "Available",
-                "clusterName": "eu-paris,us-ohio",
+                "clusterName": "eu-paris,us-oregon",
                 "desired": 6,
                 "assigned": 6,
                 "pending": 0,
@@ -200,7 +205,7 @@ def _beside() -> list[dict[str, Any]]:
                 "owners": 1,
                 "placements": [
                     {"cluster": "eu-paris", "replicas": 3},
-                    {"cluster": "us-ohio", "replicas": 3},
+                    {"cluster": "us-oregon", "replicas": 3},
                 ],
                 "conditions": [fleets.condition("Ready", "True", "Available")],
             },

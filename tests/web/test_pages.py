@@ -285,7 +285,7 @@ def test_history_is_that_of_the_command(serve: Serve, tmp_path: Path) -> None:
     assert told["kind"] == "Workload"
     assert [each["cause"] for each in told["history"]] == ["Placed"]
     shown = Cells(page.ask("/workloads/shop/web-0/history").text).rows[-1]
-    assert "member-1: \N{EN DASH} → 3" in " ".join(shown[-1].split())
+    assert "member-1: \N{EN DASH} to 3" in " ".join(shown[-1].split())
 
 
 @pytest.mark.proves("V16")
