@@ -13,7 +13,7 @@ ENV UV_PROJECT_ENVIRONMENT=/opt/stowage UV_PYTHON_DOWNLOADS=never UV_LINK_MODE=c
 WORKDIR /src
 # All that is installed, what builds our own wheel included, is of the lock and has its hash.
 COPY pyproject.toml uv.lock ./
-RUN uv sync --locked --no-default-groups --group build --no-install-project
+RUN uv sync --locked --no-default-groups --extra otel --group build --no-install-project
 COPY README.md LICENSE ./
 COPY crds crds
 COPY machinery machinery
@@ -22,8 +22,8 @@ COPY propagator propagator
 COPY stowage stowage
 COPY deploy deploy
 COPY examples examples
-RUN uv sync --locked --no-default-groups --group build --no-editable --no-build-isolation \
-    && uv sync --locked --no-default-groups --no-editable --no-build-isolation
+RUN uv sync --locked --no-default-groups --extra otel --group build --no-editable --no-build-isolation \
+    && uv sync --locked --no-default-groups --extra otel --no-editable --no-build-isolation
 
 FROM ${BASE}
 COPY --from=build /opt/stowage /opt/stowage

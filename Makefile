@@ -17,12 +17,12 @@ RUNS ?= 1
 WORKERS := 6
 BESIDE := --numprocesses=$(WORKERS) --dist=loadgroup --no-loadscope-reorder
 CHECKS := mypy 'python -m tests.requirements' 'python -m crds.generate --check' \
-  'python -m stowage.setup.monitoring --check' \
+  'python -m stowage.setup.monitoring --check' 'python -m website.reference --check' \
   'ruff check' 'ruff format --check' lint-imports 'deptry .'
 # A test starts many processes of ours, and each would compile all its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-down test test-all test-long lint e2e chaos chaos-gangs chaos-rollouts bench figures crds
+.PHONY: demo demo-down test test-all test-long lint e2e chaos chaos-gangs chaos-rollouts bench figures crds docs reference screenshots
 .NOTPARALLEL:
 
 demo: .venv/synced
@@ -92,6 +92,18 @@ figures: .venv/synced
 
 crds: .venv/synced
 	$(RUN) python -m crds.generate
+
+# docs/images/ui/, and what a screen reader is told of each page.
+screenshots: .venv/synced
+	WRITE_PICTURES=1 $(RUN) pytest tests/web/test_pictures.py
+
+# docs/reference/, from the CRDs, commands, models, metrics, enums and roles.
+reference: .venv/synced
+	$(RUN) python -m website.reference
+
+# The documentation site in build/site: open build/site/index.html, no server is needed.
+docs: .venv/synced
+	NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --strict
 
 .venv/synced: pyproject.toml uv.lock $(UV)
 	@echo "Installing the project and its tools into .venv"

@@ -132,6 +132,8 @@ def pytest_collection_finish() -> None:
     """Set aside what collection has made: each complete collection of garbage would look at it."""
     gc.collect()
     gc.freeze()
+    # Ten thousand new objects before a look at them, and not 700: most go by themselves by then.
+    gc.set_threshold(10_000, 20, 20)
     gc.enable()
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from benchmarks.ground import (
     RUN,
     SPACE,
+    Body,
     Process,
     Tally,
     clients,
@@ -44,7 +45,7 @@ def plain(hub: ApiClient, member: ApiClient) -> Way:
         await hub.create(WORKLOADS, workload(name, MEMBER, schedulerName="nobody"))
         placements = [{"cluster": MEMBER, "replicas": 0}]
         status = {"placements": placements, "desired": 0, "assigned": 0, "pending": 0}
-        where = {"namespace": SPACE, "subresource": "status"}
+        where: Body = {"namespace": SPACE, "subresource": "status"}
         await hub.merge_patch(WORKLOADS, name, {"status": status}, **where)
         await member.apply(DEPLOYMENTS, deployment(name), name=name, namespace=SPACE)
 

@@ -118,7 +118,7 @@ class Raw:
         await self._hub.delete(WORKLOADS, name, namespace=SPACE)
 
     async def _status(self, name: str, status: Body) -> None:
-        where = {"namespace": SPACE, "subresource": "status"}
+        where: Body = {"namespace": SPACE, "subresource": "status"}
         await self._hub.merge_patch(WORKLOADS, name, {"status": status}, **where)
 
 

@@ -12,8 +12,8 @@ import os
 import random
 import socket
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ import msgspec
 from controller import catalogue, config, fleet_metrics
 from controller.admission import Admission
 from controller.admission_review import Reviewer
+from controller.binding.decision_traces import DecisionTraces
 from controller.binding.statusupdater import StatusUpdater
 from controller.eventhandlers import SchedulerCache, known
 from controller.explain.record import record
@@ -40,7 +41,7 @@ from controller.queue.refresher import MessageRefresher
 from controller.queue.scheduling_queue import WORKERS, SchedulingQueue
 from controller.scheduler import Scheduler
 from crds.names import ANNOTATION_RELEASE, DEFAULT_SCHEDULER, SYSTEM_NAMESPACE
-from machinery import logs, loopwatch, metrics
+from machinery import logs, loopwatch, metrics, otlp, tracing
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS, Resource
 from machinery.clock import Clock, SystemClock
@@ -50,12 +51,13 @@ from machinery.discovery import enforcement
 from machinery.discovery.schema import Schema
 from machinery.errors import NotFound
 from machinery.http_server import HttpServer
-from machinery.release import release
+from machinery.release import release, user_agent
 from machinery.runtime.consistent_read import caught_up
 from machinery.runtime.event_recorder import EventRecorder
 from machinery.runtime.informer import Informer
 from machinery.runtime.leader_election import LeaderElector
 from machinery.runtime.workqueue import work
+from machinery.tracing import TraceSettings
 from machinery.types.metadata import Key
 
 LOG = logs.get(__name__)
@@ -95,6 +97,7 @@ class ControllerSettings:
     """The namespace of the Lease."""
     identity: str | None = None
     """The name in the Lease; None means host name, process id and a random part."""
+    traces: TraceSettings = field(default_factory=TraceSettings)
 
 
 class Controller:
@@ -181,6 +184,8 @@ class Controller:
         self.workloads.add_handler(self.cache.workload_changed)
         self.workloads.add_handler(self._admission.workload_changed)
         self.workloads.add_handler(self._workload_changed)
+        self._counts = fleet_metrics.WorkloadCounts(self.cache.ours)
+        self.workloads.add_handler(self._counts.workload_changed)
         self.clusters.add_handler(self.cache.cluster_changed)
         self._kinds: dict[Resource, Informer[Any]] = {
             WORKLOADS: self.workloads,
@@ -305,7 +310,7 @@ class Controller:
         self.leading = True
         LEADER.set(1)
         PENDING.set_function(lambda: queue.unschedulable)
-        fleet_metrics.begin(workloads=self._ours, snapshot=self.cache.snapshot)
+        fleet_metrics.begin(counts=self._counts, snapshot=self.cache.snapshot)
         try:
             self.cache.lead(queue)
             await self._decide(queue)
@@ -320,9 +325,6 @@ class Controller:
             LEADER.set(0)
             PENDING.set_function(lambda: 0)
             fleet_metrics.end()
-
-    def _ours(self) -> list[Workload]:
-        return [each for each in self.workloads.values() if self.cache.ours(each)]
 
     async def _decide(self, queue: SchedulingQueue) -> None:
         term = Term(
@@ -369,12 +371,22 @@ class Controller:
                 *(group.create_task(run()) for run in running),
                 group.create_task(reviewer.run()),
                 group.create_task(
-                    work(queue.active, scheduler.schedule_one, workers=WORKERS, log=LOG)
+                    work(queue.active, self._traced(scheduler, queue), workers=WORKERS, log=LOG)
                 ),
             ]
             await self._stale_for_long()
             for task in tasks:
                 task.cancel()
+
+    def _traced(
+        self, scheduler: Scheduler, queue: SchedulingQueue
+    ) -> Callable[[Key], Awaitable[float | None]]:
+        """Return `schedule_one`, with a trace of each decision where there are traces."""
+        tracer, decide = tracing.tracer(), scheduler.schedule_one
+        if tracer is None:
+            return decide
+        traces = DecisionTraces(decide, queue=queue, workloads=self.placed, tracer=tracer)
+        return traces.schedule_one
 
     def _placed_changed(self, old: Workload | None, new: Workload | None) -> None:
         if self._scheduler is not None:
@@ -409,6 +421,7 @@ def identity() -> str:
 async def run(settings: ControllerSettings) -> None:
     """Run the process until cancelled. Raises ConfigurationError for a wrong configuration file."""
     limit = WORKERS + OTHER_REQUESTS
-    async with ApiClient(settings.connection, name="hub", limit=limit) as client:
-        with loopwatch.watching():
+    agent = user_agent("stowage-controller")
+    async with ApiClient(settings.connection, name="hub", limit=limit, user_agent=agent) as client:
+        with loopwatch.watching(), otlp.exporting(settings.traces, service="stowage-controller"):
             await Controller(settings, client).run()

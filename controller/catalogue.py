@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 
+from controller.features.clusterprofile.feature import ClusterProfiles
 from controller.features.evacuation.feature import Evacuations
+from controller.features.publishing.feature import Publishing
 from controller.features.reservation.feature import Reservations
 from controller.features.rollout.feature import StagedRollouts
 from controller.features.workloadgroup.feature import WorkloadGroups
@@ -29,6 +31,8 @@ FEATURES: Sequence[Callable[[], Feature]] = (
     WorkloadQuotas,
     Evacuations,
     StagedRollouts,
+    ClusterProfiles,
+    Publishing,
 )
 DEFAULT_QUOTA = QUOTA
 """The plugin that `defaultQuota` of the configuration is for."""

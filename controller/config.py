@@ -22,17 +22,20 @@ from controller.framework.profile import PLUGIN_TIMEOUT, PROTOCOLS, Profile, Sch
 from controller.framework.runtime.arguments import WrongArgs
 from controller.framework.runtime.handle import DryRunHandle, Handle
 from controller.framework.runtime.registry import Registry
+from controller.model.clusterprofiles import ClusterProfilesConfiguration, ImportRule
 from controller.model.movement import (
     NEVER,
     BrakeConfiguration,
     MovementConfiguration,
 )
-from crds.base import Count, LabelKey
+from crds.base import Count, DnsLabel, LabelKey
+from crds.fields.labels import LabelSelector
 from crds.fields.movement import Budget
 from crds.names import DEFAULT_SCHEDULER
 from crds.workloadquota import WorkloadQuotaSpec
 from machinery.errors import ConfigurationError
 from machinery.types.budget import amount
+from machinery.types.selectors import parse_label_selector
 
 ALL = "*"
 LEASE = "stowage-controller"
@@ -44,12 +47,19 @@ Where: TypeAlias = tuple[str | int, ...]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True)
+    # The docstrings of fields are the words of docs/reference/configuration.md.
+    model_config = ConfigDict(
+        extra="forbid",
+        alias_generator=to_camel,
+        populate_by_name=True,
+        use_attribute_docstrings=True,
+    )
 
 
 class _Enabled(_Strict):
     name: str
     weight: int = Field(default=1, ge=1, le=100)
+    """The factor of the plugin's scores, at the point score."""
 
 
 class _Disabled(_Strict):
@@ -58,23 +68,30 @@ class _Disabled(_Strict):
 
 class _Point(_Strict):
     enabled: list[_Enabled] = []
+    """Plugins that come after those of the defaults, in this order."""
     disabled: list[_Disabled] = []
+    """Plugins of the defaults that are left out; `*` leaves out all of them."""
 
 
 class _PluginConfig(_Strict):
     name: str
     args: dict[str, Any] = {}
+    """Read by the plugin's own model; see the arguments of plugins."""
 
 
 class _Profile(_Strict):
     scheduler_name: str = DEFAULT_SCHEDULER
+    """The `spec.schedulerName` of the Workloads that this profile decides."""
     plugins: dict[str, _Point] = {}
+    """By extension point, such as `filter`."""
     plugin_config: list[_PluginConfig] = []
     plugin_timeout_milliseconds: int = Field(default=round(PLUGIN_TIMEOUT * 1000), ge=0, le=60_000)
+    """How long one call of a plugin may take; 0 sets no bound."""
 
 
 class _LeaderElection(_Strict):
     leader_elect: bool = True
+    """Whether a Lease decides which instance acts."""
 
 
 def _tolerated(seconds: int) -> int:
@@ -92,16 +109,22 @@ def _some(budget: int | str) -> int | str:
 
 class _Brake(_Strict):
     max_lost: Budget = _MOVEMENT.brake.max_lost
+    """Clusters that may be lost at once before nothing moves for it."""
     topology_key: LabelKey = _MOVEMENT.brake.topology_key
+    """The label whose values are the domains."""
     max_lost_domains: Count = _MOVEMENT.brake.max_lost_domains
+    """Domains of which more than half of the clusters may be lost."""
 
 
 class _Movement(_Strict):
     not_ready_toleration_seconds: Annotated[int, Field(strict=True), AfterValidator(_tolerated)] = (
         _MOVEMENT.not_ready_toleration_seconds
     )
+    """How long a Workload without a toleration of its own stays on a lost cluster; -1: for ever."""
     dwell_seconds: int = Field(_MOVEMENT.dwell_seconds, strict=True, ge=0, le=_DAY)
+    """How long a cluster has to be ready again before anything goes there."""
     max_moving: Annotated[Budget, AfterValidator(_some)] = _MOVEMENT.max_moving
+    """Units, over the fleet, that moves have placed and that are not ready yet."""
     brake: _Brake = _Brake()
 
     def read(self) -> MovementConfiguration:
@@ -109,13 +132,51 @@ class _Movement(_Strict):
         return MovementConfiguration(**self.model_dump(exclude={"brake"}), brake=brake)
 
 
+_PropertyName = Annotated[
+    str, Field(max_length=63, pattern=r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$")
+]
+"""As the name of a label holds it; a slash becomes an underscore there."""
+
+
+class _Import(_Strict):
+    namespace: DnsLabel
+    """The namespace of the ClusterProfiles."""
+    selector: LabelSelector = LabelSelector()
+    """Chooses among them by their labels."""
+    properties: list[_PropertyName] = []
+    """Names of properties that become labels."""
+
+    def read(self) -> ImportRule:
+        selector = self.selector.model_dump(by_alias=True, exclude_none=True, mode="json")
+        return ImportRule(self.namespace, parse_label_selector(selector), tuple(self.properties))
+
+
+class _ClusterProfiles(_Strict):
+    imports: list[_Import] = Field(default=[], alias="import")
+    """ClusterProfiles that become MemberClusters."""
+    export: bool = False
+    """Whether each MemberCluster is shown as a ClusterProfile."""
+
+    def read(self) -> ClusterProfilesConfiguration:
+        return ClusterProfilesConfiguration(
+            tuple(each.read() for each in self.imports), self.export
+        )
+
+
 class _File(_Strict):
     api_version: Literal["stowage.dev/v1alpha1"]
     kind: Literal["SchedulerConfiguration"]
     leader_election: _LeaderElection = _LeaderElection()
     default_quota: WorkloadQuotaSpec | None = None
+    """The quota of namespaces that have no WorkloadQuota."""
     movement: _Movement = _Movement()
+    """What leaves lost and drained clusters, and how much of it at once."""
+    cluster_profiles: _ClusterProfiles | None = None
+    """Which ClusterProfiles become MemberClusters, and whether MemberClusters are shown as some."""
+    placement_decisions: bool = Field(default=False, strict=True)
+    """Whether Workloads that ask for it are published as PlacementDecisions."""
     profiles: list[_Profile] = Field(default=[_Profile()], min_length=1)
+    """One for each scheduler name."""
 
 
 class _Workshop(NamedTuple):
@@ -185,7 +246,14 @@ def parse(
         for each in found.profiles
     }
     elect, movement = found.leader_election.leader_elect, found.movement.read()
-    configuration = SchedulerConfiguration(profiles, elect, given, movement)
+    configuration = SchedulerConfiguration(
+        profiles,
+        elect,
+        given,
+        movement,
+        cluster_profiles=found.cluster_profiles.read() if found.cluster_profiles else None,
+        placement_decisions=found.placement_decisions,
+    )
     rehearsal.configuration = configuration
     return configuration
 

@@ -167,6 +167,8 @@ class SchedulerCache:
         self._feed = QueueFeed(sort)
         # Undone decisions whose freed room is announced once their Workloads are decided again.
         self._unannounced: dict[Key, Workload] = {}
+        self.revision = ""
+        """The newest resourceVersion of a MemberCluster that the snapshot has."""
         _keep_room(ledgers, self)
 
     def reads(self, stored: Callable[[Key], Workload | None]) -> None:
@@ -352,6 +354,7 @@ class SchedulerCache:
             self._feed.cluster(old, None)
             return
         self._builder.upsert(new)
+        self.revision = new.metadata.resource_version
         name = new.metadata.name
         (self._evacuating.add if new.evacuating else self._evacuating.discard)(name)
         self._landing.add(name, [(name, key) for key in self._assumed.saw(new)])

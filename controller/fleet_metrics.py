@@ -1,14 +1,14 @@
-"""Gauges of the fleet as the leader sees it, computed when the metrics are asked for.
+"""Gauges of the fleet as the leader sees it.
 
-They are read from what the informers and the snapshot hold, so that no change of a Workload costs
-more for being counted. A standby holds the same and tells nothing, so that sums over the instances
-are right. No label names a Workload.
+Workloads are counted as they change, as a look at all of them would hold the event loop at each
+scrape; of clusters the snapshot's columns are read. A standby counts the same and tells nothing, so
+that sums over the instances are right. No label names a Workload.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
 from controller.model.objects import Workload
 from controller.snapshot.columns import Ints
@@ -53,12 +53,27 @@ REQUESTED = metrics.GaugeFunc(
 _GAUGES = (WORKLOADS, UNITS, READY, CAPACITY, REQUESTED)
 
 
-def begin(
-    *, workloads: Callable[[], Collection[Workload]], snapshot: Callable[[], Snapshot]
-) -> None:
+class WorkloadCounts:
+    """What the gauges tell of the Workloads that are `ours`; a handler of their informer."""
+
+    def __init__(self, ours: Callable[[Workload], bool]) -> None:
+        self._ours = ours
+        self.by_reason: Counter[tuple[str, ...]] = Counter()
+        self.units: Counter[tuple[str, ...]] = Counter()
+
+    def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
+        """Handle an informer's change: for each key they come without a gap."""
+        for workload, sign in ((old, -1), (new, 1)):
+            if workload is not None and self._ours(workload):
+                self.by_reason[_state_and_reason(workload)] += sign
+                for state, units in zip(UNIT_STATES, _units(workload), strict=True):
+                    self.units[state,] += sign * units
+
+
+def begin(*, counts: WorkloadCounts, snapshot: Callable[[], Snapshot]) -> None:
     """Tell of these Workloads and clusters from now on."""
-    WORKLOADS.set_function(lambda: _by_reason(workloads()))
-    UNITS.set_function(lambda: _units(workloads()))
+    WORKLOADS.set_function(lambda: counts.by_reason)
+    UNITS.set_function(lambda: counts.units)
     READY.set_function(lambda: _ready(snapshot()))
     CAPACITY.set_function(lambda: _sums(snapshot().allocatable))
     REQUESTED.set_function(lambda: _sums(snapshot().requested))
@@ -68,10 +83,6 @@ def end() -> None:
     """Tell of nothing any more."""
     for gauge in _GAUGES:
         gauge.set_function(None)
-
-
-def _by_reason(workloads: Collection[Workload]) -> metrics.Samples:
-    return Counter(map(_state_and_reason, workloads))
 
 
 def _state_and_reason(workload: Workload) -> tuple[str, str]:
@@ -85,16 +96,10 @@ def _state_and_reason(workload: Workload) -> tuple[str, str]:
     return status.state if status.state in _STATES else _PENDING, reason if known else UNKNOWN
 
 
-def _units(workloads: Collection[Workload]) -> metrics.Samples:
-    desired = assigned = pending = ready = 0
-    for workload in workloads:
-        status = workload.status
-        desired += status.desired or 0
-        assigned += status.assigned or 0
-        pending += status.pending or 0
-        ready += sum(share.ready for share in status.clusters)
-    counts = (desired, assigned, pending, ready)
-    return {(state,): n for state, n in zip(UNIT_STATES, counts, strict=True)}
+def _units(workload: Workload) -> tuple[int, int, int, int]:
+    status = workload.status
+    ready = sum(share.ready for share in status.clusters)
+    return status.desired or 0, status.assigned or 0, status.pending or 0, ready
 
 
 def _ready(snapshot: Snapshot) -> metrics.Samples:

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import networkx  # noqa: F401 - or the first set of Workloads would hold the loop to import it
 
 from controller.admission import Admission
+from controller.binding.decision_traces import exemplar
 from controller.binding.statusupdater import StatusUpdater
 from controller.binding.waiting import WaitingSet, WaitingSets
 from controller.eventhandlers import SchedulerCache
@@ -41,7 +42,7 @@ from controller.scheduling.outcome import untouched
 from controller.scheduling.sets import Batch, Others
 from controller.scheduling.steps import Cycle, CycleLock, Steps, in_slices
 from crds.workload import ScheduledReason
-from machinery import logs, metrics
+from machinery import logs, metrics, tracing
 from machinery.clock import Clock
 from machinery.errors import Conflict, TransportError
 from machinery.runtime.heap import HeapEntry
@@ -121,7 +122,8 @@ class Scheduler:
         waiting = self._waiting.set_of(key)
         if waiting is not None and not self._waiting.due(waiting):
             return await self._wait_on_permit(key, waiting)
-        objection = await self._admission.review(workload.metadata)
+        with tracing.span("review"):
+            objection = await self._admission.review(workload.metadata)
         async with self._cycle_lock.turn() as cycle:
             await self._waiting.until_reserved()
             # It may have changed during the review, or while this turn was awaited.
@@ -186,7 +188,8 @@ class Scheduler:
         )
         try:
             steps = self._steps(workload, objection, others)
-            batch = await in_slices(steps, between=cycle.release_if_long)
+            with tracing.span("decide", {"stowage.snapshot": self._cache.revision}):
+                batch = await in_slices(steps, between=cycle.release_if_long)
             # Another set has released what it reserved meanwhile: this decision may rest on room
             # that only looks free.
             if self._waiting.reopening and not reopened:
@@ -194,7 +197,7 @@ class Scheduler:
             answered = frozenset(decision.workload.key for decision in batch.decisions)
             return batch
         finally:
-            DECISION_SECONDS.observe(self._clock.monotonic() - started)
+            DECISION_SECONDS.observe(self._clock.monotonic() - started, exemplar(workload))
             # Members without a decision keep their place in the queue.
             self._queue.active.put_back(each for each in queued if each.key not in answered)
             self._cache.activate(self._in_flight.end(begun))
@@ -384,7 +387,7 @@ class Scheduler:
                 self._undo(decision, status)
                 await self._report_untouched(decision.workload, status)
                 return True
-        if not await self._status_updater.write(info.key, patch):
+        if not await self._status_updater.write(workload, patch):
             self._unreserve(decision)  # the Workload is gone
             return True
         if decision.moves:

@@ -7,6 +7,8 @@ may rely on its names. The models need pydantic; `crds.names` and this module do
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
@@ -20,6 +22,7 @@ FILES = (
     "reservation.yaml",
     "workloadgroup.yaml",
     "workloadquota.yaml",
+    "clusterdecision.yaml",
     "admission.yaml",
 )
 """The generated manifests, in the order in which they are applied."""
@@ -37,8 +40,9 @@ def manifests() -> list[dict[str, Any]]:
     return [document for name in FILES for document in _documents(name)]
 
 
-def definition_of(kind: str) -> dict[str, Any]:
-    """Return the CRD of that kind of ours alone, such as `Workload`."""
+@functools.cache
+def definition_of(kind: str) -> Mapping[str, Any]:
+    """Return the CRD of that kind of ours alone, such as `Workload`; the same object each time."""
     (found,) = _documents(f"{kind.lower()}.yaml")
     return found
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from crds.base import Kind
+from crds.clusterdecision import ClusterDecision
 from crds.groups.workloadgroup import WorkloadGroup
 from crds.membercluster import MemberCluster
 from crds.names import GROUP, VERSION
@@ -29,6 +30,7 @@ KINDS: tuple[type[Kind], ...] = (
     WorkloadGroup,
     Workload,
     WorkloadSpread,
+    ClusterDecision,
 )
 """All kinds of ours, in the order in which objects are applied: kinds that others name come first.
 """

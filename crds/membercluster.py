@@ -1,8 +1,9 @@
 """MemberCluster: a cluster that Workloads may be placed on, and its state.
 
 The spec is the administrator's (the registrar writes spec.secretRef when a labelled Secret
-registers a cluster). The status is the propagator's, which alone holds a credential for the member;
-the controller reads it, never asks the member anything, and writes what leaves the cluster and why.
+registers a cluster, the controller writes a new one for a ClusterProfile). The status is the
+propagator's, which alone holds a credential for the member; the controller reads it, never asks the
+member anything, and writes what leaves the cluster and why, and what an inventory says of it.
 `crds/membercluster.yaml` is generated from this module.
 """
 
@@ -56,6 +57,8 @@ class MemberClusterCondition(StrEnum):
     STALLED = "Stalled"
     """Not Ready before a person does something; there only while it is True."""
     SWEEP_HELD = "SweepHeld"
+    INVENTORY_UNHEALTHY = "InventoryUnhealthy"
+    """Its ClusterProfile is gone or says that it is not healthy; there only while it is True."""
     EVACUATING = "Evacuating"
 
 
@@ -71,6 +74,7 @@ class ReadyReason(StrEnum):
     CLUSTER_CHANGED = "ClusterChanged"
     ALREADY_REGISTERED = "AlreadyRegistered"
     HELD_BY_ANOTHER_HUB = "HeldByAnotherHub"
+    INVENTORY_UNHEALTHY = "InventoryUnhealthy"
 
 
 WAITING = frozenset({ReadyReason.UNREACHABLE})
@@ -82,6 +86,13 @@ class SweepHeldReason(StrEnum):
 
     TOO_MANY = "TooMany"
     HUB_WENT_BACK = "HubWentBack"
+
+
+class InventoryUnhealthyReason(StrEnum):
+    """Reasons of InventoryUnhealthy."""
+
+    PROFILE_NOT_FOUND = "ProfileNotFound"
+    CONTROL_PLANE_UNHEALTHY = "ControlPlaneUnhealthy"
 
 
 class EvacuatingReason(StrEnum):
@@ -116,6 +127,17 @@ class MemberClusterEventReason(StrEnum):
     BRAKE_RELEASED = "BrakeReleased"
     LOST = "Lost"
     FAILOVER_BRAKED = "FailoverBraked"
+    TOKEN_NOT_RENEWED = "TokenNotRenewed"  # noqa: S105 - a reason
+    """The token of its Secret is due to be renewed, and could not be."""
+    NOT_EXPORTED = "NotExported"
+    """Another manager's ClusterProfile has its name."""
+
+
+class ClusterProfileEventReason(StrEnum):
+    """Reasons of the events on a ClusterProfile of another cluster manager."""
+
+    NOT_IMPORTED = "NotImported"
+    """It becomes no MemberCluster."""
 
 
 _OURS = (TAINT_DRAIN, TAINT_OUT_OF_SERVICE)
@@ -153,6 +175,17 @@ Glob = Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9*?!\[\]-]+$")]
 """A namespace, or a pattern of namespaces."""
 
 
+class ClusterEndpoint(Model):
+    """The address of a cluster."""
+
+    server: Annotated[str, Field(max_length=2048, pattern=r"^https://[!-~]+$")]
+    """Its URL."""
+    certificate_authority_data: (
+        Annotated[str, Field(max_length=65536, pattern=r"^[A-Za-z0-9+/]*={0,2}$")] | None
+    ) = None
+    """The certificates that its server is verified by: PEM in base64."""
+
+
 class NamespaceRule(Model):
     """The target namespaces that this cluster takes."""
 
@@ -183,6 +216,8 @@ class MemberClusterSpec(Model):
 
     secret_ref: SecretReference | None = None
     """The Secret with the kubeconfig, or its parts key by key."""
+    endpoint: ClusterEndpoint | None = None
+    """Its address where the Secret gives none; of a ClusterProfile it is taken once, when made."""
     taints: list[ClusterTaint] = listmap("key", "effect", most=MOST_TAINTS)
     """Keep Workloads away that do not tolerate them; with the effect NoExecute, these leave."""
     unschedulable: Flag = False
@@ -343,15 +378,23 @@ class MemberClusterStatus(Model):
     """Ready; Reconciling or Stalled while that is not True; SweepHeld while a removal waits for a
     person. Writer: propagator.
 
-    Evacuating, whether units leave the cluster. Writer: controller."""
+    Evacuating, whether units leave the cluster; InventoryUnhealthy while the ClusterProfile that it
+    comes from says so, or is gone. Writer: controller."""
     evacuation: Evacuation | None = None
     """What leaves the cluster. Writer: controller."""
     # The generated alias would be clusterId; Kubernetes writes ID.
     cluster_id: Annotated[str | None, Field(alias="clusterID", max_length=128)] = None
-    """The UID of its kube-system, noted when it first was Ready. Writer: propagator.
+    """Its ClusterProperty cluster.clusterset.k8s.io, where that may be read, else the UID of its
+    kube-system; noted when it is Ready. Writer: propagator.
 
     While the Secret leads to another cluster, nothing is done there. Who takes the note off
     confirms that this other cluster is meant."""
+    cluster_uid: Annotated[str | None, Field(alias="clusterUID", max_length=128)] = None
+    """The UID of its kube-system, where clusterID is another one; empty where it may not be read.
+    Writer: propagator."""
+    cluster_set: Annotated[str | None, Field(max_length=128)] = None
+    """Its ClusterProperty clusterset.k8s.io, within which the clusterID is its own.
+    Writer: propagator."""
     version: Annotated[str, Field(max_length=63)] | None = None
     """As its API server reports it, such as v1.36.3. Writer: propagator."""
     provider: Annotated[str, Field(max_length=63)] | None = None

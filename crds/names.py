@@ -91,6 +91,13 @@ LABEL_FOLLOW = f"{GROUP}/follow"
 LABEL_REGISTER = f"{GROUP}/register"
 """On a Secret in the system namespace: register the cluster that its kubeconfig leads to."""
 
+ANNOTATION_PROFILE = f"{GROUP}/cluster-profile"
+"""On a MemberCluster that stands for a ClusterProfile: that one, as `<namespace>/<name>`."""
+ANNOTATION_PROFILE_LABELS = f"{GROUP}/cluster-profile-labels"
+"""Beside it: the keys of the labels that come from the ClusterProfile, with commas."""
+PROPERTY_PREFIX = f"properties.{GROUP}/"
+"""Label prefix of a MemberCluster: a property of its ClusterProfile that was asked for."""
+
 LABEL_TENANT = f"{GROUP}/tenant"
 """On a member's namespace: given to the propagator. On its accounts and roles: they are ours."""
 

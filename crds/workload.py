@@ -35,6 +35,7 @@ from crds.fields.overrides import (
     touches,
 )
 from crds.fields.placing import Distribution, PlacementRules, PlacementStatus
+from crds.fields.publishing import Delivery, Publish
 from crds.fields.rollout import (
     MOST_WAVES,
     RevisionException,
@@ -97,7 +98,7 @@ class WorkloadState(StrEnum):
 
 
 class WorkloadCondition(StrEnum):
-    """The condition types: Scheduled, Failed, Moving and RolledOut are the controller's.
+    """The condition types. The controller's: Scheduled, Failed, Moving, RolledOut, Published.
 
     At most one of Ready, Reconciling and Stalled is True; the last two stand there only then.
     """
@@ -117,6 +118,9 @@ class WorkloadCondition(StrEnum):
     """Whether somebody's change on a member stands; absent until there was one."""
     ROLLED_OUT = "RolledOut"
     """Whether all clusters run the spec's revision; its reasons are `RolledOutReason`."""
+    PUBLISHED = "Published"
+    """Whether the decision stands where spec.publish wants it; absent until it once did not. Its
+    reasons are `crds.fields.publishing.PublishedReason`."""
 
 
 class ScheduledReason(StrEnum):
@@ -180,10 +184,14 @@ class PropagatedReason(StrEnum):
 
 
 class WorkloadReadyReason(StrEnum):
-    """Reasons of Ready. ALL_READY is the one that is good."""
+    """Reasons of Ready. ALL_READY and DECIDED are the ones that are good."""
 
     ALL_READY = "AllReady"
     REPLICAS_NOT_READY = "ReplicasNotReady"
+    DECIDED = "Decided"
+    """With spec.delivery None: every unit has a cluster, and nothing more is ours to do."""
+    NOT_DECIDED = "NotDecided"
+    """With spec.delivery None: units of the present generation have no cluster yet."""
 
 
 WAITING = frozenset(
@@ -201,6 +209,7 @@ WAITING = frozenset(
         RolledOutReason.AWAITING_APPROVAL,
         RolledOutReason.PAUSED,
         WorkloadReadyReason.REPLICAS_NOT_READY,
+        WorkloadReadyReason.NOT_DECIDED,
     }
 )
 """Reasons that pass, and make a Workload Reconciling; the others need a person.
@@ -345,6 +354,12 @@ class WorkloadSpec(PlacementRules):
             cel="!has(self.rollout) || !has(self.template) || self.template.kind != 'Job'",
             holds=lambda s: s.rollout is None or s.template is None or s.template.kind != "Job",
         ),
+        Rule(
+            field="rollout",
+            text="nothing is rolled out where spec.delivery is None: remove one of the two",
+            cel="!has(self.rollout) || !has(self.delivery) || self.delivery != 'None'",
+            holds=lambda s: s.rollout is None or s.delivery is not Delivery.NONE,
+        ),
     )
 
     replicas: Count | None = None
@@ -384,6 +399,10 @@ class WorkloadSpec(PlacementRules):
     """How units go from one cluster to another."""
     rollout: Rollout | None = None
     """The pace at which a new template comes to the clusters; all at once when unset."""
+    delivery: Delivery = Delivery.PUSH
+    """Push brings the objects to the chosen clusters; None only decides, and counts the room."""
+    publish: Publish | None = None
+    """Where the decision stands beside the status, for tools that know no kind of ours."""
 
 
 class ObservedGenerations(Model):
@@ -467,7 +486,7 @@ class WorkloadStatus(PlacementStatus):
     The propagator honours it on every hub without the validating policy, for every scheduler.
     """
     conditions: list[Condition] = listmap("type", most=32)
-    """Scheduled, Failed, Moving, RolledOut: controller. All others: propagator."""
+    """Scheduled, Failed, Moving, RolledOut, Published: controller. All others: propagator."""
 
 
 class Workload(Kind):

@@ -410,6 +410,22 @@ def test_rollout(demo: Playground) -> None:
     assert clusters(demo, "staged") == set(demo.members), "the first placement has no waves"
 
 
+@pytest.mark.proves("CT4", "CT8")
+def test_placement_only(demo: Playground) -> None:
+    apply(demo, "29-placement-only.yaml")
+    demo.until_condition(NAMESPACE, "placed-only", "Ready", reason="Decided")
+    chosen = demo.placements(NAMESPACE, "placed-only")
+    assert list(chosen.values()) == [1, 1]
+
+    def listed() -> set[str]:
+        found = demo.hub.get("cd", "placed-only", namespace=NAMESPACE)
+        return {each["clusterName"] for each in found["status"]["decisions"]}
+
+    wait("its ClusterDecision", lambda: listed() == set(chosen))
+    for member in chosen:
+        assert demo.seen(member, NAMESPACE, "placed-only") is None
+
+
 @pytest.mark.proves("M6", "M11")
 def test_movement(demo: Playground) -> None:
     apply(demo, "24-movement.yaml")

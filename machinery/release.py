@@ -1,4 +1,4 @@
-"""The release of Stowage, from the installed package."""
+"""The release of Stowage, from the installed package, and what requests say of it."""
 
 from __future__ import annotations
 
@@ -13,3 +13,8 @@ def release() -> str:
         return metadata.version("stowage")
     except metadata.PackageNotFoundError:
         return ""
+
+
+def user_agent(process: str) -> str:
+    """Return `stowage-controller/0.1.0`: what audit logs show of that process's requests."""
+    return f"{process}/{release()}" if release() else process

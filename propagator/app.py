@@ -16,7 +16,7 @@ import socket
 import uuid
 
 from crds.names import ANNOTATION_RELEASE, PROPAGATOR_LEASE
-from machinery import logs, loopwatch, metrics
+from machinery import logs, loopwatch, metrics, otlp
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_GROUPS, WORKLOADS
 from machinery.clock import Clock, SystemClock
@@ -24,7 +24,7 @@ from machinery.config.hub_config import hub_connection
 from machinery.discovery.schema import Schema
 from machinery.http_messages import Request, Response
 from machinery.http_server import HttpServer
-from machinery.release import release
+from machinery.release import release, user_agent
 from machinery.runtime.event_recorder import EventRecorder
 from machinery.runtime.leader_election import LeaderElector
 from propagator import member_metrics
@@ -35,6 +35,8 @@ from propagator.settings import PropagatorSettings
 LOG = logs.get(__name__)
 CHECK_SECONDS = 1.0
 """Seconds between two checks of who leads."""
+NAME = "stowage-propagator"
+AGENT = user_agent(NAME)
 
 LEADER = metrics.gauge("stowage_propagator_leader", "1 while this instance propagates")
 MEMBERS = metrics.gauge("stowage_member_sessions", "Sessions with members", ("ready",))
@@ -162,6 +164,7 @@ class Propagator:
             clock=self._clock,
             name=self._hub.name,
             limit=self._settings.hub_connections,
+            user_agent=AGENT,
             before_write=self._elector.check,
             history=self._hub.history,
         )
@@ -191,6 +194,6 @@ def identity() -> str:
 async def run(settings: PropagatorSettings) -> None:
     """Run the process until cancelled. Raises ConfigurationError when no hub is configured."""
     connection = hub_connection(kubeconfig=settings.kubeconfig, context=settings.context)
-    async with ApiClient(connection, name="hub") as hub:
-        with loopwatch.watching():
+    async with ApiClient(connection, name="hub", user_agent=AGENT) as hub:
+        with loopwatch.watching(), otlp.exporting(settings.traces, service=NAME):
             await Propagator(hub, settings=settings).run()

@@ -6,11 +6,12 @@ reports to the hub, and `eventhandlers` queues the keys.
 
 A share that left the placements is removed once all present shares are ready, so that the last
 healthy copy stays until there is another, whatever a status says; a share that shrinks is lowered
-only as far as others are ready (`removal.guard`). Everything is removed when the
-Workload is deleted or wants no replicas. Of a Workload that wants replicas and is placed nowhere,
-what runs stays, as where a MemberCluster was registered again, and is taken up at the next
-placement. A Workload in a group is applied and removed only as that group's gate says
-(`propagator.groups`). `removal.rule` has the last word on each object.
+only as far as others are ready (`removal.guard`). Everything is removed when the Workload is
+deleted or wants no replicas. Of a Workload that wants replicas and is placed nowhere, what runs
+stays, as where a MemberCluster was registered again, and is taken up at the next placement. What
+another tool delivers (`delivery: None`) is let go of, as an orphan is at the end. A Workload in a
+group is applied and removed only as that group's gate says (`propagator.groups`). `removal.rule`
+has the last word on each object.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from machinery.types.metadata import Key
 from propagator.groups.gates import Gates
 from propagator.groups.rule import GateAnswer, GateVerdict
 from propagator.hub.revisions import Revisions
-from propagator.hub.workloads import HubWorkloads
+from propagator.hub.workloads import HubWorkloads, touches
 from propagator.members.context import ControllerContext
 from propagator.members.inventory import OwnedObjects, main_object, owned
 from propagator.members.pods import main_of
@@ -118,7 +119,9 @@ class WorkloadReconciler:
         # The Workload shall have nothing on any member. A gang runs whole or not at all: one that
         # lost its placements goes at once.
         taken_back = workload.groups and not workload.placements
-        if workload.metadata.deleting or not workload.wants_replicas or taken_back:
+        if not (workload.delivered or self._may_own(session, workload)):
+            return None
+        if workload.ended or not workload.wants_replicas or taken_back:
             return await self._shares.remove(session, workload)
 
         # The gate of its group comes before its placements.
@@ -149,6 +152,10 @@ class WorkloadReconciler:
                 self._reporter.queue.add(workload.metadata.key)
             return None
         return await self._remove_replaced(session, workload)
+
+    def _may_own(self, session: Target, workload: Workload) -> bool:
+        """Whether the member was sent something of the Workload that is not seen to be gone."""
+        return touches(workload, session.name) or bool(owned(session, workload.uid))
 
     async def _give_back(
         self, session: Target, workload: Workload, verdict: GateVerdict

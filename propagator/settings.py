@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from crds.names import SYSTEM_NAMESPACE
+from machinery.tracing import TraceSettings
 from propagator.credentials.tokens import TOKEN_SECONDS
 
 
@@ -68,5 +69,6 @@ class PropagatorSettings:
     """The hub sends a bookmark a minute: after a longer silence its view is not acted on."""
     kept_sessions: float = 300.0
     """How long an instance keeps its sessions while another one leads."""
+    traces: TraceSettings = field(default_factory=TraceSettings)
     sessions: SessionSettings = field(default_factory=SessionSettings)
     renewal: RenewalSettings = field(default_factory=RenewalSettings)

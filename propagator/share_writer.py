@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from crds.workload import PropagatedReason
-from machinery import logs
+from machinery import logs, tracing
 from machinery.errors import Conflict, TransportError
 from machinery.overrides.override import OverrideMisfit, UnreadableOverrides
 from machinery.runtime.backoff import KeyedBackoff
@@ -26,6 +26,7 @@ from propagator.apply.object_writer import PieceWriter
 from propagator.apply.refusals import Unchangeable, invalid_override, misfit, unlisted, unreadable
 from propagator.apply.render import MemberFacts, PatchMisfit, Piece, beside, render
 from propagator.apply.unconfirmed_writes import UnconfirmedWrites
+from propagator.decision_spans import applying
 from propagator.dependencies.follower import Follower
 from propagator.errors import HubFault, Refused
 from propagator.groups.gates import Gates
@@ -125,7 +126,8 @@ class ShareWriter:
         Return seconds until requeue, or None. Raises TransportError when the key is to be
         tried again.
         """
-        return await self._write(session, workload, self._apply)
+        with applying(session.name, workload):
+            return await self._write(session, workload, self._apply)
 
     async def turn_back(self, session: Target, workload: Workload, replicas: int) -> float | None:
         """Write the revision that a leaving share gets, with the replicas that it has.
@@ -138,7 +140,8 @@ class ShareWriter:
             outcome = Outcome(desired, PropagatedReason.PROPAGATING, written=applied.whole)
             return outcome, applied.requeue_after
 
-        return await self._write(session, workload, write)
+        with applying(session.name, workload):
+            return await self._write(session, workload, write)
 
     async def _write(
         self,
@@ -354,7 +357,8 @@ class ShareWriter:
 
     async def _apply_all(self, session: Target, workload: Workload, replicas: int) -> _Applied:
         """Write all objects, and remove what is rendered no more. Raises Refused."""
-        pieces = await self._rendered(session, workload, replicas)
+        with tracing.span("render"):
+            pieces = await self._rendered(session, workload, replicas)
         main = main_of(workload)
 
         def look() -> ManagedObject | None:
@@ -428,7 +432,7 @@ class ShareWriter:
         left = await self._pruner.prune(
             session,
             workload.uid,
-            ended=workload.metadata.deleting,
+            ended=workload.ended,
             decided=self._workloads.decided(workload),
             orphan=workload.orphans,
             left=workload.left(session.name),

@@ -61,6 +61,7 @@ def _run(checkout: Path, *options: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", [[], [BESIDE[0]]], ids=["alone", "in a worker"])
 def test_what_a_run_has_started_is_stopped_when_it_is_told_to_end(
     checkout: Path, options: list[str]
@@ -89,6 +90,7 @@ def test_that_leaves_a_server():
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/proc").exists(), reason="it tells what has the mark")
 @pytest.mark.parametrize("options", [[], [BESIDE[0]]], ids=["alone", "in a worker"])
 def test_what_a_run_that_is_killed_leaves_is_ended(checkout: Path, options: list[str]) -> None:
@@ -117,6 +119,7 @@ def test_those_that_share_servers_come_first_and_the_servers_end_with_them(check
     assert noted == ["up", "b", "d", "down", "up", "c", "down", "up", "e", "down"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", [[], BESIDE], ids=["alone", "in a worker"])
 def test_a_failure_shows_the_log_of_its_process_and_the_command_that_repeats_it(
     checkout: Path, options: list[str]

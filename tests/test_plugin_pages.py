@@ -35,6 +35,7 @@ from crds.workload import ScheduledReason
 from machinery.clock import SystemClock
 from machinery.http_messages import Request
 from tests.controller.make import cluster, info, snapshot, verdicts
+from tests.docs.blocks import python_of
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 START, REFERENCE = ((DOCS / name).read_text() for name in ("plugins.md", "plugin-reference.md"))
@@ -139,24 +140,14 @@ def test_the_values_that_it_names_are_those_of_the_code() -> None:
     assert RETRY_SECONDS[ScheduledReason.SCHEDULE_TIMEOUT] == 10
 
 
-def run(text: str) -> dict[str, Any]:
-    """What the blocks of Python of a page define, run one after the other as one module."""
-    namespace: dict[str, Any] = {"__name__": "page"}
-    blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
-    assert blocks
-    for number, block in enumerate(blocks):
-        exec(compile(block, f"block {number}", "exec", dont_inherit=True), namespace)
-    return namespace
-
-
 @pytest.fixture(scope="module")
 def start() -> dict[str, Any]:
-    return run(START)
+    return dict(python_of("docs/plugins.md"))
 
 
 @pytest.fixture(scope="module")
 def reference() -> dict[str, Any]:
-    return run(REFERENCE)
+    return dict(python_of("docs/plugin-reference.md"))
 
 
 def decided(asked: Any, *clusters: Any, **points: Any) -> Decision:

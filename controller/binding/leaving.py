@@ -128,7 +128,9 @@ def _share(
 def _leaves(info: WorkloadInfo) -> bool:
     """Whether replicas of one cluster stand in for those of another.
 
-    Copies of a duplicated Workload do not. What a gang releases is its placements alone.
+    Copies of a duplicated Workload do not. What a gang releases is its placements alone. Of what
+    others deliver no report says that a successor is ready.
     """
     by_replicas = info.counted and not info.everywhere
-    return not info.groups and (by_replicas or (info.kind == "CronJob" and not info.everywhere))
+    waits = info.delivered and not info.groups
+    return waits and (by_replicas or (info.kind == "CronJob" and not info.everywhere))

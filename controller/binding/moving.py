@@ -245,6 +245,12 @@ def events_of(status: Mapping[str, Any], before: Workload) -> list[MoveEvent]:
     return found
 
 
+def left_by(status: Mapping[str, Any], before: Workload) -> set[str]:
+    """Return the clusters that units leave by a written status, or left before it."""
+    now = {each["cluster"] for each in status.get("leaving", ())}
+    return now or {each.cluster for each in before.status.leaving}
+
+
 def count(status: Mapping[str, Any], before: Workload) -> None:
     """Count the units that a written status lets go, by what came of their move."""
     if "leaving" not in status:

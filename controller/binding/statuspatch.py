@@ -6,6 +6,7 @@ makes it safe to send the propagator's conditions back as they were.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -55,6 +56,16 @@ _OURS = frozenset({WorkloadCondition.SCHEDULED.value, WorkloadCondition.FAILED.v
 _KNOWN = frozenset(condition.value for condition in WorkloadCondition)
 
 
+def decision_id(workload: Workload) -> str:
+    """Return the id of the decision that is written on this version of a Workload.
+
+    The hub takes one write on a version, so of all decisions that are stored each has its own id,
+    and one that is sent again keeps its.
+    """
+    version = f"{workload.metadata.uid}/{workload.metadata.resource_version}"
+    return hashlib.blake2b(version.encode(), digest_size=8).hexdigest()
+
+
 def patch_of(
     decision: Decision, workload: Workload, *, always: bool = False, kept: Kept = dict
 ) -> dict[str, Any] | None:
@@ -65,6 +76,7 @@ def patch_of(
     status = status_of(decision, workload)
     if dict(decision.placements) != workload.placements:
         status |= _why(decision, workload)
+        status["decision"]["id"] = decision_id(workload)
     if not always and _stored(status, decision.fields, workload, kept(status).keys()):
         return None
     return {"metadata": {"resourceVersion": workload.metadata.resource_version}, "status": status}
@@ -131,7 +143,8 @@ def status_of(decision: Decision, workload: Workload) -> dict[str, Any]:
         "conditions": _conditions(decision, workload, leaving),
     }
     status |= _moves(decision, workload, leaving)
-    status |= _footprint(placements, workload)
+    if decision.workload.delivered:
+        status |= _footprint(placements, workload)
     if decision.workload.limits or workload.status.limits:
         status["limits"] = to_status(decision.workload.limits)
     if not placements or not workload.placements:
@@ -196,7 +209,10 @@ def _why(decision: Decision, workload: Workload) -> dict[str, Any]:
     known, named = _named(before.reasons, shares, decision.snapshot)
     reasons, counts = steps.carried(known, before.reason_counts, named, at, rules)
     changes = lengthened(before.history, shares, at, rules, decision.desired)
-    fields = {"reasons": msgspec.to_builtins(reasons), "history": msgspec.to_builtins(changes)}
+    fields: dict[str, Any] = {
+        "reasons": msgspec.to_builtins(reasons),
+        "history": msgspec.to_builtins(changes),
+    }
     if counts or before.reason_counts:
         fields["reasonCounts"] = msgspec.to_builtins(counts)
     return fields
@@ -228,7 +244,7 @@ _WAITED_FOR = {
 
 def _occasion(decision: Decision, workload: Workload) -> Occasion:
     cause, name = _cause(decision, workload)
-    return Occasion(timestamp(decision.time), str(cause), name)
+    return Occasion(timestamp(decision.time), str(cause), name, decision_id(workload))
 
 
 def _cause(decision: Decision, workload: Workload) -> tuple[str, str]:

@@ -12,13 +12,14 @@ from functools import partial
 from typing import Any
 
 from controller.binding import moving
-from controller.binding.statuspatch import Kept, is_news, patch_of, short_patch
+from controller.binding.decision_traces import exemplar, writing
+from controller.binding.statuspatch import Kept, decision_id, is_news, patch_of, short_patch
 from controller.framework.statuswriter import for_good
 from controller.model.objects import Workload
 from controller.model.placed import SchedulableLister
 from controller.scheduling.decision import Decision
 from crds.workload import EventReason, ScheduledReason
-from machinery import logs, metrics
+from machinery import logs, metrics, tracing
 from machinery.api.client import ApiClient
 from machinery.api.verbs import MERGE_PATCH
 from machinery.clock import Clock, microtime
@@ -30,7 +31,7 @@ from machinery.errors import (
     TransportError,
     Unreachable,
 )
-from machinery.runtime.event_recorder import EventRecorder
+from machinery.runtime.event_recorder import EventRecorder, one_cluster
 from machinery.types.metadata import Key
 
 LOG = logs.get(__name__)
@@ -70,7 +71,7 @@ class StatusUpdater:
             return  # edited meanwhile: its edit queues it again
         patch = self.patch(decision, workload)
         if patch is not None:
-            await self.write(decision.workload.key, patch)
+            await self.write(workload, patch)
             self.record(decision, patch, workload)
 
     async def update_verdict(self, decision: Decision, workload: Workload) -> None:
@@ -84,7 +85,7 @@ class StatusUpdater:
         if patch is None:
             return
         try:
-            await self.write(key, patch)
+            await self.write(workload, patch)
         except TransportError as e:
             if not for_good(e):
                 raise
@@ -98,7 +99,8 @@ class StatusUpdater:
         # the hub takes one, so this one settles whether the other landed.
         always = self.unconfirmed(workload)
         kept = self._kept(workload.metadata.key)
-        return patch_of(decision, workload, always=always, kept=kept)
+        with tracing.span("patch"):
+            return patch_of(decision, workload, always=always, kept=kept)
 
     def _kept(self, key: Key) -> Kept:
         return partial(self._workloads.status, key)
@@ -119,22 +121,33 @@ class StatusUpdater:
         status = {"decision": {"hash": stored.hash, "time": microtime(self._clock.now())}}
         patch = {"metadata": {"resourceVersion": meta.resource_version}, "status": status}
         with suppress(Conflict):
-            await self.write(meta.key, patch)
+            await self.write(workload, patch)
 
-    async def write(self, key: Key, patch: Mapping[str, Any]) -> bool:
-        """PATCH the status once; False for a Workload that is gone.
+    async def write(self, workload: Workload, patch: Mapping[str, Any]) -> bool:
+        """PATCH the status of that version once; False for a Workload that is gone.
 
-        Raises LeaseLost, and TransportError but for NotFound.
+        The hub's audit log has the decision's id in the user agent. Raises LeaseLost, and
+        TransportError but for NotFound.
         """
         self._check()
-        started = self._clock.monotonic()
+        started, decision = self._clock.monotonic(), decision_id(workload)
+        with writing(workload, patch, decision):
+            written = await self._send(workload.metadata.key, patch, decision)
+        WRITE_SECONDS.observe(self._clock.monotonic() - started, exemplar(workload))
+        return written
+
+    async def _send(self, key: Key, patch: Mapping[str, Any], decision: str) -> bool:
         path, status = self._workloads.path(key), patch["status"]
         body = {**patch, "status": self._workloads.status(key, status)}
         written = False
         with suppress(NotFound):  # deleted meanwhile; the informer will say so
             try:
                 answer = await self._client.request(
-                    "PATCH", f"{path}/status", body=body, content_type=MERGE_PATCH
+                    "PATCH",
+                    f"{path}/status",
+                    body=body,
+                    content_type=MERGE_PATCH,
+                    agent=f"decision/{decision}",
                 )
             except (ApiError, Unreachable) as e:
                 if not isinstance(e, ApiError) or isinstance(e, ServerError):
@@ -148,7 +161,6 @@ class StatusUpdater:
             self._workloads.upsert(key, answer, patch)
             written = True
         self._unconfirmed.pop(key, None)
-        WRITE_SECONDS.observe(self._clock.monotonic() - started)
         return written
 
     def _add_unconfirmed(self, key: Key, patch: Mapping[str, Any]) -> None:
@@ -170,7 +182,13 @@ class StatusUpdater:
 
         Without `message` another message alone is no news: the condition has it.
         """
-        self._record_moves(decision, patch, before)
+        with tracing.span("record"):
+            self._record_moves(decision, patch, before)
+            self._record_decision(decision, patch, before, message=message)
+
+    def _record_decision(
+        self, decision: Decision, patch: Mapping[str, Any], before: Workload, *, message: bool
+    ) -> None:
         if not is_news(patch, before, message=message):
             return
         good, (namespace, name) = decision.scheduled, decision.workload.key
@@ -185,6 +203,7 @@ class StatusUpdater:
             reason=reason.value,
             note=note,
             action="Scheduling",
+            related=one_cluster(decision.placements) if good else None,
         )
         for key in decision.incomplete:
             self._record_incomplete(key, decision)
@@ -192,6 +211,7 @@ class StatusUpdater:
     def _record_moves(self, decision: Decision, patch: Mapping[str, Any], before: Workload) -> None:
         key = decision.workload.key
         moving.count(patch["status"], before)
+        left = moving.left_by(patch["status"], before)
         for event in moving.events_of(patch["status"], before):
             LOG.info("%s: %s", event.reason.value, event.note, extra={"object": "/".join(key)})
             self._recorder.event(
@@ -200,6 +220,7 @@ class StatusUpdater:
                 reason=event.reason.value,
                 note=event.note,
                 action="Moving",
+                related=one_cluster(left),
             )
 
     def _record_incomplete(self, key: Key, decision: Decision) -> None:

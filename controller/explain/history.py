@@ -40,6 +40,7 @@ def lengthened(
         assigned=min(sum(shares.after.values()), MOST_UNITS),
         moves=moves,
         more=more,
+        id=occasion.id,
     )
     return _bounded([*history, newest][-MOST_CHANGES:])
 

@@ -43,11 +43,12 @@ Rules = Callable[[str], Sequence[RuleNote]]
 
 @dataclass(frozen=True, slots=True)
 class Occasion:
-    """A decision that changes shares: when, and what set it off."""
+    """A decision that changes shares: when, what set it off, and its id."""
 
     time: str
     cause: str
     name: str = ""
+    id: str = ""
 
     def step(self, replicas: int, rules: Sequence[RuleNote]) -> ShareStep:
         return ShareStep(replicas, self.time, self.cause, self.name, list(rules[:MOST_RULES]))

@@ -8,6 +8,7 @@ from typing import Any
 
 from controller.framework import explains, interface
 from controller.framework.gathering import GroupScheduling
+from controller.model.clusterprofiles import ClusterProfilesConfiguration
 from controller.model.movement import MovementConfiguration
 
 PROTOCOLS: Mapping[str, type | tuple[type, ...]] = {
@@ -158,10 +159,14 @@ class Profile:
 class SchedulerConfiguration:
     """Profiles by scheduler name, and whether a Lease is needed.
 
-    `args` are the arguments of plugins as written, by scheduler name and plugin.
+    `args` are the arguments of plugins as written, by scheduler name and plugin. With
+    `placement_decisions` Workloads that ask for it are published as PlacementDecisions.
     """
 
     profiles: Mapping[str, Profile]
     leader_elect: bool = True
     args: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     movement: MovementConfiguration = field(default_factory=MovementConfiguration)
+    cluster_profiles: ClusterProfilesConfiguration | None = None
+    """None without that section."""
+    placement_decisions: bool = False

@@ -11,7 +11,7 @@ not come.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
@@ -22,7 +22,7 @@ from machinery import logs
 from machinery.api.resources import Resource
 from machinery.api.verbs import MERGE_PATCH
 from machinery.errors import ApiError, Conflict, Invalid, NotFound, TransportError
-from machinery.runtime.event_recorder import ObjectRef
+from machinery.runtime.event_recorder import ObjectRef, one_cluster
 from machinery.runtime.fair_queue import namespace_of
 from machinery.runtime.informer import Informer
 from machinery.runtime.workqueue import WorkQueue, work
@@ -80,6 +80,8 @@ class StatusEvent:
     reason: str
     note: str
     warning: bool = False
+    clusters: Collection[str] = ()
+    """The clusters that it is about; a single one is what it is related to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +172,7 @@ class StatusWriter(Generic[T, R]):
             reason=str(event.reason),
             note=event.note,
             action=self.action,
+            related=one_cluster(event.clusters),
         )
 
     async def run(self) -> None:

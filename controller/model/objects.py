@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from controller.model.rollout import Rollout
+from crds.fields.publishing import Delivery
 from crds.names import LABEL_PROVIDER, LABEL_VERSION
 from machinery.overrides.images import ImageRule
 from machinery.overrides.variables import ClusterFacts
@@ -59,6 +60,15 @@ class Condition(msgspec.Struct, frozen=True, rename="camel"):
     message: str = ""
     last_transition_time: str = ""
     observed_generation: int = 0
+
+    @property
+    def stored(self) -> dict[str, Any]:
+        """It as it is stored: what it does not say is absent there."""
+        said: dict[str, Any] = msgspec.to_builtins(self)
+        return {name: value for name, value in said.items() if value or name in _ALWAYS}
+
+
+_ALWAYS = ("status", "reason", "message")
 
 
 class SecretRef(msgspec.Struct, frozen=True):
@@ -157,6 +167,8 @@ class ClusterStatus(msgspec.Struct, frozen=True, rename="camel"):
     """MemberCluster.status."""
 
     conditions: list[Condition] = []
+    cluster_id: str = msgspec.field(name="clusterID", default="")
+    cluster_set: str = ""
     version: str = ""
     provider: str = ""
     node_groups: list[NodeGroup] = []
@@ -326,6 +338,17 @@ class MovementSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     rebalance_after: str = ""
 
 
+class Publish(msgspec.Struct, frozen=True, rename="camel"):
+    """spec.publish."""
+
+    cluster_decision: bool = False
+    placement_decision: bool = False
+    labels: list[str] = []
+
+
+NOWHERE = Publish()
+
+
 class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
     """Workload.spec, as far as placement reads it."""
 
@@ -350,6 +373,8 @@ class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
     overrides: Any = None
     movement: MovementSpec = MovementSpec()
     rollout: Rollout | None = None
+    delivery: str = Delivery.PUSH.value
+    publish: Publish = NOWHERE
 
 
 class Placement(msgspec.Struct, frozen=True):

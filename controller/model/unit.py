@@ -38,6 +38,7 @@ from controller.model.rollout import RolloutState, rollout_state
 from crds.admission.carried import guarded, kind_name
 from crds.admission.placeholder import keeps_room
 from crds.fields.placing import Distribution
+from crds.fields.publishing import Delivery
 from crds.fields.template import REPLICAS_PATHS
 from crds.groups.membership import groups_named
 from crds.names import BINDING_LABELS
@@ -137,6 +138,8 @@ class WorkloadInfo:
     """Its budgets of movement, and what moves."""
     rollout: RolloutState | None = None
     """How its template goes from cluster to cluster; None where all get it at once."""
+    delivered: bool = True
+    """The propagator brings it to its clusters, and tells how its replicas fare there."""
 
     @property
     def key(self) -> Key:
@@ -245,6 +248,7 @@ def workload_info(workload: Workload) -> WorkloadInfo:
         controller=_controller(meta),
         template_name=podtemplate.name_of(template),
         groups=groups_named(meta.labels, podtemplate.labels_of(template), labels),
+        delivered=spec.delivery != Delivery.NONE,
         **_of_status(workload, shape, counted=counted, divided=divided, once=runs_once(template)),
     )
 

@@ -80,6 +80,7 @@ class PlacementChange(msgspec.Struct, frozen=True, omit_defaults=True):
     assigned: int = 0
     moves: list[Move] = []
     more: Untold | None = None
+    id: str = ""
 
 
 class Why(msgspec.Struct, frozen=True):

@@ -190,6 +190,11 @@ class SchedulingQueue:
         if entry is not None:
             entry.message_seq = self._awaited.event_seq
 
+    def attempt(self, key: Key) -> int:
+        """Return which attempt in a row the next decision is, counted from 1."""
+        entry = self._unschedulable.get(key)
+        return 1 + self.active.failures(key) + (entry.attempts if entry is not None else 0)
+
     def unschedulable_keys(self) -> list[Key]:
         """Return the Workloads that wait for an event, or that an event has requeued."""
         return list(self._unschedulable)

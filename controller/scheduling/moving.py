@@ -302,7 +302,7 @@ def due(eviction: Eviction, now: datetime) -> bool:
 
 def _own_budget(info: WorkloadInfo, wanted: int) -> int:
     """Return how many replicas may begin to move at once."""
-    if info.everywhere:
+    if info.everywhere or not info.delivered:  # no report would let the next ones go
         return EVERY
     under_way = info.moving.under_way()
     if info.whole:

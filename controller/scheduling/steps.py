@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import asynccontextmanager
 from typing import TypeAlias, TypeVar
 
+from machinery import tracing
 from machinery.clock import Clock, stopwatch
 
 T = TypeVar("T")
@@ -89,7 +90,8 @@ class CycleLock:
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[Cycle]:
         """Wait until the cycles that came before have ended or have taken too long."""
-        await self._lock.acquire()
+        with tracing.span("turn"):
+            await self._lock.acquire()
         cycle = Cycle(self._lock, self._clock)
         try:
             yield cycle

@@ -9,6 +9,7 @@ fails, the controller does the same (`crds.admission.validation`), or the propag
 from __future__ import annotations
 
 from crds.admission.policy import Manifest, policy, variable
+from crds.fields.publishing import Delivery
 from crds.names import (
     DEFAULT_SCHEDULER,
     FINALIZER,
@@ -76,6 +77,7 @@ _ALIASED = " || ".join(
         _has_key("annotations", [_mark(label) for _, label, _ in _FAMILIES]),
     )
 )
+_UNDELIVERED = f"object.spec.?delivery.orValue('') == '{Delivery.NONE.value}'"
 _NAMELESS = "object.spec.?schedulerName.orValue('') == ''"
 
 
@@ -126,12 +128,15 @@ def _relabel(family: str, label: str) -> list[str]:
 
 
 def _finalizer() -> str:
-    """Set on new Workloads only: a finalizer taken off an older one was taken off for a reason."""
+    """Set on new Workloads only: a finalizer taken off an older one was taken off for a reason.
+
+    Not on one with delivery None: nothing of it is on a member.
+    """
     path = "object.metadata.finalizers"
     first = _add('"/metadata/finalizers"', f"['{FINALIZER}']")
     one_more = _add('"/metadata/finalizers/-"', f"'{FINALIZER}'")
     return (
-        "(request.operation != 'CREATE' ? []"
+        f"(request.operation != 'CREATE' || {_UNDELIVERED} ? []"
         f" : !has({path}) || size({path}) == 0 ? [{first}]"
         f" : '{FINALIZER}' in {path} ? [] : [{one_more}])"
     )

@@ -26,6 +26,7 @@ from crds.admission.policies import (
 )
 from crds.base import FORBIDDEN_TEXT, Kind
 from crds.definition import KINDS
+from crds.fields.publishing import Delivery
 from crds.names import (
     CLUSTER_SCOPED_OBJECTS,
     DEFAULT_SCHEDULER,
@@ -128,7 +129,8 @@ def admitted(workload: Json) -> dict[str, Any]:
     """The merge patch that the mutating policy would have made at its creation; or nothing."""
     metadata, patch = workload.get("metadata", {}), normalised(workload)
     finalizers = metadata.get("finalizers") or []
-    if FINALIZER in finalizers or "deletionTimestamp" in metadata:
+    delivered = workload.get("spec", {}).get("delivery") != Delivery.NONE.value
+    if FINALIZER in finalizers or "deletionTimestamp" in metadata or not delivered:
         return patch
     return patch | {
         "metadata": patch.get("metadata", {}) | {"finalizers": [*finalizers, FINALIZER]}

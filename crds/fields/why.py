@@ -21,6 +21,8 @@ Word = Annotated[str, Field(max_length=64)]
 About = Annotated[str, Field(max_length=317)]
 """The subject of a rule or a cause: a domain, a subset, a cluster."""
 
+DecisionId = Annotated[str, Field(max_length=64)]
+
 
 class ChangeCause(StrEnum):
     """The cause of a change of placement."""
@@ -74,6 +76,8 @@ class DecisionReference(Model):
     """Of the part of the spec that placement reads."""
     time: Timestamp
     """When it was decided."""
+    id: DecisionId | None = None
+    """The decision that made the placements; the same in history."""
 
 
 class ReviewVerdict(Model):
@@ -188,3 +192,5 @@ class PlacementChange(Model):
     """The shares that it changed, the greatest changes first."""
     more: UntoldMoves | None = None
     """The moves that are not listed."""
+    id: DecisionId | None = None
+    """The decision, as the audit log of the hub names it: `decision/<id>` in the user agent."""

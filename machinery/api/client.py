@@ -47,7 +47,7 @@ from machinery.api.connections import (
     route,
     silent_for,
 )
-from machinery.api.credentials import acting, client_context, current_token, identity
+from machinery.api.credentials import acting, client_context, current_token, identity, telling
 from machinery.api.lanes import OBJECT, FairQueue, PriorityLevel, RequestClass
 from machinery.api.line_stream import split_lines
 from machinery.api.resources import Resource
@@ -89,12 +89,14 @@ class _Call:
     seconds: float
     errand: RequestClass
     acting_as: str | None = None
+    agent: str = ""
 
 
 class ApiClient(Verbs):
     """A client of one API server, as one identity; `machinery.api.acting` sends as others by it.
 
-    `name` labels metrics. `limit` bounds the requests in flight at once, watches not counted.
+    `name` labels metrics. `limit` bounds the requests in flight at once that are work, watches not
+    counted.
     `timeout` bounds one attempt, in seconds; retries start within as much again. `requests` counts
     what was sent, for tests and benchmarks. `before_write` is called right before each attempt of
     anything but a GET; what it raises is raised by the request, and nothing was sent.
@@ -125,6 +127,7 @@ class ApiClient(Verbs):
         self._base = connection.server.rstrip("/")
         self._ssl = client_context(connection)
         self._lines = {
+            PriorityLevel.LEADER_ELECTION: FairQueue(bounds.LEASES),
             PriorityLevel.WORK: FairQueue(limit),
             PriorityLevel.PROBE: FairQueue(bounds.PROBES),
             PriorityLevel.DISCOVERY: FairQueue(bounds.DISCOVERIES, each=1),
@@ -179,13 +182,15 @@ class ApiClient(Verbs):
         accept: str = JSON,
         timeout: float | None = None,  # noqa: ASYNC109 - it bounds each attempt, not the call
         acting_as: str | None = None,
+        agent: str = "",
         errand: RequestClass = OBJECT,
     ) -> bytes:
         """Send one request, return the body of a 2xx answer.
 
         `path` is absolute and already quoted. A body that is not bytes is sent as JSON.
-        `timeout` bounds one attempt, in seconds. `acting_as` is the user to impersonate. `errand`
-        says which lane the request takes and how large the answer may be.
+        `timeout` bounds one attempt, in seconds. `acting_as` is the user to impersonate. `agent`
+        ends the User-Agent, for the server's audit log. `errand` says which lane the request takes
+        and how large the answer may be.
         Raises the tree of `machinery.errors`, TooMuch among it.
         """
         if body is not None and not isinstance(body, bytes):
@@ -200,6 +205,7 @@ class ApiClient(Verbs):
             seconds=timeout or self._timeout,
             errand=errand,
             acting_as=acting_as,
+            agent=agent,
         )
         try:
             return await self._send(call)
@@ -374,7 +380,8 @@ class ApiClient(Verbs):
                 known["Content-Type"] = call.content_type
             if token:
                 known["Authorization"] = f"Bearer {token}"
-        return acting(known, call.acting_as) if call.acting_as else known
+        named = telling(known, call.agent) if call.agent else known
+        return acting(named, call.acting_as) if call.acting_as else named
 
     def _url(self, path: str, params: Mapping[str, str] | None) -> URL:
         query = f"?{urlencode(params)}" if params else ""

@@ -132,6 +132,13 @@ def acting(headers: CIMultiDict[str], user: str) -> CIMultiDict[str]:
     return headers
 
 
+def telling(headers: CIMultiDict[str], agent: str) -> CIMultiDict[str]:
+    """Return the headers with a User-Agent that ends so. Not cached: each decision has its own."""
+    headers = headers.copy()
+    headers["User-Agent"] = f"{headers['User-Agent']} {agent}"
+    return headers
+
+
 async def current_token(source: TokenSource, *, rejected: str | None = None) -> str:
     """Return the token to send now. Raises Unauthorized where there is none."""
     try:

@@ -1,10 +1,11 @@
 """How many requests may be in flight at one server: lanes, and a fair line before each.
 
-A request has a class: its lane, and how large the answer may be. Probes and discovery have lanes of
-their own, so that whatever else hangs, the server is seen to be there and kinds are found. Within
-the lane of work no namespace takes everything: it gets another connection only while it holds fewer
-than are free. A namespace alone so reaches half of them, a second one half of the rest, and one is
-left for the next. A single Workload has a fixed limit besides, however many objects it brings.
+A request has a class: its lane, and how large the answer may be. Leases, probes and discovery have
+lanes of their own, so that whatever else hangs or waits in line, a leader stays one, the server is
+seen to be there, and kinds are found. Within the lane of work no namespace takes everything: it
+gets another connection only while it holds fewer than are free. A namespace alone so reaches half
+of them, a second one half of the rest, and one is left for the next. A single Workload has a fixed
+limit besides, however many objects it brings.
 
 The Workload of a request is not passed through every call: a caller that begins to work for a
 Workload declares that once (`working_for`), and all that is sent on the way counts for it.
@@ -27,7 +28,7 @@ from machinery.types.metadata import Key
 K = TypeVar("K", bound=Hashable)
 
 NO_WORKLOAD: Key = ("", "")
-"""The key of requests for no Workload: lists, the lease."""
+"""The key of requests for no Workload, such as lists."""
 
 _worker_for: ContextVar[Key] = ContextVar("worker_for", default=NO_WORKLOAD)
 
@@ -35,6 +36,7 @@ _worker_for: ContextVar[Key] = ContextVar("worker_for", default=NO_WORKLOAD)
 class PriorityLevel(Enum):
     """Connections of one purpose."""
 
+    LEADER_ELECTION = "leader-election"
     WORK = "work"
     PROBE = "probe"
     DISCOVERY = "discovery"
@@ -49,6 +51,7 @@ class RequestClass:
     """The most bytes of the answer."""
 
 
+LEASE = RequestClass(PriorityLevel.LEADER_ELECTION, bounds.OBJECT_BYTES)
 OBJECT = RequestClass(PriorityLevel.WORK, bounds.OBJECT_BYTES)
 LIST = RequestClass(PriorityLevel.WORK, bounds.PAGE_BYTES)
 FACT = RequestClass(PriorityLevel.PROBE, bounds.FACT_BYTES)

@@ -104,7 +104,12 @@ WORKLOAD_QUOTAS = _stowage("workloadquotas", "WorkloadQuota")
 WORKLOAD_SPREADS = _stowage("workloadspreads", "WorkloadSpread")
 WORKLOAD_GROUPS = _stowage("workloadgroups", "WorkloadGroup")
 RESERVATIONS = _stowage("reservations", "Reservation")
+CLUSTER_DECISIONS = _stowage("clusterdecisions", "ClusterDecision")
 MEMBER_CLUSTERS = _stowage("memberclusters", "MemberCluster", namespaced=False)
+
+CLUSTER_PROFILES = Resource(
+    "multicluster.x-k8s.io", "v1alpha1", "clusterprofiles", "ClusterProfile"
+)
 
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
@@ -116,6 +121,9 @@ ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "Rol
 SERVICES = Resource("", "v1", "services", "Service")
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 CONTROLLER_REVISIONS = Resource("apps", "v1", "controllerrevisions", "ControllerRevision")
+PLACEMENT_DECISIONS = Resource(
+    "multicluster.x-k8s.io", "v1alpha1", "placementdecisions", "PlacementDecision"
+)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
 CRDS = Resource(

@@ -129,9 +129,10 @@ class Verbs(ABC):
         *,
         namespace: str | None = None,
         subresource: str | None = None,
+        errand: RequestClass = OBJECT,
     ) -> dict[str, Any]:
         """Return the object, or its subresource. Raises NotFound."""
-        return await self._json("GET", res.path(namespace, name, subresource))
+        return await self._json("GET", res.path(namespace, name, subresource), errand=errand)
 
     async def pages(
         self,
@@ -239,10 +240,11 @@ class Verbs(ABC):
         *,
         namespace: str | None = None,
         dry_run: bool = False,
+        errand: RequestClass = OBJECT,
     ) -> dict[str, Any]:
         """Return the object as created, by default in its own namespace. Raises AlreadyExists."""
         path = res.path(namespace or _namespace(res, obj))
-        return await self._json("POST", path, params=_dry(dry_run), body=obj)
+        return await self._json("POST", path, params=_dry(dry_run), body=obj, errand=errand)
 
     async def apply(
         self,
@@ -255,13 +257,16 @@ class Verbs(ABC):
         force: bool = False,
         subresource: str | None = None,
         dry_run: bool = False,
+        errand: RequestClass = OBJECT,
     ) -> dict[str, Any]:
         """Apply on the server; return the merged object. Raises Conflict over another's field."""
         params = {"fieldManager": field_manager, **_dry(dry_run)}
         if force:
             params["force"] = "true"
         path = res.path(namespace or _namespace(res, obj), name, subresource)
-        return await self._json("PATCH", path, params=params, body=obj, content_type=APPLY_PATCH)
+        return await self._json(
+            "PATCH", path, params=params, body=obj, content_type=APPLY_PATCH, errand=errand
+        )
 
     async def merge_patch(
         self,
@@ -271,10 +276,11 @@ class Verbs(ABC):
         *,
         namespace: str | None = None,
         subresource: str | None = None,
+        errand: RequestClass = OBJECT,
     ) -> dict[str, Any]:
         """Return the patched object. Raises Conflict for an old metadata.resourceVersion in it."""
         path = res.path(namespace, name, subresource)
-        return await self._json("PATCH", path, body=patch, content_type=MERGE_PATCH)
+        return await self._json("PATCH", path, body=patch, content_type=MERGE_PATCH, errand=errand)
 
     async def update(
         self,

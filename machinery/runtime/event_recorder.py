@@ -1,11 +1,12 @@
 """Events about objects on the hub, for `kubectl describe`: cheap to report, bounded in every way.
 
-Repeated occurrences (same object, type, reason and action) are one Event with a series: the first
-is written at once, later ones are collected and written at most every ten seconds, with the newest
-note. Reporting never waits, never raises and never delays the decision or apply that it is about,
-which the same API server has to take. Events are written one after the other by a token bucket, a
-few at once and then slowly, warnings first, and dropped (and counted) when too many wait. A hub
-that is away gets them when it is back.
+Repeated occurrences (same object, type, reason, action and cluster) are one Event with a series:
+the first is written at once, later ones are collected and written at most once a minute, with the
+newest note. An Event that is about one cluster names its MemberCluster as `related`. Reporting
+never waits, never raises and never delays the decision or apply that it is about, which the same
+API server has to take. Events are written one after the other by a token bucket, a few at once and
+then slowly, warnings first, and dropped (and counted) when too many wait. A hub that is away gets
+them when it is back.
 
 Events are created as events.k8s.io/v1, where the note of an Event can never change, so a series is
 updated through the core/v1 form of the same object: the role needs `create` on events.k8s.io and
@@ -18,13 +19,13 @@ import logging
 import math
 import uuid
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from machinery import metrics
-from machinery.api.resources import EVENTS, Resource
+from machinery.api.resources import EVENTS, MEMBER_CLUSTERS, Resource
 from machinery.clock import Clock, microtime
 from machinery.errors import (
     AlreadyExists,
@@ -43,8 +44,10 @@ log = logging.getLogger(__name__)
 
 EventType: TypeAlias = Literal["Normal", "Warning"]
 
-INTERVAL_SECONDS = 10.0
+INTERVAL_SECONDS = 60.0
 """Seconds between two writes of one Event."""
+RETRY_SECONDS = 10.0
+"""Seconds until the next attempt, where the hub took no Event."""
 NOTE_BYTES = 1024
 """The API server's limit."""
 
@@ -86,6 +89,20 @@ class ObjectRef:
             uid=meta.get("uid", ""),
         )
 
+    @property
+    def fields(self) -> dict[str, str]:
+        """The ObjectReference of the API."""
+        named = {"apiVersion": self.api_version, "kind": self.kind, "name": self.name}
+        return named | {k: v for k, v in (("namespace", self.namespace), ("uid", self.uid)) if v}
+
+
+def one_cluster(names: Collection[str]) -> ObjectRef | None:
+    """Return the MemberCluster that an Event about these clusters is related to: the only one."""
+    if len(names) != 1:
+        return None
+    (name,) = names
+    return ObjectRef(MEMBER_CLUSTERS.api_version, MEMBER_CLUSTERS.kind, "", name)
+
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
@@ -95,6 +112,7 @@ class _Subject:
     type: EventType
     reason: str
     action: str
+    related: ObjectRef | None
 
 
 @dataclass(slots=True)
@@ -159,10 +177,11 @@ class EventRecorder:
         reason: str,
         note: str,
         action: str,
+        related: ObjectRef | None = None,
     ) -> None:
         """Report an occurrence; returns at once. The note is cut at 1 KiB."""
         ref = regarding if isinstance(regarding, ObjectRef) else ObjectRef.of(regarding)
-        subject = _Subject(ref, type, reason, action)
+        subject = _Subject(ref, type, reason, action, related)
         series = self._series.get(subject)
         if series is None:
             if self._waiting >= self._backlog:
@@ -208,7 +227,7 @@ class EventRecorder:
             self._complain(e)
         except TransportError as e:
             self._complain(e)
-            return INTERVAL_SECONDS
+            return RETRY_SECONDS
         else:
             _written.inc()
             self._complained.intersection_update(_HOPELESS)  # the next outage is news again
@@ -243,13 +262,10 @@ class EventRecorder:
         return True
 
     def _body(self, subject: _Subject, series: _Series) -> dict[str, Any]:
-        ref = subject.regarding
-        regarding = {"apiVersion": ref.api_version, "kind": ref.kind, "name": ref.name}
-        regarding |= {k: v for k, v in (("namespace", ref.namespace), ("uid", ref.uid)) if v}
-        body = {
+        body: dict[str, Any] = {
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.kind,
-            "metadata": {"name": series.name, "namespace": _namespace(ref)},
+            "metadata": {"name": series.name, "namespace": _namespace(subject.regarding)},
             "eventTime": microtime(series.first),
             "reportingController": self._controller,
             "reportingInstance": self._instance,
@@ -257,8 +273,10 @@ class EventRecorder:
             "reason": subject.reason,
             "type": subject.type,
             "note": series.note,
-            "regarding": regarding,
+            "regarding": subject.regarding.fields,
         }
+        if subject.related is not None:
+            body["related"] = subject.related.fields
         if series.count > 1:
             body["series"] = _series(series)
         return body

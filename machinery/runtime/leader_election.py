@@ -37,6 +37,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from machinery.api.client import ApiClient
+from machinery.api.lanes import LEASE
 from machinery.api.resources import LEASES
 from machinery.clock import Clock, microtime
 from machinery.errors import Conflict, LeaseLost, NotFound, TransportError
@@ -255,7 +256,8 @@ class LeaderElector:
         return self._seen_at + max(record.seconds, self._lease_seconds)
 
     async def _read(self) -> _Record | None:
-        reading = self._client.get(LEASES, self._name, namespace=self._namespace)
+        where: dict[str, Any] = {"namespace": self._namespace, "errand": LEASE}
+        reading = self._client.get(LEASES, self._name, **where)
         try:
             return self._see(await self._within(reading))
         except NotFound:
@@ -294,7 +296,7 @@ class LeaderElector:
             meta: dict[str, Any] = {"name": self._name, "namespace": self._namespace}
             meta |= {"annotations": annotations}
             lease = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": meta}
-            creating = self._client.create(LEASES, {**lease, "spec": spec})
+            creating = self._client.create(LEASES, {**lease, "spec": spec}, errand=LEASE)
             self._see(await self._within(creating))
         self._alone, self._led_in = alone, self._history
         self.past = past
@@ -319,7 +321,8 @@ class LeaderElector:
         if annotations:
             meta["annotations"] = dict(annotations)
         patch = {"metadata": meta, "spec": spec}
-        writing = self._client.merge_patch(LEASES, self._name, patch, namespace=self._namespace)
+        where: dict[str, Any] = {"namespace": self._namespace, "errand": LEASE}
+        writing = self._client.merge_patch(LEASES, self._name, patch, **where)
         self._see(await self._within(writing))
 
     async def _term(self, lead: Callable[[], Awaitable[None]]) -> bool:

@@ -70,6 +70,7 @@ class WorkQueue(Generic[K]):
         self._later: Heap[K] = Heap()  # `at` is its deadline
         self._in_work: dict[K, HeapEntry[K]] = {}  # `at` is the moment it was handed out
         self._dirty: dict[K, HeapEntry[K]] = {}  # added while in work: the place it comes back with
+        self._waited: dict[K, float] = {}  # of keys in work
         self._failures: dict[K, int] = {}
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.Task[None] | None = None
@@ -168,9 +169,18 @@ class WorkQueue(Generic[K]):
         """Return the rank of a key in work. Raises KeyError for any other."""
         return self._in_work[key].rank
 
+    def waited(self, key: K) -> float:
+        """Return the seconds for which a key in work was ready. Raises KeyError for any other."""
+        return self._waited[key]
+
+    def failures(self, key: K) -> int:
+        """Return how often in a row the key has failed."""
+        return self._failures.get(key, 0)
+
     def done(self, key: K) -> None:
         """End the work on `key`. Raises KeyError when it is not in work."""
         entry = self._in_work.pop(key)
+        del self._waited[key]
         took = self._clock.monotonic() - entry.at
         self._metrics.work.observe(took)
         self._ready.done(key, took)
@@ -224,7 +234,8 @@ class WorkQueue(Generic[K]):
             self.add(entry.key, priority=entry.priority, rank=entry.rank)
 
     def _hand_out(self, entry: HeapEntry[K]) -> K:
-        self._in_work[entry.key] = replace(entry, at=self._clock.monotonic())
+        now = self._clock.monotonic()
+        self._in_work[entry.key], self._waited[entry.key] = replace(entry, at=now), now - entry.at
         if self._ready:
             self._wake_one()  # one free seat more may have been enough for several flows
         return entry.key

@@ -94,6 +94,7 @@ SECRET_NODES = 4096
 # Requests to one member, in flight at once.
 FOR_ONE_WORKLOAD = 8
 """Of one Workload: a quarter of the member's connections, however many manifests it brings."""
+LEASES = 2
 DISCOVERIES = 4
 PROBES = 2
 DISCOVERY_SECONDS = 3.0

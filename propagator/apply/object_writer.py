@@ -36,6 +36,7 @@ from propagator.apply.ownership import (
 from propagator.apply.refusals import differs, rejected
 from propagator.apply.render import ANNOTATION_HASH, Piece, beside
 from propagator.apply.unconfirmed_writes import UnconfirmedWrites
+from propagator.decision_spans import sending
 from propagator.drift.fields import (
     MISSING,
     FieldDrift,
@@ -394,9 +395,10 @@ async def _apply(
     """Apply a body in the piece's place. Raises Refused, but NotFound and Conflict as they are."""
     namespace, name = site.place.key
     try:
-        return await site.client.apply(
-            site.resource, body, name=name, namespace=namespace, force=force, dry_run=dry_run
-        )
+        with sending(f"{site.piece.kind} {namespace}/{name}"):
+            return await site.client.apply(
+                site.resource, body, name=name, namespace=namespace, force=force, dry_run=dry_run
+            )
     except ApiError as e:
         if isinstance(e, NotFound) or not says_no(e):
             raise

@@ -16,7 +16,7 @@ from crds.fields.drift import MOST_DRIFTED, MOST_FIELDS, DriftState
 from crds.names import API_VERSION
 from crds.workload import EventReason
 from machinery.clock import Clock, parse_timestamp, timestamp
-from machinery.runtime.event_recorder import EventRecorder, ObjectRef
+from machinery.runtime.event_recorder import EventRecorder, ObjectRef, one_cluster
 from machinery.types.metadata import Key
 from propagator.drift.fields import FieldDrift
 from propagator.types.workload import Workload
@@ -209,6 +209,7 @@ class DriftRecords:
             reason=reason.value,
             note=note,
             action="Propagating",
+            related=one_cluster([of.cluster]),
         )
 
     def _now(self) -> str:

@@ -23,6 +23,7 @@ from propagator.types.cluster import MemberCluster
 
 ANOTHERS = (ReadyReason.CLUSTER_CHANGED, ReadyReason.ALREADY_REGISTERED)
 """Reasons that make what is read through a MemberCluster another cluster's."""
+_IDENTITY = ("clusterID", "clusterUID", "clusterSet")
 _LATENCY_STEP = 10
 _LATENCY_SHARE = 0.3
 _RELIABILITY_STEP = 5
@@ -47,7 +48,9 @@ def status_of(
             status.pop("namespaces", None)
         status |= _learnt(session.link)
         if verdict.ready and session.link.cluster_id:
-            status["clusterID"] = session.link.cluster_id
+            for field in _IDENTITY:
+                status.pop(field, None)
+            status |= session.link.note(cluster)
     return status | _measured(cluster.status, session.health)
 
 

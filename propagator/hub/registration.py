@@ -1,14 +1,16 @@
 """Makes MemberClusters of Secrets, and sessions of MemberClusters.
 
 A Secret with the label `stowage.dev/register` in the system namespace registers the cluster of its
-name. A MemberCluster may as well be created by hand; its `spec.secretRef` may name any Secret. A
+name. A MemberCluster may as well be created by hand, or by the controller for a ClusterProfile; its
+`spec.secretRef` may name any Secret; where it names none, that labelled Secret is written there. A
 Secret that goes makes its cluster not ready and touches nothing on the member.
 
 Deleting a MemberCluster unregisters the cluster, although its Secret may still exist: the Secret
 carries in `stowage.dev/registered` a digest of the data that it was registered with, written after
-the MemberCluster. A labelled Secret without MemberCluster is thus new when it has no such mark, or
-when its data differs from the mark; otherwise the MemberCluster was deleted, perhaps while no
-propagator ran, and that is honoured until the Secret changes or the mark is removed.
+the MemberCluster. A labelled Secret that no MemberCluster refers to is thus new when it has no such
+mark, or when its data differs from the mark; otherwise the MemberCluster was deleted, or let go of
+it, perhaps while no propagator ran, and that is honoured until the Secret changes or the mark is
+removed.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from typing import Any
 import msgspec
 
 from crds.membercluster import ReadyReason
-from crds.names import API_VERSION, GROUP
+from crds.names import API_VERSION, GROUP, LABEL_REGISTER
 from machinery import logs
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, SECRETS
@@ -37,7 +39,7 @@ from propagator.hub.named_objects import NoTenant
 from propagator.members.health import MemberHealth, verdict_of
 from propagator.members.registry import MemberRegistry
 from propagator.members.session import MemberSession
-from propagator.types.cluster import MemberCluster, Secret
+from propagator.types.cluster import ClusterEndpoint, MemberCluster, Secret
 
 LOG = logs.get(__name__)
 
@@ -73,7 +75,7 @@ class Registrar:
         self._registry = registry
         self._queue: WorkQueue[str] = WorkQueue(name="registrar", clock=clock)
         self._records = SecretBook(hub, labelled=secrets, clock=clock, changed=self._queue.add)
-        self._parsed: dict[str, tuple[str, Credentials | MemberHealth]] = {}
+        self._parsed: dict[str, tuple[object, Credentials | MemberHealth]] = {}
         clusters.add_index(FORMER_INDEX, lambda each: each.spec.former_names)
         secrets.add_handler(self._secret_changed)
         clusters.add_handler(self._cluster_changed)
@@ -92,7 +94,7 @@ class Registrar:
             self._queue.add(secret.metadata.name)
 
     def _cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
-        if old and new and _version_of(old) == _version_of(new) and old.facts == new.facts:
+        if old and new and _read_of(old) == _read_of(new):
             return  # such as our own status writes
         cluster = new or old
         if cluster is not None:
@@ -102,6 +104,8 @@ class Registrar:
         cluster = self._clusters.get(("", name))
         secret = self._secrets.get((self._namespace, name))
         if cluster is not None:
+            if secret is not None and cluster.spec.secret_ref is None and not _marked(secret):
+                cluster = await self._attach(cluster, secret)
             await self._take_back(cluster)
             await self._connect(cluster)
             # Only a MemberCluster that exists is marked: a process that dies before this leaves
@@ -116,7 +120,7 @@ class Registrar:
 
     async def _register(self, secret: Secret) -> None:
         name = secret.metadata.name
-        if secret.metadata.annotations.get(ANNOTATION_REGISTERED) == digest(secret):
+        if _marked(secret):
             LOG.info(
                 "not registered: its MemberCluster was deleted, and the Secret is unchanged since",
                 extra={"object": f"{self._namespace}/{name}"},
@@ -125,6 +129,15 @@ class Registrar:
         with suppress(AlreadyExists):  # created by hand meanwhile; its event follows
             made = await self._hub.create(MEMBER_CLUSTERS, membercluster(secret))
             self._clusters.upsert(msgspec.convert(made, MemberCluster))
+
+    async def _attach(self, cluster: MemberCluster, secret: Secret) -> MemberCluster:
+        """Have a cluster without credentials use the labelled Secret of its name."""
+        version = {"resourceVersion": cluster.metadata.resource_version}
+        patch = {"metadata": version, "spec": membercluster(secret)["spec"]}
+        made = await self._hub.merge_patch(MEMBER_CLUSTERS, cluster.name, patch)
+        attached = msgspec.convert(made, MemberCluster)
+        self._clusters.upsert(attached)
+        return attached
 
     async def _take_back(self, cluster: MemberCluster) -> None:
         """Take this cluster's name off the former names of older ones."""
@@ -141,14 +154,13 @@ class Registrar:
         reference = cluster.spec.secret_ref
         if secret is None or reference is None or reference.key != secret.metadata.key:
             return
-        mark = digest(secret)
-        if secret.metadata.annotations.get(ANNOTATION_REGISTERED) == mark:
+        if _marked(secret):
             return
         if not await self._stands(cluster.name):
             return  # deleted before this Secret came: the event of its end registers it again
         metadata = {
             "resourceVersion": secret.metadata.resource_version,
-            "annotations": {ANNOTATION_REGISTERED: mark},
+            "annotations": {ANNOTATION_REGISTERED: digest(secret)},
         }
         namespace, name = secret.metadata.key
         patch = {"metadata": metadata}
@@ -183,25 +195,36 @@ class Registrar:
     async def _set_credentials(self, session: MemberSession, cluster: MemberCluster) -> None:
         reference = cluster.spec.secret_ref
         self._records.refer(cluster.name, reference.key if reference else None)
-        if reference is None:
-            session.refuse(_no_secret("spec.secretRef is not set"))
+        if trouble := cluster.inventory_trouble:
+            session.refuse(MemberHealth(ReadyReason.INVENTORY_UNHEALTHY, trouble))
+        elif reference is None:
+            session.refuse(_no_secret(self._no_reference(cluster)))
         elif self._records.known(reference.key):
             secret = self._records.get(reference.key)
             if secret is None:
                 where = "/".join(reference.key)
                 session.refuse(_no_secret(f"the Secret {where} does not exist"))
             else:
-                await self._use(session, secret)
+                await self._use(session, cluster, secret)
         elif self._records.refused(reference.key):
             session.refuse(_no_secret(str(NoTenant("Secret", reference.key))))
         else:
             session.await_secret()
 
-    async def _use(self, session: MemberSession, secret: Secret) -> None:
-        version = f"{secret.metadata.uid}/{secret.metadata.resource_version}"
+    def _no_reference(self, cluster: MemberCluster) -> str:
+        where = f"{self._namespace}/{cluster.name}"
+        cure = (
+            f"make the Secret {where} with the label {LABEL_REGISTER}, as `stowage join` does, or "
+            "name another one"
+        )
+        return f"spec.secretRef is not set, so nothing can be placed here: {cure}"
+
+    async def _use(self, session: MemberSession, cluster: MemberCluster, secret: Secret) -> None:
+        meta, endpoint = secret.metadata, cluster.spec.endpoint
+        version = (meta.uid, meta.resource_version, endpoint)
         parsed = self._parsed.get(session.name)
         if parsed is None or parsed[0] != version:
-            parsed = (version, await _parse(secret))
+            parsed = (version, await _parse(completed(secret, endpoint)))
             self._parsed[session.name] = parsed
         match parsed[1]:
             case Credentials() as credentials:
@@ -216,6 +239,18 @@ def digest(secret: Secret) -> str:
     return hashlib.blake2b(text, key=secret.metadata.uid.encode(), digest_size=8).hexdigest()
 
 
+def completed(secret: Secret, endpoint: ClusterEndpoint | None) -> Secret:
+    """Return a Secret that gives no address with that of the MemberCluster, where it has one."""
+    if endpoint is None or secret.excess or {"kubeconfig", "endpoint"} & secret.data.keys():
+        return secret
+    return msgspec.structs.replace(secret, data={**secret.data, **endpoint.data})
+
+
+def _marked(secret: Secret) -> bool:
+    """Whether a MemberCluster was registered with the Secret as it is."""
+    return secret.metadata.annotations.get(ANNOTATION_REGISTERED) == digest(secret)
+
+
 def membercluster(secret: Secret) -> dict[str, Any]:
     """Return the MemberCluster that a labelled Secret asks for, without our labels."""
     meta = secret.metadata
@@ -228,8 +263,10 @@ def membercluster(secret: Secret) -> dict[str, Any]:
     }
 
 
-def _version_of(cluster: MemberCluster) -> tuple[str, int]:
-    return cluster.metadata.uid, cluster.metadata.generation
+def _read_of(cluster: MemberCluster) -> tuple[object, ...]:
+    """Return what the registrar reads of a MemberCluster."""
+    meta = cluster.metadata
+    return meta.uid, meta.generation, cluster.facts, cluster.inventory_trouble
 
 
 def _ours(label: str) -> bool:

@@ -17,6 +17,7 @@ from datetime import timedelta
 
 import msgspec
 
+from crds.membercluster import MemberClusterEventReason
 from crds.names import API_VERSION
 from machinery import logs
 from machinery.api.client import ApiClient
@@ -30,7 +31,7 @@ from machinery.runtime.workqueue import WorkQueue, work
 from machinery.types.metadata import Key
 from propagator.credentials.credentials import credentials_of
 from propagator.credentials.tokens import TOKEN_LIMIT, Life, life_of, request_token, with_token
-from propagator.hub.registration import ANNOTATION_REGISTERED, digest
+from propagator.hub.registration import ANNOTATION_REGISTERED, completed, digest
 from propagator.members.registry import MemberRegistry
 from propagator.settings import RenewalSettings
 from propagator.types.cluster import MemberCluster, Secret
@@ -96,7 +97,7 @@ class Renewer:
         """Renew the token of a cluster when it is time; return seconds until the next check."""
         cluster = self._clusters.get(("", name))
         secret = self._secret_of(cluster)
-        ours = await _ours(secret) if secret is not None else None
+        ours = await _ours(cluster, secret) if cluster and secret else None
         if cluster is None or secret is None or ours is None:
             self._renewed.pop(name, None)
             return None
@@ -151,16 +152,17 @@ class Renewer:
         self._recorder.event(
             ObjectRef(API_VERSION, MEMBER_CLUSTERS.kind, "", cluster.name, cluster.metadata.uid),
             type="Warning",
-            reason="TokenNotRenewed",
+            reason=MemberClusterEventReason.TOKEN_NOT_RENEWED.value,
             note=f"the token ends at {ends} and could not be renewed: {fault}",
             action="Renew",
         )
 
 
-async def _ours(secret: Secret) -> _Ours | None:
+async def _ours(cluster: MemberCluster, secret: Secret) -> _Ours | None:
     """Return the token in a Secret, where it ends and the Secret names its account."""
     try:
-        credentials = await asyncio.to_thread(credentials_of, secret.data)
+        data = completed(secret, cluster.spec.endpoint).data
+        credentials = await asyncio.to_thread(credentials_of, data)
     except KubeconfigError:
         return None  # the registrar reports it
     life = life_of(credentials.connection.token or "")

@@ -269,8 +269,11 @@ def touches(workload: Workload, member: str) -> bool:
 
 
 def _entries_of(workload: Workload) -> set[str]:
-    """Return what `clusters_of` does, but with the record's digests of names as they are."""
-    return {*workload.clusters, *record_of(workload).entries}
+    """Return what `clusters_of` does, but with the record's digests of names as they are.
+
+    And all clusters of the decision, as changes of them are reported whoever delivers.
+    """
+    return {*workload.clusters, *workload.decided, *record_of(workload).entries}
 
 
 def _kinds_of(workload: Workload) -> list[str]:

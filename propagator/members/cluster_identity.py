@@ -2,18 +2,26 @@
 
 The name of a MemberCluster does not identify the cluster that its Secret leads to: a Secret is
 swapped, a cluster is rebuilt, one cluster is registered twice. So the UID of the member's
-kube-system is read before anything else (`cluster_id`), noted in `status.clusterID`, and compared
-(`Identities.refusal`). A cluster is served through one MemberCluster, and a MemberCluster serves
-one cluster for its life, until a person takes the note off.
+kube-system (`cluster_id`) and the ClusterProperties of KEP-2149 (`set_identity`) are read before
+anything else, noted in the status, and compared (`Identities.refusal`). A cluster is served through
+one MemberCluster, and a MemberCluster serves one cluster for its life, until a person takes the
+note off.
+
+Credentials differ in what they may read, so both are noted: a registration that reads the UID alone
+meets one that was noted by its ClusterProperty. UIDs decide where both are known. A registration
+is served only once the one that was served before has let go, so that two never write.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import msgspec
 
 from crds.membercluster import ReadyReason
-from machinery.api.resources import NAMESPACES
+from machinery.api.resources import NAMESPACES, Resource
 from machinery.api.responses import shaped
 from machinery.api.verbs import Verbs
 from machinery.errors import Forbidden, NotFound
@@ -24,11 +32,49 @@ from propagator.members.health import MemberHealth
 from propagator.types.cluster import MemberCluster
 
 CLUSTER_ID_INDEX = "clusterID"
-"""The informer's index of MemberClusters by the cluster ID that is noted on them."""
+"""The informer's index of MemberClusters by the keys of the cluster that is noted on them."""
 UID_INDEX = "uid"
+ID_PROPERTY, SET_PROPERTY = "cluster.clusterset.k8s.io", "clusterset.k8s.io"
+"""The ClusterProperties of KEP-2149: the cluster's ID within its ClusterSet, and the ClusterSet."""
+_PROPERTIES = [
+    Resource("about.k8s.io", version, "clusterproperties", "ClusterProperty", namespaced=False)
+    for version in ("v1beta1", "v1alpha1")
+]
 
-Refusal: TypeAlias = Callable[[str, str], MemberHealth | None]
-"""(MemberCluster's name, the cluster's ID): why it is not served, None when it is."""
+
+@dataclass(frozen=True, slots=True)
+class ClusterIdentity:
+    """What a member says of which cluster it is; what may not be read is empty."""
+
+    uid: str = ""
+    """The UID of its kube-system."""
+    set_id: str = ""
+    """Its ID within its ClusterSet."""
+    cluster_set: str = ""
+
+    @property
+    def id(self) -> str:
+        return self.set_id or self.uid
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The keys of which two identities of one cluster share one."""
+        # A UID holds no slash.
+        in_set = {f"{self.cluster_set}/{self.set_id}"} if self.set_id else set()
+        return frozenset({self.uid} - {""} | in_set)
+
+    def same(self, other: ClusterIdentity) -> bool:
+        if self.uid and other.uid:
+            return self.uid == other.uid
+        return bool(self.keys & other.keys)
+
+
+class _Property(msgspec.Struct, frozen=True):
+    value: str = ""
+
+
+class _ClusterProperty(Object, frozen=True):
+    spec: _Property = _Property()
 
 
 async def cluster_id(client: Verbs) -> str:
@@ -43,38 +89,113 @@ async def cluster_id(client: Verbs) -> str:
     return clean(shaped(found, Object).metadata.uid, UID)
 
 
+async def set_identity(client: Verbs) -> tuple[str, str]:
+    """Return the member's ID in its ClusterSet, and the ClusterSet; empty where not to be read.
+
+    Raises TransportError.
+    """
+    for resource in _PROPERTIES:
+        if found := await _property(client, resource, ID_PROPERTY):
+            return found, await _property(client, resource, SET_PROPERTY)
+    return "", ""
+
+
+async def _property(client: Verbs, resource: Resource, name: str) -> str:
+    try:
+        found = await client.get(resource, name)
+    except (Forbidden, NotFound):
+        return ""
+    value = shaped(found, _ClusterProperty).spec.value
+    return clean(value, UID) if len(value) <= UID else ""
+
+
+def noted(cluster: MemberCluster) -> ClusterIdentity:
+    """Return the identity in the status; without a clusterUID beside it the clusterID is the UID.
+
+    Without a clusterID there is none: a person has taken the note off.
+    """
+    status, id_ = cluster.status, cluster.cluster_id
+    uid = str(status.get("clusterUID", id_))
+    if not id_ or uid == id_:
+        return ClusterIdentity(uid=id_)
+    return ClusterIdentity(uid, id_, str(status.get("clusterSet") or ""))
+
+
 class Identities:
     """The clusters that MemberClusters lead to: noted in their status, or read by sessions."""
 
     def __init__(self, clusters: Informer[MemberCluster]) -> None:
         self._clusters = clusters
-        self._read: dict[str, str] = {}
-        self._readers: dict[str, set[str]] = {}
-        clusters.add_index(CLUSTER_ID_INDEX, _noted)
+        self._read: dict[str, ClusterIdentity] = {}
+        self._readers: defaultdict[str, set[str]] = defaultdict(set)
+        self._serving: set[str] = set()
+        clusters.add_index(CLUSTER_ID_INDEX, lambda each: noted(each).keys)
         clusters.add_index(UID_INDEX, lambda each: [each.metadata.uid])
 
     def exists(self, uid: str) -> bool:
         """Whether the hub has a MemberCluster of that UID."""
         return bool(self._clusters.by_index(UID_INDEX, uid))
 
-    def refusal(self, name: str, found: str) -> MemberHealth | None:
+    def refusal(self, name: str, found: ClusterIdentity) -> MemberHealth | None:
         """Return why the cluster `found` through that MemberCluster is not served; None when it is.
 
-        Of several MemberClusters of one cluster the noted one wins, then the older one.
+        Of several MemberClusters of one cluster the noted one wins, then the older one. Whoever is
+        served lets go by `release` before another is.
         """
         self._record(name, found)
+        refused = self._judge(name, found)
+        if refused is None and found.id:
+            self._serving.add(name)
+        return refused
+
+    def release(self, name: str) -> None:
+        """Nothing is done any more through that MemberCluster."""
+        self._serving.discard(name)
+
+    def forget(self, name: str) -> None:
+        """Drop what the session of that MemberCluster has read."""
+        self.release(name)
+        self._record(name, ClusterIdentity())
+
+    def note(self, cluster: MemberCluster, found: ClusterIdentity) -> dict[str, str]:
+        """Return what the status of a cluster that is served says of its identity.
+
+        A ClusterProperty that is noted on another one is not believed.
+        """
+        before = noted(cluster)
+        if before.id and self._noted(found.keys - before.keys, but=cluster.name):
+            found = before
+        if not found.set_id:
+            return {"clusterID": found.uid}
+        told = {"clusterID": found.set_id, "clusterUID": found.uid}
+        return told | ({"clusterSet": found.cluster_set} if found.cluster_set else {})
+
+    def _record(self, name: str, found: ClusterIdentity) -> None:
+        for key in self._read.pop(name, found).keys:
+            self._readers[key].discard(name)
+            if not self._readers[key]:
+                del self._readers[key]
+        if found.id:
+            self._read[name] = found
+        for key in found.keys:
+            self._readers[key].add(name)
+
+    def _judge(self, name: str, found: ClusterIdentity) -> MemberHealth | None:
         cluster = self._clusters.get(("", name))
-        if cluster is None or not found:
+        if cluster is None or not found.id:
             return None
-        noted = cluster.cluster_id
-        if noted and noted != found:
+        before = noted(cluster)
+        if before.id and not before.same(found):
             return MemberHealth(
                 ReadyReason.CLUSTER_CHANGED,
-                f"its Secret leads to the cluster {found}, and not to {noted} as before: nothing "
-                "is done there. Put the right kubeconfig into the Secret; if the cluster was "
-                f"rebuilt, confirm by `stowage join {name} --replace`",
+                f"its Secret leads to the cluster {found.id}, and not to {before.id} as before: "
+                "nothing is done there. Put the right kubeconfig into the Secret; if the cluster "
+                f"was rebuilt, confirm by `stowage join {name} --replace`",
             )
-        first = min((*self._others(name, found), cluster), key=_rank)
+        others = self._others(name, found)
+        first = min((*others, cluster), key=_rank)
+        if first.name == name:
+            first = next((each for each in others if each.name in self._serving), cluster)
         if first.name == name:
             return None
         return MemberHealth(
@@ -84,30 +205,18 @@ class Identities:
             f"by `stowage rename {first.name} {name}` after that",
         )
 
-    def forget(self, name: str) -> None:
-        """Drop what the session of that MemberCluster has read."""
-        self._record(name, "")
-
-    def _record(self, name: str, found: str) -> None:
-        before = self._read.pop(name, "")
-        if before:
-            self._readers[before].discard(name)
-            if not self._readers[before]:
-                del self._readers[before]
-        if found:
-            self._read[name] = found
-            self._readers.setdefault(found, set()).add(name)
-
-    def _others(self, name: str, found: str) -> list[MemberCluster]:
+    def _others(self, name: str, found: ClusterIdentity) -> list[MemberCluster]:
         """Return that cluster's other MemberClusters, by their notes, else by what was read."""
-        noted = self._clusters.by_index(CLUSTER_ID_INDEX, found)
-        read = [self._clusters.get(("", each)) for each in self._readers.get(found, ())]
-        unnoted = [each for each in read if each is not None and not each.cluster_id]
-        return [each for each in (*noted, *unnoted) if each.name != name]
+        read = {each for key in found.keys for each in self._readers.get(key, ())} - {name}
+        stored = [self._clusters.get(("", each)) for each in sorted(read)]
+        unnoted = [each for each in stored if each is not None and not each.cluster_id]
+        return [*self._noted(found.keys, but=name), *unnoted]
 
-
-def _noted(cluster: MemberCluster) -> list[str]:
-    return [cluster.cluster_id] if cluster.cluster_id else []
+    def _noted(self, keys: Iterable[str], *, but: str) -> list[MemberCluster]:
+        """Return the MemberClusters that are noted to be a cluster of one of these keys."""
+        by_index = self._clusters.by_index
+        found = {each.name: each for key in keys for each in by_index(CLUSTER_ID_INDEX, key)}
+        return [each for each in found.values() if each.name != but]
 
 
 def _rank(cluster: MemberCluster) -> tuple[bool, str, str]:

@@ -24,6 +24,7 @@ from machinery.clock import Clock
 from machinery.config.kubeconfig import Connection
 from machinery.errors import TransportError
 from machinery.pace import BURST_SECONDS, ServerBudget
+from machinery.release import user_agent
 from machinery.runtime.informer import Informer
 from machinery.tasks import end
 from machinery.types.memory_budget import MEMBERS, BudgetShare
@@ -43,7 +44,12 @@ from propagator.members.capacity.kept import (
     slim_pod,
 )
 from propagator.members.capacity.ledger import CapacityLedger
-from propagator.members.cluster_identity import cluster_id
+from propagator.members.cluster_identity import (
+    ClusterIdentity,
+    Identities,
+    cluster_id,
+    set_identity,
+)
 from propagator.members.disruption_budgets import DisruptionBudgets
 from propagator.members.health import (
     UNKNOWN_PROVIDER,
@@ -62,6 +68,7 @@ from propagator.members.probe import Probe
 from propagator.members.tenants import Tenants
 from propagator.members.watches import EVERYWHERE, Watches
 from propagator.settings import SessionSettings
+from propagator.types.cluster import MemberCluster
 
 CONFIDENTIAL = (SECRETS, CONFIG_MAPS)
 """Kinds that a narrow credential may read only as the account of a namespace."""
@@ -101,12 +108,12 @@ class Link:
         health: HealthProbe,
         before_write: Callable[[], None],
         holder: Holder = no_holder,
-        refusal: Callable[[str], MemberHealth | None],
+        identities: Identities,
     ) -> None:
         self._before_write = before_write
-        self._refusal = refusal
-        self.cluster_id = ""
-        """The UID of the member's kube-system as read last; empty where that is forbidden."""
+        self._identities = identities
+        self.identity = ClusterIdentity()
+        """Which cluster the member is, as read last."""
         self._identity_checks = 0
         self._name = name
         self._settings = settings
@@ -216,6 +223,15 @@ class Link:
             return self.client
         return Acting(self.client, account(namespace, TENANT_ACCOUNT))
 
+    @property
+    def cluster_id(self) -> str:
+        """The member's ID in its ClusterSet, else the UID of its kube-system; else empty."""
+        return self.identity.id
+
+    def note(self, cluster: MemberCluster) -> dict[str, str]:
+        """Return what the status of its MemberCluster says of the identity."""
+        return self._identities.note(cluster, self.identity)
+
     def use_token(self, token: str) -> None:
         self._token.change(token)  # a header of the next request; no connection ends
 
@@ -245,11 +261,13 @@ class Link:
                 refused = await self._refused()
                 if refused is None:
                     await self._serve(answer)
-                else:
+                self._identities.release(self._name)
+                if refused is not None:
                     self._listener.verdict(refused)
                     await self._clock.sleep(self._settings.probe_period)
         finally:
             self.serving = False
+            self._identities.release(self._name)
             for informer in (self._nodes, self._pods, *self._budget_informers()):
                 informer.discard()
             self.watches.close()
@@ -285,10 +303,12 @@ class Link:
             if fault is not None and not self.serving:  # a served cluster stays what it was so far
                 return fault
         self._identity_checks += 1
-        return self._refusal(self.cluster_id) or await self._check_lease()
+        refused = self._identities.refusal(self._name, self.identity)
+        return refused or await self._check_lease()
 
     async def _identify(self) -> None:
-        self.cluster_id = await cluster_id(self.client)
+        uid = await cluster_id(self.client)
+        self.identity = ClusterIdentity(uid, *await set_identity(self.client))
 
     async def _check_lease(self) -> MemberHealth | None:
         """Return why a copy of the hub has this member; a failed read ends no serving link."""
@@ -384,6 +404,7 @@ class Link:
             name=self._name,
             limit=limit,
             timeout=self._settings.request_timeout,
+            user_agent=user_agent("stowage-propagator"),
             before_write=self._before_write,
             pace=ServerBudget(self._clock, burst=BURST_SECONDS),
             holding=BudgetShare(MEMBERS),

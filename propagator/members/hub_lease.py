@@ -25,6 +25,7 @@ import msgspec
 from crds.membercluster import ReadyReason
 from machinery import logs
 from machinery.api.client import ApiClient
+from machinery.api.lanes import LEASE
 from machinery.api.resources import LEASES
 from machinery.api.responses import shaped
 from machinery.api.verbs import OF_NO_OBJECT
@@ -215,7 +216,7 @@ class HubLease:
 
     async def _read(self) -> _Lease | None:
         try:
-            answer = await self._client.get(LEASES, HUB_LEASE, namespace=self._home)
+            answer = await self._client.get(LEASES, HUB_LEASE, namespace=self._home, errand=LEASE)
         except NotFound:
             return None
         return shaped(answer, _Lease)
@@ -237,5 +238,6 @@ class HubLease:
             name=HUB_LEASE,
             namespace=self._home,
             force=True,
+            errand=LEASE,
         )
         return shaped(answer, _Lease)

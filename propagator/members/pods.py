@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from crds.names import ANNOTATION_DELETION_COST, LABEL_WORKLOAD_UID, POD_DELETION_COST
 from machinery.api.resources import group_of
-from machinery.types.metadata import Meta
+from machinery.types.metadata import Key, Meta
 from propagator.types.workload import Workload
 
 _MAKERS = ("apps", "batch")
@@ -139,6 +139,29 @@ class TakenOver:
         """Return the UIDs of the Workloads whose object here made a pod of that claim."""
         mains = self._mains.get((claim.uid, claim.namespace), ())
         return {main.uid for main in mains if made_by(claim, main._replace(uid=claim.uid))}
+
+
+class OthersObjects:
+    """The objects on one member that other tools deliver for Workloads, by names alone."""
+
+    def __init__(self) -> None:
+        self._keys: defaultdict[str, dict[Main, Key]] = defaultdict(dict)
+
+    def note(self, main: Main, key: Key) -> None:
+        """Record the object that would run the units of the Workload of that key."""
+        there = self._keys[main.namespace]
+        there[main] = key
+        if len(there) > MOST_TAKEN_OVER:
+            del there[next(iter(there))]
+
+    def of(self, claim: PodClaim) -> set[Key]:
+        """Return the keys of the Workloads whose object made a pod of that claim."""
+        there = self._keys.get(claim.namespace, {})
+        return {
+            key
+            for main, key in there.items()
+            if claim.uid in ("", main.uid) and made_by(claim, main._replace(uid=claim.uid))
+        }
 
 
 def deployment_of(claim: PodClaim) -> str:

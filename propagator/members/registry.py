@@ -107,7 +107,7 @@ class MemberRegistry:
                 before_write=self._before_write,
                 holder=self._holder,
                 holders=self._holders,
-                refusal=self.identities.refusal,
+                identities=self.identities,
             )
             self._tasks[name] = asyncio.create_task(
                 self._keep(session, session.run), name=f"member {name}"

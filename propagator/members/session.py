@@ -36,7 +36,7 @@ from machinery.tasks import Gradually
 from machinery.types.metadata import Key
 from propagator.credentials.credentials import Credentials
 from propagator.members.available_pods import Availability
-from propagator.members.cluster_identity import Refusal
+from propagator.members.cluster_identity import Identities
 from propagator.members.connection import Link, LinkListener
 from propagator.members.health import (
     Contact,
@@ -49,7 +49,7 @@ from propagator.members.health import (
 from propagator.members.held_sweep import HeldSweep
 from propagator.members.hub_lease import Holder, no_holder
 from propagator.members.objects import ManagedObject, Mark, owners, stands_alike
-from propagator.members.pods import Main, PodClaim, TakenOver
+from propagator.members.pods import Main, OthersObjects, PodClaim, TakenOver
 from propagator.members.watches import EVERYWHERE
 from propagator.settings import SessionSettings
 
@@ -110,7 +110,7 @@ class MemberSession:
         before_write: Callable[[], None],
         holder: Holder = no_holder,
         holders: Holders,
-        refusal: Refusal,
+        identities: Identities,
     ) -> None:
         self.name = name
         self.namespaces: tuple[str, ...] = ("*",)
@@ -144,7 +144,7 @@ class MemberSession:
         self._before_write = before_write
         self._holder = holder
         self._holders = holders
-        self._refusal = refusal
+        self._identities = identities
         self._credentials: Credentials | MemberHealth | None = None
         self._credentials_changed = asyncio.Event()
         self._pending: set[Key] = set()
@@ -156,6 +156,7 @@ class MemberSession:
         self._owners: dict[str, Key] = {}
         self._owned: Counter[str] = Counter()
         self._taken_over = TakenOver()
+        self._others = OthersObjects()
 
     @property
     def client(self) -> ApiClient | None:
@@ -222,7 +223,7 @@ class MemberSession:
     @property
     def mark(self) -> Mark:
         """The mark on objects that this session writes."""
-        return Mark(self.registration, self.link.cluster_id if self.link else "")
+        return Mark(self.registration, self.link.identity.uid if self.link else "")
 
     @property
     def owners(self) -> Mapping[str, Key]:
@@ -265,6 +266,17 @@ class MemberSession:
         if self.link is None or not self.link.counted:
             return None
         return self.link.pod_ledger.counts(self._taken_over.labelled(main))
+
+    def others_pods(self, main: Main, key: Key) -> PodCounts | None:
+        """Return the counts of the pods of an object that another tool delivers for a Workload.
+
+        Its pods carry no label of ours, or that of the time when it was. None as `pod_counts`.
+        """
+        self._others.note(main, key)
+        counts = self.pod_counts(main)
+        if self.link is None or counts is None or counts.current:
+            return counts
+        return self.link.pod_ledger.counts(main._replace(uid=""))
 
     def availability(self, main: Main, seconds: int) -> Availability | None:
         """Return which pods of a main object have been ready for so many seconds here.
@@ -386,7 +398,7 @@ class MemberSession:
                 health=self.health,
                 before_write=self._before_write,
                 holder=self._holder,
-                refusal=functools.partial(self._refusal, self.name),
+                identities=self._identities,
             )
             await self.link.run()
         except KubeconfigError as fault:
@@ -490,3 +502,5 @@ class MemberSession:
         for uid in {claim.uid for claim in claims} | makers:
             if uid in self._owners:
                 self._changed(self.name, self._owners[uid])
+        for key in {key for claim in claims for key in self._others.of(claim)}:
+            self._changed(self.name, key)

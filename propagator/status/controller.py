@@ -19,11 +19,12 @@ from machinery import logs, metrics
 from machinery.clock import Clock
 from machinery.errors import Conflict, TransportError
 from machinery.runtime.backoff import KeyedBackoff
-from machinery.runtime.event_recorder import ObjectRef
+from machinery.runtime.event_recorder import ObjectRef, one_cluster
 from machinery.runtime.fair_queue import namespace_of
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.types.conditions import find, holds
 from machinery.types.metadata import Key
+from propagator import decision_spans
 from propagator.dependencies.follower import Follower
 from propagator.drift.records import DriftRecords
 from propagator.hub.workload_metadata import is_ours, record_of
@@ -36,6 +37,7 @@ from propagator.status import progress
 from propagator.status.aggregation import condition, status_of
 from propagator.status.cluster_share import share_of
 from propagator.status.observation import Survey
+from propagator.status.undelivered import undelivered_status
 from propagator.types.workload import Workload
 
 LOG = logs.get(__name__)
@@ -243,7 +245,8 @@ class Reporter:
             self._announce(workload, status)
             seconds = progress.seconds_to_ready(workload, status, self._clock.now())
             if seconds is not None:
-                TIME_TO_READY.observe(seconds)
+                TIME_TO_READY.observe(seconds, decision_spans.exemplar(workload))
+                decision_spans.ready(workload, seconds)
         self._write_seconds += (self._clock.monotonic() - now - self._write_seconds) / 4
         return None
 
@@ -266,6 +269,9 @@ class Reporter:
         return condition(workload, WorkloadCondition.READY).get("status") != "True"
 
     async def _status(self, workload: Workload) -> dict[str, Any]:
+        if not workload.delivered:
+            seen = [each async for each in self._survey.delivered_by_others(workload)]
+            return undelivered_status(workload, seen, self._clock.now())
         key, kind = workload.metadata.key, workload.template_kind
         before = {share["name"]: share for share in workload.status.clusters}
         said = condition(workload, WorkloadCondition.PROPAGATED).get("observedGeneration", 0)
@@ -308,14 +314,25 @@ class Reporter:
         reason = EventReason.PROPAGATED if good else EventReason.PROPAGATION_FAILED
         if misfit:
             reason = EventReason.INVALID_OVERRIDE
-        namespace, name = workload.metadata.key
+        namespace, name = key = workload.metadata.key
         self._recorder.event(
             ObjectRef(API_VERSION, "Workload", namespace, name, workload.uid),
             type="Normal" if good else "Warning",
             reason=reason.value,
             note=is_["message"] if good else f"{is_['reason']}: {is_['message']}",
             action="Propagating",
+            related=one_cluster(workload.placements if good else self._troubled(key, status)),
         )
+
+    def _troubled(self, key: Key, status: Mapping[str, Any]) -> set[str]:
+        """Return the clusters that the condition Propagated is False for."""
+        reason = find(status, WorkloadCondition.PROPAGATED)["reason"]
+        outcomes = self._outcomes.get(key, {})
+        found = {name for name, outcome in outcomes.items() if outcome.reason == reason}
+        if reason == PropagatedReason.CLUSTER_UNREACHABLE:
+            away = ShareState.UNREACHABLE.value
+            found |= {each["name"] for each in status["clusters"] if each["state"] == away}
+        return found
 
 
 _BAD = (ShareState.FAILED.value, ShareState.UNREACHABLE.value)
@@ -337,7 +354,7 @@ def _concerned(workload: Workload) -> bool:
     """Whether there is anything to report: the Workload was decided on, placed, or reported on."""
     if workload.status.observed.controller is not None:
         return True
-    somewhere = workload.placements or workload.status.clusters or record_of(workload).entries
+    somewhere = workload.decided or workload.status.clusters or record_of(workload).entries
     return bool(somewhere or condition(workload, WorkloadCondition.PROPAGATED))
 
 

@@ -28,6 +28,7 @@ from propagator.members.session import MemberSession
 from propagator.outcome import DesiredShare, Outcome
 from propagator.removal.rule import NEVER, keep_of
 from propagator.status.cluster_share import ObservedShare, share_of
+from propagator.status.undelivered import OthersShare
 from propagator.types.workload import Workload
 
 STRANGERS = 8
@@ -64,6 +65,18 @@ class Survey:
                 yield self._observe(workload, name, outcomes.get(name))
         for name, trouble in _strangers(strangers):
             yield self._away(workload, name, trouble)
+
+    async def delivered_by_others(self, workload: Workload) -> AsyncIterator[OthersShare]:
+        """Yield every cluster of the decision on a Workload that another tool delivers, by name."""
+        main, key = main_of(workload), workload.metadata.key
+        async for name in in_slices(sorted(workload.decided)):
+            session = self._registry.get(name)
+            contact = session.contact if session is not None else Contact.CONNECTING
+            if session is None or contact is not Contact.SERVING:
+                trouble = session.message if session and contact is Contact.AWAY else ""
+                yield OthersShare(name, workload.decided[name], None, trouble)
+            else:
+                yield OthersShare(name, workload.decided[name], session.others_pods(main, key))
 
     async def runs(self, workload: Workload, outcomes: Mapping[str, Outcome]) -> bool:
         """Whether this process has written each present share, and sees it run now."""

@@ -5,13 +5,17 @@ The status stays a plain mapping, because its one reader here compares it with w
 
 from __future__ import annotations
 
+import base64
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
+from crds.membercluster import MemberClusterCondition
 from crds.names import FORCED_DRAIN, SYSTEM_NAMESPACE, TAINT_DRAIN, TAINT_OUT_OF_SERVICE
 from machinery.overrides.images import ImageRule
 from machinery.overrides.variables import ClusterFacts
+from machinery.types import conditions
 from machinery.types.bounds import SECRET_BYTES
 from machinery.types.metadata import Key, Object
 
@@ -25,6 +29,22 @@ class SecretReference(msgspec.Struct, frozen=True):
     @property
     def key(self) -> Key:
         return (self.namespace, self.name)
+
+
+class ClusterEndpoint(msgspec.Struct, rename="camel", frozen=True):
+    """The address of a member, as an inventory gave it."""
+
+    server: str
+    certificate_authority_data: str = ""
+
+    @property
+    def data(self) -> dict[str, bytes]:
+        """The same, as the data of a registration Secret names it."""
+        data = {"endpoint": self.server.encode()}
+        if self.certificate_authority_data:
+            with suppress(ValueError):  # the schema lets base64 in alone
+                data["clusterCA"] = base64.b64decode(self.certificate_authority_data)
+        return data
 
 
 class NamespaceRule(msgspec.Struct, frozen=True):
@@ -44,6 +64,7 @@ class MemberClusterSpec(msgspec.Struct, rename="camel", frozen=True):
     """The fields of the spec that the propagator reads; the cordon is the controller's."""
 
     secret_ref: SecretReference | None = None
+    endpoint: ClusterEndpoint | None = None
     taints: tuple[Taint, ...] = ()
     namespaces: NamespaceRule = NamespaceRule()
     allowed_kinds: tuple[str, ...] = ()
@@ -77,6 +98,12 @@ class MemberCluster(Object, frozen=True):
         """Whether its drain passes over disruption budgets."""
         drain = (TAINT_DRAIN, FORCED_DRAIN)
         return any((each.key, each.value) == drain for each in self.spec.taints)
+
+    @property
+    def inventory_trouble(self) -> str:
+        """Why the inventory that it comes from says that it is not to be used; empty without."""
+        found = conditions.find(self.status, MemberClusterCondition.INVENTORY_UNHEALTHY)
+        return str(found.get("message", "")) if found.get("status") == "True" else ""
 
     @property
     def cluster_id(self) -> str:

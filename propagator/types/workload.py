@@ -22,6 +22,7 @@ from msgspec import UNSET, UnsetType, structs
 from crds.admission.placeholder import keeps_room
 from crds.fields.dependencies import Dependencies
 from crds.fields.movement import AT_MOST_ONCE
+from crds.fields.publishing import Delivery
 from crds.fields.template import POD_TEMPLATES, REPLICAS_PATHS, well_formed
 from crds.fields.why import ChangeCause
 from crds.groups import membership
@@ -131,6 +132,7 @@ class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
     drift: str = "Repair"
     on_delete: str = OnDelete.DELETE.value
     movement: Movement = Movement()
+    delivery: str = Delivery.PUSH.value
     rollout: msgspec.Raw = msgspec.Raw()
     """Only whether there is one matters: the controller says what each cluster gets."""
 
@@ -181,6 +183,12 @@ class StoredCondition(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     observed_generation: int | UnsetType = UNSET
 
 
+class DecisionRef(msgspec.Struct, frozen=True, gc=False):
+    """The decision that made the placements; without an id where it is another scheduler's."""
+
+    id: str = ""
+
+
 class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
     """The controller's decision, and the propagator's last report."""
 
@@ -189,6 +197,7 @@ class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
     observed: ObservedByWriters = ObservedByWriters()
     desired: int | None = None
     placements: list[Placement] = []
+    decision: DecisionRef = DecisionRef()
     leaving: list[LeavingShare] = []
     overrides: msgspec.Raw = msgspec.Raw()
     """Decoded by `Workload.overrides`: a fault in them spoils no other field."""
@@ -229,9 +238,19 @@ class Workload(Object, frozen=True, dict=True):
         return keeps_room(self.spec.scheduler_name, self.metadata.owner_references)
 
     @property
+    def delivered(self) -> bool:
+        """Whether its objects are brought to the members from here, and not by another tool."""
+        return self.spec.delivery != Delivery.NONE
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing of it is to be ours on any member."""
+        return self.metadata.deleting or not self.delivered
+
+    @property
     def orphans(self) -> bool:
-        """Whether its objects stay on the members when it is deleted."""
-        return self.spec.on_delete == OnDelete.ORPHAN
+        """Whether its objects stay on the members, without our marks, when it has ended."""
+        return self.spec.on_delete == OnDelete.ORPHAN or not self.delivered
 
     @property
     def staged(self) -> bool:
@@ -326,9 +345,14 @@ class Workload(Object, frozen=True, dict=True):
         return spec.target_deployment if _some(spec.target_deployment) else spec.template
 
     @cached_property
-    def placements(self) -> dict[str, int]:
-        """Units by cluster. Cached: there may be ten thousand."""
+    def decided(self) -> dict[str, int]:
+        """Units by cluster, whoever delivers them. Cached: there may be ten thousand."""
         return {share.cluster: share.replicas for share in self.status.placements}
+
+    @property
+    def placements(self) -> dict[str, int]:
+        """Units to deliver, by cluster; none where another tool delivers them."""
+        return self.decided if self.delivered else {}
 
     @cached_property
     def shares(self) -> dict[str, int]:
@@ -403,7 +427,12 @@ class Workload(Object, frozen=True, dict=True):
 
     @cached_property
     def clusters(self) -> AbstractSet[str]:
-        """The clusters that the Workload is placed on, and those that it was reported on."""
+        """The clusters that the Workload is placed on, and those that it was reported on.
+
+        None where another tool delivers: what was sent before is in the record of members.
+        """
+        if not self.delivered:
+            return frozenset()
         placed, reported = self.placements.keys(), {share["name"] for share in self.status.clusters}
         return placed if reported <= placed else placed | reported
 
@@ -535,6 +564,7 @@ def kept(workload: Workload) -> Workload:
         adoption=sys.intern(spec.adoption),
         drift=sys.intern(spec.drift),
         on_delete=sys.intern(spec.on_delete),
+        delivery=sys.intern(spec.delivery),
         dependencies=sys.intern(spec.dependencies),
         target_deployment=_own(spec.target_deployment),
         target_service=_own(spec.target_service),

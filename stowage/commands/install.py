@@ -35,6 +35,13 @@ from stowage.console.terminal import say
     help="Whether every namespace is a tenant (stowage tenant); at first none is.",
 )
 @click.option(
+    "--argocd",
+    is_flag=False,
+    flag_value="argocd",
+    metavar="[NAMESPACE]",
+    help="Let ApplicationSets of the Argo CD there read ClusterDecisions; argocd when left out.",
+)
+@click.option(
     "--wait",
     type=bool,
     is_flag=False,
@@ -60,6 +67,7 @@ def install(
     crds_only: bool,
     image: str | None,
     all_namespaces: bool | None,
+    argocd: str | None,
     wait: bool,
     timeout: float,
     ui: bool,
@@ -79,6 +87,7 @@ def install(
         image=image,
         crds_only=crds_only,
         all_namespaces=bool(all_namespaces),
+        argocd=argocd,
     )
     if ui:
         objects += page.manifests(namespace=namespace, image=image)

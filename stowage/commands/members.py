@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from stowage.commands.options import OUTPUT, hub_connection, hub_options, with_hub
 from stowage.console.terminal import say
+
+if TYPE_CHECKING:
+    from machinery.config.kubeconfig import Connection
 
 
 def _pairs(_: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
@@ -30,10 +33,16 @@ def _resources(
     return texts
 
 
+def _profile(_: click.Context, option: click.Parameter, text: str | None) -> str | None:
+    if text is not None and not re.fullmatch(r"[a-z0-9-]+/[a-z0-9.-]+", text):
+        raise click.BadParameter(f"{text!r} is not of the form NAMESPACE/NAME", param=option)
+    return text
+
+
 @click.command()
-@click.argument("name")
+@click.argument("name", required=False)
 @hub_options
-@click.option("--member-kubeconfig", required=True, type=click.Path(exists=True))
+@click.option("--member-kubeconfig", type=click.Path(exists=True))
 @click.option("--member-context", help="The context in the member's kubeconfig.")
 @click.option("--member-server", metavar="URL", help="Its address as the hub reaches it.")
 @click.option("--member-tls-server-name", help="The name in its certificate, as the hub sees it.")
@@ -74,18 +83,64 @@ def _resources(
     help="The standard of namespaces that it makes.",
 )
 @click.option("--replace", is_flag=True, help="The name is this cluster's from now on.")
+@click.option(
+    "--from-clusterprofile",
+    "profile",
+    metavar="NAMESPACE/NAME",
+    callback=_profile,
+    help="Without a kubeconfig: the cluster of an inventory, its credentials come later.",
+)
+@click.option(
+    "--property",
+    "properties",
+    multiple=True,
+    metavar="NAME",
+    help="A property of the ClusterProfile that becomes a label.",
+)
 def join(
-    name: str,
+    name: str | None,
     kubeconfig: str | None,
     context: str | None,
     namespace: str,
+    member_kubeconfig: str | None,
+    profile: str | None,
+    properties: tuple[str, ...],
+    **how: Any,
+) -> None:
+    """Register a cluster: a narrow service account there, a Secret here."""
+    if profile is None and name is None:
+        raise click.MissingParameter(param_type="argument", param_hint="NAME")
+    if (profile is None) == (member_kubeconfig is None):
+        raise click.UsageError("say either --member-kubeconfig or --from-clusterprofile")
+    hub = hub_connection(kubeconfig, context)
+    if profile is not None:
+        _join_profile(hub, profile, name or "", namespace, properties)
+    else:
+        _join_member(hub, str(name), namespace, str(member_kubeconfig), **how)
+
+
+def _join_profile(
+    hub: Connection, profile: str, name: str, namespace: str, properties: tuple[str, ...]
+) -> None:
+    from stowage.setup import clusterprofile  # noqa: PLC0415 - see stowage.cli
+
+    plan = clusterprofile.ProfileJoin(
+        profile=profile, namespace=namespace, name=name, properties=properties
+    )
+    with_hub(hub, lambda client: clusterprofile.join(client, plan, say=say))
+
+
+def _join_member(
+    hub: Connection,
+    name: str,
+    namespace: str,
     member_kubeconfig: str,
+    *,
     member_context: str | None,
     member_server: str | None,
     member_tls_server_name: str | None,
     **how: Any,
 ) -> None:
-    """Register a cluster: a narrow service account there, a Secret here."""
     from propagator.credentials.credentials import PodSecurity, Rights  # noqa: PLC0415 - see stowage.cli
     from stowage.setup import join  # noqa: PLC0415 - see stowage.cli
 
@@ -99,7 +154,7 @@ def join(
         pod_security=PodSecurity(how.pop("pod_security")),
         **how,
     )
-    with_hub(hub_connection(kubeconfig, context), lambda hub: join.join(hub, plan, say=say))
+    with_hub(hub, lambda client: join.join(client, plan, say=say))
 
 
 @click.command()

@@ -16,6 +16,29 @@ from stowage.commands.options import PLUGINS, hub_connection, hub_options
 if TYPE_CHECKING:
     import asyncio
 
+TRACES = (
+    click.option(
+        "--otlp-endpoint",
+        envvar="OTEL_EXPORTER_OTLP_ENDPOINT",
+        default="",
+        metavar="URL",
+        help="Send traces to this collector, by OTLP over HTTP; needs stowage[otel].",
+    ),
+    click.option(
+        "--trace-ratio",
+        type=click.FloatRange(0, 1),
+        default=0.01,
+        show_default=True,
+        help="The part of all traces that is sent; slow and failed ones always are.",
+    ),
+)
+
+
+def trace_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(TRACES):
+        command = option(command)
+    return command
+
 
 @click.command()
 @hub_options
@@ -37,6 +60,7 @@ if TYPE_CHECKING:
 )
 @click.option("--http-host", default="127.0.0.1", help="Beyond loopback, debug asks for a token.")
 @click.option("--http-port", default=10251, help="0 chooses a free one.")
+@trace_options
 @click.option("-v", "--verbosity", default=0, help="From 4 on, everything is logged.")
 def controller(
     kubeconfig: str | None,
@@ -48,10 +72,13 @@ def controller(
     debug_scores: int,
     http_host: str,
     http_port: int,
+    otlp_endpoint: str,
+    trace_ratio: float,
     verbosity: int,
 ) -> None:
     """Run the scheduler: decide which clusters run how many replicas."""
     from controller import app  # noqa: PLC0415 - see stowage.cli
+    from machinery.tracing import TraceSettings  # noqa: PLC0415 - as above
 
     settings = app.ControllerSettings(
         connection=hub_connection(kubeconfig, context),
@@ -62,6 +89,7 @@ def controller(
         http_host=http_host,
         http_port=http_port,
         namespace=namespace,
+        traces=TraceSettings(endpoint=otlp_endpoint, ratio=trace_ratio),
     )
     serve(lambda: app.run(settings), verbosity)
 
@@ -70,6 +98,7 @@ def controller(
 @hub_options
 @click.option("--http-host", default="127.0.0.1", help="The address of health and metrics.")
 @click.option("--http-port", default=10252, help="0 chooses a free one.")
+@trace_options
 @click.option("-v", "--verbosity", default=0, help="From 4 on, everything is logged.")
 def propagator(
     kubeconfig: str | None,
@@ -77,11 +106,14 @@ def propagator(
     namespace: str,
     http_host: str,
     http_port: int,
+    otlp_endpoint: str,
+    trace_ratio: float,
     verbosity: int,
 ) -> None:
     """Run the propagator: push objects to the members, bring their state back."""
-    from propagator import app  # noqa: PLC0415 - see stowage.cli
-    from propagator.settings import PropagatorSettings  # noqa: PLC0415
+    from machinery.tracing import TraceSettings  # noqa: PLC0415 - see stowage.cli
+    from propagator import app  # noqa: PLC0415 - as above
+    from propagator.settings import PropagatorSettings  # noqa: PLC0415 - as above
 
     # Read again by the process itself; here only so that no credential goes out in plain text.
     hub_connection(kubeconfig, context)
@@ -91,6 +123,7 @@ def propagator(
         namespace=namespace,
         http_host=http_host,
         http_port=http_port,
+        traces=TraceSettings(endpoint=otlp_endpoint, ratio=trace_ratio),
     )
     serve(lambda: app.run(settings), verbosity)
 

@@ -61,7 +61,8 @@ class _Https(http.client.HTTPSConnection):
     def __init__(
         self, host: str, port: int, *, name: str, context: ssl.SSLContext, timeout: float
     ) -> None:
-        super().__init__(host, port, timeout=timeout)
+        # Given none, the library makes one of its own first, with all the system's certificates.
+        super().__init__(host, port, timeout=timeout, context=context)
         self._name, self._tls = name, context
 
     def connect(self) -> None:

@@ -171,9 +171,14 @@ def _waiting(directory: Path, progress: Progress) -> tuple[str, Sequence[Pending
         each["metadata"]["name"]: each.get("status", {}) for each in json.loads(listed)["items"]
     }
     ours = {name: status for name, status in found.items() if name not in ELSEWHERE}
-    waiting = [PendingWorkload(name, s) for name, s in ours.items() if s.get("state") != "Running"]
+    waiting = [PendingWorkload(name, s) for name, s in ours.items() if not _done(s)]
     progress.step("Workloads running", len(ours) - len(waiting), len(ours))
     return json.dumps(ours, sort_keys=True), waiting
+
+
+def _done(status: Mapping[str, Any]) -> bool:
+    # One that another tool delivers is Ready once it is decided, and may never run here.
+    return status.get("state") == "Running" or conditions.holds(status, conditions.READY)
 
 
 def _kubectl(directory: Path, cluster: str, *arguments: str, stdin: str | None = None) -> str:

@@ -45,6 +45,7 @@ CLUSTERS: Mapping[str, str] = {
     "ClusterChanged": "put its own kubeconfig into its Secret, or stowage join --replace",
     "AlreadyRegistered": "stowage unjoin it, as another name serves the same cluster",
     "HeldByAnotherHub": "stop the propagator of the copy of this hub, or this one",
+    "InventoryUnhealthy": "mend its ClusterProfile, or remove its annotation cluster-profile",
     "Unreachable": "look at its API server and the network to it; what it runs is kept",
 }
 """The advice by the reason of Ready on a MemberCluster: the first thing to try."""

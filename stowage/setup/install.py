@@ -39,19 +39,26 @@ _PARTS = ("rbac.yaml", "priority.yaml", "network.yaml", "controller.yaml", "prop
 
 
 def manifests(
-    *, namespace: str, image: str = "", crds_only: bool = False, all_namespaces: bool = False
+    *,
+    namespace: str,
+    image: str = "",
+    crds_only: bool = False,
+    all_namespaces: bool = False,
+    argocd: str | None = None,
 ) -> list[dict[str, Any]]:
     """Return all manifests in the order in which they are applied.
 
-    `all_namespaces` makes every namespace of the hub a tenant (`stowage.setup.tenants`).
+    `all_namespaces` makes every namespace of the hub a tenant (`stowage.setup.tenants`). `argocd`
+    is the namespace of an Argo CD that reads ClusterDecisions.
     """
+    generator = load("argocd/generator.yaml", namespace=argocd) if argocd else []
     kinds = [*crds.manifests(), *load("users.yaml", namespace=namespace)]
     if crds_only:
-        return kinds
+        return [*kinds, *generator]
     home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     parts = [o for part in _PARTS for o in load(part, namespace=namespace, image=image)]
     tenants = [each for each in wide(namespace) if each["metadata"]["name"] != DEFAULTS]
-    return [*kinds, home, *parts, *(tenants if all_namespaces else ())]
+    return [*kinds, home, *parts, *(tenants if all_namespaces else ()), *generator]
 
 
 def wide(namespace: str) -> list[dict[str, Any]]:

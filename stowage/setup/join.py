@@ -179,7 +179,8 @@ async def _refuse_another(hub: ApiClient, plan: Join, identity: str) -> None:
     """
     for cluster in (await hub.list(MEMBER_CLUSTERS))["items"]:
         name = cluster["metadata"]["name"]
-        noted = cluster.get("status", {}).get("clusterID")
+        status = cluster.get("status", {})
+        noted = status.get("clusterUID") or status.get("clusterID")
         marked = cluster["metadata"].get("annotations", {}).get(IDENTITY_ANNOTATION)
         if name != plan.name and identity == (noted or marked):
             raise ConfigurationError(
@@ -192,7 +193,7 @@ async def _refuse_another(hub: ApiClient, plan: Join, identity: str) -> None:
         with suppress(NotFound):
             found = await hub.get(resource, plan.name, namespace=namespace)
             known = found["metadata"].get("annotations", {}).get(IDENTITY_ANNOTATION)
-            if known == identity:
+            if known == identity or _nobodys(found):
                 return
             whose = "another cluster" if known else "a cluster that was registered without `join`"
             raise ConfigurationError(
@@ -200,6 +201,12 @@ async def _refuse_another(hub: ApiClient, plan: Join, identity: str) -> None:
                 f"choose another name, run `stowage unjoin {plan.name}` first, or say --replace if "
                 "the cluster was rebuilt"
             )
+
+
+def _nobodys(found: Mapping[str, Any]) -> bool:
+    """Whether it is a MemberCluster without credentials, such as one of a ClusterProfile."""
+    told = found.get("status", {}).get("clusterID") or found.get("spec", {}).get("secretRef")
+    return found["kind"] == MEMBER_CLUSTERS.kind and not told
 
 
 async def _forget_cluster(hub: ApiClient, name: str) -> None:

@@ -41,6 +41,7 @@ from propagator.credentials.accounts import (
     tenancy,
 )
 from propagator.credentials.credentials import PodSecurity
+from propagator.members.cluster_identity import ID_PROPERTY, SET_PROPERTY
 from propagator.members.hub_lease import HUB_LEASE
 
 Manifest = dict[str, Any]
@@ -61,6 +62,13 @@ _PRICE = {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]}
 """The right to annotate pods with their deletion cost: which go first when a share shrinks."""
 _BUDGETS = {"apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": _SEE}
 """The right to see how many pods may go before others are ready."""
+_IN_SET = {
+    "apiGroups": ["about.k8s.io"],
+    "resources": ["clusterproperties"],
+    "resourceNames": [ID_PROPERTY, SET_PROPERTY],
+    "verbs": ["get"],
+}
+"""The right to see which cluster of its ClusterSet it is, where it is in one."""
 _CANARY = "stowage-is-bounded"
 _ASK = {
     "nonResourceURLs": ["/readyz", "/version", "/api", "/api/*", "/apis", "/apis/*"],
@@ -92,11 +100,11 @@ def narrow(home: str, allow: Sequence[AllowedKind] = ()) -> list[Manifest]:
         *(each.rule(_WRITE) for each in inside),
     ]
     watched = {"apiGroups": [""], "resources": ["nodes", "pods", "serviceaccounts"], "verbs": _SEE}
-    which = _may("get", "namespaces", "kube-system")
+    which = [_may("get", "namespaces", "kube-system"), _IN_SET]
     return [
         _role(TENANT_ROLE, tenant),
         _role(ACTING_ROLE, [_may("impersonate", "serviceaccounts", TENANT_ACCOUNT)]),
-        _role(MEMBER_ACCOUNT, [which, watched, _BUDGETS, *see, *own, _ASK]),
+        _role(MEMBER_ACCOUNT, [*which, watched, _BUDGETS, *see, *own, _ASK]),
         *_member(home),
         _everywhere(MEMBER_ACCOUNT, home),
     ]
@@ -129,6 +137,7 @@ def cluster(home: str, allow: Sequence[AllowedKind] = ()) -> list[Manifest]:
     """Return the rights to write in all namespaces; `cluster_policy` must be in force before."""
     rules = [
         {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": _SEE},
+        _IN_SET,
         _BUDGETS,
         _PRICE,
         {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "create"]},

@@ -104,7 +104,7 @@ PANELS = (
         "s",
         {
             "{{member_cluster}}": "time() - max by (member_cluster)"
-            " (stowage_member_last_seen_timestamp_seconds)"
+            " (stowage_member_last_seen_timestamp_seconds > 0)"
         },
     ),
     Panel(
@@ -150,7 +150,12 @@ def _panel(number: int, panel: Panel) -> dict[str, Any]:
         "gridPos": {"x": column * _WIDTH, "y": row * _HEIGHT, "w": _WIDTH, "h": _HEIGHT},
         "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
         "targets": [
-            {"refId": chr(ord("A") + at), "expr": expr, "legendFormat": legend}
+            {
+                "refId": chr(ord("A") + at),
+                "expr": expr,
+                "legendFormat": legend,
+                "exemplar": "_bucket[" in expr,
+            }
             for at, (legend, expr) in targets
         ],
     }

@@ -46,6 +46,7 @@ _NOT_CARRIED = (
     f"{GROUP}/counted",  # the new MemberCluster is searched once more
     "kubectl.kubernetes.io/last-applied-configuration",
 )
+_IDENTITY = ("clusterID", "clusterUID", "clusterSet")
 _BODIES = frozenset({"template", "targetDeployment", "targetService", "manifests"})
 """Fields that go to members as they are; labels in them are not those of clusters."""
 
@@ -197,7 +198,7 @@ async def _exchange(
     if after is None:
         await hub.create(MEMBER_CLUSTERS, _successor(before, plan))
         say(f"hub: MemberCluster {plan.new} is there")
-    note = {"status": {"clusterID": before["status"]["clusterID"]}}
+    note = {"status": {k: v for k, v in before["status"].items() if k in _IDENTITY}}
     await hub.merge_patch(MEMBER_CLUSTERS, plan.new, note, subresource="status")
     if _own_secret(plan, before):
         await _carry_secret(hub, plan, say)

@@ -37,6 +37,7 @@ from machinery.api.resources import (
     Resource,
 )
 from machinery.clock import Clock
+from machinery.config.kubeconfig import Connection
 from machinery.errors import NotFound
 from stowage.setup import install as installer
 from tests import inforce
@@ -374,14 +375,16 @@ async def deciding(
     standby: bool = False,
     features: Sequence[Feature] | None = None,
     clock: Clock | None = None,
+    connection: Connection | None = None,
     **settings: Any,
 ) -> AsyncIterator[Controller]:
     """A controller at work on the world's hub, in this process; it leads, or listens, by then.
 
-    It has these features, or those that come with it, and goes by this clock, or the machine's.
+    It has these features, or those that come with it, and goes by this clock, or the machine's. It
+    has an administrator's rights, or those of the connection.
     """
     given = {"http_port": 0, "identity": "one", **settings}
-    asked = ControllerSettings(connection=world.hub.connection(), **given)
+    asked = ControllerSettings(connection=connection or world.hub.connection(), **given)
     limit = WORKERS + 16
     async with ApiClient(asked.connection, name="hub", limit=limit, clock=clock) as client:
         controller = Controller(asked, client, features=features, clock=clock)

@@ -185,9 +185,13 @@ class Stage:
         *,
         standby: bool = False,
         plugins: Mapping[str, Any] | None = None,
+        features: Sequence[Feature] | None = None,
         **given: Any,
     ) -> AsyncIterator[Controller]:
-        """A controller with that SchedulerConfiguration, these factories and other settings."""
+        """A controller with that SchedulerConfiguration, these factories and other settings.
+
+        Without `features` it has those that come with it.
+        """
         settings = ControllerSettings(
             **{
                 "connection": Connection(server="http://memory"),
@@ -198,7 +202,7 @@ class Stage:
             }
         )
         hub = cast("ApiClient", self.hub)
-        controller = Controller(settings, hub, clock=self.clock, plugins=plugins)
+        controller = Controller(settings, hub, clock=self.clock, plugins=plugins, features=features)
         async with self._running(controller, standby=standby):
             yield controller
 

@@ -356,6 +356,7 @@ async def test_the_status_in_full(world: World) -> None:
     (change,), (share,) = status.pop("history"), status.pop("reasons")
     whole = [{"rule": "Whole", "numbers": {"number": 6}}]
     assert change.pop("time") == share["steps"][0].pop("time")
+    assert change.pop("id") == decision["id"]
     assert change == {
         "cause": "Placed",
         "desired": 6,

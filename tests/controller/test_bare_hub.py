@@ -98,6 +98,7 @@ async def test_where_it_may_not_write_workloads_it_says_so() -> None:
     assert "run `stowage install`" in objection.message
 
 
+@pytest.mark.long
 @pytest.mark.proves("S7", "Y2")
 async def test_where_only_validating_is_served_the_hub_refuses_and_the_controller_normalises(
     older_world: World,

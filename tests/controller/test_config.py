@@ -95,6 +95,25 @@ class TestGood:
         never = parsed("movement: {notReadyTolerationSeconds: -1, brake: {maxLost: 0%}}\n").movement
         assert never == MovementConfiguration(brake=BrakeConfiguration(max_lost="0%"))
 
+    @pytest.mark.proves("CT9", "CT10")
+    def test_the_inventory_is_read_and_is_absent_otherwise(self) -> None:
+        assert parsed("").cluster_profiles is None
+        given = """clusterProfiles:
+  import:
+  - namespace: fleet
+    selector: {matchExpressions: [{key: env, operator: In, values: [prod]}]}
+    properties: [tier, topology.kubernetes.io/zone]
+  export: true
+"""
+        found = parsed(given).cluster_profiles
+        assert found is not None
+        assert found.export
+        assert found.rule("fleet", {"env": "test"}) is None
+        rule = found.rule("fleet", {"env": "prod"})
+        assert rule is not None
+        assert rule.properties == ("tier", "topology.kubernetes.io/zone")
+        assert found.rule("shop", {"env": "prod"}) is None
+
     @pytest.mark.proves("G22")
     def test_leader_election_may_be_switched_off(self) -> None:
         assert not parsed("leaderElection: {leaderElect: false}\n").leader_elect
@@ -317,6 +336,21 @@ WRONG = {
     "a brake of no key": (
         'movement:\n  brake:\n    topologyKey: ""\n',
         "scheduler.yaml:5: movement.brake.topologyKey: String should have at least 1 character",
+    ),
+    "an inventory of no namespace": (
+        "clusterProfiles:\n  import:\n  - properties: [tier]\n",
+        "scheduler.yaml:5: clusterProfiles.import[0].namespace: Field required",
+    ),
+    "a property that is no label": (
+        "clusterProfiles:\n  import:\n  - namespace: fleet\n    properties: [-tier]\n",
+        "scheduler.yaml:6: clusterProfiles.import[0].properties[0]: String should match",
+    ),
+    "a selector without values": (
+        (
+            "clusterProfiles:\n  import:\n  - namespace: fleet\n"
+            "    selector: {matchExpressions: [{key: env, operator: In}]}\n"
+        ),
+        "scheduler.yaml:6: clusterProfiles.import[0].selector.matchExpressions[0]",
     ),
     "no profile": ("profiles: []\n", "scheduler.yaml:3: profiles: "),
     "not YAML": ("profiles: [\n", "scheduler.yaml: not YAML: "),

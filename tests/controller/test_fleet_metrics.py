@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from controller import fleet_metrics
 from controller.model.objects import Workload
@@ -41,11 +43,19 @@ def workload(name: str = "web", **status: Any) -> Workload:
     return msgspec.convert({"metadata": metadata, "spec": {}, "status": status}, Workload)
 
 
-def begin(*workloads: Workload, clusters: Any = ()) -> None:
+def ours(workload: Workload) -> bool:
+    return workload.spec.scheduler_name != "another"
+
+
+def begin(*workloads: Workload, clusters: Any = ()) -> fleet_metrics.WorkloadCounts:
     builder = SnapshotBuilder()
     for each in clusters:
         builder.upsert(each)
-    fleet_metrics.begin(workloads=lambda: workloads, snapshot=builder.snapshot)
+    counts = fleet_metrics.WorkloadCounts(ours)
+    for each in workloads:
+        counts.workload_changed(None, each)
+    fleet_metrics.begin(counts=counts, snapshot=builder.snapshot)
+    return counts
 
 
 def scheduled(reason: Any) -> list[dict[str, Any]]:
@@ -78,6 +88,36 @@ def test_units_are_summed_up() -> None:
         '{state="pending"}': 1,
         '{state="ready"}': 3,
     }
+
+
+def test_what_changes_is_counted_anew_and_what_goes_no_more() -> None:
+    waits = workload(state="Pending", desired=5, pending=5, conditions=scheduled("QuotaExceeded"))
+    runs = workload(state="Running", desired=3, assigned=3, conditions=scheduled("Scheduled"))
+    counts = begin(waits, runs)
+    counts.workload_changed(waits, runs)
+    assert told("stowage_workloads") == {'{reason="Scheduled",state="Running"}': 2}
+    assert told("stowage_units") == {'{state="desired"}': 6, '{state="assigned"}': 6}
+    counts.workload_changed(runs, None)
+    spec = msgspec.structs.replace(runs.spec, scheduler_name="another")
+    left = msgspec.structs.replace(runs, spec=spec)
+    counts.workload_changed(runs, left)
+    counts.workload_changed(None, left)
+    assert told("stowage_workloads") == told("stowage_units") == {}
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), max_size=30))
+def test_the_counts_are_those_of_the_workloads_that_are_there(changes) -> None:
+    """Of each pair the first is the key, the second its new state; 0: it is gone."""
+    states = ("", "Pending", "Running", "Failed", "Owned")
+    counts, there = begin(), dict[int, Workload]()
+    for key, state in changes:
+        new = workload(state=states[state], desired=state) if state else None
+        counts.workload_changed(there.pop(key, None), new)
+        if new is not None:
+            there[key] = new
+    found = told("stowage_workloads"), told("stowage_units")
+    begin(*there.values())
+    assert found == (told("stowage_workloads"), told("stowage_units"))
 
 
 def test_clusters_are_told_one_by_one_and_their_room_as_a_whole() -> None:

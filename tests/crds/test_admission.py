@@ -84,6 +84,7 @@ def attempt(tenant, user: str, workload: dict) -> str:
     return refusal(tenant.apply, workload, user=user)
 
 
+@pytest.mark.long
 @pytest.mark.proves("C29")
 def test_a_foreign_target_needs_the_verb(tenant, author):
     workload = tenant.workload("abroad", targetNamespace="demo")
@@ -283,6 +284,14 @@ def test_a_new_workload_has_its_finalizer_at_once(tenant):
     assert "finalizers" not in tenant.get("new")["metadata"], "who takes it off has a reason"
     for name in ("new", "mine"):
         tenant.patch(name, again)
+
+
+@pytest.mark.proves("CT8")
+def test_one_that_is_not_delivered_has_none(tenant):
+    tenant.create(tenant.workload("undelivered", delivery="None"))
+    assert "finalizers" not in tenant.get("undelivered")["metadata"]
+    spec = {"schedulerName": "stowage", "delivery": "None"}
+    assert validation.admitted({"metadata": {}, "spec": spec}) == {}
 
 
 @pytest.mark.proves("C30")

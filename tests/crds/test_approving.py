@@ -44,6 +44,7 @@ def rollout(*approvals, **more) -> dict:
     return {"waves": waves, "approvals": [*approvals], **more}
 
 
+@pytest.mark.long
 def test_an_approval_needs_the_verb_for_that_workload(tenant, editor):
     create = functools.partial(tenant.asking.create, user=editor, dry_run=True)
     assert refusal(create, tenant.workload("web", rollout=rollout())) == ""

@@ -48,6 +48,7 @@ TRIES = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.proves("S1")
 @pytest.mark.parametrize(("manifest", "kind"), TRIES, ids=[kind for _, kind in TRIES])
 def test_a_guarded_kind_needs_the_verb(tenant, author, manifest, kind):

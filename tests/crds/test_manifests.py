@@ -46,6 +46,7 @@ def test_manifests_come_in_the_order_in_which_they_are_applied():
         ("CustomResourceDefinition", "reservations.stowage.dev"),
         ("CustomResourceDefinition", "workloadgroups.stowage.dev"),
         ("CustomResourceDefinition", "workloadquotas.stowage.dev"),
+        ("CustomResourceDefinition", "clusterdecisions.stowage.dev"),
         ("MutatingAdmissionPolicy", names.ADMISSION_POLICY),
         ("MutatingAdmissionPolicyBinding", names.ADMISSION_POLICY),
         ("ValidatingAdmissionPolicy", names.ADMISSION_POLICY),

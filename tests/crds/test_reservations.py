@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from crds.admission import validation
-from crds.reservation import Reservation
 
 from .asking import refusal
 from .bodies import SPECS, body, dry, taken
@@ -182,22 +180,3 @@ def test_a_large_reservation_is_judged_within_what_a_rule_may_cost(asking):
     body = reservation(template=template, owners=[owner] * 32)
     assert len(json.dumps(body)) > 800_000
     assert dry(asking, body) == ""
-
-
-def test_what_its_page_shows_would_be_taken():
-    page = (ROOT / "docs" / "reservations.md").read_text()
-    shown = [yaml.safe_load(block.partition("```")[0]) for block in page.split("```yaml")[1:]]
-    [whole] = [each for each in shown if "kind" in each]
-    assert validation.object_violations("Reservation", whole) == []
-    statuses = [each["status"] for each in shown if "status" in each]
-    assert {"reservations"} <= statuses[0].keys()
-    assert Reservation.model_validate(whole | {"status": statuses[1]}).status
-    [held] = [
-        each["spec"]["hold"] for each in shown if each.get("spec", {}).get("hold") == "Member"
-    ]
-    assert (
-        validation.object_violations(
-            "Reservation", whole | {"spec": whole["spec"] | {"hold": held}}
-        )
-        == []
-    )

@@ -64,6 +64,7 @@ def test_defaults_are_stored(tenant, given):
     assert {k: v for k, v in spec.items() if k != "targetDeployment"} == {
         "schedulerName": "stowage",
         "priority": 0,
+        "delivery": "Push",
         "distribution": "Single",
         "packing": "Proportional",
         "adoption": "Never",
@@ -273,6 +274,7 @@ def test_a_wrong_membercluster_is_refused(asking, name, spec, field):
 def test_short_names_and_category(hub):
     listed = hub.kubectl("api-resources", "--api-group=stowage.dev", "--no-headers")
     assert sorted(line.split()[:2] for line in listed.splitlines()) == [
+        ["clusterdecisions", "cd"],
         ["memberclusters", "mc"],
         ["reservations", "rsv"],
         ["workloadgroups", "wg"],

@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from crds.admission import validation
-from crds.workloadspread import WorkloadSpreadStatus
 
 from .asking import refusal
 from .bodies import SPECS, body, dry
@@ -22,17 +20,6 @@ spread = partial(body, "WorkloadSpread")
 
 def of(tenant: Any, **spec: Any) -> dict[str, Any]:
     return spread(namespace=tenant.namespace, **spec)
-
-
-def test_what_its_page_shows_would_be_taken():
-    page = (ROOT / "docs" / "spreads.md").read_text()
-    shown = [yaml.safe_load(block.partition("```")[0]) for block in page.split("```yaml")[1:]]
-    [whole] = [each for each in shown if "kind" in each]
-    assert validation.object_violations("WorkloadSpread", whole) == []
-    [strategy] = [each for each in shown if "scheduleStrategy" in each]
-    assert validation.object_violations("WorkloadSpread", spread(**strategy)) == []
-    [said] = [each["status"] for each in shown if "status" in each]
-    assert WorkloadSpreadStatus.model_validate(said).manifest() == json.loads(json.dumps(said))
 
 
 PATCH = {

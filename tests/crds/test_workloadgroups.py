@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from crds.admission import validation
 from crds.definition import UNOBSERVED
 from crds.groups.membership import groups_named
-from crds.groups.workloadgroup import WorkloadGroup
 from crds.names import GROUP_ALIASES, LABEL_GROUP, NORMALISED_PREFIX
 
 from .asking import refusal
@@ -193,15 +191,3 @@ def test_the_label_may_stand_on_the_template_and_on_its_pods(tenant, label, part
 def test_a_wrong_value_on_a_workload_is_refused_by_the_api_server(tenant):
     answer = refusal(tenant.create, tenant.workload("member", labels={LABEL_GROUP: "no name"}))
     assert "metadata.labels: Invalid value" in answer
-
-
-@pytest.mark.proves("G1")
-def test_what_its_page_shows_would_be_taken():
-    page = (ROOT / "docs" / "gangs.md").read_text()
-    blocks = [block.partition("```")[0] for block in page.split("```yaml")[1:]]
-    shown = [each for block in blocks for each in yaml.safe_load_all(block)]
-    wholes = [each for each in shown if each.get("kind") == "WorkloadGroup"]
-    assert wholes
-    for whole in wholes:
-        assert validation.object_violations("WorkloadGroup", whole) == []
-        assert WorkloadGroup.model_validate(whole).spec.topology

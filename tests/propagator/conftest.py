@@ -40,6 +40,7 @@ from propagator.settings import SessionSettings
 from propagator.types.cluster import MemberCluster, Secret, bounded
 from stowage.playground.controlplanes import Cluster
 from tests.inforce import review_of
+from tests.memoryhub import MemoryHub
 
 from .waits import until
 
@@ -169,6 +170,12 @@ def unknown_members(monkeypatch: pytest.MonkeyPatch) -> None:
         return ""
 
     monkeypatch.setattr(connection, "cluster_id", unknown)
+
+
+def unregistered() -> Identities:
+    """For a link without a MemberCluster: it serves whichever cluster it leads to."""
+    hub = MemoryHub(clock=SystemClock(), admission=False)
+    return Identities(Informer(hub, MEMBER_CLUSTERS, MemberCluster))
 
 
 @asynccontextmanager

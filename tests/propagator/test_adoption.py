@@ -58,6 +58,7 @@ async def owned(stage: Stage, name: str, workload: str, **where: Any) -> dict[st
     return await stage.on("m1", name, **where)
 
 
+@pytest.mark.long
 @pytest.mark.proves("X6")
 async def test_what_is_equal_but_for_defaults_is_taken_over_as_it_is(stage_on: MakeStage):
     async with stage_on() as stage:
@@ -185,6 +186,7 @@ async def test_an_edit_between_the_look_and_the_write_is_no_takeover(
         assert await stage.on("m1", "conf", kind=CONFIGMAPS) == edited[0], "not touched at all"
 
 
+@pytest.mark.long
 @pytest.mark.proves("X6")
 @pytest.mark.parametrize("when", ["before the write", "after the write"])
 async def test_a_process_that_ends_at_the_takeover_is_made_up_for(
@@ -277,6 +279,7 @@ async def pods_of(stage: Stage) -> set[str]:
     return {meta["uid"] for meta in metas if "deletionTimestamp" not in meta}
 
 
+@pytest.mark.long
 @pytest.mark.proves("X6", "X8")
 async def test_pods_run_on_and_count_through_takeover_end_and_takeover(
     hub: Cluster, running: Cluster

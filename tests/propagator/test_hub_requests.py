@@ -56,6 +56,7 @@ async def run_quickly(stage: Stage, name: str) -> None:
     await until(running)
 
 
+@pytest.mark.long
 @pytest.mark.proves("C22")
 async def test_a_workload_costs_one_post_and_two_status_writes_until_it_runs(
     stage_on: MakeStage, hub: Cluster, monkeypatch: pytest.MonkeyPatch

@@ -134,6 +134,7 @@ async def test_secrets_travel_in_the_next_term_as_well(stage_on: MakeStage, hub:
         assert (await stage.condition("one", "Propagated"))["status"] == "True"
 
 
+@pytest.mark.long
 @pytest.mark.proves("N6", "N11")
 async def test_a_lease_that_went_back_has_everything_of_the_hub_listed_anew(
     stage_on: MakeStage, hub: Cluster

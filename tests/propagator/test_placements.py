@@ -730,6 +730,7 @@ CRD = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.proves("D4", "C30")
 async def test_a_custom_kind_is_found_again_after_a_restart_and_may_vanish(stage_on: MakeStage):
     async with stage_on() as stage:

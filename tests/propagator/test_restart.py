@@ -146,6 +146,7 @@ async def a_workload_of_every_kind(stage: Stage) -> None:
     await until(ready)
 
 
+@pytest.mark.long
 @pytest.mark.proves("R5", "R11")
 @pytest.mark.usefixtures("steady")
 async def test_a_restart_in_which_nothing_changed_writes_nothing(stage_on: MakeStage):
@@ -196,6 +197,7 @@ async def test_a_process_that_is_held_up_at_its_beginning_takes_no_member_for_sl
         assert await stored(rig.hub) == there
 
 
+@pytest.mark.long
 @pytest.mark.proves("C32", "R11")
 async def test_what_was_changed_on_a_member_while_nobody_looked_is_put_right(stage_on: MakeStage):
     async with stage_on() as stage:

@@ -123,6 +123,7 @@ async def counted(stage: Stage, member: str, **counts: int | None) -> None:
     await until(said, what=lambda: seen)
 
 
+@pytest.mark.long
 @pytest.mark.proves("T1", "T2")
 async def test_a_member_gets_the_revision_that_is_said_and_its_replicas_at_once(
     stage_on: MakeStage,
@@ -231,6 +232,7 @@ async def test_without_a_rollout_all_members_get_the_spec(stage_on: MakeStage):
         assert "revision" not in await stage.share("web", "m2")
 
 
+@pytest.mark.long
 @pytest.mark.proves("T6", "T21", "X1")
 async def test_a_held_member_keeps_its_revision_through_drift_and_restarts(stage_on: MakeStage):
     async with stage_on() as stage:

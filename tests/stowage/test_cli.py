@@ -119,6 +119,8 @@ def test_reachable_through_kubectl():
         (["playground", "up", "--members", "-1"], "--members"),
         (["install", "--nonsense"], "No such option"),
         (["explain", "wl/x", "-f", "-", "--controller", "https://c"], "--controller"),
+        (["join", "x"], "either --member-kubeconfig or --from-clusterprofile"),
+        (["join", "--from-clusterprofile", "paris"], "not of the form NAMESPACE/NAME"),
     ],
 )
 def test_wrong_usage_is_2(stowage, args, says):

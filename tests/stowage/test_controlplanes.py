@@ -43,6 +43,7 @@ def test_pods_run_on_a_member(full_cluster):
     assert [n["spec"].get("taints") for n in nodes] == [None, None]
 
 
+@pytest.mark.long
 def test_killed_and_restarted_with_its_data(make_cluster):
     cluster = make_cluster("mortal")
     cluster.kubectl("create", "namespace", "kept")

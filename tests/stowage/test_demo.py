@@ -43,6 +43,10 @@ REFUSED = {
         {"type": "Propagated", "status": "False", "reason": "Rejected", "message": "no such kind"},
     ],
 }  # fmt: skip
+DECIDED = {
+    "state": "Scheduled",
+    "conditions": [{"type": "Ready", "status": "True", "reason": "Decided", "message": ""}],
+}
 PULLING = {"state": "Creating", "readySummary": "1/3"}
 
 
@@ -84,7 +88,8 @@ def shown(tmp_path, monkeypatch):
 
 @pytest.mark.proves("Y1")
 def test_all_run_and_it_says_so(shown):
-    out = shown({"a": PULLING, "handmade": {}}, {"a": RUNNING, "handmade": {}})
+    rest = {"handmade": {}, "placed-only": DECIDED}
+    out = shown({"a": PULLING, **rest}, {"a": RUNNING, **rest})
     assert "Not running:" not in out
     assert "Three things to try:" in out
     assert "stowage ui --kubeconfig=" in out[-1]

@@ -78,6 +78,7 @@ async def versions(world: World) -> dict[str, str]:
     return {meta["uid"]: meta["resourceVersion"] for meta in metas}
 
 
+@pytest.mark.long
 @pytest.mark.proves("M22", "M24", "M27", "M65")
 async def test_a_drain_is_one_write_and_shows_its_end_and_the_undo_takes_it_back(
     world: World, monkeypatch: pytest.MonkeyPatch

@@ -246,6 +246,7 @@ def test_it_lives_in_a_controller(
     assert "orbidden" not in log.read_text() + standby.read_text()
 
 
+@pytest.mark.long
 def test_the_deployment_of_a_hub_takes_the_configuration(carbon: Cluster) -> None:
     where, name = ("-n", SYSTEM_NAMESPACE), "stowage-controller"
     before = json.loads(carbon.kubectl(*where, "get", "deployment", name, "-o", "json"))

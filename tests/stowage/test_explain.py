@@ -267,12 +267,3 @@ def test_what_is_not_there(write: Write) -> None:
     assert refusal("wl/theirs", "-n", "shop", "--fleet", fleet) == (
         "shop/theirs is left to scheduler other; asked is stowage"
     )
-
-
-@pytest.mark.parametrize(("page", "numbers"), [("README.md", "14"), ("docs/explain.md", "1478")])
-def test_the_documents_show_what_is_printed(page: str, numbers: str) -> None:
-    text = (EXAMPLES.parent / page).read_text()
-    assert "\n".join(said("wl/by-labels", "-n", "demo", "-f", LABELS, "--fleet", FLEET)) in text
-    files = [f"-f{next(EXAMPLES.glob(f'0{number}-*'))}" for number in numbers]
-    printed = CliRunner().invoke(cli, ["plan", *files, "--fleet", str(FLEET)])
-    assert printed.stdout in text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -74,18 +73,6 @@ def test_a_loss_prints_nothing_unless_it_is_accepted(files: Files) -> None:
     accepted = files.result(*given, lossy=True)
     assert accepted.exit_code == 0
     assert said(accepted) == said(refused)
-
-
-def test_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    shown = re.findall(r"^```\n\$ (stowage .*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
-    assert len(shown) == 1
-    made = run("import", "-f", "examples/import/kosmos.yaml")
-    assert made.stderr.splitlines()[0] in shown[0]
-    output = tmp_path / "ours.yaml"
-    output.write_text(made.stdout)
-    plan = run("plan", "-f", output, "--fleet", "examples/fleet/two-domains.yaml")
-    assert plan.stdout.strip() in shown[0]
 
 
 def test_the_example_of_openkruise_is_kept_true(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -433,6 +420,7 @@ def test_files_that_cannot_be_read(files: Files) -> None:
 WRONG: tuple[Any, ...] = (None, 5, True, "text", [1], {"a": 1}, [{}])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("wrong", WRONG, ids=repr)
 def test_no_wrong_type_anywhere_is_more_than_an_error(files: Files, wrong: Any) -> None:
     """Each field of an input in turn is something else: it is refused, or it goes through."""

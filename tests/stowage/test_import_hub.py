@@ -65,6 +65,7 @@ def shop(hub: Cluster) -> Cluster:
     return hub
 
 
+@pytest.mark.long
 @pytest.mark.proves("K27")
 @pytest.mark.parametrize(
     "given",

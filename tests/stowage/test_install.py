@@ -57,6 +57,7 @@ def _get(cluster, *what):
     return json.loads(cluster.kubectl("get", *what, "-o", "json"))
 
 
+@pytest.mark.long
 def test_dry_run_prints_yaml_and_touches_nothing(cluster, stowage):
     printed = stowage.succeed(
         "install", "--dry-run", f"--kubeconfig={cluster.kubeconfig}", "-n", "x"
@@ -78,6 +79,7 @@ def test_crds_only_and_admission_is_in_force_when_it_returns(cluster, stowage):
     assert SYSTEM_NAMESPACE not in cluster.kubectl("get", "namespace", "-o", "name")
 
 
+@pytest.mark.long
 @pytest.mark.proves("N4", "N15")
 @pytest.mark.parametrize(
     ("role", "may", "may_not"),
@@ -251,6 +253,10 @@ def test_the_web_page_comes_where_it_is_asked_for(installed, stowage):
         (CONTROLLER, "create", "workloads.stowage.dev", "shop", "no"),
         (CONTROLLER, "delete", "workloads.stowage.dev", "shop", "no"),
         (CONTROLLER, "create", "events.events.k8s.io", "shop", "yes"),
+        (CONTROLLER, "create", "clusterdecisions.stowage.dev", "shop", "yes"),
+        (CONTROLLER, "patch", "clusterdecisions.stowage.dev/status", "shop", "yes"),
+        (CONTROLLER, "patch", "placementdecisions.multicluster.x-k8s.io", "shop", "yes"),
+        (CONTROLLER, "patch", "clusterprofiles.multicluster.x-k8s.io", "shop", "no"),
         (CONTROLLER, "create", "subjectaccessreviews.authorization.k8s.io", "", "yes"),
         (PROPAGATOR, "get", "secrets", SYSTEM_NAMESPACE, "yes"),
         (PROPAGATOR, "list", "secrets", "shop", "no"),
@@ -289,6 +295,26 @@ async def test_who_may_what(installed, who, verb, what, namespace, may):
         what = f"{resource} --subresource={rest}"
     allowed = await accounts.other_may(installed.connection(), who, f"{verb} {what} {where}")
     assert allowed is (may == "yes")
+
+
+@pytest.mark.proves("CT5")
+async def test_argo_may_list_decisions_in_its_own_namespace_and_nothing_else(installed, stowage):
+    hub = f"--kubeconfig={installed.kubeconfig}"
+    named = ("install", hub, "--crds-only", "--wait=false", "--argocd")
+    assert "not found" in stowage(*named, "gitops").err  # a namespace that nobody has made
+    installed.kubectl("create", "namespace", "argocd")
+    assert "ConfigMap stowage-clusterdecisions applied" in stowage.succeed(*named)
+    found = _get(installed, "-n", "argocd", "configmap", "stowage-clusterdecisions")["data"]
+    assert found["kind"] in installed.kubectl("api-resources", "--api-group=stowage.dev")
+    generator = "system:serviceaccount:argocd:argocd-applicationset-controller"
+    for asked, may in (
+        ("list clusterdecisions.stowage.dev -n argocd", True),
+        ("watch clusterdecisions.stowage.dev -n argocd", True),
+        ("patch clusterdecisions.stowage.dev -n argocd", False),
+        ("list clusterdecisions.stowage.dev -n default", False),
+        ("list workloads.stowage.dev -n argocd", False),
+    ):
+        assert await accounts.other_may(installed.connection(), generator, asked) is may, asked
 
 
 @pytest.mark.proves("N15")
@@ -488,6 +514,7 @@ def test_each_process_may_read_the_definitions_that_it_compares(installed):
     )
 
 
+@pytest.mark.long
 @pytest.mark.proves("N16")
 @pytest.mark.parametrize("role", ["controller", "propagator"])
 async def test_a_process_does_nothing_on_kinds_that_are_too_old(installed, role):

@@ -104,6 +104,7 @@ def _may(stolen, what):
     return asyncio.run(accounts.may(parse_kubeconfig(stolen.read_bytes()), what))
 
 
+@pytest.mark.long
 @pytest.mark.proves("S8")
 @pytest.mark.parametrize("what", WORST)
 def test_a_stolen_kubeconfig_may_not(stolen, what):
@@ -352,6 +353,7 @@ def test_the_pods_of_a_namespace_get_their_deletion_costs_with_its_own_rights(fl
     fleet.kubectl("-n", "priced", "delete", "wl", "web", "--timeout=240s")
 
 
+@pytest.mark.long
 @pytest.mark.proves("S8", "N18")
 @pytest.mark.usefixtures("thief")
 def test_what_existed_before_is_not_taken_until_it_is_given(fleet, member, stowage):

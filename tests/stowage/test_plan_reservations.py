@@ -147,6 +147,7 @@ def test_the_examples_are_planned_as_their_pages_say() -> None:
     assert sum(each["replicas"] for each in made["season-jobs"]["reservations"]) == 1
 
 
+@pytest.mark.long
 def test_the_same_files_give_the_same_words_in_every_process() -> None:
     """Sets of texts have another order in each process."""
     told = set()

@@ -129,6 +129,7 @@ def test_another_provider_is_refused_where_one_stands(up, stowage):
     assert "a local playground stands here" in outcome.err
 
 
+@pytest.mark.long
 def test_up_brings_back_what_died(up, stowage):
     planes = local.load_planes(up)
     _kubectl(up, "member-1", "create", "namespace", "kept")

@@ -140,6 +140,7 @@ def _dying(client: ApiClient, after: int, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(ApiClient, "request", counting)
 
 
+@pytest.mark.long
 async def test_wherever_it_dies_it_goes_on(hub: ApiClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """One of the two names is always registered, with a Secret that leads there, till it is done."""
     monkeypatch.setattr(rename, "RENAMED_SECONDS", 0.0)

@@ -15,6 +15,7 @@ import urllib.request
 import pytest
 
 from crds.names import SYSTEM_NAMESPACE
+from machinery.release import user_agent
 from stowage.playground import flags
 from stowage.playground.processes import Process
 from stowage.setup import install, join, member_rights
@@ -47,6 +48,19 @@ RARE = {
     ("controller", "stowage.dev", "reservations", "get"): "after a lost race",
     ("controller", "stowage.dev", "memberclusters", "get"): "after a lost race",
     ("controller", "stowage.dev", "memberclusters/status", "patch"): "a cluster that units leave",
+    **{
+        ("controller", "stowage.dev", "clusterdecisions", verb): "other labels, or none any more"
+        for verb in ("get", "patch", "delete")
+    },
+    **{
+        (
+            "controller",
+            "multicluster.x-k8s.io",
+            "placementdecisions",
+            verb,
+        ): "where it is switched on"
+        for verb in ("get", "list", "watch", "create", "patch", "delete")
+    },
     ("controller", "", "events", "patch"): "an event that comes again",
     ("propagator", "", "events", "patch"): "an event that comes again",
     ("propagator", "stowage.dev", "workloads", "get"): "before orphans are removed",
@@ -60,6 +74,8 @@ RARE = {
     ): "labels that a member's answers change",
 }
 """What a run of half a minute need not come to; each is held by the test of what it is for."""
+STATUS_WRITE = ("controller", "stowage.dev", "workloads/status", "patch")
+AGENT = user_agent("stowage-controller")
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +107,7 @@ def hub(installed):
     return installed[0]
 
 
+@pytest.mark.long
 @pytest.mark.proves("S7", "Y2")
 def test_a_hub_before_1_36_gets_the_policies_that_it_serves(installed):
     hub, said = installed
@@ -101,7 +118,7 @@ def test_a_hub_before_1_36_gets_the_policies_that_it_serves(installed):
     assert "workload" in found
 
 
-@pytest.mark.proves("C1", "C3", "C31", "DP2", "N15", "S12", "S13")
+@pytest.mark.proves("C1", "C3", "C31", "CT19", "DP2", "N15", "S12", "S13")
 async def test_both_do_their_work_with_these_rights_and_use_them_all(
     hub, full_cluster, stowage, tmp_path, log
 ):
@@ -129,9 +146,11 @@ async def test_both_do_their_work_with_these_rights_and_use_them_all(
         _ask_a_guarded_page(listening(processes[0].log), await accounts.token(hub, "propagator"))
         # Events stand behind what they tell of.
         _until(lambda: {"Scheduled", "Propagated"} <= _events(hub))
+        _until(lambda: _decided(hub) == ["worker"])
         _hold_an_edit_back(hub, "ganged")
         hub.kubectl("-n", "rights", "delete", "rsv", "kept")
         _until(lambda: "kept-hold" not in _states(hub))
+        decided = _changes(hub)
         hub.kubectl("-n", "rights", "delete", "wl", "--all", "--timeout=240s")
         assert "web" not in member.kubectl("-n", "rights", "get", "deployments", "-o", "name")
     finally:
@@ -144,6 +163,9 @@ async def test_both_do_their_work_with_these_rights_and_use_them_all(
     refused = {each.right for each in asked if each.code == 403}
     assert refused == set()
     used = {each.right for each in asked if each.right[2]}
+    written = {(each.name, each.agent) for each in asked if each.right == STATUS_WRITE}
+    assert decided
+    assert {(name, f"{AGENT} decision/{change}") for name, change in decided} <= written
     granted = _granted()
     assert used <= granted  # else somebody else gave them that, such as the group of all accounts
     assert set(RARE) <= granted
@@ -169,6 +191,16 @@ def _hold_an_edit_back(hub, name):
     _until(held)
 
 
+def _changes(hub):
+    """Each change of placement: the Workload, and the id of the decision."""
+    found = json.loads(hub.kubectl("-n", "rights", "get", "wl", "-o", "json"))["items"]
+    return {
+        (each["metadata"]["name"], change["id"])
+        for each in found
+        for change in each["status"].get("history", [])
+    }
+
+
 class _Asked:
     """One line of the audit log."""
 
@@ -178,6 +210,7 @@ class _Asked:
         role = line["user"]["username"].removeprefix(ACCOUNT)
         self.right = (role, about.get("apiGroup", ""), resource, line["verb"])
         self.code = line["responseStatus"]["code"]
+        self.name, self.agent = about.get("name", ""), line.get("userAgent", "")
 
 
 def _granted():
@@ -214,6 +247,11 @@ def _until(check):
 def _states(hub):
     items = json.loads(hub.kubectl("-n", "rights", "get", "wl", "-o", "json"))["items"]
     return {each["metadata"]["name"]: each.get("status", {}).get("state") for each in items}
+
+
+def _decided(hub):
+    found = json.loads(hub.kubectl("-n", "rights", "get", "cd", "web", "-o", "json"))
+    return [each["clusterName"] for each in found["status"]["decisions"]]
 
 
 def _events(hub):
@@ -288,7 +326,7 @@ def _rules_and_workloads():
         quota,
         kept,
         {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "db", "namespace": "rights"}},
-        _workload("web", {}, resources=[{"name": "db"}]),
+        _workload("web", {}, resources=[{"name": "db"}], publish={"clusterDecision": True}),
         _workload("ganged", {"stowage.dev/workload-group": "gang"}, rollout={"waves": [wave]}),
         _workload("bounded", {"workload-policy.kosmos.io": "one", "app": "bounded"}),
         *_followed(),

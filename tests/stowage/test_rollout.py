@@ -64,6 +64,7 @@ def _as_it_was(namespace):
     return found
 
 
+@pytest.mark.long
 def test_the_reason_of_pods_without_a_node(full, stowage):
     stowage.succeed(*_install(full, "crowded", "--wait=false"))
     for role in ("controller", "propagator"):
@@ -193,6 +194,7 @@ async def test_a_hub_that_runs_no_deployments_says_so(propagated_hub, stowage):
     assert "the hub's Deployment controller has not looked at it yet" in outcome.err
 
 
+@pytest.mark.long
 def test_what_is_printed_is_what_is_applied(hub, stowage):
     printed = stowage.succeed(*_install(hub, "printed", "--dry-run"))
     assert printed == yaml.safe_dump_all(

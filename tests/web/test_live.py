@@ -141,6 +141,7 @@ def test_events_of_a_cluster_are_shown(followed: Hub, page: Page) -> None:
 SECRET = "hunter2-in-an-environment"
 
 
+@pytest.mark.long
 @pytest.mark.proves("V19")
 def test_who_may_only_list_clusters_sees_no_workload(followed: Hub) -> None:
     followed.do(followed.world.edit("web", {"metadata": {"annotations": {"note": SECRET}}}))

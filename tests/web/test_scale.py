@@ -50,6 +50,7 @@ def fleet() -> FileSource:
     return large.fleet()
 
 
+@pytest.mark.long
 @pytest.mark.proves("V23")
 def test_pages_of_a_large_fleet_cost_little(fleet: FileSource) -> None:
     views = Views(fleet.snapshot, system="", clock=SystemClock())

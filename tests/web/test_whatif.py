@@ -57,6 +57,7 @@ def page(file: str) -> Iterator[Page]:
         yield made
 
 
+@pytest.mark.long
 @pytest.mark.proves("V10")
 def test_the_answers_are_those_of_plan_and_simulate(page: Page, file: str, tmp_path: Path) -> None:
     new = fleets.workload("new", {}, desired=2)

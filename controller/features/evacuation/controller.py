@@ -11,8 +11,6 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from controller.features.evacuation import status, taints
 from controller.features.evacuation.brake import SCOPES, brake_of
 from controller.features.evacuation.fleet import FleetMoves
@@ -24,7 +22,7 @@ from controller.framework.runtime.feature import Term
 from controller.framework.runtime.handle import Handle
 from controller.framework.statuswriter import Result, StatusWriter
 from controller.model.moving import moment_of
-from controller.model.objects import BlockedWorkload, Condition, MemberCluster, Workload
+from controller.model.objects import BlockedWorkload, MemberCluster, Workload
 from crds.fields.movement import MovingReason
 from crds.membercluster import MOST_BLOCKED, EvacuatingReason, MemberClusterCondition
 from crds.workload import WorkloadCondition
@@ -200,7 +198,7 @@ class EvacuationController(StatusWriter[MemberCluster, _Draft]):
             now=now,
             generation=stored.metadata.generation,
         )
-        others = [_as_written(c) for c in stored.status.conditions if c.type != _EVACUATING]
+        others = [c.stored for c in stored.status.conditions if c.type != _EVACUATING]
         return _Draft(
             fields={**status.fields_of(said), "conditions": [*others, renewed]},
             events=said.events,
@@ -265,16 +263,7 @@ def _concerns(cluster: MemberCluster) -> bool:
 
 def _condition(cluster: MemberCluster) -> dict[str, Any]:
     found = cluster.condition(_EVACUATING)
-    return {} if found is None else _as_written(found)
-
-
-def _as_written(condition: Condition) -> dict[str, Any]:
-    """Return a condition as it is stored: what it does not say is absent there."""
-    said: dict[str, Any] = msgspec.to_builtins(condition)
-    return {name: value for name, value in said.items() if value or name in _ALWAYS}
-
-
-_ALWAYS = ("status", "reason", "message")
+    return {} if found is None else found.stored
 
 
 def _blocked(workload: Workload) -> BlockedWorkload | None:

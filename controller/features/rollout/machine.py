@@ -519,7 +519,8 @@ class Machine:
     def _tell_failure(self) -> None:
         failed = self._failed()
         if failed and self.phase != RolloutPhase.FAILED:
-            self._tell(EventReason.ROLLOUT_FAILED, failure(failed, self.view.spec), warning=True)
+            note, names = failure(failed, self.view.spec), tuple(each.name for each in failed)
+            self._events.append(StatusEvent(EventReason.ROLLOUT_FAILED, note, True, names))
 
     def _held(self) -> list[RolloutCluster]:
         return [each for each in self.view.clusters if not each.leaving]

@@ -21,6 +21,7 @@ from crds.workload import ScheduledReason
 from machinery import logs, metrics
 from machinery.clock import stopwatch
 from machinery.errors import StowageError
+from machinery.tracing import WITHIN, called
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -102,6 +103,8 @@ def ask(
         HERE.call = outer
         if call.traced is not None:
             call.over()
+        if WITHIN.get() is not None:  # here, as most calls are recorded by nobody
+            called(point, plugin.name, began)
     if HERE.seconds and stopwatch() - began > HERE.seconds:
         _late(plugin, point, stopwatch() - began)
     return answer

@@ -132,7 +132,7 @@ class TestBounds:
         kept = replace(decision(workload, a=1), reason=ScheduledReason.INVALID_WORKLOAD)
         told = [each["type"] for each in status_of(kept, workload)["conditions"]]
         assert {"Scheduled", "Ready"} <= set(told)
-        assert len(told) == 25, "32, less those of ours that it does not have now"
+        assert len(told) == 24, "32, less those of ours that it does not have now"
 
     @pytest.mark.parametrize("kind", ["Job", "Custom"])
     def test_a_template_that_asks_for_more_than_can_be_counted(self, kind: str) -> None:
@@ -253,6 +253,7 @@ class TestForGood:
 class TestLive:
     """On a real hub, with what it would refuse."""
 
+    @pytest.mark.long
     async def test_more_labels_than_the_status_can_tell(self, world: World) -> None:
         await world.cluster("one")
         template = deployment("wide", "100m")

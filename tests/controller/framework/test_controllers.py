@@ -318,6 +318,8 @@ async def test_they_are_chosen_by_name(
         "the controller WorkloadQuota runs",
         "the controller TaintEviction runs",
         "the controller StagedRollout runs",
+        "the controller ClusterProfiles runs",
+        "the controller Publishing runs",
     }
 
 
@@ -329,6 +331,8 @@ EVERY = [
     "WorkloadQuota",
     "TaintEviction",
     "StagedRollout",
+    "ClusterProfiles",
+    "Publishing",
 ]
 
 
@@ -341,7 +345,7 @@ EVERY = [
         (" WorkloadSpread ", ["WorkloadSpread"]),
         (
             "-WorkloadSpread,*,-Reservation",
-            ["WorkloadPolicy", "Coscheduling", "WorkloadQuota", "TaintEviction", "StagedRollout"],
+            [each for each in EVERY if each not in ("WorkloadSpread", "Reservation")],
         ),
     ],
 )

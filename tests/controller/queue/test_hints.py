@@ -524,6 +524,7 @@ FEW_AND_MANY = pytest.mark.parametrize("number", [300, pytest.param(600, marks=p
 """Of examples."""
 
 
+@pytest.mark.long
 @pytest.mark.proves("L2", "L17")
 @FEW_AND_MANY
 def test_what_places_more_of_it_wakes_it(number: int) -> None:

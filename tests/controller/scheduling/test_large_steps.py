@@ -222,6 +222,7 @@ def test_the_last_look_at_a_large_set_takes_steps_while_its_clusters_report_noth
     assert max(passes) <= 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [3, 18])
 @pytest.mark.parametrize("what", ["room", "repelled", "gone"])
 def test_what_comes_between_the_last_steps_of_a_set_is_seen(what: str, size: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import itertools
 import json
 from collections import Counter
 from contextlib import suppress
@@ -16,10 +17,12 @@ from machinery import metrics
 from machinery.api.client import ApiClient
 from machinery.api.lanes import FACT, NO_WORKLOAD, FairQueue, working_for
 from machinery.api.resources import CRDS, PODS
+from machinery.clock import SystemClock
 from machinery.config.kubeconfig import Connection
 from machinery.errors import Invalid, NotFound, TooManyRequests, TransportError, Unreachable
 from machinery.pace import TimeSlice
 from machinery.runtime.informer import Informer
+from machinery.runtime.leader_election import LeaderElector
 from machinery.types import bounds
 from machinery.types.bounds import KIB, MIB, TooMuch
 from machinery.types.metadata import Object
@@ -215,6 +218,52 @@ async def test_probes_and_discovery_pass_by_what_hangs() -> None:
             with pytest.raises(NotFound):
                 await client.resource("a.b/v1", "Kind")
         assert version == "v1 [31m" + "x" * (bounds.VERSION_TEXT - 8) + "…"
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.mark.proves("R7")
+async def test_who_leads_goes_on_whatever_waits_in_line() -> None:
+    """Two terms of a lease: it is read, taken, renewed and released while 600 requests hang."""
+    lease: dict[str, Any] = {}
+    versions = itertools.count(1)
+
+    async def hanging(request: web.Request) -> web.StreamResponse:
+        if "hang" in request.path:
+            await asyncio.Event().wait()
+        if request.method == "GET" and not lease:
+            return status(404, "NotFound")
+        if request.method != "GET":
+            given = await request.json()
+            lease["spec"] = lease.get("spec", {}) | given["spec"]
+            lease["metadata"] = given["metadata"] | {"resourceVersion": str(next(versions))}
+        return web.json_response(lease)
+
+    async with serving(hanging) as url, ApiClient(Connection(url), timeout=120) as client:
+        tasks = [
+            asyncio.create_task(client.request("PATCH", f"/hang/{n}", body={})) for n in range(600)
+        ]
+        await asyncio.sleep(0.05)
+        elector = LeaderElector(
+            client,
+            namespace="stowage-system",
+            name="stowage-propagator",
+            identity="a",
+            clock=SystemClock(),
+            lease_seconds=60.0,
+            renew_deadline=50.0,
+            retry_seconds=0.1,
+        )
+
+        async def lead() -> None:
+            taken = elector.moment
+            await until(lambda: elector.moment.renewed > taken.renewed)
+
+        async with asyncio.timeout(60):
+            await elector.run(lead)
+            await elector.run(lead)
+        assert lease["spec"]["leaseTransitions"] == 2
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

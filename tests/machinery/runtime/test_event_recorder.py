@@ -10,7 +10,7 @@ import pytest
 
 from machinery import metrics
 from machinery.errors import AlreadyExists, Forbidden, NotFound, Unreachable
-from machinery.runtime.event_recorder import EventRecorder, ObjectRef, shortened
+from machinery.runtime.event_recorder import EventRecorder, ObjectRef, one_cluster, shortened
 from tests.fakeclock import FakeClock, settle
 
 WEB = ObjectRef("stowage.dev/v1alpha1", "Workload", "shop", "web", "uid-1")
@@ -119,17 +119,29 @@ async def test_the_first_is_written_at_once(recorder, hub):
     }
 
 
-async def test_repeated_ones_are_one_event_written_every_ten_seconds(recorder, hub, clock):
-    for second in range(61):
+@pytest.mark.proves("CT21")
+async def test_repeated_ones_are_one_event_written_once_a_minute(recorder, hub, clock):
+    for second in range(361):
         failed(recorder, note=f"no room at {second}")
         await clock.advance(1)
     assert hub.calls == ["create"] + ["patch"] * 6
-    assert hub.only["series"]["count"] >= 58
+    assert hub.only["series"]["count"] >= 358
     assert hub.only["eventTime"] == "2026-01-01T00:00:00.000000Z"
-    await clock.advance(20)
+    await clock.advance(60)
     assert hub.calls == ["create"] + ["patch"] * 7
-    assert hub.only["note"] == "no room at 60"
-    assert hub.only["series"] == {"count": 61, "lastObservedTime": "2026-01-01T00:01:00.000000Z"}
+    assert hub.only["note"] == "no room at 360"
+    assert hub.only["series"] == {"count": 361, "lastObservedTime": "2026-01-01T00:06:00.000000Z"}
+
+
+@pytest.mark.proves("CT21")
+async def test_an_event_about_one_cluster_is_related_to_it_and_another_one_for_each(recorder, hub):
+    about = {"type": "Normal", "reason": "Moving", "note": "", "action": "Moving"}
+    for names in (["m1"], ["m2"], ["m1", "m2"], [], ["m1"]):
+        recorder.event(WEB, **about, related=one_cluster(names))
+    await settle()
+    kind = {"apiVersion": "stowage.dev/v1alpha1", "kind": "MemberCluster"}
+    related = [event.get("related") for event in hub.events.values()]
+    assert related == [{**kind, "name": "m1"}, {**kind, "name": "m2"}, None]
 
 
 async def test_a_repeat_after_a_long_silence_is_written_at_once(recorder, hub, clock):
@@ -159,7 +171,7 @@ async def test_an_object_may_be_given_as_it_is(recorder, hub, clock):
     }
     failed(recorder)
     failed(recorder, ref=obj)
-    await clock.advance(11)
+    await clock.advance(61)
     assert hub.only["series"]["count"] == 2
 
 
@@ -172,12 +184,12 @@ async def test_events_of_cluster_scoped_objects_live_in_default(recorder, hub):
 
 async def test_an_expired_event_begins_anew(recorder, hub, clock):
     failed(recorder)
-    await clock.advance(20)
+    await clock.advance(70)
     hub.events.clear()
     failed(recorder, note="again")
     await clock.advance(1)
     assert hub.only["note"] == "again"
-    assert hub.only["eventTime"] == "2026-01-01T00:00:20.000000Z"
+    assert hub.only["eventTime"] == "2026-01-01T00:01:10.000000Z"
     assert hub.calls == ["create", "patch", "create"]
 
 
@@ -189,7 +201,7 @@ async def test_a_lost_answer_doubles_nothing(recorder, hub, clock):
     await clock.advance(11)
     assert hub.calls == ["create", "create"]
     failed(recorder)
-    await clock.advance(11)
+    await clock.advance(61)
     assert hub.only["series"]["count"] == 2
 
 
@@ -209,9 +221,9 @@ async def test_the_next_outage_is_news_again(recorder, hub, clock, caplog):
     for _ in range(2):
         hub.fault = Unreachable("down")
         failed(recorder)
-        await clock.advance(30)
+        await clock.advance(70)
         hub.fault = None
-        await clock.advance(30)
+        await clock.advance(70)
     assert len(caplog.records) == 2
 
 
@@ -273,7 +285,7 @@ async def test_what_waits_is_never_forgotten(hub, clock):
     for number in range(8):
         failed(recorder, ref=ObjectRef("v1", "Secret", "ns", f"s{number}"))
         await clock.advance(0.1)
-    await clock.advance(11)
+    await clock.advance(61)
     assert next(iter(hub.events.values()))["series"]["count"] == 2
     assert len(recorder._series) == 5
     running.cancel()

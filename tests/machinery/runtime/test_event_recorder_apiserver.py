@@ -10,7 +10,7 @@ import pytest
 from machinery.api.client import ApiClient
 from machinery.api.resources import NAMESPACES, Resource
 from machinery.clock import SystemClock
-from machinery.runtime.event_recorder import EventRecorder, ObjectRef
+from machinery.runtime.event_recorder import EventRecorder, ObjectRef, one_cluster
 from machinery.tasks import end
 from tests.patience import until
 
@@ -48,7 +48,7 @@ async def listed(client: ApiClient, namespace: str, name: str) -> list[dict]:
     return found["items"]
 
 
-@pytest.mark.proves("K26")
+@pytest.mark.proves("CT21", "K26")
 async def test_repeated_with_a_changing_note_is_one_event(apiserver, client, recorder, namespace):
     ref = ObjectRef("stowage.dev/v1alpha1", "Workload", namespace, "web", "uid-1")
     for number in range(12):
@@ -58,6 +58,7 @@ async def test_repeated_with_a_changing_note_is_one_event(apiserver, client, rec
             reason="FailedScheduling",
             note=f"attempt {number}: {'no room ' * 200}",
             action="Scheduling",
+            related=one_cluster(["m1"]),
         )
         await asyncio.sleep(0.1)
 
@@ -72,6 +73,7 @@ async def test_repeated_with_a_changing_note_is_one_event(apiserver, client, rec
     assert event["reason"] == "FailedScheduling"
     assert event["reportingComponent"] == "stowage.dev/controller"
     assert event["involvedObject"]["uid"] == "uid-1"
+    assert (event["related"]["kind"], event["related"]["name"]) == ("MemberCluster", "m1")
     shown = await asyncio.to_thread(apiserver.kubectl, "events", "-n", namespace)
     assert "x12" in shown
 

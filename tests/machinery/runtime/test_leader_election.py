@@ -31,13 +31,13 @@ class Leases:
         self.delay: Callable[[], Awaitable[None]] | None = None
         self._version = 0
 
-    async def get(self, res: Any, name: str, *, namespace: str) -> dict[str, Any]:
+    async def get(self, res: Any, name: str, **_: Any) -> dict[str, Any]:
         await self._travel()
         if self.lease is None:
             raise NotFound(code=404, reason="NotFound", message="no such lease")
         return copy.deepcopy(self.lease)
 
-    async def create(self, res: Any, obj: dict[str, Any]) -> dict[str, Any]:
+    async def create(self, res: Any, obj: dict[str, Any], **_: Any) -> dict[str, Any]:
         await self._travel()
         if self.lease is not None:
             raise AlreadyExists(code=409, reason="AlreadyExists", message="taken")
@@ -45,7 +45,7 @@ class Leases:
         return await self._answer()
 
     async def merge_patch(
-        self, res: Any, name: str, patch: dict[str, Any], *, namespace: str
+        self, res: Any, name: str, patch: dict[str, Any], **_: Any
     ) -> dict[str, Any]:
         await self._travel()
         if self.lease is None:

@@ -66,6 +66,7 @@ async def lies(stage: Stage, resource: Resource, name: str) -> dict[str, Any] | 
     return None
 
 
+@pytest.mark.long
 @pytest.mark.proves("S1")
 async def test_a_guarded_kind_needs_the_members_consent(stage_on: MakeStage):
     """The admin of this hub may write it, and a scheduler may place it: the member has its say."""
@@ -227,6 +228,7 @@ def carrying(stage: Stage, name: str, manifest: dict[str, Any]) -> dict[str, Any
     }
 
 
+@pytest.mark.long
 @pytest.mark.proves("S3")
 async def test_a_stored_kind_that_is_none_is_told_and_can_be_deleted(
     stage_on: MakeStage, hub: Cluster
@@ -277,6 +279,7 @@ async def test_a_stored_kind_that_is_none_is_told_and_can_be_deleted(
         await stage.gone("old")
 
 
+@pytest.mark.long
 @pytest.mark.proves("S3", "S14")
 async def test_a_workload_that_nests_without_end_stops_nobody(stage_on: MakeStage, hub: Cluster):
     """An API server takes 10,000 levels, a decoder 1,000: it must not spoil the list for others."""

@@ -129,6 +129,7 @@ def limits(**amounts: str) -> dict[str, Any]:
 TWO = [{"name": "main", "image": "pause"}, {"name": "side", "image": "pause:2"}]
 
 
+@pytest.mark.long
 @pytest.mark.proves("W11")
 async def test_each_subset_has_its_patch(hub: Cluster, m1: Cluster, m2: Cluster) -> None:
     template = deployment()
@@ -246,6 +247,7 @@ async def test_the_pods_of_the_lowest_cost_go_first(hub: Cluster, running: Clust
         await stage.fares("demo", "m", "Running")
 
 
+@pytest.mark.long
 @pytest.mark.proves("W14")
 async def test_costs_that_went_while_nobody_looked_are_taken_away(
     hub: Cluster, running: Cluster

@@ -152,6 +152,7 @@ async def stays(stage: Stage, member: str, name: str, kind: Resource = CONFIG_MA
         await asyncio.sleep(0.4)
 
 
+@pytest.mark.long
 @pytest.mark.proves("DP1")
 async def test_all_that_pods_need_is_there_before_they_can_be(stage_on: MakeStage):
     async with stage_on() as stage:
@@ -188,6 +189,7 @@ async def test_all_that_pods_need_is_there_before_they_can_be(stage_on: MakeStag
         await says(stage, "demo", **{f"{k.kind}/{n}": "Synced" for n, k in there.items()})
 
 
+@pytest.mark.long
 @pytest.mark.proves("DP1")
 async def test_the_service_that_governs_a_statefulset_goes_along(stage_on: MakeStage):
     async with stage_on() as stage:
@@ -224,6 +226,7 @@ async def test_the_service_that_governs_a_statefulset_goes_along(stage_on: MakeS
         await stage.propagated("exposed")
 
 
+@pytest.mark.long
 @pytest.mark.proves("DP2")
 async def test_a_workload_that_does_not_follow_has_nothing_read_or_copied(
     stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch
@@ -289,6 +292,7 @@ async def test_an_edit_on_the_hub_reaches_all_members_and_restarts_nothing(stage
             assert (await stage.on(member))["metadata"]["generation"] == generation
 
 
+@pytest.mark.long
 @pytest.mark.proves("DP4")
 async def test_what_is_immutable_is_copied_whole_and_made_again(stage_on: MakeStage):
     async with stage_on() as stage:
@@ -390,6 +394,7 @@ async def test_two_workloads_share_an_object(stage_on: MakeStage):
         await stage.goes("m1", "db", kind=SECRETS)
 
 
+@pytest.mark.long
 @pytest.mark.proves("DP7")
 @pytest.mark.parametrize("order", [("takes", "joins"), ("joins", "takes")])
 async def test_an_object_that_was_there_is_taken_over_by_one_and_joined_by_the_other(
@@ -579,6 +584,7 @@ async def test_only_objects_of_the_workloads_own_namespace_are_read(stage_on: Ma
         assert await stage.on("m1", "other", kind=SECRETS, namespace=target) is None
 
 
+@pytest.mark.long
 @pytest.mark.proves("DP11")
 @pytest.mark.parametrize("home", ["kube-public", "stowage-system"])
 async def test_nothing_of_the_hubs_own_namespaces_travels(stage_on: MakeStage, home: str):

@@ -105,6 +105,7 @@ async def _metrics(stage: Stage) -> str:
     return text
 
 
+@pytest.mark.long
 @pytest.mark.proves("DP1", "DP17")
 async def test_commands_say_what_goes_along_and_how_far_it_is(
     stage_on: MakeStage, hub: Cluster, tmp_path: Any

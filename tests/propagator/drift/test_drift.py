@@ -76,6 +76,7 @@ async def pushed(stage: Stage, **spec: Any) -> None:
 IMAGE = "spec.template.spec.containers[main].image"
 
 
+@pytest.mark.long
 @pytest.mark.proves("X1")
 async def test_a_change_is_repaired_and_told_for_ten_minutes(
     stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch
@@ -107,6 +108,7 @@ async def _nothing(stage: Stage) -> bool:
     return not await drift(stage)
 
 
+@pytest.mark.long
 @pytest.mark.proves("X2")
 async def test_a_reported_change_stays_until_that_very_field_is_edited(stage_on: MakeStage):
     async with stage_on() as stage:
@@ -147,6 +149,7 @@ async def _image(stage: Stage, image: str) -> bool:
     return await image_on(stage) == image
 
 
+@pytest.mark.long
 @pytest.mark.proves("X2")
 async def test_a_report_ends_when_the_change_is_taken_back_or_is_to_be_repaired(
     stage_on: MakeStage,
@@ -174,6 +177,7 @@ async def _stands_not(stage: Stage) -> bool:
     return (await stage.condition("web", "Drifted")).get("status") == "False"
 
 
+@pytest.mark.long
 @pytest.mark.proves("X2")
 @pytest.mark.parametrize(
     ("manager", "told"), [("kube-controller-manager", False), ("kubectl", True)]
@@ -235,6 +239,7 @@ async def test_what_others_add_is_neither_told_nor_written_over(stage_on: MakeSt
         assert written == {"PATCH": 1}, "the one of this test"
 
 
+@pytest.mark.long
 @pytest.mark.proves("X4")
 async def test_of_a_secret_only_the_path_is_told(stage_on: MakeStage):
     async with stage_on() as stage:

@@ -26,7 +26,8 @@ class Events:
     def __init__(self) -> None:
         self.notes: list[tuple[str, str]] = []
 
-    def event(self, _about: Any, *, reason: str, note: str, **_: Any) -> None:
+    def event(self, _about: Any, *, reason: str, note: str, related: Any, **_: Any) -> None:
+        assert note.startswith(f"{related.name}: "), "the cluster of the object"
         self.notes.append((reason, note))
 
 

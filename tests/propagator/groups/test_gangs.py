@@ -241,6 +241,7 @@ async def units(stage: Stage, name: str, **wanted: int) -> None:
     await until(so)
 
 
+@pytest.mark.long
 @pytest.mark.proves("G24")
 async def test_another_decision_changes_nothing_on_members_until_it_is_released(
     stage_on: MakeStage,
@@ -266,6 +267,7 @@ async def test_another_decision_changes_nothing_on_members_until_it_is_released(
         await stage.goes("m2", "worker")
 
 
+@pytest.mark.long
 @pytest.mark.proves("G24")
 async def test_an_edit_is_held_with_everything_else_of_it(stage_on: MakeStage):
     """Neither is the new one written, nor what it no longer wants taken away."""
@@ -287,6 +289,7 @@ async def test_an_edit_is_held_with_everything_else_of_it(stage_on: MakeStage):
         await stage.goes("m1", "old", kind=CONFIGMAPS)
 
 
+@pytest.mark.long
 @pytest.mark.proves("G24")
 async def test_a_group_that_is_deleted_while_it_runs_leaves_everything(stage_on: MakeStage):
     async with stage_on() as stage:
@@ -326,6 +329,7 @@ async def test_a_held_workload_is_deleted_and_emptied_as_every_other(stage_on: M
         await stage.gone("worker")
 
 
+@pytest.mark.long
 @pytest.mark.proves("G2", "G10")
 async def test_who_leaves_a_group_or_was_never_in_one_is_pushed(stage_on: MakeStage):
     async with stage_on() as stage:
@@ -456,6 +460,7 @@ async def counts(stage: Stage, name: str, **numbers: int | None) -> None:
     await until(so, what=lambda: share)
 
 
+@pytest.mark.long
 @pytest.mark.proves("G25", "G26")
 async def test_jobs_and_a_custom_kind_are_a_gang_and_tell_how_they_end(stage_on: MakeStage):
     async with stage_on() as stage:

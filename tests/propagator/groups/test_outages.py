@@ -85,6 +85,7 @@ async def test_a_gang_that_has_run_goes_on_without_a_cluster(stage_on: MakeStage
             m2.thaw()
 
 
+@pytest.mark.long
 @pytest.mark.proves("G24")
 async def test_a_member_that_was_away_when_the_gate_closed_gives_it_back_later(
     stage_on: MakeStage, m2: Cluster

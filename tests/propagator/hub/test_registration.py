@@ -155,6 +155,7 @@ NASTY: dict[str, dict[str, str | bytes]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.proves("S6")
 @pytest.mark.usefixtures("unknown_members")
 async def test_whatever_a_secret_turns_into_is_told_and_heals(rig_on: Rigs, m1: Cluster):

@@ -162,6 +162,7 @@ async def publishing(
         capacity=capacity,
         probe=SimpleNamespace(version="v1.36.3"),
         cluster_id="c1",
+        note=lambda _cluster: {"clusterID": "c1"},
         tenants=None,
         published=units.publish,
     )

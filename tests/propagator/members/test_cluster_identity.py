@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 import pytest
 
 from machinery.api.client import ApiClient
-from machinery.api.resources import MEMBER_CLUSTERS, NAMESPACES
+from machinery.api.resources import CONFIG_MAPS, CRDS, MEMBER_CLUSTERS, NAMESPACES, Resource
+from machinery.errors import AlreadyExists, NotFound
+from machinery.types.metadata import Key
+from propagator.members.cluster_identity import ID_PROPERTY, SET_PROPERTY
+from propagator.members.session import MemberSession
 from stowage.playground.controlplanes import Cluster
 from tests.propagator.waits import until
 
 Rigs = Callable[..., Any]
+PROPERTIES = Resource(
+    "about.k8s.io", "v1beta1", "clusterproperties", "ClusterProperty", namespaced=False
+)
 
 
 async def uid_of(member: Cluster) -> str:
@@ -99,3 +109,82 @@ async def test_another_cluster_is_left_alone_until_a_person_confirms(
             return bool((await rig.cluster("one"))["status"].get("clusterID") == second)
 
         await until(noted)
+
+
+@pytest.mark.proves("CT11")
+async def test_the_second_of_two_secrets_of_one_member_gets_no_writes(
+    rig_on: Rigs, m1: Cluster, monkeypatch: pytest.MonkeyPatch
+):
+    """As its ClusterProperty says which cluster it is, and requests are counted as they leave."""
+    request, sent = ApiClient.request, Counter[tuple[str, bool]]()
+
+    async def counted(self: ApiClient, method: str, path: str, **how: Any) -> bytes:
+        sent[self.name, method == "GET"] += 1
+        return await request(self, method, path, **how)
+
+    async def written(session: MemberSession, key: Key) -> None:
+        made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": key[1]}}
+        with suppress(AlreadyExists):
+            await session.client_for("default").create(CONFIG_MAPS, made, namespace="default")
+
+    async with ApiClient(m1.connection()) as member, rig_on() as rig, in_cluster_set(member, "c1"):
+        rig.sync = written
+        monkeypatch.setattr(ApiClient, "request", counted)
+        await rig.register("old", {"kubeconfig": m1.admin_kubeconfig})
+        await rig.becomes("old", "Connected")
+        noted = {"clusterID": "c1", "clusterSet": "prod", "clusterUID": await uid_of(m1)}
+        assert noted.items() <= (await rig.cluster("old"))["status"].items()
+        await asyncio.sleep(1.1)  # a time of creation has no parts of seconds
+        await rig.register("young", {"kubeconfig": m1.admin_kubeconfig})
+        assert "registered as old" in await rig.becomes("young", "AlreadyRegistered")
+        key = ("default", "ct11")
+        for name in ("young", "old"):
+            session = rig.registry.get(name)
+            assert session is not None
+            session.queue.add(key)
+        await until(lambda: sent["old", False])
+        assert sent["young", True]
+        assert not sent["young", False]
+        await rig.marked("old")
+        await rig.hub.delete(MEMBER_CLUSTERS, "old")
+        await rig.becomes("young", "Connected")
+        await until(lambda: sent["young", False])
+        await member.delete(CONFIG_MAPS, key[1], namespace=key[0])
+
+
+@asynccontextmanager
+async def in_cluster_set(member: ApiClient, name: str) -> AsyncIterator[None]:
+    """The member is that one of the ClusterSet prod, as a tool of KEP-2149 says it."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1beta1", "served": True, "storage": True}
+    names = {"plural": PROPERTIES.plural, "kind": PROPERTIES.kind}
+    spec = {
+        "group": PROPERTIES.group,
+        "names": names,
+        "scope": "Cluster",
+        "versions": [{**version, "schema": {"openAPIV3Schema": schema}}],
+    }
+    group = "api-approved.kubernetes.io"
+    meta = {"name": f"{PROPERTIES.plural}.{PROPERTIES.group}", "annotations": {group: "unapproved"}}
+    crd = {"apiVersion": CRDS.api_version, "kind": CRDS.kind, "metadata": meta, "spec": spec}
+    await member.create(CRDS, crd)
+    try:
+        for key, value in ((ID_PROPERTY, name), (SET_PROPERTY, "prod")):
+            made = {
+                "apiVersion": PROPERTIES.api_version,
+                "kind": PROPERTIES.kind,
+                "metadata": {"name": key},
+                "spec": {"value": value},
+            }
+            await until(partial(_made, member, made))
+        yield
+    finally:
+        await member.delete(CRDS, meta["name"])
+
+
+async def _made(member: ApiClient, body: dict[str, Any]) -> bool:
+    try:
+        await member.create(PROPERTIES, body)
+    except NotFound:
+        return False  # the kind is not served yet
+    return True

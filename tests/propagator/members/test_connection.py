@@ -17,6 +17,7 @@ from propagator.members.health import HealthProbe, MemberHealth
 from propagator.members.kinds import USUAL
 from propagator.settings import SessionSettings
 from tests.examples import window
+from tests.propagator.conftest import unregistered
 from tests.propagator.members.hostile import Hostile, Mode, hostile
 
 pytestmark = pytest.mark.filterwarnings(
@@ -65,7 +66,7 @@ async def linked(
         resources=USUAL,
         health=HealthProbe(),
         before_write=lambda: None,
-        refusal=lambda _: None,
+        identities=unregistered(),
         listener=LinkListener(
             verdict=verdicts.append,
             managed=lambda old, new: None,
@@ -84,6 +85,7 @@ async def linked(
     return link, watchman, verdicts
 
 
+@pytest.mark.long
 @pytest.mark.proves("S5", "S10")
 @pytest.mark.parametrize("mode", list(Mode))
 async def test_it_holds_the_loop_for_no_time_and_never_ends_the_link(

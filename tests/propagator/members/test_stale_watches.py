@@ -26,7 +26,7 @@ from propagator.members.session import MemberSession
 from propagator.status.observation import Survey
 from propagator.types.workload import workload_of
 from tests.fakeclock import FakeClock
-from tests.propagator.conftest import QUICK
+from tests.propagator.conftest import QUICK, unregistered
 
 DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}}
 WORKLOAD = workload_of(
@@ -59,7 +59,7 @@ def cut_off(clock: FakeClock, fault: TransportError) -> Link:
         listener=nobody,
         health=HealthProbe(),
         before_write=lambda: None,
-        refusal=lambda _: None,
+        identities=unregistered(),
     )
     for informer in link.watches:
         informer._synced.set()

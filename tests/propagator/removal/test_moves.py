@@ -176,6 +176,7 @@ async def test_a_unit_that_runs_at_most_once_is_made_when_it_is_gone(
         assert not samples.twice
 
 
+@pytest.mark.long
 @pytest.mark.proves("M11")
 async def test_no_surge_and_no_more_lacks_than_may(moving: Any) -> None:
     async with moving() as samples:
@@ -191,6 +192,7 @@ async def test_no_surge_and_no_more_lacks_than_may(moving: Any) -> None:
         assert samples.least_ready >= 4
 
 
+@pytest.mark.long
 @pytest.mark.proves("M56")
 async def test_a_stateful_set_with_a_surge_is_placed_first(moving: Any) -> None:
     async with moving() as samples:
@@ -290,6 +292,7 @@ async def successors(samples: Samples, units: int, cause: str = "Drained") -> No
     await runs(samples, "east", units)
 
 
+@pytest.mark.long
 @pytest.mark.proves("M28")
 async def test_a_share_goes_down_by_what_a_budget_allows(moving: Any) -> None:
     async with moving() as samples:
@@ -373,6 +376,7 @@ async def test_budgets_bind_neither_a_scale_down_nor_a_loss(moving: Any) -> None
         await stage.goes("west")
 
 
+@pytest.mark.long
 @pytest.mark.proves("M30")
 async def test_a_budget_that_comes_along_does_not_hold_the_last_step(moving: Any) -> None:
     async with moving() as samples:
@@ -405,6 +409,7 @@ rules:
 """
 
 
+@pytest.mark.long
 @pytest.mark.proves("M31")
 async def test_without_the_right_to_list_budgets_what_leaves_waits(
     moving: Any, west: Cluster
@@ -428,6 +433,7 @@ async def test_without_the_right_to_list_budgets_what_leaves_waits(
         await stage.goes("west")
 
 
+@pytest.mark.long
 @pytest.mark.proves("M10")
 async def test_old_units_stay_until_the_new_ones_were_ready_for_long_enough(moving: Any) -> None:
     seconds = 4

@@ -50,6 +50,7 @@ async def unmarked(stage: Stage, member: str, name: str = "web", **where: Any) -
     return found
 
 
+@pytest.mark.long
 @pytest.mark.proves("X8")
 async def test_what_a_deleted_workload_leaves_runs_on_and_is_taken_over_again(stage_on: MakeStage):
     async with stage_on() as stage:
@@ -193,6 +194,7 @@ async def test_a_late_parting_takes_no_mark_off_the_next_owner(
         assert await stage.on("m1") == before
 
 
+@pytest.mark.long
 @pytest.mark.proves("X9")
 async def test_what_is_gone_holds_nothing_and_who_is_away_holds_the_end(
     stage_on: MakeStage, m1: Cluster

@@ -128,6 +128,7 @@ async def test_a_workload_waits_for_its_first_apply_before_it_goes(
         assert await stage.on("m1") is None
 
 
+@pytest.mark.long
 @pytest.mark.proves("R1")
 @pytest.mark.parametrize("late", [False, True])
 async def test_a_write_without_an_answer_is_not_taken_for_nothing(
@@ -153,6 +154,7 @@ async def test_a_write_without_an_answer_is_not_taken_for_nothing(
         await stage.goes("m1")
 
 
+@pytest.mark.long
 @pytest.mark.proves("R1", "R2")
 async def test_what_a_dead_process_had_sent_is_taken_away_when_it_arrives(
     stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch
@@ -173,6 +175,7 @@ async def test_what_a_dead_process_had_sent_is_taken_away_when_it_arrives(
         await stage.goes("m1")
 
 
+@pytest.mark.long
 @pytest.mark.proves("R2", "C30")
 async def test_what_was_left_of_a_kind_that_nobody_uses_is_found_by_the_next_process(
     stage_on: MakeStage,
@@ -236,6 +239,7 @@ async def count(stage: Stage, kind: Resource) -> set[str]:
     return {item["metadata"]["name"] for item in listed["items"]}
 
 
+@pytest.mark.long
 @pytest.mark.proves("R2", "C30")
 async def test_a_member_that_comes_back_is_swept(stage_on: MakeStage):
     async with stage_on() as stage:
@@ -267,6 +271,7 @@ async def test_a_member_that_comes_back_is_swept(stage_on: MakeStage):
             await stage.goes("m1", name, kind=CONFIGMAPS)
 
 
+@pytest.mark.long
 @pytest.mark.proves("R2")
 async def test_only_what_this_hub_wrote_for_a_workload_that_is_gone_is_swept(stage_on: MakeStage):
     async with stage_on() as stage:

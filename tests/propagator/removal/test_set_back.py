@@ -50,6 +50,7 @@ async def test_a_copy_goes_when_another_is_seen_to_run_and_not_when_an_old_statu
         await stage.goes("m2")
 
 
+@pytest.mark.long
 @pytest.mark.proves("N11")
 async def test_what_a_younger_decision_made_stays_until_the_hub_decides_again(stage_on: MakeStage):
     async with stage_on() as stage:

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from crds.workload import PropagatedReason
+from machinery.runtime.event_recorder import one_cluster
 from machinery.types.metadata import Key
 from propagator.members.health import Contact
 from propagator.members.objects import ManagedObject
@@ -65,9 +66,9 @@ class Burst:
         self.clock = clock
         self.hub = Hub(clock)
         self.outcomes: dict[str, Outcome] = {}
-        context = SimpleNamespace(
-            clock=clock, recorder=SimpleNamespace(event=lambda *_, **__: None), fresh=lambda: True
-        )
+        self.events: list[dict[str, Any]] = []
+        recorder = SimpleNamespace(event=lambda _, **told: self.events.append(told))
+        context = SimpleNamespace(clock=clock, recorder=recorder, fresh=lambda: True)
         following = SimpleNamespace(remark=lambda _: "", reported=lambda _: [])
         survey = SimpleNamespace(seen=self._seen, kept=lambda _: [])
         self.reporter = Reporter(
@@ -184,3 +185,13 @@ async def test_progress_is_told_less_often_to_a_hub_that_is_slow():
         await made.clock.advance(10)
         assert made.hub.told["bad"] - begun == pytest.approx(0.2)
         assert made.hub.told["patient"] - begun == pytest.approx(TIMES_A_WRITE * 0.2 + 0.2, rel=0.1)
+
+
+@pytest.mark.proves("CT21")
+@pytest.mark.parametrize("reason", [None, PropagatedReason.REJECTED])
+async def test_its_event_is_related_to_the_only_cluster_that_it_is_about(reason) -> None:
+    async with burst() as made:
+        made.comes("web", reason)
+        await made.clock.advance(5)
+        (told,) = made.events
+        assert told["related"] == one_cluster(["m1"])

@@ -74,6 +74,7 @@ async def running(stage: Stage, *members: str, **spec: Any) -> None:
     await until(ready)
 
 
+@pytest.mark.long
 @pytest.mark.proves("R5")
 async def test_neither_a_restart_nor_a_new_token_says_anything(stage_on: MakeStage, m1: Cluster):
     async with stage_on() as stage:

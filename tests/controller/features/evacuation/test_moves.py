@@ -730,6 +730,7 @@ async def test_an_edit_of_the_template_in_the_middle_of_a_move_keeps_the_budgets
         assert members.least_ready("web") == 8
 
 
+@pytest.mark.proves("CT21")
 async def test_events_and_metrics_tell_of_moves() -> None:
     async with fleet() as (stage, members):
         await web(stage, members)
@@ -737,6 +738,8 @@ async def test_events_and_metrics_tell_of_moves() -> None:
         await stage.until(lambda: stage.hub.events("Drained"))
         told = {each["reason"] for each in stage.hub.events()}
         assert {"Moving", "Moved", "Draining", "Drained"} <= told
+        related = {each["related"]["name"] for each in stage.hub.events("Moving")}
+        assert related == {"m1"}, "the cluster that units leave"
         text = metrics.exposition().decode()
         assert 'stowage_moves_total{cause="Drained",outcome="Moved"}' in text
         assert 'stowage_brake{scope="clusters"} 0.0' in text

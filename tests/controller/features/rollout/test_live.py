@@ -92,6 +92,7 @@ async def fleet(world: World, **rollout: Any) -> None:
     await world.workload("web", replicas=UNITS, **given)
 
 
+@pytest.mark.long
 @pytest.mark.proves("T1", "T5", "T11")
 async def test_a_whole_rollout_with_an_approval(world: World) -> None:
     members = Members(world)

@@ -178,6 +178,7 @@ async def test_what_is_held_is_shown_and_free_again_at_the_time_out(world: World
 # --- who writes -----------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.proves("G20")
 async def test_two_writers_lose_nothing_of_each_other(two: World):
     """Somebody adds conditions as fast as he can; each of his and each word of ours stands."""

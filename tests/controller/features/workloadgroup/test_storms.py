@@ -35,6 +35,7 @@ def gangs(tmp_path: Path) -> Gangs:
     return made
 
 
+@pytest.mark.long
 @pytest.mark.proves("L7", "G11", "G14")
 @pytest.mark.parametrize(
     ("what", "most"), [("memory", 1), ("cpu", 9)], ids=["says-nothing-new", "says-another-gap"]
@@ -91,6 +92,7 @@ async def test_one_after_the_other_the_members_of_a_large_gang_cost_a_few_writes
         assert gangs.writes() <= 2 * MEMBERS
 
 
+@pytest.mark.long
 @pytest.mark.proves("L7", "G19")
 async def test_a_restart_over_many_gangs_takes_short_steps_and_writes_nothing(gangs: Gangs) -> None:
     gangs.cluster("b", cpu="999", pods="999")

@@ -128,6 +128,7 @@ async def test_without_its_label_it_is_bound_no_longer_and_stays(zones: World) -
         assert (after["h1"], after["m1"]) in ((8, 1), (3, 6))
 
 
+@pytest.mark.long
 @pytest.mark.proves("K17")
 async def test_the_method_is_filled_in_without_admission(bare_world: World) -> None:
     await bare_world.cluster("h1", labels={ZONE: "host"})

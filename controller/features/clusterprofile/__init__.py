@@ -1,0 +1,1 @@
+"""ClusterProfiles of the Cluster Inventory API: imported as MemberClusters, and exported."""

@@ -1,0 +1,1 @@
+"""Decisions for other tools: ClusterDecision and PlacementDecision, written as Workloads ask."""

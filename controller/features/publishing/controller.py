@@ -1,0 +1,167 @@
+"""Publishes the decisions of the Workloads that ask for it; the leader alone runs it.
+
+A turn of a Workload brings its ClusterDecision and its PlacementDecisions to what its status says,
+and then says in its condition Published where that is not so. Everything follows from stored
+objects, so a turn that comes twice, or that another process began, ends the same, and writes
+nothing where nothing differs. A Workload without spec.publish costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from controller.features.publishing.clusterdecisions import ClusterDecisions
+from controller.features.publishing.items import RankedCluster, ranked
+from controller.features.publishing.objects import owner_of
+from controller.features.publishing.placementdecisions import (
+    SWITCHED_OFF,
+    OwnedSlices,
+    PlacementDecisions,
+)
+from controller.features.publishing.writing import Obstacle, refused
+from controller.framework.runtime.feature import Term
+from controller.framework.runtime.handle import Handle
+from controller.framework.statuswriter import Result, StatusWriter
+from controller.model.objects import NOWHERE, Workload
+from crds.fields.publishing import PublishedReason
+from crds.workload import WorkloadCondition
+from machinery.api.resources import CLUSTER_DECISIONS, WORKLOADS
+from machinery.errors import Conflict, TransportError
+from machinery.runtime.informer import Informer
+from machinery.types import conditions
+from machinery.types.metadata import Key
+
+AGAIN_SECONDS = 60.0
+"""Between two tries of what the hub refuses."""
+SERVED_SECONDS = 1.0
+"""Between two looks whether the hub has the kinds by now; no request is made."""
+_PUBLISHED = WorkloadCondition.PUBLISHED.value
+
+
+class PublishingController(StatusWriter[Workload, Result]):
+    """What the Workloads of a hub publish, for one term of leadership."""
+
+    action = "Publishing"
+
+    def __init__(self, term: Term, *, handle: Handle, owned: OwnedSlices) -> None:
+        super().__init__(term, WORKLOADS, Workload)
+        self._schedulers = handle.configuration.profiles.keys()
+        self._owned = owned
+        self._lists: Informer[Any] = term.informer(CLUSTER_DECISIONS)
+        self._kinds: list[ClusterDecisions | PlacementDecisions] = [ClusterDecisions(term)]
+        self._switched_off = not handle.configuration.placement_decisions
+        if not self._switched_off:
+            self._kinds.append(PlacementDecisions(term, owned, profiles=term.namespace))
+        self._obstacles: dict[Key, Obstacle] = {}
+
+    def resync(self, stored: Workload) -> None:
+        if publishes(stored):
+            self.add(stored.metadata.key)
+
+    def forget(self, key: Key) -> None:
+        self._obstacles.pop(key, None)
+
+    async def run(self) -> None:
+        """Publish until cancelled; at first also withdraw what no Workload asks for any more."""
+        owners = (owner_of(each.metadata) for each in self._lists.values())
+        for key in {*(each[0] for each in owners if each is not None), *self._owned.owners()}:
+            self.add(key)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(super().run())
+            tasks.create_task(self._await_kinds())
+
+    async def _await_kinds(self) -> None:
+        """Publish anew what waits for a kind, once the hub has it."""
+        served = [each.objects.served for each in self._kinds]
+        while True:
+            await self._clock.sleep(SERVED_SECONDS)
+            before, served = served, [each.objects.served for each in self._kinds]
+            if any(now and not was for was, now in zip(before, served, strict=True)):
+                self.add_all()
+
+    async def prepare(self, stored: Workload) -> None:
+        """Write both kinds."""
+        key = stored.metadata.key
+        if stored.metadata.deleting or stored.spec.scheduler_name not in self._schedulers:
+            self.forget(key)
+            return
+        obstacle = await self._publish(stored)
+        if obstacle is None:
+            self.forget(key)
+        else:
+            self._obstacles[key] = obstacle
+
+    async def _publish(self, stored: Workload) -> Obstacle | None:
+        """Return what is in the way of the first kind that is not as the Workload asks."""
+        for kind in self._kinds:
+            if not kind.asked(stored):
+                await kind.withdraw(stored)
+        # Before the first decision there is nothing to tell: an empty list would be a decision.
+        if not (stored.status.observed.controller or stored.placements):
+            return None
+        clusters = ranked(stored) if publishes(stored) else []
+        asked = [kind for kind in self._kinds if kind.asked(stored)]
+        found = [await _bring(kind, stored, clusters) for kind in asked]
+        if stored.spec.publish.placement_decision and self._switched_off:
+            found.append(SWITCHED_OFF)
+        return next((obstacle for obstacle in found if obstacle is not None), None)
+
+    def draft(self, stored: Workload) -> Result | None:
+        if stored.metadata.deleting or stored.spec.scheduler_name not in self._schedulers:
+            return None
+        obstacle = self._obstacles.get(stored.metadata.key)
+        told = self._conditions(stored, obstacle)
+        again = obstacle is not None and obstacle.reason is PublishedReason.REFUSED
+        return Result(
+            fields=told or None,
+            anyway=True,  # compared above
+            requeue_after=AGAIN_SECONDS if again else None,
+        )
+
+    def _conditions(self, stored: Workload, obstacle: Obstacle | None) -> Mapping[str, Any]:
+        """Return the conditions where Published says something else than before."""
+        listed = stored.status.conditions
+        old = conditions.among(listed, _PUBLISHED)
+        others = [each for each in listed if each.get("type") != _PUBLISHED]
+        if not publishes(stored):
+            return {"conditions": others} if old else {}
+        if obstacle is None and not old:
+            return {}
+        renewed = conditions.renewed(
+            old,
+            type_=_PUBLISHED,
+            true=obstacle is None,
+            reason=(PublishedReason.PUBLISHED if obstacle is None else obstacle.reason).value,
+            message="" if obstacle is None else obstacle.message,
+            now=self._clock.now(),
+            generation=stored.metadata.generation,
+        )
+        return {} if renewed == old else {"conditions": [*others, renewed]}
+
+
+def publishes(workload: Workload) -> bool:
+    """Whether the Workload asks for anything beside its status."""
+    asked = workload.spec.publish
+    return asked is not NOWHERE and (asked.cluster_decision or asked.placement_decision)
+
+
+async def _bring(
+    kind: ClusterDecisions | PlacementDecisions,
+    stored: Workload,
+    clusters: Sequence[RankedCluster],
+) -> Obstacle | None:
+    if not kind.objects.served:
+        plural = kind.objects.resource.plural
+        told = f"the hub has no {plural}: install their definition"
+        return Obstacle(PublishedReason.NOT_SERVED, told)
+    try:
+        return await kind.bring(stored, clusters)
+    except Conflict:
+        raise
+    except TransportError as e:
+        obstacle = refused(kind.objects.resource, e)
+        if obstacle is None:
+            raise
+        return obstacle

@@ -1,0 +1,59 @@
+"""The two kinds that are published, as the hub stores them, and whose they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from controller.model.objects import Workload
+from crds.names import API_VERSION
+from machinery.api.resources import WORKLOADS
+from machinery.types.metadata import Key, Meta, Object
+
+
+class ClusterDecisionSpec(msgspec.Struct, frozen=True):
+    """ClusterDecision.spec."""
+
+    labels: Any = msgspec.field(default_factory=list)
+
+
+class ClusterDecisionStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """ClusterDecision.status."""
+
+    observed_generation: int = -1
+    decisions: list[Any] = []
+    conditions: list[dict[str, Any]] = []
+
+
+class ClusterDecision(Object, frozen=True):
+    """One for each Workload that asks for it, of its name."""
+
+    spec: ClusterDecisionSpec = ClusterDecisionSpec()
+    status: ClusterDecisionStatus = ClusterDecisionStatus()
+
+
+class PlacementDecision(Object, frozen=True):
+    """One slice of a decision; fields of another form than ours are as good as changed."""
+
+    decisions: Any = msgspec.field(default_factory=list)
+    scheduler_name: Any = ""
+
+
+def owner_of(meta: Meta) -> tuple[Key, str] | None:
+    """Return the key and the UID of the Workload that controls an object; None without one."""
+    found = (o for o in meta.owner_references if o.controller and o.kind == WORKLOADS.kind)
+    owner = next((o for o in found if o.api_version == API_VERSION), None)
+    return None if owner is None else ((meta.namespace, owner.name), owner.uid)
+
+
+def reference(workload: Workload) -> Mapping[str, Any]:
+    """Return the owner reference by which an object goes with its Workload."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": WORKLOADS.kind,
+        "name": workload.metadata.name,
+        "uid": workload.metadata.uid,
+        "controller": True,
+    }

@@ -1,0 +1,37 @@
+"""What the file says of ClusterProfiles: which become MemberClusters, and whether ours go out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from machinery.types.selectors import LabelSelector
+
+
+@dataclass(frozen=True, slots=True)
+class ImportRule:
+    """The ClusterProfiles of a namespace that become MemberClusters."""
+
+    namespace: str
+    selector: LabelSelector = field(default_factory=LabelSelector)
+    properties: tuple[str, ...] = ()
+    """The names of the properties that become labels."""
+
+    def selects(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        return namespace == self.namespace and self.selector.matches(labels)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterProfilesConfiguration:
+    """The section `clusterProfiles` of a SchedulerConfiguration."""
+
+    imports: tuple[ImportRule, ...] = ()
+    export: bool = False
+
+    def rule(self, namespace: str, labels: Mapping[str, str]) -> ImportRule | None:
+        """Return the first rule that selects a ClusterProfile; None where none does."""
+        return next((each for each in self.imports if each.selects(namespace, labels)), None)
+
+    def covers(self, namespace: str) -> bool:
+        """Whether the ClusterProfiles of the namespace are followed."""
+        return any(each.namespace == namespace for each in self.imports)

@@ -1,0 +1,1 @@
+"""Open Cluster Management as a source of decisions and scores for Stowage."""

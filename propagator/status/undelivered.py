@@ -1,0 +1,119 @@
+"""The status of a Workload that another tool delivers: what of it is counted, no more. Pure.
+
+Ready says that the decision is made, as that is all that is promised of such a Workload. Pods of
+the object that its template names are counted whoever made them, so that the controller does not
+take their room twice: once as what the member uses, and once as units that are still to come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from crds.fields.shares import ShareState
+from crds.workload import WorkloadCondition, WorkloadReadyReason, WorkloadState
+from machinery.clock import timestamp
+from machinery.types import conditions
+from propagator.members.health import PodCounts
+from propagator.status import progress
+from propagator.types.workload import Workload
+
+WAITING = "another tool brings it, as spec.delivery is None"
+_DELIVERY = (
+    WorkloadCondition.PROPAGATED.value,
+    WorkloadCondition.DRIFTED.value,
+)
+"""Conditions that tell of what Stowage has brought to members."""
+
+
+class OthersShare(NamedTuple):
+    """A cluster of the decision; `pods` is None while they are not seen, `trouble` says why."""
+
+    name: str
+    replicas: int
+    pods: PodCounts | None
+    trouble: str = ""
+
+
+def undelivered_status(
+    workload: Workload, seen: Sequence[OthersShare], now: datetime
+) -> dict[str, Any]:
+    """Return the propagator's fields of the status."""
+    before = {share["name"]: share for share in workload.status.clusters}
+    entries = [_entry(each, before.get(each.name, {})) for each in seen]
+    ready = sum(min(each["ready"], each["replicas"]) for each in entries)
+    desired = workload.status.desired
+    status: dict[str, Any] = {
+        **progress.generations(workload),
+        "clusters": entries,
+        "kept": [],
+        "ready": ready,
+        "readySummary": f"{ready}/{sum(workload.decided.values()) if desired is None else desired}",
+        "serviceExternalIP": None,
+        "conditions": _conditions(workload, now),
+    }
+    if workload.status.drift:
+        status["drift"] = []
+    if workload.status.dependencies:
+        status["dependencies"] = []
+    if entries:
+        runs = all(each["state"] == ShareState.RUNNING for each in entries)
+        status["state"] = (WorkloadState.RUNNING if runs else WorkloadState.SCHEDULED).value
+    return status
+
+
+def _entry(seen: OthersShare, before: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entry of one cluster; what is not seen now stands as it was reported."""
+    if seen.pods is None:
+        away = {"state": ShareState.UNREACHABLE.value, "message": seen.trouble}
+        return {
+            **dict.fromkeys(_COUNTS, 0),
+            "state": ShareState.PENDING.value,
+            "message": WAITING,
+            **{name: before[name] for name in _KEPT if name in before},
+            "name": seen.name,
+            "replicas": seen.replicas,
+            **(away if seen.trouble else {}),
+        }
+    pods = seen.pods
+    runs = pods.ready >= seen.replicas
+    begun = ShareState.CREATING if pods.current else ShareState.PENDING
+    since = pods.oldest_unschedulable
+    entry = {
+        **dict.fromkeys(_COUNTS, 0),
+        "name": seen.name,
+        "replicas": seen.replicas,
+        "ready": pods.ready,
+        "unschedulable": pods.unschedulable,
+        "unschedulableSince": timestamp(since) if since else None,
+        # 0 where the other counts say it, as of every share.
+        "current": pods.current if pods.current > (pods.scheduled or 0) + pods.unschedulable else 0,
+        "scheduled": pods.scheduled if pods.scheduled is not None else before.get("scheduled", 0),
+        "capacityVersion": pods.capacity_version,
+        "state": (ShareState.RUNNING if runs else begun).value,
+        "message": "" if pods.current else WAITING,
+    }
+    return {name: value for name, value in entry.items() if value is not None}
+
+
+_COUNTS = ("scheduled", "current", "ready", "unschedulable", "updated", "finished")
+_KEPT = (*_COUNTS, "capacityVersion", "unschedulableSince", "state", "message")
+
+
+def _conditions(workload: Workload, now: datetime) -> list[conditions.Condition]:
+    """Return Ready with what follows of it, and the controller's conditions as they are."""
+    after = {each["type"]: each for each in workload.conditions if each["type"] not in _DELIVERY}
+    decided = progress.placed(workload)
+    why = WorkloadReadyReason.DECIDED if decided else WorkloadReadyReason.NOT_DECIDED
+    ready = WorkloadCondition.READY.value
+    after[ready] = conditions.renewed(
+        after.get(ready, {}),
+        type_=ready,
+        true=decided,
+        reason=why.value,
+        message="",
+        now=now,
+        generation=workload.metadata.generation,
+    )
+    return progress.told(workload, after, now)

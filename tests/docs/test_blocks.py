@@ -1,0 +1,280 @@
+"""Each fenced block of README and docs does what its info string says; see tests/docs/blocks.py.
+
+A page that needs objects on a hub has them in tests/docs/hub/, and files that its commands read in
+tests/docs/files/, by the page's name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shlex
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from controller import catalogue
+from controller.config import parse
+from machinery.clock import microtime
+from stowage.playground.cluster import Cluster
+from stowage.playground.processes import ProcessFailed
+from tests.docs import blocks as reading
+from tests.docs.blocks import Block, blocks, pages, python_of
+from tests.docs.conftest import ROOT
+from tests.stowage.conftest import Stowage
+
+HERE = Path(__file__).parent
+ON_HUB = {"apply", "hub"}
+MOST_SKIPPED = 0.05
+
+
+@cache
+def known() -> dict[str, list[Block]]:
+    return {page: blocks(page) for page in pages()}
+
+
+def found(*modes: str) -> list[Any]:
+    return [
+        pytest.param(each, id=f"{each.page}:{each.line}")
+        for listed in known().values()
+        for each in listed
+        if each.mode in modes
+    ]
+
+
+@pytest.mark.proves("DOC3")
+def test_hardly_any_block_is_skipped_and_each_says_why() -> None:
+    listed = [each for every in known().values() for each in every]
+    skipped = [each for each in listed if each.mode == "skip"]
+    assert all(len(each.argument) > 8 for each in skipped)
+    assert len(skipped) <= MOST_SKIPPED * len(listed), [each.at(0) for each in skipped]
+
+
+@pytest.mark.proves("DOC3")
+@pytest.mark.parametrize("block", found("usage"))
+def test_what_a_command_names_is_there(block: Block) -> None:
+    wrong = [
+        f"{block.at(offset)}: {each}"
+        for offset, line in enumerate(joined(block.lines))
+        for each in reading.misused(line)
+    ]
+    assert wrong == []
+
+
+def joined(lines: tuple[str, ...]) -> Iterator[str]:
+    """Lines that go on are one, so that what follows is looked at with its command."""
+    whole = ""
+    for line in lines:
+        whole += line.removesuffix("\\")
+        if line.endswith("\\"):
+            continue
+        yield whole
+        whole = ""
+
+
+@pytest.mark.proves("DOC3")
+@pytest.mark.parametrize("block", found("said"))
+def test_the_words_are_those_of_the_code(block: Block) -> None:
+    names = frozenset(block.argument.split())
+    wrong = []
+    for offset, line in enumerate(block.lines):
+        told = reading.misused(line) if line.startswith("$ ") else reading.unsaid(line, names)
+        wrong += [f"{block.at(offset)}: {each}" for each in told]
+    assert wrong == []
+
+
+@pytest.mark.proves("DOC3")
+@pytest.mark.parametrize("block", found("fragment"))
+def test_a_fragment_fits_its_schema(block: Block) -> None:
+    wrong = [
+        each
+        for document, path in reading.fragments(block)
+        for each in reading.misfits(document, reading.schema_at(path))
+    ]
+    assert wrong == [], block.at(0)
+
+
+@pytest.mark.proves("DOC3")
+@pytest.mark.parametrize("page", sorted({each.values[0].page for each in found("run")}))
+def test_python_runs(page: str) -> None:
+    assert python_of(page)
+
+
+@pytest.mark.proves("DOC3")
+@pytest.mark.parametrize("block", found("config"))
+def test_a_configuration_is_read(block: Block) -> None:
+    registry = catalogue.registry()
+    for name, value in python_of(block.page).items():
+        if getattr(value, "name", "") == name and isinstance(value, type):
+            registry.with_plugin(name, value)
+    whole = {"apiVersion": "stowage.dev/v1alpha1", "kind": "SchedulerConfiguration"}
+    parse(yaml.safe_dump(whole | yaml.safe_load(block.text)), registry, name=block.at(0))
+
+
+@pytest.mark.proves("DOC3")
+def test_a_block_that_says_nothing_is_told_with_file_and_line() -> None:
+    for fence in ("```", "```yaml", "```yaml {run}", "```console {look}"):
+        with pytest.raises(ValueError, match=r"^x\.md:3: "):
+            blocks("x.md", f"# Title\n\n{fence}\ntext\n```\n")
+    with pytest.raises(ValueError, match=r"^x\.md:1: not a fence"):
+        blocks("x.md", "``` yaml, apply\n")
+
+
+@pytest.mark.proves("DOC3")
+def test_what_is_wrong_is_seen() -> None:
+    said = "2 clusters: didn't match clusterSelector, and nobody knows why"
+    assert next(reading.unsaid(said, frozenset())) == "no message says 'and nobody knows'"
+    assert [*reading.unsaid("NAME   COLOUR", frozenset())] == ["no table has the column 'COLOUR'"]
+    assert [*reading.misused("stowage drain m1 --gently")] == ["drain has no option --gently"]
+    assert [*reading.misused("stowage pour m1")] == ["there is no command pour"]
+    schema = reading.schema_at("Workload.spec")
+    told = [*reading.misfits({"packing": "Fullest", "colour": 1, "priority": "high"}, schema)]
+    assert [each.partition(":")[0] for each in told] == [".packing", ".colour", ".priority"]
+
+
+# --- transcripts ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where commands run: the repository's examples are there."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def name_of(page: str) -> str:
+    return page.removeprefix("docs/").removesuffix(".md")
+
+
+def files_of(page: str, folder: Path) -> None:
+    for each in (HERE / "files" / name_of(page)).glob("*"):
+        shutil.copy(each, folder)
+
+
+def differences(block: Block, run: Callable[[list[str]], str], folder: Path) -> Iterator[str]:
+    """Run the steps of a block; yield where one prints something else."""
+    for step in reading.steps(block):
+        words = shlex.split(step.command)
+        target = words.pop() if words[-2:-1] == [">"] else ""
+        printed = run(words[:-1] if target else words)
+        if target:
+            kept, _, printed = printed.rpartition("\0")
+            (folder / target).write_text(printed)
+            printed = kept
+        wrong = reading.difference(step.expected, printed.replace("\0", ""))
+        if wrong is not None:
+            line, instead = wrong
+            yield f"{block.at(step.offset + line)}: printed is {instead!r}\n{printed}"
+
+
+def said(words: list[str], stowage: Stowage, **environment: str) -> str:
+    """What a command prints: first what it notes."""
+    assert words[0] == "stowage", words
+    outcome = stowage(*words[1:], env={"COLUMNS": "500", **environment})
+    return f"{outcome.err}\0{outcome.out}"
+
+
+@pytest.mark.proves("DOC3")
+@pytest.mark.parametrize("block", found("files"))
+def test_a_transcript_without_a_hub(block: Block, folder: Path) -> None:
+    files_of(block.page, folder)
+    stowage = Stowage()
+    assert list(differences(block, lambda words: said(words, stowage), folder)) == []
+
+
+@pytest.mark.proves("DOC3")
+def test_a_wrong_line_is_told_with_file_and_line(folder: Path) -> None:
+    text = "```console {files}\n$ stowage plan \\\n  -f x\nright …\nsome …\n…\nlast\n```\n"
+    (block,) = blocks("x.md", text)
+    asked: list[list[str]] = []
+
+    def told(output: str) -> list[str]:
+        return list(differences(block, lambda words: asked.append(words) or output, folder))
+
+    assert told("right 3m\nsome thing\nmore\nand more\nlast") == []
+    assert asked == [["stowage", "plan", "-f", "x"]]
+    assert told("right 3m\nanother thing\nlast")[0].startswith("x.md:5: printed is 'another thing'")
+    assert told("wrong\nsome thing\n")[0].startswith("x.md:4: ")
+    assert told("right 3m\nsome thing\nmore")[0].startswith("x.md:7: printed is 'nothing more'")
+    assert told("right 3m\nsome thing\nlast\nbut one")[0].startswith("x.md:8: ")
+
+
+@pytest.fixture(scope="module")
+def docs_hub(make_cluster: Callable[..., Cluster]) -> Cluster:
+    """A hub with our kinds and policies, and no process: what a page shows is stored there."""
+    from tests.controller.live import install  # noqa: PLC0415 - the quick tests need no controller
+
+    cluster = make_cluster("docs")
+    asyncio.run(install(cluster, policies=True))
+    for namespace in ("shop", "demo"):
+        cluster.kubectl("create", "namespace", namespace)
+    cluster.kubectl("config", "set-context", "--current", "--namespace=shop")
+    return cluster
+
+
+@contextmanager
+def stored(hub: Cluster, page: str) -> Iterator[None]:
+    """The objects of a page, statuses too, as long as it is looked at; `NOW-60` is a minute ago."""
+    file = HERE / "hub" / f"{name_of(page)}.yaml"
+    text = file.read_text() if file.exists() else ""
+    now = datetime.now(UTC)
+    text = re.sub(r"\bNOW(?:-(\d+))?\b", lambda ago: f'"{microtime(now - seconds(ago[1]))}"', text)
+    objects = list(filter(None, yaml.safe_load_all(text)))
+    if not objects:
+        yield
+        return
+    apply = ("apply", "--server-side", "--force-conflicts", "-f", "-")
+    hub.kubectl(*apply, input=yaml.safe_dump_all(objects))
+    told = [each for each in objects if "status" in each]
+    if told:
+        hub.kubectl(*apply, "--subresource=status", input=yaml.safe_dump_all(told))
+    try:
+        yield
+    finally:
+        for each in objects:
+            name, meta = f"{each['kind']}/{each['metadata']['name']}", each["metadata"]
+            place = ("-n", meta.get("namespace", "shop"), name)
+            hub.kubectl("delete", "--wait=false", *place)
+            free = ("--type=merge", "-p", '{"metadata": {"finalizers": null}}')
+            hub.kubectl("patch", *place, *free, check=False)
+
+
+def seconds(text: str | None) -> timedelta:
+    return timedelta(seconds=int(text or 0))
+
+
+def on_hub() -> list[str]:
+    return [page for page, listed in known().items() if any(each.mode in ON_HUB for each in listed)]
+
+
+@pytest.mark.proves("DOC3")
+@pytest.mark.parametrize("page", on_hub())
+def test_what_a_page_asks_of_a_hub(page: str, docs_hub: Cluster, folder: Path) -> None:
+    files_of(page, folder)
+    stowage = Stowage()
+
+    def run(words: list[str]) -> str:
+        if words[0] == "kubectl":
+            return docs_hub.kubectl(*words[1:], check=False)
+        return said(words, stowage, KUBECONFIG=str(docs_hub.kubeconfig))
+
+    wrong: list[str] = []
+    with stored(docs_hub, page):
+        for block in known()[page]:
+            if block.mode == "hub":
+                wrong += differences(block, run, folder)
+            elif block.mode == "apply":
+                dry_run = ("apply", "--server-side", "--dry-run=server", "-f", "-")
+                try:
+                    docs_hub.kubectl(*dry_run, input=block.text)
+                except ProcessFailed as refused:
+                    wrong.append(f"{block.at(0)}: {refused}")
+    assert wrong == []

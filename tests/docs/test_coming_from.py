@@ -1,0 +1,35 @@
+"""Each concept of another system has a row that says what is there instead, and where to read it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import yaml
+
+from tests.docs.conftest import ROOT
+
+PAGE = (ROOT / "docs" / "coming-from.md").read_text()
+CONCEPTS = yaml.safe_load((ROOT / "tests/docs/concepts.yaml").read_text())
+
+
+def rows(system: str) -> list[list[str]]:
+    section = PAGE.partition(f"\n## {system}\n")[2].partition("\n## ")[0]
+    lines = re.findall(r"^\| (.+) \|$", section, re.MULTILINE)[1:]
+    return [line.split(" | ") for line in lines]
+
+
+@pytest.mark.proves("DOC6")
+@pytest.mark.parametrize("system", CONCEPTS)
+def test_each_concept_has_a_row_with_our_word_and_a_link(system: str) -> None:
+    found = rows(system)
+    assert [each for row in found for each in row[0].split(", ")] == CONCEPTS[system]
+    assert [row for row in found if not row[1] or not re.fullmatch(r"\[.+\]\(.+\)", row[2])] == []
+
+
+@pytest.mark.proves("DOC6")
+def test_each_system_that_can_be_imported_is_there() -> None:
+    sources = (ROOT / "stowage/importing/systems").glob("[a-z]*.py")
+    names = {system.lower().replace("-", "") for system in CONCEPTS}
+    assert {each.stem for each in sources if "_" not in each.stem} <= names
+    assert re.findall(r"^## (.+)$", PAGE, re.MULTILINE) == list(CONCEPTS)

@@ -1,0 +1,141 @@
+"""A MemberCluster that comes from an inventory: without credentials, until a Secret brings them."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from machinery.api.resources import MEMBER_CLUSTERS, SECRETS, WORKLOADS
+from machinery.types import conditions
+from stowage.playground.controlplanes import Cluster
+from tests.propagator.conftest import secret, token_for
+from tests.propagator.stage import CONFIGMAPS, MakeStage, configmap
+from tests.propagator.waits import until
+
+Rigs = Callable[..., Any]
+
+
+def imported(name: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": MEMBER_CLUSTERS.api_version,
+        "kind": MEMBER_CLUSTERS.kind,
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def address(member: Cluster) -> dict[str, str]:
+    connection = member.connection()
+    assert connection.ca is not None
+    ca = base64.b64encode(connection.ca).decode()
+    return {"server": connection.server, "certificateAuthorityData": ca}
+
+
+def unhealthy(message: str) -> dict[str, Any]:
+    """The controller's word on the ClusterProfile, beside the propagator's conditions."""
+    return {
+        "type": "InventoryUnhealthy",
+        "status": "True",
+        "reason": "ProfileNotFound",
+        "message": message,
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+
+
+@pytest.mark.proves("CT9")
+async def test_a_secret_brings_the_token_and_the_inventory_the_address(rig_on: Rigs, m1: Cluster):
+    async with rig_on() as rig:
+        await rig.hub.create(MEMBER_CLUSTERS, imported("fleet-a", endpoint=address(m1)))
+        told = await rig.becomes("fleet-a", "SecretNotFound")
+        assert "make the Secret stowage-system/fleet-a with the label stowage.dev/register" in told
+        await rig.register("fleet-a", {"token": token_for(m1, "fleet")})
+        await rig.becomes("fleet-a", "Connected")
+        assert (await rig.cluster("fleet-a"))["spec"]["secretRef"]["name"] == "fleet-a"
+
+
+@pytest.mark.proves("CT9")
+async def test_what_the_inventory_calls_unhealthy_is_not_served_and_stays_as_it_is(
+    rig_on: Rigs, m1: Cluster
+):
+    async with rig_on() as rig:
+        await rig.register("fleet-a", {"kubeconfig": m1.admin_kubeconfig})
+        await rig.becomes("fleet-a", "Connected")
+        stored = (await rig.cluster("fleet-a"))["status"]["conditions"]
+        told = {"status": {"conditions": [*stored, unhealthy("it is gone")]}}
+        await rig.hub.merge_patch(MEMBER_CLUSTERS, "fleet-a", told, subresource="status")
+        assert await rig.becomes("fleet-a", "InventoryUnhealthy") == "fleet-a: it is gone"
+        session = rig.registry.get("fleet-a")
+        assert session is not None
+        assert not session.ready
+        status = (await rig.cluster("fleet-a"))["status"]
+        assert conditions.holds(status, "Stalled")
+        assert status["clusterID"]
+        assert status["version"]
+        well = [each for each in status["conditions"] if each["type"] != "InventoryUnhealthy"]
+        cleared = {"status": {"conditions": well}}
+        await rig.hub.merge_patch(MEMBER_CLUSTERS, "fleet-a", cleared, subresource="status")
+        await rig.becomes("fleet-a", "Connected")
+
+
+@pytest.mark.proves("CT9")
+async def test_what_runs_there_stays_though_its_workload_is_placed_elsewhere_or_deleted(
+    stage_on: MakeStage,
+):
+    async with stage_on() as stage:
+        await stage.push("web", manifests=[configmap("conf", a="1")])
+        stored = (await stage.hub.get(MEMBER_CLUSTERS, "m1"))["status"]["conditions"]
+        told = {"status": {"conditions": [*stored, unhealthy("it is gone")]}}
+        await stage.hub.merge_patch(MEMBER_CLUSTERS, "m1", told, subresource="status")
+
+        async def refused() -> bool:
+            status = (await stage.hub.get(MEMBER_CLUSTERS, "m1"))["status"]
+            return bool(conditions.find(status, "Ready").get("reason") == "InventoryUnhealthy")
+
+        await until(refused)
+        before = [await stage.on("m1", "web"), await stage.on("m1", "conf", kind=CONFIGMAPS)]
+        await stage.place("web", m2=1)
+        await until(lambda: stage.on("m2", "web"))
+        await stage.hub.delete(WORKLOADS, "web", namespace=stage.namespace)
+
+        async def gone() -> bool:
+            return await stage.on("m2", "web") is None
+
+        await until(gone)
+        assert all(before)
+        after = [await stage.on("m1", "web"), await stage.on("m1", "conf", kind=CONFIGMAPS)]
+        assert after == before
+        well = (await stage.hub.get(MEMBER_CLUSTERS, "m1"))["status"]["conditions"]
+        cleared = [each for each in well if each["type"] != "InventoryUnhealthy"]
+        patch = {"status": {"conditions": cleared}}
+        await stage.hub.merge_patch(MEMBER_CLUSTERS, "m1", patch, subresource="status")
+
+        async def removed() -> bool:
+            return await stage.on("m1", "web") is None
+
+        await until(removed, seconds=60)
+
+
+@pytest.mark.proves("CT9")
+async def test_a_secret_that_nobody_labelled_or_that_was_let_go_of_is_not_taken(
+    rig_on: Rigs, m1: Cluster
+):
+    """The token of another account must not go to the address of a ClusterProfile."""
+    unlabelled = secret("fleet-a", {"token": "a-token"})
+    del unlabelled["metadata"]["labels"]
+    async with rig_on() as rig:
+        await rig.hub.create(SECRETS, unlabelled)
+        await rig.hub.create(MEMBER_CLUSTERS, imported("fleet-a", endpoint=address(m1)))
+        await rig.register("fleet-b", {"kubeconfig": m1.admin_kubeconfig})
+        await rig.becomes("fleet-b", "Connected")
+        await rig.marked("fleet-b")
+        await rig.becomes("fleet-a", "SecretNotFound")
+        assert "secretRef" not in (await rig.cluster("fleet-a"))["spec"]
+        await rig.hub.delete(MEMBER_CLUSTERS, "fleet-b")
+        await until(lambda: rig.registry.get("fleet-b") is None)
+        await rig.hub.create(MEMBER_CLUSTERS, imported("fleet-b"))  # the inventory has it still
+        await rig.becomes("fleet-b", "SecretNotFound")
+        assert "secretRef" not in (await rig.cluster("fleet-b"))["spec"]
+        await rig.hub.delete(SECRETS, "fleet-a", namespace="stowage-system")

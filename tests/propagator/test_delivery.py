@@ -1,0 +1,280 @@
+"""`delivery: None` on real members: nothing is written there, what stood there is let go of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from crds.names import FINALIZER, LABEL_WORKLOAD_UID, OWNER_PREFIX
+from machinery.api.resources import PODS, SERVICE_ACCOUNTS
+from machinery.types.metadata import Meta, OwnerReference
+from propagator import reconciler
+from propagator.hub.workloads import touches
+from propagator.members.health import PodCounts
+from propagator.members.pods import Main, OthersObjects, claim_of
+from propagator.reconciler import WorkloadReconciler
+from propagator.status.undelivered import WAITING, OthersShare, undelivered_status
+from propagator.types.workload import Workload, workload_of
+from tests.fakeclock import FakeClock
+from tests.propagator.removal.test_orphan import marks, unmarked
+from tests.propagator.stage import (
+    CONFIGMAPS,
+    DEPLOYMENTS,
+    MakeStage,
+    Stage,
+    changes,
+    configmap,
+    deployment,
+    settled,
+)
+from tests.propagator.waits import until
+
+NONE: dict[str, Any] = {"delivery": "None"}
+
+
+async def ready_as(stage: Stage, name: str, status: str, reason: str) -> None:
+    async def said() -> bool:
+        found = await stage.condition(name, "Ready")
+        return (found.get("status"), found.get("reason")) == (status, reason)
+
+    await until(said)
+
+
+@pytest.mark.proves("CT8")
+async def test_no_member_gets_a_write_and_its_end_waits_for_none(stage_on: MakeStage) -> None:
+    async with stage_on() as stage:
+        await settled(stage)
+        before = {name: await changes(client) for name, client in stage.members.items()}
+        made = await stage.create("web", manifests=[configmap("conf", k="v")], **NONE)
+        assert FINALIZER not in made["metadata"].get("finalizers", [])
+        await stage.place("web", m1=2, m2=1)
+        await ready_as(stage, "web", "True", "Decided")
+        status = await stage.status("web")
+        assert {each["type"] for each in status["conditions"]} == {"Ready"}
+        assert [(s["name"], s["replicas"], s["message"]) for s in status["clusters"]] == [
+            ("m1", 2, WAITING),
+            ("m2", 1, WAITING),
+        ]
+        assert status["observedGeneration"] == 1
+        await stage.place("web", m2=3)
+        await stage.restart()
+        await stage.ready()
+        await settled(stage)
+        await stage.delete("web")
+        await stage.gone("web")
+        after = {name: await changes(client) for name, client in stage.members.items()}
+        assert {name: after[name] - before[name] for name in after} == {
+            name: Counter() for name in after
+        }
+
+
+@pytest.mark.proves("CT8")
+async def test_what_stands_is_let_go_of_and_nothing_takes_it_away_any_more(
+    stage_on: MakeStage,
+) -> None:
+    async with stage_on() as stage:
+        await stage.create("web", manifests=[configmap("conf", k="v")])
+        await stage.place("web", m1=1)
+        await stage.propagated("web")
+        was = await stage.on("m1")
+        assert was is not None
+        await stage.patch("web", {"spec": NONE})
+        await ready_as(stage, "web", "True", "Decided")
+
+        async def released() -> bool:
+            found = await stage.on("m1")
+            return found is not None and not marks(found)
+
+        await until(released)
+        left = await unmarked(stage, "m1")
+        await unmarked(stage, "m1", "conf", kind=CONFIGMAPS)
+        assert left["spec"] == was["spec"]  # so that no pod restarts
+        assert left["metadata"]["uid"] == was["metadata"]["uid"]
+        await stage.place("web", m2=1)
+        await settled(stage)
+        written = await changes(stage.members["m1"])
+        await stage.restart()
+        await stage.ready()
+        await settled(stage)
+        await unmarked(stage, "m1")
+        assert await stage.on("m2") is None
+        await stage.delete("web")
+        await stage.gone("web")
+        await unmarked(stage, "m1")
+        assert await changes(stage.members["m1"]) == written
+
+
+@pytest.mark.proves("CT8")
+async def test_delivered_again_it_takes_over_only_what_its_adoption_lets_it(
+    stage_on: MakeStage,
+) -> None:
+    async with stage_on() as stage:
+        await stage.space_on("m1")
+        await stage.members["m1"].create(DEPLOYMENTS, deployment(), namespace=stage.namespace)
+        await stage.create("web", **NONE)
+        await stage.place("web", m1=1)
+        await ready_as(stage, "web", "True", "Decided")
+        await stage.patch("web", {"spec": {"delivery": "Push"}})
+        await stage.refused("web", "AlreadyExists")
+        assert FINALIZER in (await stage.workload("web") or {})["metadata"]["finalizers"]
+        await stage.patch("web", {"spec": {"adoption": "IfUnowned"}})
+        await stage.propagated("web")
+        found = await stage.on("m1")
+        assert found is not None
+        assert any(each.startswith(OWNER_PREFIX) for each in marks(found))
+
+
+@pytest.mark.proves("CT8")
+async def test_pods_that_another_tool_brings_are_counted_as_its_units(stage_on: MakeStage) -> None:
+    async with stage_on() as stage:
+        await stage.create("web", **NONE)
+        await stage.place("web", m1=2)
+        await ready_as(stage, "web", "True", "Decided")
+        await stage.space_on("m1")
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+        await stage.members["m1"].create(SERVICE_ACCOUNTS, account, namespace=stage.namespace)
+        owner = {
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
+            "name": "web-5d7f",
+            "uid": "8e0f2a0e-0000-4000-8000-000000000000",
+            "controller": True,
+        }
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": "web-5d7f-1",
+                "namespace": stage.namespace,
+                "labels": {"app": "web", "pod-template-hash": "5d7f"},
+                "ownerReferences": [owner],
+            },
+            "spec": {"nodeName": "n1", "containers": [{"name": "main", "image": "pause"}]},
+        }
+        await stage.members["m1"].create(PODS, pod)
+
+        async def counted() -> bool:
+            share = await stage.share("web", "m1")
+            return share.get("scheduled") == 1 and bool(share.get("capacityVersion"))
+
+        await until(counted)
+
+
+# --- pure -----------------------------------------------------------------------------------------
+
+
+def workload(**status: Any) -> Workload:
+    return workload_of(
+        {
+            "metadata": {"namespace": "shop", "name": "web", "uid": "u", "generation": 2},
+            "spec": {**NONE, "template": {"apiVersion": "apps/v1", "kind": "Deployment"}},
+            "status": {
+                "observed": {"controller": 2},
+                "desired": 3,
+                "placements": [{"cluster": "m1", "replicas": 3}],
+                **status,
+            },
+        }
+    )
+
+
+def told(of: Workload, *seen: OthersShare) -> dict[str, Any]:
+    return undelivered_status(of, seen, FakeClock().now())
+
+
+def ready(status: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    return {c["type"]: (c["status"], c["reason"]) for c in status["conditions"]}
+
+
+@pytest.mark.proves("CT8")
+def test_ready_is_that_the_present_generation_is_decided() -> None:
+    share = OthersShare("m1", 3, PodCounts())
+    assert ready(told(workload(), share)) == {"Ready": ("True", "Decided")}
+    old = told(workload(observed={"controller": 1}), share)
+    assert ready(old) == {
+        "Ready": ("False", "NotDecided"),
+        "Reconciling": ("True", "NotDecided"),
+    }
+    assert old["observedGeneration"] == 1
+    refused = {
+        "type": "Scheduled",
+        "status": "False",
+        "reason": "InsufficientCapacity",
+        "observedGeneration": 2,
+    }
+    found = ready(told(workload(conditions=[refused], placements=[], pending=3)))
+    assert found["Stalled"] == ("True", "InsufficientCapacity")
+    propagated = {"type": "Propagated", "status": "True", "reason": "Propagated"}
+    assert "Propagated" not in ready(told(workload(conditions=[propagated]), share))
+
+
+@pytest.mark.proves("CT8")
+def test_an_entry_says_what_is_seen_and_else_what_was_said_before() -> None:
+    seen = told(workload(), OthersShare("m1", 3, PodCounts(3, 3, current=3, capacity_version=7)))
+    (entry,) = seen["clusters"]
+    assert (entry["scheduled"], entry["capacityVersion"], entry["state"]) == (3, 7, "Running")
+    assert (seen["state"], seen["readySummary"]) == ("Running", "3/3")
+    again = workload(clusters=[entry])
+    assert told(again, OthersShare("m1", 3, None))["clusters"] == [entry]
+    (away,) = told(again, OthersShare("m1", 3, None, "m1: no route"))["clusters"]
+    assert (away["state"], away["message"], away["scheduled"]) == ("Unreachable", "m1: no route", 3)
+
+
+@pytest.mark.proves("CT8")
+@pytest.mark.parametrize("sent", [True, False])
+async def test_only_a_member_that_was_sent_something_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch, sent: bool
+) -> None:
+    of = workload(footprint={"clusters": "m1" if sent else ""})
+    assert touches(of, "m1") is sent
+    did: list[str] = []
+
+    async def remove(*_: Any) -> None:
+        did.append("remove")
+
+    async def sweep(*_: Any) -> None:
+        pass
+
+    monkeypatch.setattr(reconciler, "owned", lambda _session, _uid: [])
+    parts: dict[str, Any] = {
+        "workloads": SimpleNamespace(informer=SimpleNamespace(get=lambda _: of)),
+        "judged": SimpleNamespace(known=True),
+        "gates": None,
+        "revisions": SimpleNamespace(known=lambda found, _: found),
+        "inventory": None,
+        "shares": SimpleNamespace(remove=remove),
+        "guard": None,
+        "once": None,
+        "orphans": SimpleNamespace(sweep=sweep),
+        "reporter": None,
+    }
+    context = cast("Any", SimpleNamespace(clock=FakeClock(), registry=None, fresh=lambda: True))
+    session = cast("Any", SimpleNamespace(name="m1"))
+    await WorkloadReconciler(context, **parts).reconcile(session, of.metadata.key)
+    assert did == (["remove"] if sent else [])
+    assert of.ended
+    assert of.orphans
+
+
+@pytest.mark.proves("CT8")
+@pytest.mark.parametrize(
+    ("uid", "name", "namespace", "ours"),
+    [
+        ("", "web-5d7f", "shop", True),
+        ("u", "web-5d7f", "shop", True),
+        ("another", "web-5d7f", "shop", False),
+        ("", "other-5d7f", "shop", False),
+        ("", "web-5d7f", "elsewhere", False),
+    ],
+)
+def test_a_pod_is_known_by_its_controller(uid: str, name: str, namespace: str, ours: bool) -> None:
+    objects = OthersObjects()
+    objects.note(Main("u", "shop", "apps", "Deployment", "web"), ("shop", "web"))
+    labels = {"pod-template-hash": "5d7f", **({LABEL_WORKLOAD_UID: uid} if uid else {})}
+    owner = OwnerReference("ReplicaSet", name, "r", "apps/v1", controller=True)
+    claim = claim_of(Meta(namespace=namespace, labels=labels, owner_references=[owner]))
+    assert claim is not None
+    assert objects.of(claim) == ({("shop", "web")} if ours else set())
