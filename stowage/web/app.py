@@ -86,14 +86,19 @@ async def _source(settings: UiSettings, stack: AsyncExitStack) -> FleetSource:
     return await stack.enter_async_context(followed)
 
 
-def serving(found: FleetSource, door: Door, where: Where) -> tuple[HttpServer, WebPages]:
-    """Return the server of that source, not yet started, and its site, to be closed after it."""
+def serving(
+    found: FleetSource, door: Door, where: Where, *, patience: float = 0.0
+) -> tuple[HttpServer, WebPages]:
+    """Return the server of that source, not yet started, and its site, to be closed after it.
+
+    An explanation waits `patience` seconds for those of others.
+    """
     site = WebPages(
         found,
         door,
         where,
         feed=LiveFeed(found.snapshot),
-        explaining=Workers(found.snapshot, most=1, seconds=SECONDS),
+        explaining=Workers(found.snapshot, most=1, seconds=SECONDS, patience=patience),
         supposing=Workers(found.snapshot, most=WHAT_IFS, seconds=SECONDS),
         clock=SystemClock(),
     )

@@ -41,6 +41,8 @@ SCOPE_SECONDS = 1.0
 """For so long the answers to all questions of one caller are kept together."""
 CERTIFICATE_SECONDS = 60.0
 """So often the certificate is read again: it is renewed in its place."""
+PATIENCE_SECONDS = 10.0
+"""For so long a page waits until the explanations of others are computed."""
 UNKNOWN = "The hub does not know that token."
 FOREIGN = "This page takes forms of its own alone."
 TOO_LONG = "That token is too long for a cookie: have a proxy send it, as Authorization: Bearer."
@@ -180,7 +182,7 @@ async def run(
         await stack.enter_async_context(found.follow())
         sights = Sights(found.snapshot, system=settings.system, clock=clock)
         door = TokenDoor(client, sights, SealedTokens(keys), clock)
-        server, site = serving(found, door, settings.where)
+        server, site = serving(found, door, settings.where, patience=PATIENCE_SECONDS)
         stack.push_async_callback(site.close)
         port = await server.start(settings.host, settings.port, tls=tls)
         stack.push_async_callback(server.stop)

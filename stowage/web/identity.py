@@ -45,15 +45,23 @@ class AnswerCache(Generic[T]):
         self._clock, self._seconds, self._most = clock, seconds, most
         self._kept: OrderedDict[Hashable, tuple[float, asyncio.Task[T]]] = OrderedDict()
 
+    def known(self, question: Hashable) -> T | None:
+        """Return the answer that is kept and still good; None without one."""
+        kept = self._kept.get(question)
+        if kept is None or self._late(kept[0]) or not kept[1].done() or _failed(kept[1]):
+            return None
+        return kept[1].result()
+
     async def answer(self, question: Hashable, ask: Callable[[], Awaitable[T]]) -> T:
         """Return the answer, as old as it may be. Raises as `ask` does."""
         kept = self._kept.get(question)
-        if kept is None or self._clock.monotonic() - kept[0] >= self._seconds:
+        if kept is None or self._late(kept[0]):
             kept = self._asked(question, ask)
-        if kept[1].done():
-            return kept[1].result()
         # one caller that goes away takes no answer from the others
         return await asyncio.shield(kept[1])
+
+    def _late(self, asked_at: float) -> bool:
+        return self._clock.monotonic() - asked_at >= self._seconds
 
     def _asked(
         self, question: Hashable, ask: Callable[[], Awaitable[T]]
@@ -70,9 +78,12 @@ class AnswerCache(Generic[T]):
         return made
 
     def _answered(self, question: Hashable, task: asyncio.Task[T]) -> None:
-        failed = task.cancelled() or task.exception() is not None
-        if failed and (kept := self._kept.get(question)) is not None and kept[1] is task:
+        if _failed(task) and (kept := self._kept.get(question)) is not None and kept[1] is task:
             del self._kept[question]
+
+
+def _failed(task: asyncio.Task[Any]) -> bool:
+    return task.cancelled() or task.exception() is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +146,12 @@ class AccessReviews:
     def of(self, caller: Caller) -> CallerAuthorizer:
         return CallerAuthorizer(self, caller)
 
+    def known(
+        self, caller: Caller, verb: str, res: Resource, namespace: str, name: str
+    ) -> bool | None:
+        """Return the answer that is kept; None without one."""
+        return self._kept.known((caller.digest, verb, res.group, res.plural, namespace, name))
+
     async def allows(
         self, caller: Caller, verb: str, res: Resource, namespace: str, name: str
     ) -> bool:
@@ -163,6 +180,10 @@ class CallerAuthorizer:
 
     reviews: AccessReviews
     caller: Caller
+
+    def known(self, verb: str, res: Resource, namespace: str = "", name: str = "") -> bool | None:
+        """Return the answer where it is kept."""
+        return self.reviews.known(self.caller, verb, res, namespace, name)
 
     async def allows(self, verb: str, res: Resource, namespace: str = "", name: str = "") -> bool:
         """Whether the hub allows it. Raises TransportError."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -31,7 +32,10 @@ class NotDecided(StowageError):
 
 
 class Workers:
-    """At most `most` worker processes over one snapshot; each request may take `seconds`."""
+    """At most `most` worker processes over one snapshot; each request may take `seconds`.
+
+    Where all are at work, a request waits up to `patience` seconds for one.
+    """
 
     def __init__(
         self,
@@ -39,10 +43,12 @@ class Workers:
         *,
         most: int,
         seconds: float,
+        patience: float = 0.0,
         command: tuple[str, ...] = (sys.executable, "-m", "stowage.web.worker"),
     ) -> None:
-        self._snapshot, self._most, self.seconds = snapshot, most, seconds
+        self._snapshot, self.seconds, self._patience = snapshot, seconds, patience
         self._command = command
+        self._free = asyncio.Semaphore(most)
         self._idle: list[_Worker] = []
         self._working: set[_Worker] = set()
         self._decoder = msgspec.json.Decoder(DecisionAnswer)
@@ -52,8 +58,25 @@ class Workers:
 
         Raises WorkersBusy, TookTooLong, NotDecided.
         """
-        if len(self._working) >= self._most:
-            raise WorkersBusy("others are being computed: try again in a few seconds")
+        async with self._turn():
+            return await self._computed(request)
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        busy = WorkersBusy("others are being computed: try again in a few seconds")
+        if self._free.locked() and not self._patience:
+            raise busy
+        try:
+            async with asyncio.timeout(self._patience or None):
+                await self._free.acquire()
+        except TimeoutError as e:
+            raise busy from e
+        try:
+            yield
+        finally:
+            self._free.release()
+
+    async def _computed(self, request: DecisionRequest) -> tuple[dict[str, Any], int]:
         worker = self._idle.pop() if self._idle else _Worker()
         self._working.add(worker)
         try:

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import Browser, expect
 
 from stowage.planning.plan import Where
 from stowage.toolchain import chromium
 from stowage.web.app import UiSettings
-from tests.web import fleets
-from tests.web.conftest import Page, Window, served
+from tests.web import fleets, reviews
+from tests.web.conftest import Page, Window, in_thread, served
+from tests.web.reviews import Reviewer
 
 PATHS = (
     "/",
@@ -191,6 +193,35 @@ def check(
         if wrong := violations(shown, axe):
             found[path] = wrong
     assert found == {}
+
+
+@pytest.mark.proves("V12", "V20")
+def test_a_token_is_pasted_and_opens_the_hosted_page(
+    browser: Browser, axe: str, tmp_path: Path
+) -> None:
+    reviewer, file = Reviewer(), fleets.troubled(tmp_path)
+    reviewer.rights = {("list", "workloads", "shop")}
+    with in_thread(lambda opened: reviews.run(file, reviewer, opened)) as page:
+        tab = browser.new_context().new_page()
+        shown = Window(page, tab)
+        shown.go("/workloads")
+        assert tab.url == f"{page.origin}/login"
+        assert violations(shown, axe) == []
+        tab.get_by_label("Token").fill("nobody")
+        tab.get_by_role("button", name="Log in").click()
+        expect(tab.get_by_role("alert")).to_have_text("The hub does not know that token.")
+        assert violations(shown, axe) == []
+        tab.get_by_label("Token").fill("of-ann")
+        tab.get_by_role("button", name="Log in").click()
+        expect(tab.locator("#headline")).to_contain_text("of 40 Workloads")
+        expect(tab.locator("#live")).to_have_text("Live")
+        assert violations(shown, axe) == []
+        tab.get_by_role("button", name="Log out").click()
+        expect(tab).to_have_url(f"{page.origin}/login")
+        shown.go("/")
+        assert tab.url == f"{page.origin}/login"
+        assert [each for each in shown.faults if "401" not in each] == []
+        tab.context.close()
 
 
 @pytest.mark.proves("V21")

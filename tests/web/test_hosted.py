@@ -44,7 +44,7 @@ async def fill(hub: Hub) -> None:
     """Two tenants on two clusters; whatever could name the other one does."""
     told = f"{OTHER}/zqweb of namespace {OTHER} is on zqcluster"
     await hub.world.space(OTHER)
-    for name in ("m1", "zqcluster"):
+    for name in ("m1", "zqcluster", "zqroomy"):
         cluster = fleets.cluster(name, lost="zqlost" if name == "zqcluster" else "")
         blocked = [{"namespace": OTHER, "name": "zqweb", "units": 1, "message": told}]
         cluster["status"]["evacuation"] = {"units": 1, "left": 1, "blocked": blocked}
@@ -239,6 +239,15 @@ def test_a_pasted_token_becomes_a_cookie(page: Page, tenant: str) -> None:
     assert Page(page.address, forged).ask("/", Accept="application/json").status == 401
 
 
+def new() -> dict[str, Any]:
+    """A Workload that fits on any cluster that is ready."""
+    body = fleets.workload("new", {})
+    del body["status"]
+    pod = body["spec"]["targetDeployment"]["spec"]["template"]["spec"]
+    pod["containers"][0]["resources"] = {}
+    return body
+
+
 def everything(reader: Reader) -> dict[str, Answer]:
     """Every answer: all pages and their links as HTML and JSON, and what a curious one would try."""
     found = crawl(reader)
@@ -263,7 +272,7 @@ def everything(reader: Reader) -> dict[str, Answer]:
     found |= {path: reader.ask(path) for path in tried}
     paths = [path for path in found if not path.startswith("/static/")]
     found |= {f"{path} as JSON": reader.ask(path, Accept="application/json") for path in paths}
-    workload = json.dumps({k: v for k, v in fleets.workload("new", {}).items() if k != "status"})
+    workload = json.dumps(new())
     for accept in ("text/html", "application/json"):
         for fields in (
             {"yaml": workload},
@@ -340,6 +349,9 @@ def test_counts_are_those_of_what_may_be_listed(filled: Hub, page: Page, tenant:
 def test_a_what_if_takes_the_rights_of_what_it_supposes(page: Page, tenant: str) -> None:
     reader = Reader(page, tenant)
     assert reader.suppose(scale="shop/web=9").status == 200
+    (planned,) = reader.suppose(yaml=json.dumps(new())).json["workloads"]
+    shares = {each["cluster"]: each["replicas"] for each in planned["placements"]}
+    assert shares == {"m1": 2, "another cluster": 2}
     for fields in (
         {"scale": f"{OTHER}/zqweb=9"},
         {"scale": ["shop/web=9", "nowhere/web=1"]},
@@ -369,7 +381,7 @@ def test_what_becomes_of_others_is_one_sum(filled: Hub, page: Page) -> None:
     assert f"others: {told['others']['units']} units" in text
     assert OTHER not in text
     assert "zqweb" not in text + reader.ask("/clusters/m1").text
-    assert reader.json("/clusters")["total"] == 2
+    assert reader.json("/clusters")["total"] == 3
 
 
 @pytest.mark.proves("V13")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,9 @@ import pytest
 
 from machinery.api.resources import (
     MEMBER_CLUSTERS,
-    SUBJECT_ACCESS_REVIEWS,
-    TOKEN_REVIEWS,
     WORKLOADS,
-    Resource,
 )
-from machinery.errors import BadRequest, ConfigurationError, Unreachable
+from machinery.errors import ConfigurationError, Unreachable
 from machinery.http_messages import Request, Response
 from stowage.web import identity
 from stowage.web.hosted import TokenDoor
@@ -37,38 +33,7 @@ from stowage.web.snapshot import HubSnapshot
 from stowage.web.visit import Sights, Visit
 from tests.fakeclock import FakeClock, settle
 from tests.web import fleets
-
-
-class Reviewer:
-    """A hub that answers reviews by a table of rights, and counts them."""
-
-    def __init__(self) -> None:
-        self.rights: set[tuple[str, str, str]] = set()
-        """Verb, resource and namespace, the last empty for all."""
-        self.asked: list[str] = []
-        self.at_once = self.most = 0
-        self.gate: asyncio.Event | None = None
-        self.down = False
-
-    async def create(self, res: Resource, body: Mapping[str, Any]) -> dict[str, Any]:
-        self.asked.append(res.kind)
-        if self.down:
-            raise Unreachable("no route to host")
-        self.at_once += 1
-        self.most = max(self.most, self.at_once)
-        if self.gate is not None:
-            await self.gate.wait()
-        self.at_once -= 1
-        spec = body["spec"]
-        if res == TOKEN_REVIEWS:
-            if spec["token"] == "broken":
-                raise BadRequest(code=400, reason="BadRequest", message="no token at all")
-            user = {"username": spec["token"].removeprefix("of-"), "groups": ["g"]}
-            return {"status": {"authenticated": spec["token"].startswith("of-"), "user": user}}
-        assert res == SUBJECT_ACCESS_REVIEWS
-        about = spec["resourceAttributes"]
-        asked = (about["verb"], about["resource"], about.get("namespace", ""))
-        return {"status": {"allowed": asked in self.rights}}
+from tests.web.reviews import Reviewer
 
 
 @pytest.fixture
