@@ -42,6 +42,7 @@ SHARED = {
     "apiserver": ("tests", 1),
     "bare_hub": ("tests/controller", 1),
     "older_hub": ("tests/controller", 1),
+    "docs_hub": ("tests/docs", 1),
 }
 """Fixtures whose servers all tests below a folder share: the folder, and on how many workers.
 
