@@ -16,11 +16,11 @@ import msgspec
 
 from controller.model.rollout import Rollout
 from crds.fields.publishing import Delivery
-from crds.names import LABEL_PROVIDER, LABEL_VERSION
+from crds.names import ANNOTATION_PROFILE, LABEL_PROVIDER, LABEL_VERSION
 from machinery.overrides.images import ImageRule
 from machinery.overrides.variables import ClusterFacts
 from machinery.types.bounds import MOST_UNITS, between
-from machinery.types.metadata import Object
+from machinery.types.metadata import Key, Object
 from machinery.types.selectors import LabelSelector, SelectorTerm
 
 
@@ -196,6 +196,12 @@ class MemberCluster(Object, frozen=True):
         """The reason of Ready; empty without."""
         found = self.condition("Ready")
         return found.reason if found is not None else ""
+
+    @property
+    def profile(self) -> Key | None:
+        """The key of the ClusterProfile that it stands for."""
+        namespace, _, name = self.metadata.annotations.get(ANNOTATION_PROFILE, "").partition("/")
+        return (namespace, name) if namespace and name else None
 
     @property
     def evacuating(self) -> bool:

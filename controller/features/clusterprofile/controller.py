@@ -10,7 +10,7 @@ import asyncio
 
 from controller.features.clusterprofile.exporting import Exports
 from controller.features.clusterprofile.importing import Following, Imports
-from controller.features.clusterprofile.profiles import ClusterProfile, profile_of
+from controller.features.clusterprofile.profiles import ClusterProfile
 from controller.framework.runtime.feature import Term
 from controller.model.clusterprofiles import ClusterProfilesConfiguration
 from controller.model.objects import MemberCluster
@@ -71,7 +71,7 @@ class ClusterProfileController:
         if not self._configured:
             return
         self._exports.look(cluster.metadata.name)
-        if new is None and (key := profile_of(cluster)) is not None:
+        if new is None and (key := cluster.profile) is not None:
             self._imports.look(key)
 
     def _profile_changed(self, old: ClusterProfile | None, new: ClusterProfile | None) -> None:
@@ -88,7 +88,7 @@ class ClusterProfileController:
     def _stands(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
         """Record which MemberClusters stand for which ClusterProfile."""
         for cluster, there in ((old, False), (new, True)):
-            key = None if cluster is None else profile_of(cluster)
+            key = None if cluster is None else cluster.profile
             if cluster is None or key is None:
                 continue
             if there:

@@ -18,7 +18,6 @@ from controller.features.clusterprofile.profiles import (
     ClusterProfile,
     flaw,
     membercluster,
-    profile_of,
     relabelled,
     trouble,
 )
@@ -189,7 +188,7 @@ class Following(StatusWriter[MemberCluster, Result]):
 
     def _followed(self, stored: MemberCluster) -> Key | None:
         """Return the ClusterProfile that a MemberCluster follows; None where it follows none."""
-        key = profile_of(stored)
+        key = stored.profile
         return key if key is not None and self._configuration.covers(key[0]) else None
 
     def _profile(self, key: Key) -> ClusterProfile | None:

@@ -167,12 +167,6 @@ def trouble(
     return None
 
 
-def profile_of(cluster: MemberCluster) -> Key | None:
-    """Return the key of the ClusterProfile that a MemberCluster stands for."""
-    namespace, slash, name = cluster.metadata.annotations.get(ANNOTATION_PROFILE, "").partition("/")
-    return (namespace, name) if slash and namespace and name else None
-
-
 def exported(cluster: MemberCluster) -> dict[str, Any]:
     """Return the ClusterProfile of a MemberCluster, without namespace and status."""
     name = cluster.metadata.name

@@ -53,7 +53,7 @@ class PublishingController(StatusWriter[Workload, Result]):
         self._kinds: list[ClusterDecisions | PlacementDecisions] = [ClusterDecisions(term)]
         self._switched_off = not handle.configuration.placement_decisions
         if not self._switched_off:
-            self._kinds.append(PlacementDecisions(term, owned, profiles=term.namespace))
+            self._kinds.append(PlacementDecisions(term, owned))
         self._obstacles: dict[Key, Obstacle] = {}
 
     def resync(self, stored: Workload) -> None:

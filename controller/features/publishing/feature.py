@@ -31,8 +31,8 @@ class Publishing:
 
     def __init__(self) -> None:
         self._owned = OwnedSlices()
-        self._labelled: set[Key] = set()
-        """The Workloads that tell labels of their clusters."""
+        self._naming: set[Key] = set()
+        """The Workloads that tell labels or ClusterProfiles of their clusters."""
         self._handle: Handle | None = None
         self._controller: PublishingController | None = None
 
@@ -70,17 +70,18 @@ class Publishing:
             return
         key = known.metadata.key
         tells = new is not None and publishes(new)
-        labelled = tells and bool(known.spec.publish.labels)
-        (self._labelled.add if labelled else self._labelled.discard)(key)
+        asked = known.spec.publish
+        naming = tells and (bool(asked.labels) or asked.placement_decision)
+        (self._naming.add if naming else self._naming.discard)(key)
         if new is None and self._controller is not None:
             self._controller.forget(key)
         elif (tells or (old is not None and publishes(old))) and _read(old) != _read(new):
             self._look(key)
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
-        """Handle an informer's event: the labels of a cluster may be told."""
-        if self._labelled and (old and old.labels) != (new and new.labels):
-            for key in self._labelled:
+        """Handle an informer's event: the labels or the ClusterProfile may be told."""
+        if self._naming and _named(old) != _named(new):
+            for key in self._naming:
                 self._look(key)
 
     def decision_changed(self, old: ClusterDecision | None, new: ClusterDecision | None) -> None:
@@ -102,6 +103,10 @@ class Publishing:
     def _look(self, key: Key) -> None:
         if self._controller is not None:
             self._controller.add(key)
+
+
+def _named(cluster: MemberCluster | None) -> tuple[Any, ...] | None:
+    return (cluster.labels, cluster.profile) if cluster is not None else None
 
 
 def _read(workload: Workload | None) -> tuple[Any, ...] | None:

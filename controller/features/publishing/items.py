@@ -15,6 +15,7 @@ from controller.model.objects import Workload
 from controller.model.why import kept
 from controller.planner.reasons import worded
 from crds.clusterdecision import REASON_LIMIT
+from machinery.types.metadata import Key
 
 SLICE = 100
 """The most clusters of one PlacementDecision, by its schema."""
@@ -72,19 +73,19 @@ def items(
 
 
 def slices(
-    workload: Workload, clusters: Sequence[RankedCluster], *, profiles: str
+    workload: Workload, clusters: Sequence[RankedCluster], profile: Callable[[str], Key]
 ) -> Iterator[dict[str, Any]]:
     """Yield the bodies of a Workload's PlacementDecisions; without any cluster one empty one.
 
     Args:
         workload: the Workload.
         clusters: where it runs, by rank.
-        profiles: the namespace of the ClusterProfiles, which have the names of the MemberClusters.
+        profile: returns namespace and name of the ClusterProfile that stands for a MemberCluster.
     """
     name = workload.metadata.name
     for index, at in enumerate(range(0, max(len(clusters), 1), SLICE)):
         decisions = [
-            {"clusterProfileRef": {"namespace": profiles, "name": each.name}, "reason": each.reason}
+            {"clusterProfileRef": _reference(profile(each.name)), "reason": each.reason}
             for each in clusters[at : at + SLICE]
         ]
         yield {
@@ -99,6 +100,10 @@ def slices(
             "schedulerName": workload.spec.scheduler_name,
             "decisions": [{k: v for k, v in each.items() if v} for each in decisions],
         }
+
+
+def _reference(profile: Key) -> dict[str, str]:
+    return {"namespace": profile[0], "name": profile[1]}
 
 
 def slice_name(workload: str, index: int) -> str:

@@ -15,9 +15,10 @@ from controller.features.publishing.items import RankedCluster, slice_name, slic
 from controller.features.publishing.objects import PlacementDecision, owner_of
 from controller.features.publishing.writing import Objects, Obstacle
 from controller.framework.runtime.feature import Term
-from controller.model.objects import Workload
+from controller.model.objects import MemberCluster, Workload
 from crds.fields.publishing import PublishedReason
-from machinery.api.resources import PLACEMENT_DECISIONS
+from machinery.api.resources import MEMBER_CLUSTERS, PLACEMENT_DECISIONS
+from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key
 
 SWITCHED_OFF = Obstacle(
@@ -54,15 +55,13 @@ class OwnedSlices:
 
 
 class PlacementDecisions:
-    """The slices of a hub, for one term of leadership.
+    """The slices of a hub, for one term of leadership."""
 
-    `profiles` is the namespace of the ClusterProfiles.
-    """
-
-    def __init__(self, term: Term, owned: OwnedSlices, *, profiles: str) -> None:
+    def __init__(self, term: Term, owned: OwnedSlices) -> None:
         self.objects = Objects(term, PLACEMENT_DECISIONS, PlacementDecision)
         self._owned = owned
-        self._profiles = profiles
+        self._clusters: Informer[MemberCluster] = term.informer(MEMBER_CLUSTERS)
+        self._namespace = term.namespace
 
     def asked(self, workload: Workload) -> bool:
         return workload.spec.publish.placement_decision
@@ -72,7 +71,7 @@ class PlacementDecisions:
 
         Raises TransportError and LeaseLost.
         """
-        bodies = list(slices(workload, clusters, profiles=self._profiles))
+        bodies = list(slices(workload, clusters, self._profile))
         grows = len(clusters) >= self._published(workload)
         for body in reversed(bodies) if grows else bodies:
             found = await self.objects.claim(workload, body)
@@ -86,6 +85,11 @@ class PlacementDecisions:
     async def withdraw(self, workload: Workload) -> None:
         """Delete the slices of a Workload that asks for none. Raises TransportError, LeaseLost."""
         await self._delete(workload, keep=0)
+
+    def _profile(self, name: str) -> Key:
+        """Return the ClusterProfile that a MemberCluster was made of, else the exported one."""
+        cluster = self._clusters.get(("", name))
+        return (cluster and cluster.profile) or (self._namespace, name)
 
     def _slices(self, workload: Workload) -> list[PlacementDecision]:
         found = (self.objects.of(workload, key) for key in self._owned.of(workload.metadata.key))

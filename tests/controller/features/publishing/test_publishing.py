@@ -12,6 +12,7 @@ import pytest
 from controller.features.publishing import clusterdecisions
 from controller.features.publishing.items import label_value
 from controller.model.movement import MovementConfiguration
+from crds.names import ANNOTATION_PROFILE
 from machinery.api.resources import (
     CLUSTER_DECISIONS,
     MEMBER_CLUSTERS,
@@ -325,6 +326,12 @@ async def test_250_clusters_are_three_slices_and_90_are_one(switched_on: Path) -
             o["name"] == "web" and o["controller"]
             for each in found.values()
             for o in each["metadata"]["ownerReferences"]
+        )
+        note = {ANNOTATION_PROFILE: "fleet/paris"}
+        shop.hub.edit(MEMBER_CLUSTERS, "c000", {"metadata": {"annotations": note}})
+        imported = {"namespace": "fleet", "name": "paris"}
+        await shop.until(
+            lambda: shop.slices()["web-0"]["decisions"][0]["clusterProfileRef"] == imported
         )
         shop.edit(clusterSelector={"pool": "few"})
         await shop.until(lambda: shop.sizes() == {"web-0": 90})
