@@ -168,7 +168,7 @@ class _File(_Strict):
     kind: Literal["SchedulerConfiguration"]
     leader_election: _LeaderElection = _LeaderElection()
     default_quota: WorkloadQuotaSpec | None = None
-    """The quota of namespaces that have no WorkloadQuota."""
+    """The quota of namespaces that have none of their own."""
     movement: _Movement = _Movement()
     """What leaves lost and drained clusters, and how much of it at once."""
     cluster_profiles: _ClusterProfiles | None = None

@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 
 from controller.model.rollout import Rollout
-from crds.fields.publishing import Delivery
 from crds.names import ANNOTATION_PROFILE, LABEL_PROVIDER, LABEL_VERSION
 from machinery.overrides.images import ImageRule
 from machinery.overrides.variables import ClusterFacts
@@ -379,7 +378,7 @@ class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
     overrides: Any = None
     movement: MovementSpec = MovementSpec()
     rollout: Rollout | None = None
-    delivery: str = Delivery.PUSH.value
+    delivery: str = ""
     publish: Publish = NOWHERE
 
 
