@@ -197,6 +197,9 @@ def short_revision(revision: str) -> str:
     return revision[:4]
 
 
+ID_PROPERTY, SET_PROPERTY = "cluster.clusterset.k8s.io", "clusterset.k8s.io"
+"""The ClusterProperties of KEP-2149: the cluster's ID within its ClusterSet, and the ClusterSet."""
+
 PLACEHOLDER_CLASS = "stowage-placeholder"
 """The PriorityClass of pods on members that only keep room: every other pod may have their place.
 `stowage join` makes it."""

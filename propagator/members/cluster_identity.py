@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import msgspec
 
 from crds.membercluster import ReadyReason
+from crds.names import ID_PROPERTY, SET_PROPERTY
 from machinery.api.resources import NAMESPACES, Resource
 from machinery.api.responses import shaped
 from machinery.api.verbs import Verbs
@@ -34,8 +35,6 @@ from propagator.types.cluster import MemberCluster
 CLUSTER_ID_INDEX = "clusterID"
 """The informer's index of MemberClusters by the keys of the cluster that is noted on them."""
 UID_INDEX = "uid"
-ID_PROPERTY, SET_PROPERTY = "cluster.clusterset.k8s.io", "clusterset.k8s.io"
-"""The ClusterProperties of KEP-2149: the cluster's ID within its ClusterSet, and the ClusterSet."""
 _PROPERTIES = [
     Resource("about.k8s.io", version, "clusterproperties", "ClusterProperty", namespaced=False)
     for version in ("v1beta1", "v1alpha1")

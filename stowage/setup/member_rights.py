@@ -19,9 +19,11 @@ from typing import Any
 
 from crds.names import (
     FORBIDDEN_NAMESPACE_PREFIX,
+    ID_PROPERTY,
     LABEL_TENANT,
     PLACEHOLDER_CLASS,
     PLACEHOLDER_PRIORITY,
+    SET_PROPERTY,
     SYSTEM_NAMESPACE,
 )
 from machinery.api.acting import account
@@ -41,7 +43,6 @@ from propagator.credentials.accounts import (
     tenancy,
 )
 from propagator.credentials.credentials import PodSecurity
-from propagator.members.cluster_identity import ID_PROPERTY, SET_PROPERTY
 from propagator.members.hub_lease import HUB_LEASE
 
 Manifest = dict[str, Any]

@@ -18,8 +18,10 @@ from crds.names import (
     ANNOTATION_PROFILE_LABELS,
     API_VERSION,
     GROUP,
+    ID_PROPERTY,
     LABEL_VERSION,
     PROPERTY_PREFIX,
+    SET_PROPERTY,
 )
 from machinery.api.resources import CLUSTER_PROFILES, MEMBER_CLUSTERS
 from machinery.config.address import check_server
@@ -31,7 +33,6 @@ MANAGER = "stowage"
 """spec.clusterManager.name of the ClusterProfiles that are ours."""
 LABEL_MANAGER = "x-k8s.io/cluster-manager"
 HEALTHY = "ControlPlaneHealthy"
-ID_PROPERTY, SET_PROPERTY = "cluster.clusterset.k8s.io", "clusterset.k8s.io"
 MOST_LABELS = 64
 """Labels of a ClusterProfile that a MemberCluster takes over."""
 _LONGEST_NAME = 63

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from crds.names import ID_PROPERTY, SET_PROPERTY
 from machinery.api.client import ApiClient
 from machinery.api.resources import CONFIG_MAPS, CRDS, MEMBER_CLUSTERS, NAMESPACES, Resource
 from machinery.errors import AlreadyExists, NotFound
 from machinery.types.metadata import Key
-from propagator.members.cluster_identity import ID_PROPERTY, SET_PROPERTY
 from propagator.members.session import MemberSession
 from stowage.playground.controlplanes import Cluster
 from tests.propagator.waits import until
