@@ -7,9 +7,6 @@ is gone is deleted, at the next start of a term if nobody led meanwhile.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
-
-import msgspec
 
 from controller.features.clusterprofile.profiles import (
     LABEL_MANAGER,
@@ -18,13 +15,14 @@ from controller.features.clusterprofile.profiles import (
     exported,
     exported_status,
 )
+from controller.framework.objectwriter import ObjectWriter
 from controller.framework.runtime.feature import Term
 from controller.framework.statuswriter import for_good
 from controller.model.objects import MemberCluster
 from crds.membercluster import MemberClusterEventReason
 from machinery import logs
 from machinery.api.resources import CLUSTER_PROFILES, MEMBER_CLUSTERS
-from machinery.errors import AlreadyExists, Forbidden, NotFound, TransportError
+from machinery.errors import Forbidden, NotFound, TransportError
 from machinery.runtime.event_recorder import ObjectRef
 from machinery.runtime.informer import Informer
 from machinery.runtime.workqueue import WorkQueue, work
@@ -42,6 +40,7 @@ class Exports:
     def __init__(self, term: Term, profiles: Informer[ClusterProfile], *, export: bool) -> None:
         self._term = term
         self._profiles = profiles
+        self._objects = ObjectWriter(term, CLUSTER_PROFILES, ClusterProfile, stored=profiles)
         self._clusters: Informer[MemberCluster] = term.informer(MEMBER_CLUSTERS)
         self._export = export
         self._told: dict[str, str] = {}
@@ -67,9 +66,6 @@ class Exports:
         try:
             with suppress(NotFound):  # it went meanwhile, or the hub has no such kind any more
                 await self._bring(name, cluster)
-        except AlreadyExists:
-            await self._read(name)
-            raise
         except TransportError as e:
             if not (for_good(e) or isinstance(e, Forbidden)):
                 raise
@@ -80,7 +76,7 @@ class Exports:
     async def _bring(self, name: str, cluster: MemberCluster | None) -> None:
         if not self._profiles.synced:
             return  # all are queued once they are listed
-        held = self._profiles.get((self._term.namespace, name))
+        held = self._objects.get((self._term.namespace, name))
         wanted = self._export and cluster is not None and not cluster.metadata.deleting
         if held is not None and not held.ours:
             if wanted:
@@ -88,58 +84,21 @@ class Exports:
         elif not wanted:
             self._told.pop(name, None)
             if held is not None:
-                await self._delete(held)
+                await self._objects.delete(held)
         elif cluster is not None:
             self._told.pop(name, None)
-            await self._write(held or await self._create(cluster), cluster)
-
-    async def _create(self, cluster: MemberCluster) -> ClusterProfile:
-        self._term.check()
-        client, namespace = self._term.client, self._term.namespace
-        answer = await client.create(CLUSTER_PROFILES, exported(cluster), namespace=namespace)
-        return self._keep(answer)
+            held = held or await self._objects.create(exported(cluster), self._term.namespace)
+            await self._write(held, cluster)
 
     async def _write(self, held: ClusterProfile, cluster: MemberCluster) -> None:
         if held.metadata.labels.get(LABEL_MANAGER) != MANAGER:
-            held = await self._patch(held, {"metadata": {"labels": {LABEL_MANAGER: MANAGER}}})
-        status, said = (
-            exported_status(cluster),
-            held.status if isinstance(held.status, dict) else {},
-        )
+            labelled = {"metadata": {"labels": {LABEL_MANAGER: MANAGER}}}
+            held = await self._objects.patch(held, labelled)
+        said = held.status if isinstance(held.status, dict) else {}
+        status = exported_status(cluster)
         changed = {field: value for field, value in status.items() if said.get(field) != value}
         if changed:
-            await self._patch(held, {"status": changed}, "status")
-
-    async def _patch(
-        self, held: ClusterProfile, patch: dict[str, Any], subresource: str | None = None
-    ) -> ClusterProfile:
-        self._term.check()
-        namespace, name = held.metadata.key
-        patch.setdefault("metadata", {})["resourceVersion"] = held.metadata.resource_version
-        return self._keep(
-            await self._term.client.merge_patch(
-                CLUSTER_PROFILES, name, patch, namespace=namespace, subresource=subresource
-            )
-        )
-
-    async def _delete(self, held: ClusterProfile) -> None:
-        if held.metadata.deleting:
-            return
-        self._term.check()
-        namespace, name = held.metadata.key
-        await self._term.client.delete(
-            CLUSTER_PROFILES, name, namespace=namespace, uid=held.metadata.uid
-        )
-
-    async def _read(self, name: str) -> None:
-        with suppress(NotFound):
-            namespace = self._term.namespace
-            self._keep(await self._term.client.get(CLUSTER_PROFILES, name, namespace=namespace))
-
-    def _keep(self, answer: Any) -> ClusterProfile:
-        held = msgspec.convert(answer, ClusterProfile)
-        self._profiles.upsert(held)
-        return held
+            await self._objects.patch(held, {"status": changed}, status=True)
 
     def _tell(self, cluster: MemberCluster | None, why: str) -> None:
         if cluster is None or self._told.get(cluster.metadata.name) == why:

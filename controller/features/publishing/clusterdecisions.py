@@ -13,7 +13,7 @@ import msgspec
 
 from controller.features.publishing.items import RankedCluster, items
 from controller.features.publishing.objects import ClusterDecision
-from controller.features.publishing.writing import Objects, Obstacle
+from controller.features.publishing.writing import Obstacle, PublishedObjects
 from controller.framework.runtime.feature import Term
 from controller.framework.statuswriter import changed
 from controller.model.objects import MemberCluster, Workload
@@ -34,7 +34,7 @@ class ClusterDecisions:
     def __init__(self, term: Term) -> None:
         self._clock = term.clock
         self._clusters: Informer[MemberCluster] = term.informer(MEMBER_CLUSTERS)
-        self.objects = Objects(term, CLUSTER_DECISIONS, ClusterDecision)
+        self.objects = PublishedObjects(term, CLUSTER_DECISIONS, ClusterDecision)
 
     def asked(self, workload: Workload) -> bool:
         return workload.spec.publish.cluster_decision

@@ -13,7 +13,7 @@ from typing import Any
 
 from controller.features.publishing.items import RankedCluster, slice_name, slices
 from controller.features.publishing.objects import PlacementDecision, owner_of
-from controller.features.publishing.writing import Objects, Obstacle
+from controller.features.publishing.writing import Obstacle, PublishedObjects
 from controller.framework.runtime.feature import Term
 from controller.model.objects import MemberCluster, Workload
 from crds.fields.publishing import PublishedReason
@@ -58,7 +58,7 @@ class PlacementDecisions:
     """The slices of a hub, for one term of leadership."""
 
     def __init__(self, term: Term, owned: OwnedSlices) -> None:
-        self.objects = Objects(term, PLACEMENT_DECISIONS, PlacementDecision)
+        self.objects = PublishedObjects(term, PLACEMENT_DECISIONS, PlacementDecision)
         self._owned = owned
         self._clusters: Informer[MemberCluster] = term.informer(MEMBER_CLUSTERS)
         self._namespace = term.namespace
