@@ -8,7 +8,7 @@ an object back from such a struct; writes are patches.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -49,6 +49,16 @@ class Meta(msgspec.Struct, rename="camel", frozen=True):
     def deleting(self) -> bool:
         """True once a deletion was requested."""
         return self.deletion_timestamp is not None
+
+    def controller_ref(self, api_version: str, kind: str) -> dict[str, Any]:
+        """Return the owner reference by which an object that this one controls goes with it."""
+        return {
+            "apiVersion": api_version,
+            "kind": kind,
+            "name": self.name,
+            "uid": self.uid,
+            "controller": True,
+        }
 
 
 class Object(msgspec.Struct, rename="camel", frozen=True):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from controller.model.objects import Workload
 from crds.names import API_VERSION
 from machinery.api.resources import WORKLOADS
 from machinery.types.metadata import Key, Meta, Object
@@ -46,14 +44,3 @@ def owner_of(meta: Meta) -> tuple[Key, str] | None:
     found = (o for o in meta.owner_references if o.controller and o.kind == WORKLOADS.kind)
     owner = next((o for o in found if o.api_version == API_VERSION), None)
     return None if owner is None else ((meta.namespace, owner.name), owner.uid)
-
-
-def reference(workload: Workload) -> Mapping[str, Any]:
-    """Return the owner reference by which an object goes with its Workload."""
-    return {
-        "apiVersion": API_VERSION,
-        "kind": WORKLOADS.kind,
-        "name": workload.metadata.name,
-        "uid": workload.metadata.uid,
-        "controller": True,
-    }

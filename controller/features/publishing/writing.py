@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from controller.features.publishing.objects import owner_of, reference
+from controller.features.publishing.objects import owner_of
 from controller.framework.objectwriter import ObjectWriter
 from controller.framework.statuswriter import for_good
 from controller.model.objects import Workload
 from crds.fields.publishing import PublishedReason
-from machinery.api.resources import Resource
+from crds.names import API_VERSION
+from machinery.api.resources import WORKLOADS, Resource
 from machinery.errors import Conflict, Forbidden, NotFound, TransportError
 from machinery.types.bounds import clean
 from machinery.types.metadata import Key, Object
@@ -56,7 +57,8 @@ class PublishedObjects(ObjectWriter[T]):
         namespace, name = key = (workload.metadata.namespace, body["metadata"]["name"])
         try:
             if self.get(key) is None:
-                metadata = {**body["metadata"], "ownerReferences": [reference(workload)]}
+                ours = workload.metadata.controller_ref(API_VERSION, WORKLOADS.kind)
+                metadata = {**body["metadata"], "ownerReferences": [ours]}
                 return await self.create({**body, "metadata": metadata}, namespace)
         except Conflict:  # it was there, unseen
             pass

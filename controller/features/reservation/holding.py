@@ -241,13 +241,7 @@ def placeholder(stored: Reservation, reserved: Reserved) -> dict[str, Any]:
     """Return the Workload whose pods keep the room, without any share yet."""
     meta, name = stored.metadata, f"{stored.metadata.name}{PLACEHOLDER_SUFFIX}"
     labels = {PLACEHOLDER_PODS_LABEL: label_of(meta.name)}
-    owner = {
-        "apiVersion": API_VERSION,
-        "kind": RESERVATIONS.kind,
-        "name": meta.name,
-        "uid": meta.uid,
-        "controller": True,
-    }
+    owner = meta.controller_ref(API_VERSION, RESERVATIONS.kind)
     deployment = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",

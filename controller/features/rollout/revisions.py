@@ -189,13 +189,7 @@ def _number(found: Mapping[str, Any]) -> int:
 
 
 def _body(meta: Meta, name: str, data: Mapping[str, Any], number: int) -> dict[str, Any]:
-    owner = {
-        "apiVersion": WORKLOAD_API,
-        "kind": WORKLOADS.kind,
-        "name": meta.name,
-        "uid": meta.uid,
-        "controller": True,
-    }
+    owner = meta.controller_ref(WORKLOAD_API, WORKLOADS.kind)
     return {
         "apiVersion": CONTROLLER_REVISIONS.api_version,
         "kind": CONTROLLER_REVISIONS.kind,
