@@ -9,7 +9,7 @@ nothing where nothing differs. A Workload without spec.publish costs nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from controller.features.publishing.clusterdecisions import ClusterDecisions
@@ -30,6 +30,7 @@ from crds.workload import WorkloadCondition
 from machinery.api.resources import CLUSTER_DECISIONS, WORKLOADS
 from machinery.errors import Conflict, TransportError
 from machinery.runtime.informer import Informer
+from machinery.tasks import Gradually
 from machinery.types import conditions
 from machinery.types.metadata import Key
 
@@ -55,10 +56,15 @@ class PublishingController(StatusWriter[Workload, Result]):
         if not self._switched_off:
             self._kinds.append(PlacementDecisions(term, owned))
         self._obstacles: dict[Key, Obstacle] = {}
+        self._telling = Gradually(self.add)
 
     def resync(self, stored: Workload) -> None:
         if publishes(stored):
             self.add(stored.metadata.key)
+
+    def cluster_changed(self, name: str, telling: Collection[Key]) -> None:
+        """Look, little by little, at the Workloads that may tell something of a cluster."""
+        self._telling.add(name, telling)
 
     def forget(self, key: Key) -> None:
         self._obstacles.pop(key, None)
@@ -71,6 +77,7 @@ class PublishingController(StatusWriter[Workload, Result]):
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(super().run())
             tasks.create_task(self._await_kinds())
+            tasks.create_task(self._telling.run())
 
     async def _await_kinds(self) -> None:
         """Publish anew what waits for a kind, once the hub has it."""

@@ -80,9 +80,9 @@ class Publishing:
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
         """Handle an informer's event: the labels or the ClusterProfile may be told."""
-        if self._naming and _named(old) != _named(new):
-            for key in self._naming:
-                self._look(key)
+        known = new or old
+        if known is not None and self._controller is not None and _named(old) != _named(new):
+            self._controller.cluster_changed(known.metadata.name, self._naming)
 
     def decision_changed(self, old: ClusterDecision | None, new: ClusterDecision | None) -> None:
         """Handle an informer's event: whoever has the name, the Workload of it may wait for it."""
