@@ -68,9 +68,9 @@ class ClusterDecision(Kind):
     plural = "clusterdecisions"
     short = "cd"
     columns = (
-        ("Clusters", "string", ".status.decisions[*].clusterName", 0),
+        # The clusters are no column: of a list a table shows the first entry alone.
+        ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', 0),
         ("Age", "date", ".metadata.creationTimestamp", 0),
-        ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', 1),
     )
 
     api_version: Literal["stowage.dev/v1alpha1"] = "stowage.dev/v1alpha1"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from json import JSONDecodeError
 from pathlib import Path
@@ -127,6 +128,23 @@ def test_the_columns_of_a_template_in_its_own_namespace(tenant):
     row = tenant.kubectl("get", "wl", "-o", "wide", "--no-headers").split()
     assert row[0] == "outer"
     assert row[2:] == [tenant.namespace, "inner"]
+
+
+@pytest.mark.proves("CT4")
+def test_a_clusterdecision_shows_no_part_of_its_list_as_all_of_it(tenant):
+    made = {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "ClusterDecision",
+        "metadata": {"name": "web"},
+        "spec": {},
+    }
+    tenant.kubectl("apply", "-f", "-", input=json.dumps(made))
+    items = [{"clusterName": name, "replicas": "1", "rank": "1"} for name in ("paris", "tokyo")]
+    status = json.dumps({"status": {"decisions": items}})
+    tenant.kubectl("patch", "cd", "web", "--subresource=status", "--type=merge", "-p", status)
+    head, row = tenant.kubectl("get", "cd").splitlines()
+    assert head.split() == ["NAME", "READY", "AGE"]
+    assert "paris" not in row
 
 
 @pytest.mark.proves("C10")
