@@ -99,7 +99,7 @@ async def test_argo_reads_what_stands_there_from_the_first_moment_on(argo: World
         found = await argo.client.get(CLUSTER_DECISIONS, "web", namespace="argocd")
         assert kstatus.compute(found) == kstatus.CURRENT
         row = argo.hub.kubectl("-n", "argocd", "get", "cd", "web", "--no-headers").split()
-        assert row[:2] == ["web", "m2"]
+        assert row[:2] == ["web", "True"]
 
 
 @pytest.mark.proves("CT6", "CT7")
