@@ -14,7 +14,7 @@ SECONDS ?= 300
 RUNS ?= 1
 
 # Most of the time goes by waiting for servers: more workers than cores.
-WORKERS := 6
+WORKERS := 8
 BESIDE := --numprocesses=$(WORKERS) --dist=loadgroup --no-loadscope-reorder
 CHECKS := mypy 'python -m tests.requirements' 'python -m crds.generate --check' \
   'python -m stowage.setup.monitoring --check' 'python -m website.reference --check' \

@@ -31,10 +31,10 @@ gc.disable()  # until the tests are collected, which makes no garbage
 settings.load_profile(SHORT)  # before --hypothesis-profile is looked at
 
 SHARED = {
-    "stage": ("e2e", 2),
+    "stage": ("e2e", 1),
     "hub": ("tests", 3),
     "playground": ("e2e", 1),
-    "controller_hub": ("tests/controller", 2),
+    "controller_hub": ("tests/controller", 1),
     "full_cluster": ("tests/stowage", 1),
     "clusters": ("e2e", 1),
     "engine": ("tests/stowage", 1),

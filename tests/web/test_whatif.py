@@ -6,6 +6,7 @@ import base64
 import functools
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -191,6 +192,7 @@ def test_the_input_stands_behind_the_address(page: Page, window: Callable[..., W
     tab.get_by_label("Drain or cordon").fill("member-1")
     tab.get_by_role("button", name="Compute").click()
     expect(tab.locator("#comes")).to_contain_text("Drain member-1")
+    expect(tab).to_have_url(re.compile("#."))  # the script sets it behind the new content
     address = tab.url
     packed = address.partition("#")[2]
     fields = json.loads(base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4)))
