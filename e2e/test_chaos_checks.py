@@ -92,7 +92,9 @@ def test_a_unit_over_the_quota_is_found() -> None:
     assert not list(judgement.over_quota(full))
     assert not list(judgement.over_quota([*full, workload({"member-1": 1}, mode="Policy")]))
     more = workload({"member-1": 1}, mode="Strict")
+    more["metadata"]["name"] = "more"
     assert list(judgement.over_quota([*full, more]))
+    assert not list(judgement.over_quota([*full, workload({"member-1-again": 1}, mode="Strict")]))
     more["metadata"]["deletionTimestamp"] = "2026-11-22T00:00:00Z"
     assert not list(judgement.over_quota([*full, more]))
 
@@ -104,6 +106,9 @@ def test_a_move_without_cause_is_found() -> None:
     assert not list(judgement.moved(before, workload({"member-2": 1}), excused=()))
     for cause, found in (("Drained", False), ("Edited", True)):
         after["status"]["history"] = [{"cause": cause, "time": "2026-11-26T08:00:00Z"}]
+        assert bool(list(judgement.moved(before, after, excused=()))) is found
+    for cause, found in (("Drained", False), ("Edited", True)):
+        after["status"]["leaving"] = [{"cluster": "member-1", "replicas": 2, "cause": cause}]
         assert bool(list(judgement.moved(before, after, excused=()))) is found
     placed = [workload({f"member-{n}": 2}, mode="Placed") for n in (1, 2)]
     assert not list(judgement.moved(*placed, excused=()))

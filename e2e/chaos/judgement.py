@@ -6,7 +6,7 @@ at the end. Each returns sentences about broken rules.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -109,23 +109,30 @@ def disagreements(workload: Body) -> Iterator[str]:
 def over_quota(workloads: Iterable[Body]) -> Iterator[str]:
     """Yield where more units are placed under a strict policy than it allows, at one moment.
 
-    Units of a Workload that is being deleted do not count: its quota is free at once.
+    Units of a Workload that is being deleted do not count: its quota is free at once. The two names
+    of a member are counted apart: a name that comes back brings its placements along, beside what
+    the other name was given meanwhile.
     """
-    held: Counter[tuple[str, str]] = Counter()
+    held: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     for workload in workloads:
-        leaving = "deletionTimestamp" in workload["metadata"]
-        if wishes.mode_of(workload) == "Strict" and not leaving:
+        meta = workload["metadata"]
+        if wishes.mode_of(workload) == "Strict" and "deletionTimestamp" not in meta:
             for cluster, units in placed({"status": {}, **workload}).items():
-                held[workload["metadata"]["namespace"], member_of(cluster)] += units
-    for (namespace, cluster), units in held.items():
+                held[meta["namespace"], cluster][meta["name"]] = units
+    for (namespace, cluster), by_name in held.items():
+        units = sum(by_name.values())
         if units > wishes.QUOTA:
-            yield f"{namespace}: {units} units on {cluster}, the policy lets {wishes.QUOTA} in"
+            yield (
+                f"{namespace}: {units} units on {cluster}, the policy lets {wishes.QUOTA} in: "
+                f"{by_name}"
+            )
 
 
 def moved(before: Body, after: Body, *, excused: Collection[str]) -> Iterator[str]:
     """Yield clusters that lost a Workload without being scaled down or deregistered (`excused`).
 
-    A drain, a loss and a return are causes as well, where the history has them.
+    A drain, a loss and a return are causes as well, where the history has them, or `leaving` where
+    another cluster went in the same decision and stands in the history.
     """
     same = before["metadata"]["uid"] == after["metadata"]["uid"]
     if not same or after["metadata"].get("deletionTimestamp"):
@@ -136,7 +143,10 @@ def moved(before: Body, after: Body, *, excused: Collection[str]) -> Iterator[st
     scaled = after["status"].get("desired", 0) < before["status"].get("desired", 0)
     if any(change["cause"] in MOVES for change in _new_changes(before, after)):
         return
-    for cluster in sorted(old.keys() - new.keys()):
+    leaving = {
+        each["cluster"] for each in after["status"].get("leaving", []) if each.get("cause") in MOVES
+    }
+    for cluster in sorted(old.keys() - new.keys() - leaving):
         if not scaled and old[cluster] and member_of(cluster) not in excused:
             name = f"{after['metadata']['namespace']}/{after['metadata']['name']}"
             yield f"{name}: moved from {cluster}, which never went: {old} became {new}"
