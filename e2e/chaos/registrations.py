@@ -76,8 +76,21 @@ class Registrations:
 
     @asynccontextmanager
     async def swap(self, members: str) -> AsyncIterator[float]:
-        """Give a member's Secret the data of the other, which keeps its own or gets the first's."""
+        """Give a member's Secret the data of the other, which keeps its own or gets the first's.
+
+        Not while the hub has not noted which cluster each is: it would note the wrong one.
+        """
         one, other = members.split()
+        noted: list[bool] = []
+
+        async def ask() -> bool:
+            noted[:] = [await self._stage.noted(each) for each in (one, other)]
+            return True
+
+        await insist(ask)
+        if not all(noted):
+            yield 0
+            return
         how = self._chance.choice(("both", "one", "made again"))
         if how == "both":
             await insist(lambda: self._stage.put_secret(other, data_of=one))

@@ -227,6 +227,13 @@ class ChaosStage:
                 while await not_ready(self.hub, (name,)):  # noqa: ASYNC110 - a server's state
                     await asyncio.sleep(0.3)
 
+    async def noted(self, name: str) -> bool:
+        """Return whether the hub has noted which cluster that MemberCluster is."""
+        with suppress(NotFound):
+            found = await self.hub.get(MEMBER_CLUSTERS, name)
+            return bool(found.get("status", {}).get("clusterID"))
+        return False
+
     async def deregister(self, member: str) -> None:
         """Delete the Secret and the MemberCluster; the member's objects are not touched."""
         for resource, namespace in ((SECRETS, SYSTEM_NAMESPACE), (MEMBER_CLUSTERS, None)):
