@@ -94,6 +94,8 @@ async def test_status_names_who_holds_most(world: World) -> None:
     async with deciding(world):
         await world.workload("demo", cpu="1")
         assert await world.placed("demo")
+        await reserve(world, "least", requests={"memory": "1Mi"})
+        await phase(world, "Available", "least")
         assert "held by" not in (await run(world, "status")).stdout
         elsewhere = await world.space("elsewhere")
         await reserve(world, "little", requests={"cpu": "1"})

@@ -39,6 +39,7 @@ SOON = timedelta(hours=1)
 """A Reservation is listed so long before its end."""
 OVER = ("Succeeded", "Failed")
 """The phases of a Reservation that reserves nothing any more."""
+_WORTH_TELLING = 0.005
 
 
 class ReservationSummarySpec(msgspec.Struct, rename="camel"):
@@ -101,8 +102,8 @@ def _kept(status: ReservationSummaryStatus) -> Iterator[tuple[str, int]]:
 def _most(kept: Mapping[str, Mapping[str, int]], offered: Mapping[str, int]) -> str:
     """Return `shop: cpu 12, 40% of what the clusters offer`: the namespace with the greatest share.
 
-    The resource is the one of which that namespace keeps the greatest part. Empty where nothing is
-    kept.
+    The resource is the one of which that namespace keeps the greatest part. Empty where that is
+    less than half a percent.
     """
     parts = [
         (amount / offered[resource], namespace, resource)
@@ -110,7 +111,7 @@ def _most(kept: Mapping[str, Mapping[str, int]], offered: Mapping[str, int]) -> 
         for resource, amount in amounts.items()
         if amount and offered.get(resource)
     ]
-    if not parts:
+    if not parts or max(parts)[0] < _WORTH_TELLING:
         return ""
     part, namespace, resource = max(parts)
     amount = quantities.readable(resource, kept[namespace][resource])
