@@ -77,6 +77,7 @@ async def test_one_that_was_frozen_writes_no_second_decision(world: World, tmp_p
     assert {name: len(made) for name, made in decisions.items()} == dict.fromkeys(decisions, 1)
 
 
+@pytest.mark.xdist_group("leader-kills")  # it waits for minutes, and not behind others
 @pytest.mark.long
 @pytest.mark.proves("N6", "C23")
 async def test_of_two_replicas_whose_leader_is_killed_each_decision_is_written_once(

@@ -185,6 +185,7 @@ def right(workloads: list[dict[str, Any]], rsv: Mapping[str, Mapping[str, Any]])
 
 
 @pytest.mark.proves("E25", "E28", "E29")
+@pytest.mark.xdist_group("reservation-kills")  # it waits for minutes, and not behind others
 @pytest.mark.long
 async def test_no_room_is_lost_however_often_the_leader_dies(world: World, tmp_path: Path) -> None:
     for cluster in CLUSTERS:

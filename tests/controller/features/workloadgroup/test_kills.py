@@ -349,6 +349,7 @@ async def test_a_release_of_half_a_gang_is_found() -> None:
 
 
 @pytest.mark.proves("G5", "G19", "G20", "G24")
+@pytest.mark.xdist_group("gang-kills")  # it waits for minutes, and not behind others
 @pytest.mark.long
 async def test_no_half_gang_is_released_however_often_the_leader_dies(
     world: World, tmp_path: Path
