@@ -188,11 +188,11 @@ class Churn:
         before_it: dict[str, Any] = {}
 
         async def once() -> bool:
-            before_it.clear()
             await self._beside(key, wish)
             found = await self._stage.hub.apply(
                 WORKLOADS, body, name=name, namespace=namespace, field_manager="chaos", force=True
             )
+            before_it.clear()
             if found["metadata"].get("deletionTimestamp"):
                 before_it.update(found)
                 return False  # the one before is still being deleted
