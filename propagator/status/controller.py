@@ -53,6 +53,8 @@ TIMES_A_WRITE = 10
 MOST_GATHER_SECONDS = 5.0
 LONGEST_PAUSE = 60.0
 """The longest pause between two writes that the hub refuses."""
+RELEASE_SECONDS = 5.0
+"""The wait for the end of a Workload that was released, before it is released once more."""
 STALE_SECONDS = 1.0
 """Seconds between two checks of a view of the hub that is too old to act on."""
 SHARES_PER_SECOND = 2000
@@ -124,7 +126,7 @@ class Reporter:
         self._outcomes: dict[Key, dict[str, Outcome]] = {}
         self._due: dict[Key, float] = {}
         self._begun: dict[Key, float] = {}
-        self._released: dict[Key, str] = {}  # the version that was let go of
+        self._released: dict[Key, tuple[str, float]] = {}  # the version, and when
         self._burst = BurstDetector(context.clock)
         self._write_seconds = 0.0
         self.queue: WorkQueue[Key] = WorkQueue(
@@ -203,18 +205,23 @@ class Reporter:
             if not self._fresh():
                 return STALE_SECONDS
             key, version = workload.metadata.key, workload.metadata.resource_version
-            if self._released.get(key) == version:
-                return None  # the event of its end is in flight
+            released, when = self._released.get(key, ("", 0.0))
+            left = when + RELEASE_SECONDS - self._clock.monotonic()
+            if released == version and left > 0:
+                return left  # the event of its end is in flight
             self.forget(key)
             # Before the request: the watch may bring the end, and drop these, before the answer.
             witnesses = self._finalizer.witnesses(workload)
             await self._workloads.release(workload)
             # A Workload that is gone by now is not looked at again, and would never be forgotten.
             if self._workloads.informer.get(key) is workload:
-                self._released[key] = version
-            if is_ours(workload):
-                _log_end(workload, witnesses)
-            return None
+                self._released[key] = version, self._clock.monotonic()
+            if not is_ours(workload):
+                return None
+            _log_end(workload, witnesses)
+            # Once more, should it stay: of a kind that it does not serve yet, an API server that
+            # starts says what it says of an object that is gone.
+            return RELEASE_SECONDS
         if not _concerned(workload):
             return None
         return await self._bring_up_to_date(workload)
