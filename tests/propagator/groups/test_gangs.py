@@ -376,6 +376,7 @@ async def test_a_restart_changes_nothing_of_a_gang_whatever_its_gate_says(
             for name in NAMES if turn in ("open", "run") else ():
                 await stage.propagated(name)
             await stand(stage, **({} if turn in ("held", "closed") else {"m1": 2, "m2": 1}))
+            await asyncio.sleep(1)  # a report waits for others that may follow
             await settled(stage)
             before = [(await stage.workload(name))["metadata"] for name in NAMES]
             there = await standing(stage)
