@@ -43,7 +43,8 @@ test: lint
 endif
 
 # And those that wait for real time-outs, repeated kills and long chaos, on fewer workers, as some
-# of them judge how long a step takes. Chaos has the machine to itself: beside others a member is slow for seconds, which is one that is away.
+# of them judge how long a step takes. Chaos has the machine to itself: beside others a member is
+# slow for seconds, which is one that is away.
 test-all: test
 	$(RUN) pytest $(BESIDE) --numprocesses=6 -m long --ignore=e2e/test_chaos.py
 	$(RUN) pytest -m long e2e/test_chaos.py
