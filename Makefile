@@ -14,8 +14,7 @@ SECONDS ?= 300
 RUNS ?= 1
 
 # Most of the time goes by waiting for servers: more workers than cores.
-WORKERS := 8
-BESIDE := --numprocesses=$(WORKERS) --dist=loadgroup --no-loadscope-reorder
+BESIDE := --dist=loadgroup --no-loadscope-reorder --numprocesses
 CHECKS := mypy 'python -m tests.requirements' 'python -m crds.generate --check' \
   'python -m stowage.setup.monitoring --check' 'python -m website.reference --check' \
   'ruff check' 'ruff format --check' lint-imports 'deptry .'
@@ -39,20 +38,20 @@ test: .venv/synced
 else
 test: lint
 	$(RUN) python -m stowage.toolchain.build
-	$(RUN) pytest $(BESIDE) -m "not long"
+	$(RUN) pytest $(BESIDE)=8 -m "not long"
 endif
 
 # And those that wait for real time-outs, repeated kills and long chaos, on fewer workers, as some
 # of them judge how long a step takes. Chaos has the machine to itself: beside others a member is
 # slow for seconds, which is one that is away.
 test-all: test
-	$(RUN) pytest $(BESIDE) --numprocesses=6 -m long --ignore=e2e/test_chaos.py
+	$(RUN) pytest $(BESIDE)=6 -m long --ignore=e2e/test_chaos.py
 	$(RUN) pytest -m long e2e/test_chaos.py
 
 # Every property with all its examples, five times those of `make test`.
 test-long: lint
 	$(RUN) python -m stowage.toolchain.build
-	$(RUN) pytest $(BESIDE) --hypothesis-profile=long
+	$(RUN) pytest $(BESIDE)=6 --hypothesis-profile=long
 
 # Two at a time, the longest first; each says what it found when it has ended.
 lint: .venv/synced

@@ -111,9 +111,9 @@ def _most(kept: Mapping[str, Mapping[str, int]], offered: Mapping[str, int]) -> 
         for resource, amount in amounts.items()
         if amount and offered.get(resource)
     ]
-    if not parts or max(parts)[0] < _WORTH_TELLING:
+    part, namespace, resource = max(parts, default=(0.0, "", ""))
+    if part < _WORTH_TELLING:
         return ""
-    part, namespace, resource = max(parts)
     amount = quantities.readable(resource, kept[namespace][resource])
     return f"{namespace}: {resource} {amount}, {part:.0%} of what the clusters offer"
 
