@@ -19,7 +19,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,6 +153,25 @@ def held(
             yield found
     finally:
         gc.callbacks.remove(stopwatch.collects)
+
+
+async def long_each_time(
+    scenario: Callable[[int], Awaitable[None]], least: float, *, times: int = 3, **how: Any
+) -> list[Step]:
+    """The product's steps of `least` seconds or more in the last of at most `times` runs, by `held`.
+
+    It ends with the first run that has none: what the host keeps from this machine, or memory that
+    it hands out anew, makes some step long once; what the code does, in each run. The scenario gets
+    the number of its run, from 0.
+    """
+    blamed: list[Step] = []
+    for run in range(times):
+        with held(least, **how) as found:
+            await scenario(run)
+        blamed = [step for step in found if not step.aside]
+        if not blamed:
+            break
+    return blamed
 
 
 def _aside(handle: asyncio.Handle) -> bool:

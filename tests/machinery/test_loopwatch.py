@@ -218,6 +218,25 @@ async def test_what_the_host_took_is_nobodys_fault(robbed: float, blamed: int) -
     assert len(found) == blamed
 
 
+@pytest.mark.parametrize(
+    ("long", "blamed", "runs"), [({0}, 0, 2), ({0, 1, 2}, 1, 3), (set(), 0, 1)]
+)
+async def test_a_step_that_is_long_once_is_the_machines_and_one_that_is_long_each_time_the_codes(
+    monkeypatch: pytest.MonkeyPatch, long: set[int], blamed: int, runs: int
+) -> None:
+    monkeypatch.setattr(loopsteps, "_aside", lambda _: False)
+    ran = []
+
+    async def scenario(run: int) -> None:
+        ran.append(run)
+        asyncio.get_running_loop().call_soon(works, 0.15 if run in long else 0.0)
+        await asyncio.sleep(0)
+
+    exactly = {"slow": lambda _: 1.0, "taken": lambda: 0.0}
+    assert len(await loopsteps.long_each_time(scenario, 0.1, **exactly)) == blamed
+    assert ran == list(range(runs))
+
+
 def test_what_the_host_took_is_read_from_the_system() -> None:
     first = loopsteps.taken_by_host()
     assert 0 <= first <= loopsteps.taken_by_host()
