@@ -202,7 +202,11 @@ class Scene:
     def __init__(self, hub: Mapping[str, Any]) -> None:
         self.hub, self.members = Server(), {"member-1": Server(), "member-2": Server()}
         self.hub.objects["Workload", KEY] = dict(hub)
-        self.faults = SimpleNamespace(meddled=set(), spoilt=set(), away={}, acts=[])
+        self.cut_off: set[str] = set()
+        self.faults = SimpleNamespace(
+            meddled=set(), spoilt=set(), away={}, acts=[],
+            standing=lambda *subjects: not self.cut_off.isdisjoint(subjects),
+        )  # fmt: skip
         self.churn = churn = SimpleNamespace(busy=set(), ended=set(), forgotten=set(), idle_at={})
         stage = SimpleNamespace(hub=self.hub, members=self.members)
         self.watchman = Watchman(stage, churn, self.faults)  # type: ignore[arg-type] # as much as it asks
@@ -276,6 +280,24 @@ async def test_a_claim_that_the_hub_took_back_meanwhile_is_none() -> None:
     scene.hub.objects["Workload", KEY]["metadata"] = {**claimed["metadata"], "resourceVersion": "6"}
     scene.watchman._compare(claimed)
     assert not await scene.found()
+
+
+@pytest.mark.parametrize("reported", [True, False])
+async def test_a_claim_is_as_old_as_the_last_report_while_none_can_come(
+    monkeypatch: pytest.MonkeyPatch, *, reported: bool
+) -> None:
+    monkeypatch.setattr("e2e.chaos.watchman._QUIET_SECONDS", 0.5)
+    claimed = workload({"member-1": 1})
+    scene = Scene(claimed)
+    scene.cut_off.add("propagator-b")
+    scene.watchman._compare(claimed)
+    await asyncio.sleep(0.5)
+    assert not scene.watchman.findings
+    if reported:
+        meta = {**claimed["metadata"], "resourceVersion": "6"}
+        scene.hub.objects["Workload", KEY]["metadata"] = meta
+    scene.cut_off.clear()
+    assert bool(await scene.found()) is not reported
 
 
 def volume(*, life: int = 1, deleting: str | None = None) -> Whole:

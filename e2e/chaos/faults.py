@@ -75,6 +75,10 @@ class Faults:
             self._over.set()
             await asyncio.gather(*hands)
 
+    def standing(self, *subjects: str) -> bool:
+        """Return whether a fault stands on one of these."""
+        return not self._taken.isdisjoint(subjects)
+
     async def _hand(self) -> None:
         while not self._over.is_set():
             await self._pass(self._chance.uniform(0.2, 2.5))

@@ -40,8 +40,12 @@ _AWAY_SECONDS = 120.0
 _RETURN_SECONDS = 30.0
 """The time in which statuses may still be those of a member before it was registered again."""
 _ASK_SECONDS = 60.0
+_REPORT_SECONDS = 40.0
+"""The time in which the hub may say what was: a stall of 20 s, and a lease that ends meanwhile."""
 _IDLE_SECONDS = 60.0
 """The time in which a copy may go because its Workload wanted no unit."""
+_QUIET_SECONDS = 5.0
+_REPORTERS = ("propagator-a", "propagator-b", "hub")
 Place = tuple[str, str, Key]
 """(member, kind, key)."""
 
@@ -185,7 +189,12 @@ class Watchman:
                 self._ask(self._verify(member, workload))
 
     async def _verify(self, member: str, workload: Mapping[str, Any]) -> None:
-        """Ask the member, as the watch may lag behind, and then whether the hub still says so."""
+        """Ask the member, as the watch may lag behind, and then whether the hub still says so.
+
+        While a propagator cannot report, the hub says what it was told last.
+        """
+        if self._faults.standing(*_REPORTERS):
+            await self._reports()
         meta = workload["metadata"]
         kind, image = judgement.main_of(workload)
         key = (meta["namespace"], meta["name"])
@@ -201,6 +210,16 @@ class Watchman:
                 f"{key}: says that generation {meta['generation']} ({image}) runs on {member}, "
                 f"where it {there}"
             )
+
+    async def _reports(self) -> None:
+        """Return once a propagator had _QUIET_SECONDS to report in, at the latest when it must."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + _REPORT_SECONDS
+        quiet = loop.time()
+        while loop.time() < min(quiet + _QUIET_SECONDS, end):
+            await asyncio.sleep(0.2)
+            if self._faults.standing(*_REPORTERS):
+                quiet = loop.time()
 
     # --- the claims -------------------------------------------------------------------------------
 
