@@ -26,7 +26,7 @@ from crds.membercluster import ReadyReason
 from crds.names import API_VERSION, GROUP, LABEL_REGISTER
 from machinery import logs
 from machinery.api.client import ApiClient
-from machinery.api.resources import MEMBER_CLUSTERS, SECRETS
+from machinery.api.resources import MEMBER_CLUSTERS, SECRETS, Resource
 from machinery.clock import Clock
 from machinery.config.kubeconfig import too_large
 from machinery.errors import AlreadyExists, KubeconfigError
@@ -126,6 +126,8 @@ class Registrar:
                 extra={"object": f"{self._namespace}/{name}"},
             )
             return
+        if not await self._stands(SECRETS, name, namespace=self._namespace):
+            return  # who deleted it found no MemberCluster to delete: nobody else would
         with suppress(AlreadyExists):  # created by hand meanwhile; its event follows
             made = await self._hub.create(MEMBER_CLUSTERS, membercluster(secret))
             self._clusters.upsert(msgspec.convert(made, MemberCluster))
@@ -156,7 +158,7 @@ class Registrar:
             return
         if _marked(secret):
             return
-        if not await self._stands(cluster.name):
+        if not await self._stands(MEMBER_CLUSTERS, cluster.name):
             return  # deleted before this Secret came: the event of its end registers it again
         metadata = {
             "resourceVersion": secret.metadata.resource_version,
@@ -167,15 +169,17 @@ class Registrar:
         marked = await self._hub.merge_patch(SECRETS, name, patch, namespace=namespace)
         self._secrets.upsert(msgspec.convert(marked, Secret))
 
-    async def _stands(self, name: str) -> bool:
-        """Ask the hub, and not the informer, whether that MemberCluster exists.
+    async def _stands(self, kind: Resource, name: str, *, namespace: str | None = None) -> bool:
+        """Ask the hub, and not the informer, whether that object exists.
 
-        The informer of MemberClusters may be behind that of Secrets, and the mark says that the
-        MemberCluster existed after the Secret was made. Without the question a cluster whose Secret
-        and MemberCluster were deleted, and whose Secret was made again, could stay unregistered.
+        The informers may be behind the hub, and behind each other. A mark says that the
+        MemberCluster existed after the Secret was made: without the question a cluster whose Secret
+        and MemberCluster were deleted, and whose Secret was made again, could stay unregistered. A
+        MemberCluster that is made for a Secret which is gone would stay for good, and Workloads
+        that end would wait for it.
         """
         listed = await self._hub.list(
-            MEMBER_CLUSTERS, field_selector=f"metadata.name={name}", metadata_only=True
+            kind, namespace=namespace, field_selector=f"metadata.name={name}", metadata_only=True
         )
         return bool(listed["items"])
 

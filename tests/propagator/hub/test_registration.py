@@ -25,6 +25,7 @@ from machinery.api.resources import (
 )
 from machinery.config.kubeconfig import connection_from_secret, parse_kubeconfig
 from machinery.errors import KubeconfigError, NotFound
+from propagator.hub.registration import Registrar
 from propagator.members import registry
 from propagator.members.health import HealthProbe
 from propagator.settings import SessionSettings
@@ -410,6 +411,26 @@ async def test_a_secret_made_again_registers_though_the_end_of_its_membercluster
         for event in unheard:
             rig.clusters._follow(event)
         await rig.becomes("m1", "Connected")
+
+
+@pytest.mark.proves("D1")
+async def test_a_secret_that_is_gone_when_it_is_heard_of_registers_nothing(
+    rig_on: Rigs, m1: Cluster, monkeypatch: pytest.MonkeyPatch
+):
+    seen = asyncio.Event()
+    register = Registrar._register
+
+    async def late(self: Registrar, heard: Secret) -> None:
+        await rig.hub.delete(SECRETS, "m1", namespace=SYSTEM_NAMESPACE)
+        await register(self, heard)
+        seen.set()
+
+    monkeypatch.setattr(Registrar, "_register", late)
+    async with rig_on() as rig:
+        await rig.register("m1", {"kubeconfig": m1.admin_kubeconfig})
+        await seen.wait()
+        listed = await rig.hub.list(MEMBER_CLUSTERS, field_selector="metadata.name=m1")
+        assert listed["items"] == []
 
 
 @pytest.mark.proves("D1")
