@@ -7,6 +7,7 @@ ones may stand at the same time. Beside them the hub is set back in time once.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections import deque
 from collections.abc import AsyncIterator, Callable
@@ -52,6 +53,7 @@ class Faults:
         ]
         self._chance.shuffle(self._first)
         self._taken: set[str] = set()
+        self._freed: dict[str, float] = {}
         self._over = asyncio.Event()
         self.made = 0
         self.backs = 0
@@ -75,9 +77,12 @@ class Faults:
             self._over.set()
             await asyncio.gather(*hands)
 
-    def standing(self, *subjects: str) -> bool:
-        """Return whether a fault stands on one of these."""
-        return not self._taken.isdisjoint(subjects)
+    def quiet(self, *subjects: str) -> float:
+        """Return for how many seconds no fault has stood on any of these."""
+        if not self._taken.isdisjoint(subjects):
+            return 0.0
+        freed = max(self._freed.get(each, -math.inf) for each in subjects)
+        return asyncio.get_running_loop().time() - freed
 
     async def _hand(self) -> None:
         while not self._over.is_set():
@@ -90,7 +95,11 @@ class Faults:
             try:
                 await self._stand(f"{name} {subject}", fault(subject))
             finally:
-                self._taken -= subjects
+                self._free(subjects)
+
+    def _free(self, subjects: set[str]) -> None:
+        self._taken -= subjects
+        self._freed |= dict.fromkeys(subjects, asyncio.get_running_loop().time())
 
     def _say(self, text: str) -> None:
         self.acts.append(text)
@@ -267,7 +276,7 @@ class Faults:
             await self._churn.again()
         self.backs += 1
         self._say("all that the hub had forgotten is asked for again")
-        self._taken -= subjects
+        self._free(subjects)
 
     async def _hold(self, subjects: set[str]) -> None:
         """Return when no fault stands on any of these subjects, and none comes."""

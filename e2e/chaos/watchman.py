@@ -40,11 +40,10 @@ _AWAY_SECONDS = 120.0
 _RETURN_SECONDS = 30.0
 """The time in which statuses may still be those of a member before it was registered again."""
 _ASK_SECONDS = 60.0
-_REPORT_SECONDS = 40.0
-"""The time in which the hub may say what was: a stall of 20 s, and a lease that ends meanwhile."""
+_REPORT_SECONDS = 20.0
+"""The time without a fault in which a propagator leads, at the latest, and reports."""
 _IDLE_SECONDS = 60.0
 """The time in which a copy may go because its Workload wanted no unit."""
-_QUIET_SECONDS = 5.0
 _REPORTERS = ("propagator-a", "propagator-b", "hub")
 Place = tuple[str, str, Key]
 """(member, kind, key)."""
@@ -128,10 +127,12 @@ class Watchman:
         for client in self._stage.members.values():
             await client.delete(KINDS["Deployment"], name, namespace=namespace)
 
-    def _ask(self, question: Coroutine[Any, Any, None]) -> None:
+    def _ask(
+        self, question: Coroutine[Any, Any, None], *, seconds: float | None = _ASK_SECONDS
+    ) -> None:
         async def asked() -> None:
             with suppress(TimeoutError):  # no server answers, so there is no finding
-                async with asyncio.timeout(_ASK_SECONDS):
+                async with asyncio.timeout(seconds):
                     await question
 
         task = asyncio.create_task(asked())
@@ -186,15 +187,15 @@ class Watchman:
             copy = self._copies[member, kind].get((meta["namespace"], meta["name"]))
             if copy is None or judgement.image_of(copy.body()) != image:
                 self._told.add(state)
-                self._ask(self._verify(member, workload))
+                self._ask(self._verify(member, workload), seconds=None)
 
     async def _verify(self, member: str, workload: Mapping[str, Any]) -> None:
         """Ask the member, as the watch may lag behind, and then whether the hub still says so.
 
-        While a propagator cannot report, the hub says what it was told last.
+        While no propagator can report, the hub says what it was told last.
         """
-        if self._faults.standing(*_REPORTERS):
-            await self._reports()
+        while self._faults.quiet(*_REPORTERS) < _REPORT_SECONDS:  # noqa: ASYNC110 - of this process
+            await asyncio.sleep(0.2)
         meta = workload["metadata"]
         kind, image = judgement.main_of(workload)
         key = (meta["namespace"], meta["name"])
@@ -210,16 +211,6 @@ class Watchman:
                 f"{key}: says that generation {meta['generation']} ({image}) runs on {member}, "
                 f"where it {there}"
             )
-
-    async def _reports(self) -> None:
-        """Return once a propagator had _QUIET_SECONDS to report in, at the latest when it must."""
-        loop = asyncio.get_running_loop()
-        end = loop.time() + _REPORT_SECONDS
-        quiet = loop.time()
-        while loop.time() < min(quiet + _QUIET_SECONDS, end):
-            await asyncio.sleep(0.2)
-            if self._faults.standing(*_REPORTERS):
-                quiet = loop.time()
 
     # --- the claims -------------------------------------------------------------------------------
 
