@@ -157,8 +157,10 @@ def _measured(before: Mapping[str, Any], health: HealthProbe) -> dict[str, Any]:
     """Return how the member answers, changed only where it differs enough."""
     reported = reported_health(before)
     latency, before_latency = health.latency_milliseconds, reported["latency_milliseconds"]
-    percent = settled(reported["ready_percent"], health.ready_percent, step=_RELIABILITY_STEP)
-    measured: dict[str, Any] = {"reliability": {"readyPercent": percent}}
+    measured: dict[str, Any] = {}
+    if (percent := health.ready_percent) is not None:
+        percent = settled(reported["ready_percent"], percent, step=_RELIABILITY_STEP)
+        measured["reliability"] = {"readyPercent": percent}
     if latency is not None:
         step = max(_LATENCY_STEP, (before_latency or 0) * _LATENCY_SHARE)
         measured["latencyMilliseconds"] = settled(before_latency, latency, step=step)

@@ -116,7 +116,7 @@ class HealthProbe:
         self._latency: float | None = None
         self._provisional = False
         self._round: list[float] = []
-        self._answered = 1.0
+        self._answered: float | None = None
         self._recorded = False
 
     def recall(self, *, latency_milliseconds: int | None, ready_percent: int | None) -> None:
@@ -134,7 +134,8 @@ class HealthProbe:
         A cold probe had to connect first: its time stands until there is a better one.
         """
         self._recorded = True
-        self._answered += _RELIABILITY_WEIGHT * (answered - self._answered)
+        before = 1.0 if self._answered is None else self._answered
+        self._answered = before + _RELIABILITY_WEIGHT * (answered - before)
         if answered and not cold:
             self._measure(seconds)
         elif answered and self._latency is None:
@@ -154,9 +155,9 @@ class HealthProbe:
         return None if self._latency is None else max(1, round(self._latency * 1000))
 
     @property
-    def ready_percent(self) -> int:
-        """The share of the recent probes that were answered, 0..100."""
-        return round(self._answered * 100)
+    def ready_percent(self) -> int | None:
+        """The share of the recent probes that were answered, 0..100; None before the first one."""
+        return None if self._answered is None else round(self._answered * 100)
 
 
 def settled(old: int | None, new: int, *, step: float) -> int:

@@ -124,6 +124,7 @@ async def test_a_kubeconfig_that_asks_for_more_is_refused_and_nothing_is_sent(
                 message = await rig.becomes(name, "InvalidKubeconfig")
                 assert key in message, name
                 assert rig.registry.get(name).client is None
+                assert "reliability" not in (await rig.cluster(name))["status"], "nobody asked it"
         with pytest.raises(BlockingIOError):
             listener.accept()
 

@@ -121,6 +121,8 @@ def test_what_holds_up_all_answers_but_one_of_a_round_changes_no_latency(
 
 def test_reliability_falls_with_failures_and_recovers():
     health = HealthProbe()
+    assert health.ready_percent is None, "nobody has asked"
+    health.record(answered=True, seconds=0.01)
     assert health.ready_percent == 100
     for _ in range(50):
         health.record(answered=False, seconds=5.0)
