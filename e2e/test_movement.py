@@ -10,6 +10,7 @@ import itertools
 import json
 import random
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from e2e.stage import MEMBERS
 
 pytestmark = [pytest.mark.xdist_group("movement"), pytest.mark.stops_api_servers]
 MAINTENANCE = "example.com/maintenance"
+REGION = "topology.kubernetes.io/region"
 EVEN = {"member_1": 2, "member_2": 2, "member_3": 2}
 WITHOUT_FIRST = {"member_2": 3, "member_3": 3}
 
@@ -289,6 +291,66 @@ def test_more_lost_members_than_the_brake_lets_move_nothing(fleet: MovingStage) 
     fleet.mend("member-2")
     # It dwells, so that all may go to the third.
     wait("member-1 to be left", lambda: "member-1" not in fleet.placed("web"))
+    fleet.mend("member-1")
+    fleet.until_placed("web", **EVEN)
+    fleet.until_ready("web", 6)
+
+
+@pytest.mark.long
+@pytest.mark.proves("M43")
+def test_two_lost_regions_move_nothing_and_one_whole_region_is_left(
+    fleet: MovingStage, regions: None
+) -> None:
+    fleet.web()
+    fleet.cut("member-1", "member-2")
+    for member in ("member-1", "member-2"):
+        fleet.until_evacuating(member, "Braked")
+    time.sleep(TOLERATION_SECONDS)
+    message = fleet.until_moving("web", "Braked")
+    assert f"2 values of {REGION} (a, b), 1 at most" in message
+    assert fleet.timeline.placed("web") == [dict.fromkeys(MEMBERS, 2)]
+    fleet.mend("member-2")
+    wait("member-1 to be left", lambda: "member-1" not in fleet.placed("web"))
+    fleet.mend("member-1")
+    fleet.until_placed("web", **EVEN)
+    fleet.until_ready("web", 6)
+
+
+@pytest.fixture
+def regions(fleet: MovingStage) -> Iterator[None]:
+    """Put each member into a region of its own, any number of which may be lost but for regions."""
+    for member, region in zip(MEMBERS, "abc", strict=True):
+        fleet.hub("label", "mc", member, f"{REGION}={region}")
+    fleet.configure("brake: {maxLost: 100%}")
+    yield
+    fleet.configure()
+    fleet.hub("label", "mc", *MEMBERS, f"{REGION}-")
+
+
+@pytest.mark.long
+@pytest.mark.proves("M44")
+def test_a_brake_in_the_middle_of_a_move_keeps_what_is_placed_and_ends_with_the_loss(
+    fleet: MovingStage,
+) -> None:
+    fleet.web()
+    fleet.readiness.hold("member-3")
+    fleet.cut("member-1")
+    fleet.until_placed("web", **WITHOUT_FIRST)
+    fleet.cut("member-2")
+    fleet.until_evacuating("member-2", "Braked")
+    released = len(fleet.events("BrakeReleased"))
+    stands = {"member-1": (2, "ClusterLost")}
+    steady(
+        "what is placed",
+        lambda: (
+            (fleet.placed("web"), fleet.leaving("web")) == ({"member-2": 3, "member-3": 3}, stands)
+        ),
+        seconds=TOLERATION_SECONDS + 2,
+    )
+    fleet.mend("member-2")
+    wait("BrakeReleased", lambda: len(fleet.events("BrakeReleased")) > released)
+    fleet.readiness.release("member-3")
+    fleet.until_moving("web", "Settled")
     fleet.mend("member-1")
     fleet.until_placed("web", **EVEN)
     fleet.until_ready("web", 6)
