@@ -118,7 +118,7 @@ async def test_status_tells_what_waits_and_what_ends_soon(world: World) -> None:
         await phase(world, "Available", "soon")
         quiet = (await run(world, "status")).stdout
         await reserve(world, "huge", requests={"cpu": "40"})
-        await phase(world, "Pending", "huge")
+        await phase(world, "Pending", "huge", pending=1)
         result = await run(world, "status")
     assert "shop/soon" in quiet
     assert "Expiring" in quiet

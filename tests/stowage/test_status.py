@@ -318,6 +318,7 @@ def test_reservations_that_wait_or_lack_room_need_a_person(hub: tuple[Hub, Path]
         reservation("new", "", made=0.0),
         reservation("lost", "Failed", REFUSED, condition("Ready", "ClusterLost")),
         reservation("unseen", "", made=2.0),
+        reservation("unplaced", "Pending", PENDING, made=2.0),
         reservation("theirs", "", made=2.0, schedulerName="other"),
         reservation("leaves", "Pending", REFUSED),
     ]
@@ -325,9 +326,9 @@ def test_reservations_that_wait_or_lack_room_need_a_person(hub: tuple[Hub, Path]
     there.reservations[-1]["metadata"]["deletionTimestamp"] = LONG_AGO
     result = run(file)
     assert result.exit_code == 1
-    assert "; 4 things need a person" in result.output
+    assert "; 5 things need a person" in result.output
     assert (
-        "Reservations: 3 Available, 2 Pending, 2 Undecided, 1 Failed, 1 LeftToOthers"
+        "Reservations: 3 Available, 3 Pending, 2 Undecided, 1 Failed, 1 LeftToOthers"
         in result.output
     )
     assert rows(result) == [
@@ -338,6 +339,8 @@ def test_reservations_that_wait_or_lack_room_need_a_person(hub: tuple[Hub, Path]
         f"what helps: {reservations.ADVICE['Short']}",
         "shop/waits 3 of 4 InsufficientCapacity 3d no room for 3 units",
         f"what helps: {SCHEDULED['InsufficientCapacity']}",
+        "shop/unplaced Undecided 2h is the controller running?",
+        f"what helps: {UNKNOWN}",
         "shop/unseen Undecided 2h is the controller running?",
         f"what helps: {UNKNOWN}",
     ]

@@ -137,7 +137,9 @@ def _findings(each: ReservationSummary, now: datetime) -> Iterator[Finding]:
 def _waiting(each: ReservationSummary, now: datetime) -> Finding | None:
     said = condition(each.status.conditions, "Scheduled")
     if said is None:
-        return undecided(each, now) if _phase(each) == "Undecided" else None
+        # The leader may write Pending before the first decision, so that the phase tells nothing.
+        ours = each.spec.scheduler_name == DEFAULT_SCHEDULER
+        return undecided(each, now) if ours else None
     if said.status == "True":
         return None
     return unplaced(each.name, said, f"{each.status.pending} of {each.status.desired}")
