@@ -28,6 +28,7 @@ from machinery.api.server_history import ServerHistory
 from machinery.errors import NotFound
 from machinery.types.memory_budget import BudgetShare
 from machinery.types.metadata import Meta
+from propagator.status.cluster_share import UNPLACED
 from tests.fakeclock import settle
 
 KEY = ("chaos-a", "w1")
@@ -139,6 +140,28 @@ def test_less_than_a_quota_lets_in_is_found() -> None:
     promises._strict({KEY: workload({"member-1": 3}, mode="Strict")}, {KEY: wish})
     with pytest.raises(promises.Broken, match="2 of 3"):
         promises._strict({KEY: workload({"member-1": 2}, mode="Strict")}, {KEY: wish})
+
+
+@pytest.mark.parametrize(("pending", "right"), [(1, True), (0, False)])
+def test_what_ran_before_a_registration_may_stay_while_units_have_no_cluster(
+    pending: int, right: bool
+) -> None:
+    wish = wishes.Wish("Strict", "Deployment", 2 + pending, "3.1", config=None, secret=False)
+    full = "False" if pending else "True"
+    found = workload({"member-1": 2}, mode="Strict", pending=pending, desired=2 + pending, ready=2)
+    found["spec"]["replicas"] = wish.replicas
+    found["status"]["clusters"].append(
+        {"name": "member-2", "state": "Leaving", "message": UNPLACED}
+    )
+    found["status"]["conditions"] = [
+        {"type": kind, "status": status, "observedGeneration": 2}
+        for kind, status in (("Scheduled", full), ("Propagated", "False"), ("Ready", full))
+    ]
+    if right:
+        promises._true(found, wish)
+        return
+    with pytest.raises(promises.Broken, match="Propagated is"):
+        promises._true(found, wish)
 
 
 def test_books_of_a_policy_that_are_not_true_are_found() -> None:

@@ -35,6 +35,7 @@ from propagator.removal.guard import Guard
 from propagator.removal.orphans import Orphans
 from propagator.removal.rule import taken_up
 from propagator.share_writer import FIRST_PAUSE, LONGEST_PAUSE, ShareWriter
+from propagator.status.cluster_share import UNPLACED
 from propagator.status.controller import Reporter
 from propagator.types.workload import Workload
 
@@ -174,16 +175,16 @@ class WorkloadReconciler:
         # What an earlier registration applied here may be all that runs, and not one share of it.
         earlier = not workload.groups and any(taken_up(found, session.mark) for found in there)
         leaves = session.name in workload.leaving
-        ready = running(workload) and (not earlier or _complete(workload))
+        runs, unplaced = running(workload), earlier and not _complete(workload)
         # What runs at most once goes before its successors come: these are not waited for.
         first = self._once.left(workload, session.name) is not None
         first = not earlier and (first or workload.gives_first(session.name))
-        if there and not first and (leaves or not ready):
+        if there and not first and (leaves or unplaced or not runs):
             self._moves.reset(move)
             self._guard.note(workload, session.name)
             if (has := _to_turn_back(session, workload)) is not None:
                 return await self._shares.turn_back(session, workload, has)
-            self._shares.stays(session, workload)
+            self._shares.stays(session, workload, UNPLACED if runs and unplaced else "")
             return None
         if there and not (
             first

@@ -220,10 +220,13 @@ class ShareWriter:
         self._end(session, workload, outcome)
         return self._backoff.failed(share, outcome and outcome.message)
 
-    def stays(self, session: Target, workload: Workload) -> None:
-        """Record that a share that left the placements stays for now, as it should."""
+    def stays(self, session: Target, workload: Workload, waits: str = "") -> None:
+        """Record that a share that left the placements stays for now, as it should.
+
+        `waits`: what it waits for, where that is not the readiness of the other shares.
+        """
         desired = DesiredShare.of(workload, session.name)
-        self._end(session, workload, Outcome(desired, PropagatedReason.PROPAGATING))
+        self._end(session, workload, Outcome(desired, PropagatedReason.PROPAGATING, waits))
 
     async def remove(
         self, session: Target, workload: Workload, verdict: GateVerdict | None = None

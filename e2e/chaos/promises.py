@@ -27,6 +27,7 @@ from machinery.api.resources import MEMBER_CLUSTERS
 from machinery.errors import TransportError
 from machinery.types import quantities
 from machinery.types.metadata import Key
+from propagator.status.cluster_share import UNPLACED
 
 PROBE = ("default", "after-the-restart")
 _ALL = ("deploy", "statefulsets", "configmaps", "secret", "services", "pvc")
@@ -200,8 +201,8 @@ async def _whole(stage: ChaosStage, churn: Churn) -> None:
         _room_told(room, found[key])
     expected: dict[str, set[tuple[str, str, str]]] = {member: set() for member in MEMBERS}
     for key, wish in wanted.items():
-        for share in found[key]["status"]["placements"]:
-            expected[share["cluster"]] |= _objects(key, wish)
+        for member in placed(found[key]).keys() | _waits_for_units(found[key]):
+            expected[member] |= _objects(key, wish)
     for member in MEMBERS:
         left = there[member].keys() - expected[member]
         kept = {_claim(key) for key in wanted} & left
@@ -239,12 +240,24 @@ def _true(workload: Mapping[str, Any], wish: Wish) -> None:
         _says(workload, "Scheduled", "False" if status.get("pending") else "True")
     if not shares:
         return  # no units, hence no shares; under a policy not even empty ones
-    _says(workload, "Propagated", "True")
+    left = _waits_for_units(workload)
+    _says(workload, "Propagated", "False" if left else "True")
     _says(workload, "Ready", "False" if status.get("pending") else "True")
     if status.get("ready") != units:
         raise Broken(f"{key}: ready {status.get('ready')} of {units}")
-    if {c["name"] for c in status["clusters"]} != shares.keys():
+    if {c["name"] for c in status["clusters"]} != shares.keys() | left:
         raise Broken(f"{key}: placed on {shares}, but speaks of {status['clusters']}")
+
+
+def _waits_for_units(workload: Mapping[str, Any]) -> set[str]:
+    """Return the members that keep what ran there before their registration.
+
+    It stays while units have no cluster, as it may be all that runs: under a strict policy always.
+    """
+    status = workload["status"]
+    if not status.get("pending"):
+        return set()
+    return {each["name"] for each in status.get("clusters", ()) if each.get("message") == UNPLACED}
 
 
 def _says(workload: Mapping[str, Any], kind: str, word: str) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from propagator.outcome import DesiredShare, Outcome
 
 MESSAGE_LIMIT = 4096
 LEAVING = "kept until the other clusters are ready"
+UNPLACED = "kept, as it ran here before this registration, until every unit has a cluster"
 STAYING = "kept, as the Workload wants units and is placed nowhere now"
 LASTING = frozenset(
     {
@@ -303,7 +304,7 @@ def _state(
 def _why_there(seen: ObservedShare) -> str:
     """Return why objects of a share that left remain; a removal in flight needs no reason."""
     outcome = seen.outcome
-    if outcome is not None and outcome.reason not in (None, PropagatedReason.PROPAGATING):
+    if outcome is not None and outcome.reason is not None and outcome.message and not outcome.moves:
         return outcome.message
     return LEAVING if seen.elsewhere else STAYING
 

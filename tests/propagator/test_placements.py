@@ -18,6 +18,7 @@ from machinery.errors import ApiError, Unreachable
 from propagator.members.objects import managed
 from propagator.outcome import DesiredShare, outcome_of
 from propagator.removal.rule import keep_of
+from propagator.status.cluster_share import UNPLACED
 from stowage.playground.controlplanes import Cluster
 from tests.relay import Relay
 
@@ -499,6 +500,33 @@ async def test_nothing_goes_while_placements_name_a_cluster_that_is_gone(stage_o
         assert found is not None
         assert found["metadata"]["uid"] == before["metadata"]["uid"]
         assert not found["metadata"].get("deletionTimestamp")
+
+
+@pytest.mark.proves("N1")
+async def test_what_an_earlier_registration_left_stays_until_every_unit_has_a_cluster(
+    stage_on: MakeStage,
+):
+    """With units that have no cluster it may be all that runs: the condition says what it waits for."""
+    async with stage_on() as stage:
+        await stage.create("demo")
+        await stage.place("demo", m1=2)
+        await stage.make_ready("m1")
+        await stage.fares("demo", "m1", "Running")
+        secret = await stage.unregister("m1")
+        secret["metadata"]["name"] = "other"
+        await stage.hub.create(SECRETS, secret)
+        await until(lambda: _serves(stage, "other"))
+        await stage.patch("demo", {"status": {"desired": 3}}, subresource="status")
+        await stage.place("demo", m2=1)
+        await stage.appears("m2")
+        await stage.make_ready("m2")
+        await stage.fares("demo", "m2", "Running")
+        await stage.refused("demo", "Propagating", f"other: {UNPLACED}")
+        assert await stage.on("m1") is not None
+        await stage.place("demo", m2=3)
+        await stage.make_ready("m2")
+        await stage.goes("m1")
+        await stage.propagated("demo")
 
 
 def _serves(stage: Stage, member: str) -> bool:
