@@ -29,7 +29,7 @@ class BrakeConfiguration:
 class MovementConfiguration:
     """The section `movement` of a SchedulerConfiguration."""
 
-    not_ready_toleration_seconds: int = NEVER
+    not_ready_toleration_seconds: int = 300
     """For how long a Workload without a toleration of a lost cluster stays there."""
     dwell_seconds: int = 600
     """For how long a cluster must be ready again before anything new or returning goes there."""

@@ -7,14 +7,14 @@ all that is asked for happens at once, and the controller's own decisions follow
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from controller.features.evacuation import foresight
 from controller.features.evacuation.brake import most_lost
 from controller.framework.profile import SchedulerConfiguration
-from controller.model.movement import NEVER, MovementConfiguration
+from controller.model.movement import NEVER
 from controller.model.objects import MemberCluster, Workload
 from controller.model.placed import is_workload
 from controller.model.unit import restated, scaled
@@ -34,8 +34,6 @@ from stowage.planning import cluster_files, inventory, manifests, words
 from stowage.planning.inventory import PlanInputs
 from stowage.planning.plan import Where
 
-ASSUMED_SECONDS = 300
-"""movement.notReadyTolerationSeconds where no file of the controller is named."""
 SHOWN = 3
 """Workloads that a line of counts names."""
 _COLUMNS = ("workload", "before", "after", "moves", "order")
@@ -244,20 +242,18 @@ def show(scenario: Scenario, where: Where, form: str) -> bool:
 def assumed(where: Where) -> tuple[SchedulerConfiguration, str]:
     """Return the configuration, and a note on what of it is assumed.
 
-    A hub does not show the file of its controller: where none is named here, a lost cluster is one
-    that Workloads leave.
+    A hub does not show the file of its controller: where none is named here, the defaults hold.
     """
     configuration = where.configuration()
+    seconds = configuration.movement.not_ready_toleration_seconds
     if where.config_file is not None:
-        seconds = configuration.movement.not_ready_toleration_seconds
         note = "movement.notReadyTolerationSeconds is -1: nothing leaves a lost cluster by itself"
         return configuration, note if seconds == NEVER else ""
-    movement = MovementConfiguration(not_ready_toleration_seconds=ASSUMED_SECONDS)
     note = (
-        f"a lost cluster is left, as with movement.notReadyTolerationSeconds: {ASSUMED_SECONDS}; "
+        f"a lost cluster is left, as with movement.notReadyTolerationSeconds: {seconds}; "
         "--config names the controller's file"
     )
-    return replace(configuration, movement=movement), note
+    return configuration, note
 
 
 def results(

@@ -1,7 +1,7 @@
 """What an install of this release would move: taints that are there and moved nothing so far.
 
-Until a controller of this release runs, a taint of effect NoExecute moves nothing, and no status
-tells since when it is there.
+Until a controller of this release runs, neither a taint of effect NoExecute nor the loss of a
+cluster moves anything, and no status tells since when it is there.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class TaintedCluster:
 
 
 def unnoted(hub: Connection) -> list[TaintedCluster]:
-    """Return the clusters with taints that no controller has noted; none on a new hub."""
+    """Return the clusters that are lost or tainted and not noted as such; none on a new hub."""
     with reader(hub) as api:
         try:
             clusters = [*api.each(MEMBER_CLUSTERS, MemberCluster)]
@@ -45,8 +45,7 @@ def unnoted(hub: Connection) -> list[TaintedCluster]:
     for each in clusters:
         evacuation = each.status.evacuation
         noted = {cause.name for cause in evacuation.causes} if evacuation is not None else set()
-        named = [t.text for t in each.spec.taints if t.effect == taints.NO_EXECUTE]
-        if new := sorted({*named} - noted):
+        if new := sorted(taints.in_force(each).keys() - noted):
             found.append(TaintedCluster(each.metadata.name, new))
     return found
 
@@ -87,7 +86,8 @@ def refuse_unless(*, yes: bool, hub: Connection, clock: Clock) -> str:
     ]
     told = (
         "These taints of effect NoExecute have moved nothing so far. With this release what does "
-        f"not tolerate them leaves:\n{output.table(rows, COLUMNS)}"
+        f"not tolerate them leaves ({taints.NOT_READY.key} stands for a cluster that does not "
+        f"answer):\n{output.table(rows, COLUMNS)}"
     )
     if not yes:
         raise ConfigurationError(f"{told}\nNothing is installed: take them off, or say --yes")

@@ -589,7 +589,7 @@ def test_what_an_older_definition_lacks(ours, theirs, said):
 def test_taints_that_moved_nothing_so_far_stop_an_install_that_would_move_for_them(
     installed, stowage
 ):
-    """What an older release has left: a taint, and no word of it in the status."""
+    """What an older release has left: a taint, a cluster that is lost, and no word of either."""
     free = {"cpu": "9", "memory": "9Gi", "pods": "99"}
     status = {
         "conditions": [
@@ -599,7 +599,8 @@ def test_taints_that_moved_nothing_so_far_stop_an_install_that_would_move_for_th
         "nodeGroups": [{"count": 1, "labels": {}, "taints": [], "free": free}],
         "capacity": {"nodes": 1, "allocatable": free, "requested": {}},
     }  # fmt: skip
-    for name in ("tainted", "other"):
+    lost = [{**status["conditions"][0], "status": "False", "reason": "Unreachable"}]
+    for name in ("tainted", "lost", "other"):
         taints = [{"key": "example.com/a", "effect": "NoExecute"}] if name == "tainted" else []
         member = {
             "apiVersion": "stowage.dev/v1alpha1",
@@ -607,13 +608,14 @@ def test_taints_that_moved_nothing_so_far_stop_an_install_that_would_move_for_th
             "metadata": {"name": name},
             "spec": {"secretRef": {"namespace": "x", "name": name}, "taints": taints},
         }
-        _stored(installed, member, status)
-    shares = {"placements": [{"cluster": "tainted", "replicas": 3}], "desired": 3, "pending": 0}
+        _stored(installed, member, {**status, "conditions": lost} if name == "lost" else status)
+    placements = [{"cluster": "tainted", "replicas": 3}, {"cluster": "lost", "replicas": 1}]
+    shares = {"placements": placements, "desired": 4, "pending": 0}
     workload = {
         "apiVersion": "stowage.dev/v1alpha1",
         "kind": "Workload",
         "metadata": {"name": "web", "namespace": "default"},
-        "spec": {"replicas": 3, "distribution": "Divided", "targetDeployment": deployment("web", "1")},
+        "spec": {"replicas": 4, "distribution": "Divided", "targetDeployment": deployment("web", "1")},
     }  # fmt: skip
     _stored(installed, workload, shares)
     hub = f"--kubeconfig={installed.kubeconfig}"
@@ -621,19 +623,29 @@ def test_taints_that_moved_nothing_so_far_stop_an_install_that_would_move_for_th
     try:
         refused = stowage(*asked)
         assert refused.code == 1
-        (row,) = (line for line in refused.err.splitlines() if line.startswith("tainted"))
+        away, row = (
+            next(line for line in refused.err.splitlines() if line.startswith(name))
+            for name in ("lost", "tainted")
+        )
+        assert away.split() == ["lost", "stowage.dev/not-ready:NoExecute", "1", "default/web=1"]
         assert row.split() == ["tainted", "example.com/a:NoExecute", "3", "default/web=3"]
         assert "--yes" in refused.err
         assert "applied" not in refused.out
         done = stowage.succeed(*asked, "--yes")
-        assert row in done.splitlines()
-        noted = [{"name": "example.com/a:NoExecute", "since": "2026-01-01T00:00:00Z"}]
-        _stored(installed, {"kind": "MemberCluster", "metadata": {"name": "tainted"}},
-                {"evacuation": {"causes": noted}})  # fmt: skip
-        assert "tainted" not in stowage.succeed(*asked), "a controller of this release knows it"
+        assert {away, row} <= {*done.splitlines()}
+        for name, cause in {"tainted": "example.com/a", "lost": "stowage.dev/not-ready"}.items():
+            noted = [{"name": f"{cause}:NoExecute", "since": "2026-01-01T00:00:00Z"}]
+            _stored(installed, {"kind": "MemberCluster", "metadata": {"name": name}},
+                    {"evacuation": {"causes": noted}})  # fmt: skip
+        assert "NoExecute" not in stowage.succeed(*asked), "a controller of this release knows it"
     finally:
         free = json.dumps({"metadata": {"finalizers": None}})
-        for what in (["wl", "web", "-n", "default"], ["mc", "tainted"], ["mc", "other"]):
+        for what in (
+            ["wl", "web", "-n", "default"],
+            ["mc", "tainted"],
+            ["mc", "lost"],
+            ["mc", "other"],
+        ):
             installed.kubectl("delete", *what, "--wait=false", check=False)
             installed.kubectl("patch", *what, "--type=merge", "-p", free, check=False)
 
