@@ -83,7 +83,7 @@ class TestGood:
         assert names(default_profile().score) == names(profile.score)
 
     def test_movement_is_read_and_has_defaults(self) -> None:
-        assert parsed("").movement == MovementConfiguration()
+        assert parsed("").movement == MovementConfiguration(not_ready_toleration_seconds=300)
         given = """movement:
   notReadyTolerationSeconds: 86400
   dwellSeconds: 0
@@ -93,7 +93,7 @@ class TestGood:
         brake = BrakeConfiguration(1, "zone", 0)
         assert parsed(given).movement == MovementConfiguration(86400, 0, 3, brake)
         never = parsed("movement: {notReadyTolerationSeconds: -1, brake: {maxLost: 0%}}\n").movement
-        assert never == MovementConfiguration(brake=BrakeConfiguration(max_lost="0%"))
+        assert never == MovementConfiguration(-1, brake=BrakeConfiguration(max_lost="0%"))
 
     @pytest.mark.proves("CT9", "CT10")
     def test_the_inventory_is_read_and_is_absent_otherwise(self) -> None:

@@ -155,7 +155,10 @@ def shares(listed: list[Mapping[str, Any]]) -> dict[str, int]:
 
 def test_a_configuration_that_says_never_leaves_all_on_paper(fleet: Path, tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
-    config.write_text("apiVersion: stowage.dev/v1alpha1\nkind: SchedulerConfiguration\n")
+    config.write_text(
+        "apiVersion: stowage.dev/v1alpha1\nkind: SchedulerConfiguration\n"
+        "movement: {notReadyTolerationSeconds: -1}\n"
+    )
     found = told(fleet, "--lose", "m1", "--config", str(config))
     assert found["moves"] == 0
     assert found["after"]["onPaper"] == found["unitsHit"] == 6
