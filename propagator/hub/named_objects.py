@@ -75,17 +75,21 @@ class NamedObjects(Generic[T]):
         self._watches: dict[str, _NamespaceWatch] = {}
         self._held: dict[Key, T] = {}
         self._reading: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
-        self._running = False
+        self._running: asyncio.Future[None] | None = None
+        """Done with the exception of a watch that ended by one; None while nothing runs."""
 
     async def run(self) -> None:
-        """Watch until cancelled; a further run resumes the watches where they stood."""
-        self._running = True
+        """Watch until cancelled; a further run resumes the watches where they stood.
+
+        Raises what a watch ends by: without it, Workloads would wait for that watch for ever.
+        """
+        self._running = asyncio.get_running_loop().create_future()
         for namespace, watch in self._watches.items():
             self._begin(namespace, watch)
         try:
-            await asyncio.Event().wait()
+            await self._running
         finally:
-            self._running = False
+            self._running = None
             await end([task for watch in self._watches.values() for task in watch.tasks])
 
     def need(self, key: Key, user: str = "") -> None:
@@ -156,7 +160,7 @@ class NamedObjects(Generic[T]):
         )
         informer.add_handler(self._tell)
         watch = _NamespaceWatch(informer)
-        if self._running:
+        if self._running is not None:
             self._begin(namespace, watch)
         return watch
 
@@ -167,6 +171,13 @@ class NamedObjects(Generic[T]):
             asyncio.create_task(self._follow(namespace, watch), name=name),
             asyncio.create_task(_announce(watch)),
         )
+        for task in watch.tasks:
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        fault = None if task.cancelled() else task.exception()
+        if fault is not None and self._running is not None and not self._running.done():
+            self._running.set_exception(fault)
 
     async def _follow(self, namespace: str, watch: _NamespaceWatch) -> None:
         while True:

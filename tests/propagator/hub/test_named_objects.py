@@ -202,3 +202,22 @@ async def test_one_whose_metadata_say_enough_is_not_read(parts):
     assert (found.metadata.name, found.data, hub.read) == ("db", {}, 0)
     assert await secrets.get(KEY)
     assert hub.read == 1
+
+
+@pytest.mark.proves("N15")
+async def test_a_watch_that_ends_by_a_fault_of_ours_ends_the_run() -> None:
+    """It is started anew with its process; without that, Workloads would wait for it for ever."""
+
+    class Faulty(Hub):
+        def _ask(self, namespace: str) -> None:
+            raise RuntimeError("a fault of ours")
+
+    hub, clock = Faulty(), FakeClock()
+    changed: list[Any] = []
+    secrets = NamedObjects(hub, SECRETS, HubSecret, clock=clock, changed=changed.append)  # type: ignore[arg-type]  # a fake
+    running = asyncio.create_task(secrets.run())
+    await settle()
+    secrets.need(KEY)
+    await clock.advance(1)
+    with pytest.raises(RuntimeError, match="a fault of ours"):
+        await running
