@@ -182,9 +182,14 @@ def test_no_status_takes_the_last_ready_units_away(fleet: MovingStage) -> None:
     place(member_2=3)
     wait("three more", lambda: len(fleet.timeline.pods("member-2", "web")) == 3)
     steady("what runs", lambda: fleet.asked("member-1", "web") == 3, seconds=3)
-    said = fleet.stage.condition(fleet.space, "web", "Propagated")
-    assert (said["status"], said["reason"]) == ("False", "Propagating")
-    assert "member-1" in said["message"]
+
+    def told() -> bool:  # at first the objects of member-2 are on their way
+        said = fleet.stage.condition(fleet.space, "web", "Propagated")
+        assert (said["status"], said["reason"]) == ("False", "Propagating")
+        return "member-1" in said["message"]
+
+    wait("what stays to be told", told)
+    assert fleet.asked("member-1", "web") == 3
     fleet.readiness.release("member-2")
     fleet.until_gone("web", "member-1")
     assert fleet.timeline.least_ready("web") == 3

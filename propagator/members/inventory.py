@@ -40,12 +40,16 @@ def owned(session: Target, uid: str) -> list[tuple[Resource, ManagedObject]]:
     return session.link.watches.owned(uid) if session.link else []
 
 
-def main_object(where: Main, objects: Owned) -> ManagedObject | None:
-    """Return the object that runs the replicas, among those that the Workload owns on a member."""
+def main_object(where: Main, objects: Owned, *, ending: bool = False) -> ManagedObject | None:
+    """Return the object that runs the replicas, among those that the Workload owns on a member.
+
+    `ending`: also one that is being deleted.
+    """
     for resource, found in objects:
         if (resource.group, resource.kind) != (where.group, where.kind):
             continue
-        if found.metadata.key == (where.namespace, where.name) and not found.metadata.deleting:
+        stands = ending or not found.metadata.deleting
+        if found.metadata.key == (where.namespace, where.name) and stands:
             return found
     return None
 

@@ -103,10 +103,12 @@ class AtMostOnce:
         counts = session.pod_counts(main) if session is not None and seen else None
         if session is None or counts is None:
             return 0 if cluster.out_of_service else workload.leaving[name]
-        found = main_object(main, owned(session, main.uid))
+        # Of a kind without a number the object itself has to go: it may still start pods.
+        ending = main.kind not in COUNTED
+        found = main_object(main, owned(session, main.uid), ending=ending)
         placed = workload.placements.get(name, 0)
         asked = found.replicas if found is not None else 0
-        if asked is None:  # of such a kind the object itself has to go
+        if asked is None:
             asked = 0 if placed else 1
         return max(max(counts.current, asked) - placed, 0)
 

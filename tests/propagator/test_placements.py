@@ -524,6 +524,7 @@ async def test_what_an_earlier_registration_left_stays_until_every_unit_has_a_cl
         await stage.refused("demo", "Propagating", f"other: {UNPLACED}")
         assert await stage.on("m1") is not None
         await stage.place("demo", m2=3)
+        await stage.becomes("m2", "web", 3, "replicas")
         await stage.make_ready("m2")
         await stage.goes("m1")
         await stage.propagated("demo")

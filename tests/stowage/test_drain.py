@@ -200,6 +200,9 @@ async def test_a_rebalance_tells_what_moves_and_then_moves_it(world: World) -> N
         assert heads.split() == ["WORKLOAD", "UNITS", "MOVES", "NOW", "THEN", "WHY"]
         assert row.split()[:5] == ["shop/web", "6", "4", "m1=6", "m1=2,m2=2,m3=2"]
         assert last == "1 Workload would move 4 of 7 units; 1 is as the plan wants it"
+        everywhere = await run(world, "rebalance", "--dry-run", "-A")
+        assert row.split() in [line.split() for line in everywhere.stdout.splitlines()]
+        assert await versions(world) == before
         done = await run(world, "rebalance", "wl/web", "-n", "shop")
         assert done.exit_code == 0, done.output
         wanted = {"m1": 2, "m2": 2, "m3": 2}

@@ -207,7 +207,10 @@ def _beside() -> list[dict[str, Any]]:
                     {"cluster": "eu-paris", "replicas": 3},
                     {"cluster": "us-oregon", "replicas": 3},
                 ],
-                "conditions": [fleets.condition("Ready", "True", "Available")],
+                "conditions": [
+                    fleets.condition("Scheduled", "True", "Scheduled"),
+                    fleets.condition("Ready", "True", "Available"),
+                ],
             },
         },
         {

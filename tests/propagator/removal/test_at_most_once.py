@@ -32,6 +32,8 @@ class Member:
     serves: bool = True
     tainted: bool = False
     listed: bool = True
+    ends: bool = False
+    """Whether its object is being deleted."""
 
 
 @dataclass
@@ -76,6 +78,8 @@ class Fleet:
             return []
         resource = KINDS[self.kind]
         meta = {"namespace": "shop", "name": "web", "uid": "object"}
+        if member.ends:
+            meta["deletionTimestamp"] = "2026-11-27T08:00:00Z"
         return [
             (resource, managed(resource, {"metadata": meta, "spec": {"replicas": member.replicas}}))
         ]
@@ -255,13 +259,15 @@ def test_of_two_shares_that_grow_the_first_gets_what_is_gone() -> None:
     assert away.replicas == 0, "it may have grown, unseen"
 
 
-@pytest.mark.proves("M51")
+@pytest.mark.proves("M16", "M51")
 @pytest.mark.parametrize("kind", ["Job", "CronJob"])
 def test_an_object_without_a_number_has_to_go_first(kind: str) -> None:
     fleet = Fleet({"old": Member(replicas=0, pods=0), "new": Member()}, kind=kind)
     waiting = fleet.once().waiting(moving(kind, new=3), "new")
     assert waiting is not None
     assert waiting.replicas == 0
+    fleet.members["old"] = Member(replicas=0, pods=0, ends=True)
+    assert fleet.once().waiting(moving(kind, new=3), "new") is not None, "it may still start a pod"
     fleet.members["old"] = Member(replicas=None, pods=1)
     assert fleet.once().waiting(moving(kind, new=3), "new") is not None
     fleet.members["old"] = Member()

@@ -21,6 +21,7 @@ from tests.propagator.stage import KINDS, Stage, deployment, staged, swept
 from tests.propagator.waits import until
 
 DEPLOYMENTS, STATEFUL_SETS = KINDS["Deployment"], KINDS["StatefulSet"]
+CRON_JOBS = Resource("batch", "v1", "cronjobs", "CronJob")
 LONG = 240.0
 """Seconds for what two real control planes do on a busy machine."""
 
@@ -174,6 +175,37 @@ async def test_a_unit_that_runs_at_most_once_is_made_when_it_is_gone(
         assert samples.most == 3
         assert samples.least_ready >= 1, "one lacks as it moves, and one may be starting"
         assert not samples.twice
+
+
+@pytest.mark.long
+@pytest.mark.proves("M16")
+async def test_a_cron_job_is_made_elsewhere_when_it_is_gone(moving: Any) -> None:
+    async with moving() as samples:
+        stage = samples.stage
+        pods = deployment("web")["spec"]["template"]
+        pods["spec"]["restartPolicy"] = "Never"
+        body = {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": {"template": pods}}}
+        template = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "web"}}
+        await stage.create("demo", template={**template, "spec": body})
+        await stage.place("demo", west=1)
+        await stage.appears("west", kind=CRON_JOBS)
+        await stage.propagated("demo")
+        client, where = stage.members["west"], {"namespace": stage.namespace}
+        holding = {"metadata": {"finalizers": ["test.dev/holds"]}}
+        await client.merge_patch(CRON_JOBS, "web", holding, **where)
+        await move(stage, {"west": 1}, east=1)
+        await until(lambda: _ends(stage, "west"), seconds=LONG)
+        await asyncio.sleep(1)
+        assert await stage.on("east", kind=CRON_JOBS) is None
+        letting_go = {"metadata": {"finalizers": None}}
+        await client.merge_patch(CRON_JOBS, "web", letting_go, **where)
+        await stage.appears("east", kind=CRON_JOBS)
+        assert await stage.on("west", kind=CRON_JOBS) is None
+
+
+async def _ends(stage: Stage, member: str) -> bool:
+    found = await stage.on(member, kind=CRON_JOBS)
+    return found is not None and "deletionTimestamp" in found["metadata"]
 
 
 @pytest.mark.long
@@ -436,7 +468,7 @@ async def test_without_the_right_to_list_budgets_what_leaves_waits(
 @pytest.mark.long
 @pytest.mark.proves("M10")
 async def test_old_units_stay_until_the_new_ones_were_ready_for_long_enough(moving: Any) -> None:
-    seconds = 4
+    seconds = 10
     async with moving() as samples:
         stage = samples.stage
         await placed_and_ready(samples, 2, movement={"minReadySeconds": seconds})
