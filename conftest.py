@@ -112,6 +112,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 modules[name].append(module)
             group = f"{name}-{modules[name].index(module) % SHARED[name][1]}"
             rank = list(SHARED).index(name)
+        if item.get_closest_marker("long") and (mark := item.get_closest_marker("long_group")):
+            group = mark.args[0]
         if mark := item.get_closest_marker("xdist_group"):
             group = mark.args[0]
         else:

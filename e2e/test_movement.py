@@ -20,7 +20,7 @@ from e2e.harness import steady, wait, workload
 from e2e.movement import DWELL_SECONDS, TOLERATION_SECONDS, MovingStage
 from e2e.stage import MEMBERS
 
-pytestmark = [pytest.mark.xdist_group("movement"), pytest.mark.stops_api_servers]
+pytestmark = [pytest.mark.long_group("movement"), pytest.mark.stops_api_servers]
 MAINTENANCE = "example.com/maintenance"
 REGION = "topology.kubernetes.io/region"
 EVEN = {"member_1": 2, "member_2": 2, "member_3": 2}

@@ -134,6 +134,7 @@ async def test_a_drain_is_one_write_and_shows_its_end_and_the_undo_takes_it_back
         await world.until("web", lambda status: placements({"status": status}).get("m1") == 2)
 
 
+@pytest.mark.long
 @pytest.mark.proves("M26")
 async def test_where_nothing_else_is_a_drain_of_all_ends_blocked(world: World) -> None:
     await world.workload("web", replicas=3, distribution="Divided")

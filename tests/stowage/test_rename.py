@@ -180,6 +180,7 @@ async def test_wherever_it_dies_it_goes_on(hub: ApiClient, monkeypatch: pytest.M
     assert found["spec"]["formerNames"] == ["new"]
 
 
+@pytest.mark.long
 async def test_a_token_that_is_renewed_meanwhile_is_carried(
     hub: ApiClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -266,6 +266,7 @@ class TestLive:
             assert status["selector"] == ""
             assert "status.selector is left out" in condition(status, "Scheduled")["message"]
 
+    @pytest.mark.long
     async def test_more_units_than_can_be_counted(self, world: World) -> None:
         await world.cluster("one")
         job = {

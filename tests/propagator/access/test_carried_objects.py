@@ -117,6 +117,7 @@ async def test_nothing_of_a_whole_cluster_is_taken_over_or_deleted(
         assert "taken" not in after["metadata"].get("labels", {})
 
 
+@pytest.mark.long
 @pytest.mark.proves("S1")
 async def test_what_the_member_takes_no_longer_is_let_go_instead_of_deleted(stage_on: MakeStage):
     """The marks of an owner prove nothing there: an earlier version set them on what it adopted."""

@@ -37,6 +37,7 @@ async def command(hub: Cluster, stage: Stage, *words: str) -> str:
     return result.output
 
 
+@pytest.mark.long
 @pytest.mark.proves("DP18")
 async def test_no_value_of_a_secret_is_seen_anywhere(
     stage_on: MakeStage, hub: Cluster, caplog: pytest.LogCaptureFixture, tmp_path: Any

@@ -108,6 +108,7 @@ async def test_a_member_that_was_away_when_the_gate_closed_gives_it_back_later(
         await stand(stage)
 
 
+@pytest.mark.long
 @pytest.mark.proves("G24")
 async def test_what_a_failed_try_left_on_a_member_goes_though_the_next_one_does_not_run_yet(
     stage_on: MakeStage, m2: Cluster
@@ -133,6 +134,7 @@ async def test_what_a_failed_try_left_on_a_member_goes_though_the_next_one_does_
         await stage.fares("worker", "m1", "Creating")
 
 
+@pytest.mark.long
 @pytest.mark.proves("G24")
 async def test_one_that_stands_still_unnoticed_keeps_the_others_from_starting(
     stage_on: MakeStage, m2: Cluster

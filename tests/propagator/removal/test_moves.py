@@ -393,6 +393,7 @@ async def until_gone(stage: Stage) -> float:
     return await until(gone, seconds=LONG)
 
 
+@pytest.mark.long
 @pytest.mark.proves("M28")
 async def test_budgets_bind_neither_a_scale_down_nor_a_loss(moving: Any) -> None:
     async with moving() as samples:

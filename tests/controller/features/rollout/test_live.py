@@ -133,7 +133,8 @@ async def test_a_cluster_that_fails_takes_all_back_unless_the_revision_is_lost(
     world: World,
 ) -> None:
     members = Members(world)
-    await fleet(world, progressDeadlineSeconds=1, onFailure="Rollback")
+    # Long enough for the revision to be deleted before it ends.
+    await fleet(world, progressDeadlineSeconds=5, onFailure="Rollback")
     async with deciding(world):
         old = (await members.until("Complete"))["rollout"]["stable"]
         members.sick = {"c1"}
