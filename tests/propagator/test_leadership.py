@@ -167,8 +167,9 @@ async def test_a_lease_that_went_back_has_everything_of_the_hub_listed_anew(
         await stage.propagated("one")
 
 
+@pytest.mark.long
 @pytest.mark.proves("N6")
-@pytest.mark.parametrize("seconds", [3.0, pytest.param(15.0, marks=pytest.mark.long)])
+@pytest.mark.parametrize("seconds", [3.0, 15.0])
 async def test_a_hub_that_is_away_for_a_while_costs_no_list_and_no_write(
     stage_on: MakeStage, hub: Cluster, seconds: float
 ):

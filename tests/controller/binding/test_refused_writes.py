@@ -334,11 +334,12 @@ class TestLive:
 class TestWideClaims:
     """More quota taken at one moment than the status of a policy has room for."""
 
+    @pytest.mark.long
     @pytest.mark.parametrize(
         ("clusters", "count", "room"),
         [
             pytest.param(40, 40, 2**16, id="of a small room"),
-            pytest.param(250, 90, claims.CLAIM_BYTES, id="of all room", marks=pytest.mark.long),
+            pytest.param(250, 90, claims.CLAIM_BYTES, id="of all room"),
         ],
     )
     async def test_wide_ones_made_at_once_all_get_their_clusters(
