@@ -487,10 +487,7 @@ async def test_nothing_goes_while_placements_name_a_cluster_that_is_gone(stage_o
         before = await stage.on("m1")
         assert before is not None
         ran = await stage.status("demo")
-        secret = await stage.unregister("m1")
-        secret["metadata"]["name"] = "other"
-        await stage.hub.create(SECRETS, secret)
-        await until(lambda: _serves(stage, "other"))
+        await _registered_anew(stage, "m1", "other")
         for _ in range(3):  # as a report that is written late would have it
             told = {"clusters": ran["clusters"], "desired": 2}
             await stage.patch("demo", {"status": told}, subresource="status")
@@ -512,10 +509,7 @@ async def test_what_an_earlier_registration_left_stays_until_every_unit_has_a_cl
         await stage.place("demo", m1=2)
         await stage.make_ready("m1")
         await stage.fares("demo", "m1", "Running")
-        secret = await stage.unregister("m1")
-        secret["metadata"]["name"] = "other"
-        await stage.hub.create(SECRETS, secret)
-        await until(lambda: _serves(stage, "other"))
+        await _registered_anew(stage, "m1", "other")
         await stage.patch("demo", {"status": {"desired": 3}}, subresource="status")
         await stage.place("demo", m2=1)
         await stage.appears("m2")
@@ -528,6 +522,14 @@ async def test_what_an_earlier_registration_left_stays_until_every_unit_has_a_cl
         await stage.make_ready("m2")
         await stage.goes("m1")
         await stage.propagated("demo")
+
+
+async def _registered_anew(stage: Stage, member: str, name: str) -> None:
+    """Take the member away, and register it under that name."""
+    secret = await stage.unregister(member)
+    secret["metadata"]["name"] = name
+    await stage.hub.create(SECRETS, secret)
+    await until(lambda: _serves(stage, name))
 
 
 def _serves(stage: Stage, member: str) -> bool:
