@@ -146,6 +146,15 @@ class Timeline:
             if moments[-1].at - moment.at >= SHORTEST or not first:
                 yield window
 
+    def __str__(self) -> str:
+        """Return the ready pods and the pods at each moment, in seconds since the first one."""
+        with self._lock:
+            return "\n".join(
+                f"{name}: " + " ".join(f"{m.at - all_[0].at:.2f}={m.ready}/{m.pods}" for m in all_)
+                for name, all_ in self._moments.items()
+                if all_
+            )
+
     def statuses(self, name: str) -> list[dict[str, Any]]:
         """Return each state of the status since `begin`, that of then first."""
         with self._lock:
@@ -241,6 +250,11 @@ def is_ready(pod: Mapping[str, Any]) -> bool:
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
+def _shall_run(pod: Mapping[str, Any]) -> bool:
+    bound, goes = pod["spec"].get("nodeName"), pod["metadata"].get("deletionTimestamp")
+    return bool(bound and not goes and pod["status"]["phase"] in ("Pending", "Running"))
+
+
 def placed_of(status: Mapping[str, Any]) -> dict[str, int]:
     return {share["cluster"]: share["replicas"] for share in status.get("placements", [])}
 
@@ -274,6 +288,8 @@ class Readiness:
         """Have all pods there become ready."""
         for member in members or tuple(self.held):
             self._restart(member, self._stage("released", _released))
+            # That kwok wrote a lease does not say that it has read it.
+            wait(f"ready pods on {member}", lambda m=member: self._all_ready(m))
             self.held.discard(member)
 
     def _stage(self, name: str, change: Callable[[str], str]) -> Path:
@@ -309,9 +325,19 @@ class Readiness:
             f"kwok's leases on {member}",
             lambda: len(kubectl.items("lease", "kube-node-lease")) == nodes,
         )
-        mark = ("annotate", "pods", "-A", "--all", "--overwrite", f"e2e/seen={time.time_ns()}")
+        wait(f"a mark on the pods of {member}", lambda: self._mark(member))
+
+    def _all_ready(self, member: str) -> bool:
+        """Whether all pods that run there are ready; those that are not get a mark once more."""
+        pods = self._members[member].items("pods")
+        left = [pod for pod in pods if _shall_run(pod) and not is_ready(pod)]
+        return not left or not self._mark(member)
+
+    def _mark(self, member: str) -> bool:
         # A pod that ended meanwhile fails the command.
-        wait(f"a mark on the pods of {member}", lambda: kubectl(*mark) or True)
+        mark = f"e2e/seen={time.time_ns()}"
+        self._members[member]("annotate", "pods", "-A", "--all", "--overwrite", mark)
+        return True
 
 
 _READY = re.compile(r'status: "True"\n(\s+)type: (Ready|ContainersReady)\n')
@@ -590,4 +616,5 @@ def fleet(stage: Stage, space: str, own_processes: None) -> Iterator[MovingStage
         moving.timeline.check_sums()
     finally:
         moving.timeline.stop()
+        print(moving.timeline)  # shown where a test fails
         moving.put_right()

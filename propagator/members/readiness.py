@@ -22,6 +22,8 @@ _BADLY = ("Failed",)
 """Conditions, or phases, of kinds that come to an end."""
 _REPLACING = ("Deployment", "StatefulSet")
 """Kinds that count the replicas of their newest template."""
+_AT_REST = ("DeploymentPaused", "ProgressDeadlineExceeded")
+"""Why a Deployment with replicas of an older template removes none of them."""
 _MOST = 2**31 - 1
 """The largest count that the hub accepts."""
 
@@ -94,6 +96,20 @@ def available_of(
     if kind == "CronJob" or (kind not in REPLICAS_PATHS and not seen):
         return readiness.ready
     return min(readiness.ready, pods + readiness.succeeded)
+
+
+def lasting_of(kind: str, main: ManagedObject, readiness: Readiness) -> int:
+    """Return the ready replicas that the object does not replace now.
+
+    A Deployment in the middle of a rollout removes an old replica for each new one that is ready,
+    and goes on counting it until it is gone, also where it is asked for more replicas meanwhile.
+    Old ones last in a rollout that is paused, or that its controller has given up.
+    """
+    progress = conditions.find(main.status, "Progressing")
+    if kind != "Deployment" or progress.get("reason") in _AT_REST:
+        return readiness.ready
+    counted = _counted(main.status, 0)
+    return min(max(counted.ready - counted.outdated, 0), readiness.ready)
 
 
 def completions_of(workload: Workload) -> int | None:

@@ -4,10 +4,10 @@ A share is lowered only as far as replicas that are ready on other members stand
 go, as the members' own watches show it now: whoever wrote the placements, and however old they are.
 By `spec.movement.minReadySeconds` they stand in when they were ready for so long without a break,
 and `maxUnavailable` of them may lack. No time-out lowers a share. A member that does not answer
-stands in for nothing. A share that keeps more than it should is lowered step by step, as replicas
-elsewhere become ready, and no faster than the member's disruption budgets allow where the replicas
-leave (`disruptions`). The deletion of a Workload, a scale to 0 and a gate that closes do not come
-here: they remove at once.
+stands in for nothing, and neither does a replica that a rollout replaces. A share that keeps more
+than it should is lowered step by step, as replicas elsewhere become ready, and no faster than the
+member's disruption budgets allow where the replicas leave (`disruptions`). The deletion of a
+Workload, a scale to 0 and a gate that closes do not come here: they remove at once.
 
 Each member is judged as if all others had just what they are to have, so that two members that
 lower their shares at the same moment do not both count on the other's replicas. Of what runs at
@@ -29,7 +29,7 @@ from propagator.members.context import ControllerContext
 from propagator.members.health import Contact
 from propagator.members.inventory import main_object, owned
 from propagator.members.pods import Main, main_of
-from propagator.members.readiness import available_of, readiness_of
+from propagator.members.readiness import available_of, lasting_of, readiness_of
 from propagator.removal.at_most_once import AtMostOnce
 from propagator.removal.disruptions import Disruptions
 from propagator.types.cluster import MemberCluster
@@ -51,6 +51,8 @@ class Kept:
     goal: int
     budget: str = ""
     """What a disruption budget says, where it is what keeps them."""
+    replaced: int = 0
+    """Further replicas elsewhere that are ready, but that a rollout replaces."""
 
     def sentence(self, member: str, target: int) -> str:
         until = f": {self.budget}" if self.budget else f" until others are ready: {self._waits}"
@@ -64,7 +66,8 @@ class Kept:
 
     @property
     def _waits(self) -> str:
-        return f"{self.ready_elsewhere} of {self.goal} are ready on other clusters"
+        said = f"{self.ready_elsewhere} of {self.goal} are ready on other clusters"
+        return f"{said}, beside {self.replaced} that a rollout replaces" if self.replaced else said
 
 
 class _Seen(NamedTuple):
@@ -75,6 +78,8 @@ class _Seen(NamedTuple):
     ready: int = 0
     standing_in: int = 0
     """Those of the ready ones that stand in for others."""
+    replaced: int = 0
+    """Those of the ready ones that a rollout replaces."""
     changes_in: float = math.inf
     """Seconds until more of them do, if nothing happens."""
 
@@ -89,6 +94,7 @@ class _Count:
     version: str
     until: float
     standing_in: int = 0
+    replaced: int = 0
 
 
 class Guard:
@@ -113,9 +119,9 @@ class Guard:
         if self._seen(workload, main, member).present <= target:
             self._settled(workload, member)
             return None
-        standing_in = await self._all_standing_in(workload, main)
+        counted = await self._count(workload, main)
         own = self._seen(workload, main, member)
-        elsewhere = standing_in - min(own.standing_in, target)
+        elsewhere = counted.standing_in - min(own.standing_in, target)
         goal = max(sum(workload.placements.values()), workload.wanted - workload.status.pending)
         keeps = least(
             target=target,
@@ -133,7 +139,7 @@ class Guard:
         if keeps <= target:
             self._settled(workload, member)
             return None
-        return Kept(keeps, elsewhere, goal, why)
+        return Kept(keeps, elsewhere, goal, why, max(counted.replaced - own.replaced, 0))
 
     def _going_later(self, workload: Workload, main: Main, member: str) -> int:
         """Return the ready replicas that leave members which are lowered after that one: by name.
@@ -202,19 +208,20 @@ class Guard:
             for key in self._disruptions.waiting(new.name):
                 self._registry.wake(new.name, key)
 
-    async def _all_standing_in(self, workload: Workload, main: Main) -> int:
+    async def _count(self, workload: Workload, main: Main) -> _Count:
         """Return the replicas of all shares that stand in, each at most what it is to have."""
         key, version = workload.metadata.key, workload.metadata.resource_version
         async with self._counting:  # else each of the members that wait would count as well
             known, now = self._ready.get(key), self._clock.monotonic()
             if known is not None and known.version == version and now < known.until:
-                return known.standing_in
+                return known
             self._ready[key] = count = _Count(version, now + COUNT_SECONDS)
             async for name in in_slices(workload.shares):
                 seen = self._seen(workload, main, name)
                 count.standing_in += min(seen.standing_in, workload.shares[name])
+                count.replaced += seen.replaced
                 count.until = min(count.until, now + seen.changes_in)
-            return count.standing_in
+            return count
 
     def _seen(self, workload: Workload, main: Main, member: str) -> _Seen:
         session = self._registry.get(member)
@@ -224,15 +231,18 @@ class Guard:
         if found is None or found.replicas is None:
             return _NOTHING
         readiness = readiness_of(main.kind, found, found.replicas)
+        lasting = lasting_of(main.kind, found, readiness)
+        replaced = readiness.ready - lasting
         seconds = workload.spec.movement.ready_seconds
         if not seconds:
-            return _Seen(found.replicas, readiness.ready, readiness.ready)
+            return _Seen(found.replicas, readiness.ready, lasting, replaced)
         seen, counts = session.availability(main, seconds), session.pod_counts(main)
         if seen is None or counts is None:  # what is not seen stands in for nothing
             return _Seen(found.replicas, readiness.ready)
         available = available_of(main.kind, found, readiness, pods=seen.pods, seen=counts.current)
         changes_in = math.inf if seen.more_in is None else seen.more_in
-        return _Seen(found.replicas, readiness.ready, available, changes_in)
+        standing_in = min(available, lasting)
+        return _Seen(found.replicas, readiness.ready, standing_in, replaced, changes_in)
 
 
 def _told_of_budget(workload: Workload, member: str) -> bool:

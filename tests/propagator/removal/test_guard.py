@@ -97,6 +97,7 @@ class Fleet:
     clock: FakeClock
     ready: dict[str, int]
     present: int
+    outdated: int = 0
     looks: int = 0
     available: Availability | None = None
     changed: Callable[[str, Key | None], None] = lambda _name, _key: None
@@ -127,7 +128,11 @@ class Fleet:
         found = {
             "metadata": {"namespace": "shop", "name": "web", "uid": f"uid-{name}"},
             "spec": {"replicas": self.present},
-            "status": {"readyReplicas": self.ready[name]},
+            "status": {
+                "replicas": self.present,
+                "readyReplicas": self.ready[name],
+                "updatedReplicas": self.present - self.outdated,
+            },
         }
         return [(DEPLOYMENTS, managed(DEPLOYMENTS, found))]
 
@@ -198,6 +203,22 @@ async def test_what_was_not_ready_for_long_enough_stands_in_for_nothing() -> Non
     assert kept.ready_elsewhere == 0
 
 
+@pytest.mark.proves("M17")
+async def test_what_a_rollout_replaces_stands_in_for_nothing() -> None:
+    """A Deployment counts an old pod as ready that it has begun to remove."""
+    fleet = Fleet(FakeClock(), {"m1": 3, "m2": 3}, present=3, outdated=1)
+    guard, workload = fleet.guard(), placed(m1=2, m2=3)
+    kept = await guard.kept(workload, "m1")
+    assert kept is not None
+    assert kept.replicas == 3
+    assert "2 of 5 are ready on other clusters, beside 1 that a rollout replaces" in (
+        kept.sentence("m1", 2)
+    )
+    fleet.outdated = 0
+    fleet.changed("m2", workload.metadata.key)
+    assert await guard.kept(workload, "m1") is None
+
+
 async def replicas(stage: Stage, member: str) -> int:
     found = await stage.on(member)
     assert found is not None
@@ -210,7 +231,7 @@ async def say_ready(stage: Stage, member: str, ready: int) -> None:
     counts = {
         "replicas": found["spec"]["replicas"],
         "readyReplicas": ready,
-        "updatedReplicas": ready,
+        "updatedReplicas": found["spec"]["replicas"],
         "observedGeneration": found["metadata"]["generation"],
     }
     await stage.members[member].merge_patch(
