@@ -64,6 +64,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """End as if interrupted when SIGTERM comes: what was started is stopped."""
     # API servers and etcd collect garbage a quarter as often: memory is there, processor time not.
     os.environ.setdefault("GOGC", "400")
+    # Dozens of them share few cores, and each would keep threads for all of these awake.
+    os.environ.setdefault("GOMAXPROCS", "1")
     signal.signal(signal.SIGTERM, _interrupt)
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
         config.stash[_GUARD] = leftovers.guard()

@@ -8,6 +8,7 @@ waiting instead of doing the same work beside the first.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -98,7 +99,9 @@ class _ToolBuilder:
             self.progress.step("Packages built", len(self.done), total)
 
         made = self.temporary / name
-        plain = ["build", "-v", "-trimpath", "-buildvcs=false"]
+        # Go takes GOMAXPROCS for it, which the tests set for the servers that they start.
+        parallel = f"-p={os.cpu_count() or 1}"
+        plain = ["build", "-v", parallel, "-trimpath", "-buildvcs=false"]
         flags = ["-ldflags", _ldflags(self.module), "-o", str(made)]
         self._run([*plain, *flags, binaries.PACKAGES[name]], note)
         # Go names only what it compiled; what lay in its own cache is done as well.
