@@ -325,19 +325,20 @@ class Readiness:
             f"kwok's leases on {member}",
             lambda: len(kubectl.items("lease", "kube-node-lease")) == nodes,
         )
-        wait(f"a mark on the pods of {member}", lambda: self._mark(member))
+        wait(f"a mark on the pods of {member}", lambda: self._mark(member) or True)
 
     def _all_ready(self, member: str) -> bool:
         """Whether all pods that run there are ready; those that are not get a mark once more."""
         pods = self._members[member].items("pods")
         left = [pod for pod in pods if _shall_run(pod) and not is_ready(pod)]
-        return not left or not self._mark(member)
+        if left:
+            self._mark(member)
+        return not left
 
-    def _mark(self, member: str) -> bool:
+    def _mark(self, member: str) -> None:
         # A pod that ended meanwhile fails the command.
         mark = f"e2e/seen={time.time_ns()}"
         self._members[member]("annotate", "pods", "-A", "--all", "--overwrite", mark)
-        return True
 
 
 _READY = re.compile(r'status: "True"\n(\s+)type: (Ready|ContainersReady)\n')

@@ -23,7 +23,7 @@ _BADLY = ("Failed",)
 _REPLACING = ("Deployment", "StatefulSet")
 """Kinds that count the replicas of their newest template."""
 _AT_REST = ("DeploymentPaused", "ProgressDeadlineExceeded")
-"""Why a Deployment with replicas of an older template removes none of them."""
+"""Why a Deployment with replicas of an older template goes on with them."""
 _MOST = 2**31 - 1
 """The largest count that the hub accepts."""
 
