@@ -21,22 +21,39 @@ _LEAST = 100_000
 """Objects to set aside before everything is looked at again, which takes 50 ms or less for them."""
 _OLDEST = 2
 """The generation that a complete collection looks at."""
+_YOUNG = 700
+"""New objects before a process that serves looks at them, so that each look is short."""
+_LOADING = 50_000
+"""New objects before a process that still loads its modules looks at them."""
+
+
+def loading() -> None:
+    """Collect rarely: modules are no garbage, and looks at them take a fifth of a start.
+
+    A command goes on like this to its end. What serves for long is `tended` from then on.
+    """
+    gc.set_threshold(_LOADING)
 
 
 @contextmanager
 def tended(*, least: int = _LEAST) -> Iterator[None]:
     """Set aside what complete collections leave. Once in a process, for as long as it serves.
 
+    Young objects are looked at as often as Python does by itself, whatever it was before.
+
     Args:
         least: everything is looked at again once this many objects were set aside since the last
             time (or as many as there were then, if that is more).
     """
     aside = _Aside(least)
+    before = gc.get_threshold()
     gc.callbacks.append(aside)
     gc.collect()  # modules and constants
+    gc.set_threshold(_YOUNG)
     try:
         yield
     finally:
+        gc.set_threshold(*before)
         gc.callbacks.remove(aside)
         gc.unfreeze()
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from machinery import garbage
 from stowage.commands import (
     asking,
     importing,
@@ -32,6 +33,7 @@ from stowage.console.terminal import say
 
 def main() -> None:
     """Run the command and exit: 0 done, 1 could not be done, 2 wrong usage."""
+    garbage.loading()
     from machinery.errors import StowageError  # noqa: PLC0415 - --help needs none of it
 
     known: list[BaseException] = []

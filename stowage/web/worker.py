@@ -206,6 +206,7 @@ def _serve(source: IO[bytes], sink: IO[bytes]) -> None:
 
 def main() -> None:
     """Load what decides, and serve; whatever is printed meanwhile goes to standard error."""
+    garbage.loading()
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     from stowage.movement import simulate  # noqa: PLC0415, F401 - loaded before the first request

@@ -72,12 +72,19 @@ def test_nothing_stays_set_aside_afterwards() -> None:
 
 
 def test_both_processes_are_served_so() -> None:
+    """They look at young objects rarely while they load their modules, and then no more."""
     code = (
         "import gc\n"
+        "from machinery import garbage\n"
         "from stowage.commands.processes import serve\n"
         "async def run():\n"
-        "    print(gc.get_freeze_count())\n"
+        "    print(gc.get_freeze_count(), gc.get_threshold()[0])\n"
+        "usual = gc.get_threshold()[0]\n"
+        "garbage.loading()\n"
+        "assert gc.get_threshold()[0] > 10 * usual\n"
         "serve(run, 0)\n"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert int(told.stdout) > 1000
+    aside, young = map(int, told.stdout.split())
+    assert aside > 1000
+    assert young <= 2000
