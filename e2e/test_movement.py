@@ -21,6 +21,8 @@ from e2e.movement import DWELL_SECONDS, TOLERATION_SECONDS, MovingStage
 from e2e.stage import MEMBERS
 
 pytestmark = [pytest.mark.long_group("movement"), pytest.mark.stops_api_servers]
+KILLS = "movement-kills"
+"""The group of the tests that kill processes: as long as all others here, and beside them."""
 MAINTENANCE = "example.com/maintenance"
 REGION = "topology.kubernetes.io/region"
 EVEN = {"member_1": 2, "member_2": 2, "member_3": 2}
@@ -465,6 +467,7 @@ def test_a_kill_in_the_middle_of_a_drain_changes_nothing(fleet: MovingStage) -> 
 
 
 @pytest.mark.long
+@pytest.mark.long_group(KILLS)
 @pytest.mark.proves("M21")
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("roles", ROLES, ids="-".join)
@@ -499,6 +502,7 @@ def drained_with_kills(
 
 
 @pytest.mark.long
+@pytest.mark.long_group(KILLS)
 @pytest.mark.proves("M21")
 def test_thirty_ends_of_a_leader_in_the_middle_of_drains_cost_no_ready_unit(
     fleet: MovingStage,
