@@ -8,9 +8,6 @@ known length that is done right after it. A virtual machine counts as processor 
 host took from it: that is taken off. A test fails for what a step does, on whatever busy machine it
 runs. Steps of the tests' own coroutines, with what those call and await directly, do not count,
 nor do those of the command line; a test that wants them watched as well asks `held` itself.
-
-Not all that a host takes is told by it, and one such pause makes any step long. So a test with a
-long step is run once more, in a process of its own, and fails if it has one there as well.
 """
 
 from __future__ import annotations
@@ -19,7 +16,6 @@ import asyncio
 import functools
 import gc
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -43,9 +39,6 @@ ACCURACY_SECONDS = 0.02
 """How often processor time is read, a call of the kernel: in between it is taken to pass as time
 does. So a long step ends with a reading, and may be told shorter by that much, never longer."""
 ROOT = Path(__file__).resolve().parents[1]
-REPEAT_SECONDS = 600
-"""How long a test that is run once more may take."""
-_REPEATED = "STOWAGE_TEST_REPEATED"
 _COMPLETE = 2
 _STATISTICS = Path("/proc/stat")
 ASIDE = frozenset({"tests", "e2e", "benchmarks", "stowage"})
@@ -200,27 +193,13 @@ def _file(what: Any) -> str:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Fail a test whose loop was held by the product, here and once more."""
+    """Fail a test whose loop was held by the product."""
     with held() as found:
         outcome: Any = yield
     blamed = [step for step in found if not step.aside]
-    if blamed and outcome.excinfo is None and (_REPEATED in os.environ or not _passes(item)):
+    if blamed and outcome.excinfo is None:
         worst = max(blamed, key=lambda step: step.seconds)
         message = (
             f"{worst.name} held the loop for {worst.seconds:.3f} s of processor time in one step"
         )
         outcome.force_exception(pytest.fail.Exception(message, pytrace=False))
-
-
-def _passes(item: pytest.Item) -> bool:
-    """Whether the test passes in a process of its own, where it is not run again."""
-    names = [
-        node.name for node in item.listchain() if isinstance(node, pytest.Class | pytest.Function)
-    ]
-    known = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "::".join([str(item.path), *names])],
-        cwd=item.config.rootpath, env={**known, _REPEATED: "1"}, timeout=REPEAT_SECONDS,
-        capture_output=True, check=False,
-    )  # fmt: skip
-    return done.returncode == 0
