@@ -39,7 +39,7 @@ def loading() -> None:
 def tended(*, least: int = _LEAST) -> Iterator[None]:
     """Set aside what complete collections leave. Once in a process, for as long as it serves.
 
-    Young objects are looked at as often as Python does by itself, whatever it was before.
+    Young objects are looked at often meanwhile, also after `loading`.
 
     Args:
         least: everything is looked at again once this many objects were set aside since the last

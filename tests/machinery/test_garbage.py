@@ -88,3 +88,17 @@ def test_both_processes_are_served_so() -> None:
     aside, young = map(int, told.stdout.split())
     assert aside > 1000
     assert young <= 2000
+
+
+def test_a_command_looks_at_young_objects_rarely() -> None:
+    code = (
+        "import gc, sys\n"
+        "from stowage import cli\n"
+        "sys.argv = ['stowage', '--version']\n"
+        "try:\n"
+        "    cli.main()\n"
+        "finally:\n"
+        "    print(gc.get_threshold()[0])\n"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(told.stdout.split()[-1]) >= 10_000
