@@ -138,13 +138,16 @@ class TraceSender:
         self._ends.set()
         self._thread.join(FAREWELL_SECONDS)
         self._exporter.shutdown()
-        _SDK.removeFilter(self._quiet)
 
     def _run(self) -> None:
         pause = DELAY_SECONDS
-        while not self._ends.wait(pause):
-            pause = DELAY_SECONDS if self._send_all() else REST_SECONDS
-        self._send_all()
+        try:
+            while not self._ends.wait(pause):
+                pause = DELAY_SECONDS if self._send_all() else REST_SECONDS
+            self._send_all()
+        finally:
+            # Not in `close`: the SDK also tells of a request that the shutdown cut off.
+            _SDK.removeFilter(self._quiet)
 
     def _send_all(self) -> bool:
         """Send what waits, a batch after the other; False as soon as one is not taken."""

@@ -66,10 +66,11 @@ def collector() -> Iterator[Collector]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            made.requests += 1
-            if self.path == "/v1/traces" and made.status == 200:
+            status = made.status if self.path == "/v1/traces" else 404
+            if status == 200:
                 made.take(body)
-            self.send_response(made.status if self.path == "/v1/traces" else 404)
+            made.requests += 1  # last: who waits for it sets the next status
+            self.send_response(status)
             self.send_header("Content-Length", "0")
             self.end_headers()
 

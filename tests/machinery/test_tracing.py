@@ -7,6 +7,7 @@ import json
 import math
 import subprocess
 import sys
+import threading
 import time
 import tracemalloc
 from typing import Any
@@ -175,6 +176,18 @@ def test_a_collector_gets_a_span_with_its_parts_and_their_times(monkeypatch) -> 
     assert tracing.tracer() is None
 
 
+def ended() -> None:
+    """Wait until what sent traces has ended, and with it what it logs."""
+    for each in threading.enumerate():
+        if each.name == "traces":
+            each.join(30)
+            assert not each.is_alive()
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.name.startswith("opentelemetry")]
+
+
 def count(outcome: str) -> float:
     value = metrics.REGISTRY.get_sample_value("stowage_trace_spans_total", {"outcome": outcome})
     assert value is not None
@@ -182,7 +195,7 @@ def count(outcome: str) -> float:
 
 
 @pytest.mark.proves("CT17")
-def test_a_collector_that_is_away_costs_no_time_and_no_memory(monkeypatch) -> None:
+def test_a_collector_that_is_away_costs_no_time_and_no_memory(monkeypatch, caplog) -> None:
     monkeypatch.setattr(otlp, "DELAY_SECONDS", 0.01)
     monkeypatch.setattr(otlp, "FAREWELL_SECONDS", 0.0)
     settings = TraceSettings(endpoint="http://127.0.0.1:1", ratio=1.0)
@@ -202,6 +215,9 @@ def test_a_collector_that_is_away_costs_no_time_and_no_memory(monkeypatch) -> No
             made.finish(TraceIds.of("uid", str(number)), measured(calls=30))
         grown = tracemalloc.get_traced_memory()[0]
         tracemalloc.stop()
+    ended()
+    # Also of the request that the end cut off nothing more is said.
+    assert len(said(caplog)) == 1, said(caplog)
     # Of one call in a hundred a busy machine may have taken the processor away.
     assert sorted(spent)[-15] < 0.0005
     assert sorted(took)[len(took) // 2] < 0.001
@@ -225,8 +241,7 @@ def test_it_says_once_that_a_collector_refuses_and_again_after_it_took_some(
             made.finish(TraceIds.of("uid", "1"), measured())
             while at.requests == before and time.monotonic() < end:
                 time.sleep(0.01)
-    told = [each for each in caplog.records if each.name.startswith("opentelemetry")]
-    assert len(told) == 2, [each.getMessage() for each in told]
+    assert len(said(caplog)) == 2, said(caplog)
 
 
 @pytest.mark.parametrize(
