@@ -1,8 +1,9 @@
 """A watch over the event loop of each test: the product may hold it for ALLOWED_SECONDS in a step.
 
-What counts is the processor time of the loop's own thread: without that of the collector, which has
-the whole test session to go through, and without steps that import a module, which happens once in
-a process and takes longest where nothing is compiled yet. Who shares caches and cores with others
+What counts is the processor time of the loop's own thread: without that of the collector, which is
+set otherwise than in the product and has the whole test session to go through, and without steps
+that import a module, which happens once in a process and takes longest where nothing is compiled
+yet. Who shares caches and cores with others
 also needs more processor time for the same: so a long step is judged beside a piece of work of
 known length that is done right after it. A virtual machine counts as processor time also what its
 host took from it: that is taken off. A test fails for what a step does, on whatever busy machine it
@@ -39,7 +40,6 @@ ACCURACY_SECONDS = 0.02
 """How often processor time is read, a call of the kernel: in between it is taken to pass as time
 does. So a long step ends with a reading, and may be told shorter by that much, never longer."""
 ROOT = Path(__file__).resolve().parents[1]
-_COMPLETE = 2
 _STATISTICS = Path("/proc/stat")
 ASIDE = frozenset({"tests", "e2e", "benchmarks", "stowage"})
 """Folders whose own steps do not count: the tests, and the command line, whose loop serves one."""
@@ -94,9 +94,9 @@ class _Stopwatch:
         before, after = self._takings
         return after - before
 
-    def collects(self, phase: str, info: Mapping[str, int]) -> None:
-        """Set a complete collection aside; those before it go through the newest objects alone."""
-        if threading.get_ident() != self._thread or info["generation"] < _COMPLETE:
+    def collects(self, phase: str, _: Mapping[str, int]) -> None:
+        """Set a collection aside, of whichever generation."""
+        if threading.get_ident() != self._thread:
             return
         if phase == "start":
             self._began = time.thread_time()

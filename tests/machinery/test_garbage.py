@@ -23,6 +23,13 @@ class Node:
         self.itself = self
 
 
+@pytest.fixture(autouse=True)
+def _aside_again() -> Iterator[None]:
+    """Set aside again what the tests have set aside for the whole run; see the root's conftest."""
+    yield
+    gc.freeze()
+
+
 @pytest.fixture
 def tended() -> Iterator[None]:
     with garbage.tended(least=LEAST):

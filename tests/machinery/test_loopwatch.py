@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 import logging
 import subprocess
 import sys
@@ -171,6 +172,24 @@ def test_processor_time_counts_and_waiting_and_collection_do_not() -> None:
         asyncio.run(busy())
     least = 0.15 - loopsteps.ACCURACY_SECONDS
     assert [step.seconds >= least and "busy" in step.name for step in found] == [True]
+
+
+@pytest.mark.parametrize("generation", range(3))
+def test_a_collection_of_any_generation_does_not_count(generation: int) -> None:
+    class Node:
+        def __init__(self) -> None:
+            self.itself = self
+
+        def __del__(self) -> None:
+            works(0.15)
+
+    async def busy() -> None:
+        Node()
+        gc.collect(generation)
+
+    with held(least=0.1, slow=lambda _: 1.0, taken=lambda: 0.0) as found:
+        asyncio.run(busy())
+    assert found == []
 
 
 def works(seconds: float) -> None:

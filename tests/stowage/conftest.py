@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import copy
 import functools
+import gc
 import json
 import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,8 +71,19 @@ class Stowage:
         return outcome.out
 
 
+@contextmanager
+def _collecting_as_before() -> Iterator[None]:
+    """A command sets the collector for the rest of its process; this one goes on with tests."""
+    before = gc.get_threshold()
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
 def _called(args: list[str], env: dict[str, str] | None) -> Outcome:
     with (
+        _collecting_as_before(),
         CliRunner().isolation(env=env) as (out, err, _),
         mock.patch.object(sys, "argv", ["stowage", *args]),
     ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import shutil
 import signal
@@ -62,6 +63,12 @@ def test_help_names_every_command():
     printed = CliRunner().invoke(cli.cli, ["--help"])
     assert printed.exit_code == 0
     assert all(f"  {name} " in printed.output for name in (*COMMANDS, "import", "plugins"))
+
+
+def test_a_command_called_here_leaves_the_collector_of_the_tests_alone(stowage):
+    before = gc.get_threshold()
+    assert stowage("--version").code == 0
+    assert gc.get_threshold() == before
 
 
 @pytest.mark.proves("Z3")
