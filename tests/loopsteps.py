@@ -3,12 +3,12 @@
 What counts is the processor time of the loop's own thread: without that of the collector, which is
 set otherwise than in the product and has the whole test session to go through, and without steps
 that import a module, which happens once in a process and takes longest where nothing is compiled
-yet. Who shares caches and cores with others
-also needs more processor time for the same: so a long step is judged beside a piece of work of
-known length that is done right after it. A virtual machine counts as processor time also what its
-host took from it: that is taken off. A test fails for what a step does, on whatever busy machine it
-runs. Steps of the tests' own coroutines, with what those call and await directly, do not count,
-nor do those of the command line; a test that wants them watched as well asks `held` itself.
+yet. Who shares caches and cores with others also needs more processor time for the same: so a long
+step is judged beside a piece of work of known length that is done right after it. A virtual machine
+counts as processor time also what its host took from it: that is taken off. A test fails for what a
+step does, on whatever busy machine it runs. Steps of the tests' own coroutines, with what those
+call and await directly, do not count, nor do those of the command line; a test that wants them
+watched as well asks `held` itself.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ async def test_the_loop_of_another_thread_is_not_ours(now: Counter) -> None:
 # --- the watch over the tests themselves
 
 
-def test_processor_time_counts_and_waiting_and_collection_do_not() -> None:
+def test_processor_time_counts_and_waiting_does_not() -> None:
     async def waits() -> None:
         time.sleep(0.15)  # noqa: ASYNC251 - as a busy machine makes a step wait
 

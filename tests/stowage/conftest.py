@@ -10,14 +10,12 @@ from __future__ import annotations
 import asyncio
 import copy
 import functools
-import gc
 import json
 import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +26,7 @@ from click.testing import CliRunner
 
 import crds
 from crds.names import SYSTEM_NAMESPACE
+from machinery import garbage
 from stowage.cli import main
 from stowage.playground.cluster import Cluster
 from stowage.playground.processes import Process
@@ -71,19 +70,10 @@ class Stowage:
         return outcome.out
 
 
-@contextmanager
-def _collecting_as_before() -> Iterator[None]:
-    """A command sets the collector for the rest of its process; this one goes on with tests."""
-    before = gc.get_threshold()
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-
-
 def _called(args: list[str], env: dict[str, str] | None) -> Outcome:
     with (
-        _collecting_as_before(),
+        # It is for the rest of a process, and this one goes on with tests.
+        mock.patch.object(garbage, "loading"),
         CliRunner().isolation(env=env) as (out, err, _),
         mock.patch.object(sys, "argv", ["stowage", *args]),
     ):
