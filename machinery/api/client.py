@@ -42,7 +42,6 @@ from machinery.api.connections import (
     check_head,
     connecting,
     fault_of,
-    hang_up,
     open_pool,
     route,
     silent_for,
@@ -168,7 +167,7 @@ class ApiClient(Verbs):
 
     async def _end(self, pool: aiohttp.ClientSession) -> None:
         await pool.close()
-        # Connections of cancelled requests end by themselves, if they are given the time.
+        # Requests that are cancelled meanwhile end their connections in the next turns of the loop.
         await asyncio.sleep(FAREWELL_SECONDS)
 
     async def request(
@@ -273,7 +272,7 @@ class ApiClient(Verbs):
             raise
         finally:
             await lines.aclose()
-            hang_up(response)
+            response.close()
 
     def refuse(self, what: str) -> None:
         self._meter.refused(what)
@@ -329,7 +328,7 @@ class ApiClient(Verbs):
             return await body_of(response, most, self._large, TimeSlice(self.pace))
         except TooMuch as e:
             self.refuse("answer")
-            hang_up(response)
+            response.close()
             raise TooMuch(f"{self._base}: {e}") from e
 
     async def _open(self, call: _Call) -> aiohttp.ClientResponse:

@@ -19,6 +19,7 @@ from contextlib import AsyncExitStack
 from typing import Any, Self
 
 import aiohttp
+from aiohttp.client_proto import ResponseHandler
 
 from machinery.api.credentials import proxy
 from machinery.config.kubeconfig import Connection
@@ -64,17 +65,32 @@ sslproto.SSLProtocol.max_size = TLS_BUFFER
 sslproto.SSLProtocol.get_buffer = _shared_buffer  # type: ignore[method-assign, assignment] # typeshed has self twice
 
 
+class _ResponseHandler(ResponseHandler):
+    """Ends a connection at once, where a TLS shutdown waits up to 30 seconds for the server."""
+
+    def close(self) -> None:
+        self.abort()
+
+
+class Connector(aiohttp.TCPConnector):
+    """Makes as many connections as are asked for; one that is closed waits for nobody."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        super().__init__(ssl=context, limit=0, keepalive_timeout=IDLE_SECONDS)
+        factory = functools.partial(_ResponseHandler, loop=self._loop)
+        self._factory = factory  # type: ignore[assignment] # partial is invariant
+
+
 def open_pool(
     context: ssl.SSLContext, middleware: aiohttp.ClientMiddlewareType, pace: ServerBudget
 ) -> aiohttp.ClientSession:
     """Return a pool without a bound: requests wait in our own lines (`lanes`)."""
-    connector = aiohttp.TCPConnector(ssl=context, limit=0, keepalive_timeout=IDLE_SECONDS)
     traces = []
     if pace.paces_connections:  # a trace costs each request, not only those that connect
         traces.append(turns := aiohttp.TraceConfig())
         turns.on_connection_create_start.append(lambda *_: pace.connect())
     return aiohttp.ClientSession(
-        connector=connector,
+        connector=Connector(context),
         cookie_jar=aiohttp.DummyCookieJar(),
         read_bufsize=READ_BUFFER,
         auto_decompress=False,
@@ -105,14 +121,6 @@ def connecting(seconds: float) -> aiohttp.ClientTimeout:
 def silent_for(connect: float, read: float) -> aiohttp.ClientTimeout:
     """Return the timeouts of a stream, which may be silent for `read` seconds and never end."""
     return aiohttp.ClientTimeout(total=None, sock_connect=connect / 2, sock_read=read)
-
-
-def hang_up(response: aiohttp.ClientResponse) -> None:
-    # A TLS shutdown would keep the connection until the server answers, for which nothing waits.
-    connection = response.connection
-    if connection is not None and connection.transport is not None:
-        connection.transport.abort()
-    response.close()
 
 
 class Chunks:

@@ -15,7 +15,7 @@ from typing import Self
 
 import aiohttp
 
-from machinery.api.connections import FAULTS, fault_of, route
+from machinery.api.connections import FAULTS, Connector, fault_of, route
 from machinery.api.credentials import client_context, current_token, identity
 from machinery.api.resources import PODS
 from machinery.api.status_errors import refusal
@@ -39,9 +39,8 @@ class PortForwarder:
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        connector = aiohttp.TCPConnector(ssl=self._ssl, limit=0)
         self._session = aiohttp.ClientSession(
-            connector=connector, cookie_jar=aiohttp.DummyCookieJar()
+            connector=Connector(self._ssl), cookie_jar=aiohttp.DummyCookieJar()
         )
         return self
 

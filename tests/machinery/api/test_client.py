@@ -36,6 +36,7 @@ from machinery.errors import (
 )
 from stowage.playground.controlplanes import Cluster
 from tests.patience import until
+from tests.relay import Relay
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -398,6 +399,27 @@ async def test_a_watch_that_ends_leaves_no_connection_waiting_for_a_farewell(
     await until(lambda: held.transport is None)  # lost, not waiting
     assert transport_.is_closing()
     await client.close()
+
+
+@pytest.mark.parametrize("given_up", ["by its caller", "in time"])
+async def test_a_request_given_up_leaves_no_connection_waiting_for_a_farewell(
+    apiserver: Cluster, given_up: str
+) -> None:
+    """The server has fallen silent: it would not answer the end of TLS either."""
+    async with Relay(apiserver.port) as relay:
+        client = ApiClient(relay.through(apiserver.connection()), timeout=0.5)
+        await client.request("GET", "/version")
+        relay.stall()
+        asking = asyncio.create_task(client.request("PATCH", "/api", body={}))
+        await until(lambda: client._pool.connector._acquired)
+        (held,) = client._pool.connector._acquired
+        tcp = held.transport._ssl_protocol._transport
+        if given_up == "by its caller":
+            asking.cancel()
+        with pytest.raises((Unreachable, asyncio.CancelledError)):
+            await asking
+        assert tcp.is_closing()
+        await client.close()
 
 
 async def test_a_refused_connection_names_the_address_once() -> None:
