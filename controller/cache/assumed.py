@@ -151,7 +151,7 @@ class AssumedPlacements:
             replicas = {c: n - before.flying[c] for c, n in before.placements.items()}
             late = {c: late for c, late in before.late.items() if c in placements}
             counted = _AssumedCount(replicas, before.finished, late)
-        self._index.put(info, placements)
+        self._index.assume(info, placements)
         self._put(info, placements, counted)
 
     def take(self, workload: Workload) -> list[str]:

@@ -60,6 +60,18 @@ class HoldsRoom(Ledger, Protocol):
 
 
 @runtime_checkable
+class CountsUnwritten(Ledger, Protocol):
+    """A ledger of what must not be exceeded, whatever becomes of a write."""
+
+    def assume(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
+        """Take a decision whose write is in flight: these shares, or `info.present`, will stand.
+
+        `put` with the shares that stand comes after it.
+        """
+        ...
+
+
+@runtime_checkable
 class TakesMore(Ledger, Protocol):
     """An overlay to which more Workloads can be added; of any other a new overlay is made.
 

@@ -9,13 +9,13 @@ Workloads were ever placed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from controller.cache.ledger import Ledger, TakesMore
+from controller.cache.ledger import CountsUnwritten, Ledger, TakesMore
 from controller.cache.ledger import PlacementsByWorkload as PlacedUnits
 from controller.model.objects import WorkloadTerm
 from controller.model.unit import WorkloadInfo
@@ -32,6 +32,7 @@ K = TypeVar("K")
 M = TypeVar("M")
 V = TypeVar("V")
 L = TypeVar("L", bound=Ledger)
+_Take: TypeAlias = Callable[[WorkloadInfo, Mapping[str, int]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,9 @@ class PlacementIndex:
         self._asked = _Tables()
         self._repelling = _Tables()
         self._ledgers = tuple(ledgers)
+        self._assumes = [
+            each.assume if isinstance(each, CountsUnwritten) else each.put for each in self._ledgers
+        ]
         self.version = 0
         """Grows with each change, so that a decision in steps sees that the index has changed."""
 
@@ -136,13 +140,26 @@ class PlacementIndex:
         self, info: WorkloadInfo, placements: Mapping[str, int], *, deleting: bool = False
     ) -> None:
         """Take a Workload with its shares; one that is being deleted counts in no ledger."""
+        takes = [each.put for each in self._ledgers]
+        self._feed_ledgers(takes, info, {} if deleting else placements)
+        self._put_placed(info, placements)
+
+    def assume(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
+        """Take a decision whose write is in flight."""
+        self._feed_ledgers(self._assumes, info, placements)
+        self._put_placed(info, placements)
+
+    def _feed_ledgers(
+        self, takes: Iterable[_Take], info: WorkloadInfo, placements: Mapping[str, int]
+    ) -> None:
         self.version += 1
-        counted = {} if deleting else placements
-        for ledger in self._ledgers:
+        for ledger, take in zip(self._ledgers, takes, strict=True):
             try:
-                ledger.put(info, counted)
+                take(info, placements)
             except Exception:  # one feature's ledger: the others go on
                 LOG.exception(_FAILED, type(ledger).__name__, extra={"object": "/".join(info.key)})
+
+    def _put_placed(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
         placed = PlacedWorkload.of(info, placements)
         if self._all.get(placed.key) == placed:
             return

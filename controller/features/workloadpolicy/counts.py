@@ -98,6 +98,12 @@ class Tally:
             self._touched.add(table.policy.key)
         self._tell()
 
+    def assume(self, info: WorkloadInfo, placements: Placements) -> None:
+        """Count on each cluster the most that may stand there, see `CountsUnwritten.assume`."""
+        before = info.present
+        most = {c: max(before.get(c, 0), placements.get(c, 0)) for c in {**before, **placements}}
+        self.put(info, most)
+
     def drop(self, key: Key) -> None:
         counted = self._counted.get(key[0], {}).pop(key, None)
         if counted is None:

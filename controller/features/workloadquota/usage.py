@@ -128,6 +128,10 @@ class Usage:
         eased = after.booked or after.inside or claimed
         self._told(namespace, eased or (before is not None and before.falls(after)))
 
+    def assume(self, info: WorkloadInfo, placements: Placements) -> None:
+        """Count the larger number of replicas, see `CountsUnwritten.assume`."""
+        self.put(info, max(placements, info.present, key=lambda shares: sum(shares.values())))
+
     def drop(self, key: Key) -> None:
         """Forget a Workload, or a reservation counted as one."""
         before = self._of(key[0]).counted.pop(key, None)

@@ -1,4 +1,4 @@
-"""A quota while the write of a decision takes its time: no other scheduler takes it again."""
+"""A quota while the write of a decision takes its time: nobody takes it again."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from machinery.api.resources import WORKLOADS
-from tests.controller.features.workloadquota.quota import QUOTA, arranged, ask, both, most_in
+from machinery.api.resources import WORKLOAD_QUOTAS, WORKLOADS
+from tests.controller.features.workloadquota.quota import QUOTA, arranged, ask, both, most_in, units
+from tests.controller.features.workloadquota.quotas import body
 
 SLOW_SECONDS = 25.0
 
@@ -34,3 +35,34 @@ async def test_a_second_scheduler_stays_within_a_quota_however_slow_the_first_on
         ask(stage, "w2", "second")
         assert await most_in(stage, 2 * SLOW_SECONDS) == QUOTA
         assert stage.placed("w1" if lands else "w2") == {"h1": QUOTA}
+
+
+@pytest.mark.proves("K14", "K24")
+@pytest.mark.parametrize("meanwhile", [0, 1])
+@pytest.mark.parametrize("kind", ["WorkloadPolicy", "WorkloadQuota"])
+async def test_what_a_decision_gives_up_is_nobodys_before_it_is_written(
+    kind: str, meanwhile: int
+) -> None:
+    """A user scales down and up again, before the hub has answered the first decision."""
+    stage, writing = arranged(host=QUOTA if kind == "WorkloadPolicy" else 99), asyncio.Event()
+    if kind == "WorkloadQuota":
+        stage.hub.put(WORKLOAD_QUOTAS, body(units=QUOTA))
+
+    async def slow(method: str, path: str, _body: Any) -> None:
+        if method == "PATCH" and path.endswith("/workloads/first/status") and not writing.is_set():
+            writing.set()
+            await stage.clock.sleep(SLOW_SECONDS)
+
+    async with stage.leading():
+        ask(stage, "first", "stowage")
+        await stage.until(lambda: units(stage) == QUOTA)
+        stage.hub.faults.append(slow)
+        stage.hub.edit(WORKLOADS, "first", {"spec": {"replicas": meanwhile}})
+        await stage.until(writing.is_set)
+        ask(stage, "other", "stowage")
+        await stage.calm(1)
+        stage.hub.edit(WORKLOADS, "first", {"spec": {"replicas": QUOTA}})
+        assert await most_in(stage, 2 * SLOW_SECONDS) == QUOTA
+        assert stage.placed("first") == {"h1": QUOTA}
+        stage.hub.edit(WORKLOADS, "first", {"spec": {"replicas": 0}})
+        await stage.until(lambda: stage.placed("other") == {"h1": QUOTA})
