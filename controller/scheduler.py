@@ -341,7 +341,7 @@ class Scheduler:
                 # The write may still land: the old and the new shares both go on counting.
                 if failed and taken and workload and self._status_updater.unconfirmed(workload):
                     self._unconfirmed[key] = decision
-                    self._cache.assume(info, _most(decision))
+                    self._cache.assume(info, info.most(decision.placements))
                 else:
                     if taken:
                         self._unreserve(decision)
@@ -538,7 +538,8 @@ class Scheduler:
             runtime.post_bind(*decision.arguments(self._profiles))  # it was written
         else:
             self._unreserve(decision)
-        self._cache.restore(decision.workload, _most(decision), workload)
+        assumed = decision.workload.most(decision.placements)
+        self._cache.restore(decision.workload, assumed, workload)
 
     # What others ask of the scheduler.
 
@@ -589,9 +590,3 @@ def awaited(decision: Decision, hints: Hints, *, alone: bool) -> Awaits | None:
     if not alone:
         return hints.all(changed=changed)
     return hints.of(decision.kept_out_by(), changed=changed)
-
-
-def _most(decision: Decision) -> dict[str, int]:
-    """Return the replicas to count on each cluster while the write may or may not have landed."""
-    before, after = decision.workload.present, decision.placements
-    return {name: max(before.get(name, 0), after.get(name, 0)) for name in {**before, **after}}

@@ -130,6 +130,7 @@ class PlacementIndex:
         self._asked = _Tables()
         self._repelling = _Tables()
         self._ledgers = tuple(ledgers)
+        self._puts = [each.put for each in self._ledgers]
         self._assumes = [
             each.assume if isinstance(each, CountsUnwritten) else each.put for each in self._ledgers
         ]
@@ -140,8 +141,7 @@ class PlacementIndex:
         self, info: WorkloadInfo, placements: Mapping[str, int], *, deleting: bool = False
     ) -> None:
         """Take a Workload with its shares; one that is being deleted counts in no ledger."""
-        takes = [each.put for each in self._ledgers]
-        self._feed_ledgers(takes, info, {} if deleting else placements)
+        self._feed_ledgers(self._puts, info, {} if deleting else placements)
         self._put_placed(info, placements)
 
     def assume(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:

@@ -188,6 +188,11 @@ class WorkloadInfo:
     def with_present(self, present: Mapping[str, int]) -> WorkloadInfo:
         return replace(self, present=present)
 
+    def most(self, placements: Mapping[str, int]) -> dict[str, int]:
+        """Return the more replicas of `present` and of these placements, by cluster."""
+        before = self.present
+        return {c: max(before.get(c, 0), placements.get(c, 0)) for c in {**before, **placements}}
+
 
 def workload_info(workload: Workload) -> WorkloadInfo:
     """Compile a Workload.

@@ -65,7 +65,7 @@ sslproto.SSLProtocol.max_size = TLS_BUFFER
 sslproto.SSLProtocol.get_buffer = _shared_buffer  # type: ignore[method-assign, assignment] # typeshed has self twice
 
 
-class _ResponseHandler(ResponseHandler):
+class _AbortingHandler(ResponseHandler):
     """Ends a connection at once, where a TLS shutdown waits up to 30 seconds for the server."""
 
     def close(self) -> None:
@@ -77,7 +77,7 @@ class Connector(aiohttp.TCPConnector):
 
     def __init__(self, context: ssl.SSLContext) -> None:
         super().__init__(ssl=context, limit=0, keepalive_timeout=IDLE_SECONDS)
-        factory = functools.partial(_ResponseHandler, loop=self._loop)
+        factory = functools.partial(_AbortingHandler, loop=self._loop)
         self._factory = factory  # type: ignore[assignment] # partial is invariant
 
 

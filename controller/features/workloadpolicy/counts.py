@@ -100,9 +100,7 @@ class Tally:
 
     def assume(self, info: WorkloadInfo, placements: Placements) -> None:
         """Count on each cluster the most that may stand there, see `CountsUnwritten.assume`."""
-        before = info.present
-        most = {c: max(before.get(c, 0), placements.get(c, 0)) for c in {**before, **placements}}
-        self.put(info, most)
+        self.put(info, info.most(placements))
 
     def drop(self, key: Key) -> None:
         counted = self._counted.get(key[0], {}).pop(key, None)
