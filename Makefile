@@ -13,7 +13,7 @@ RUN := $(UV) run --locked --quiet
 SECONDS ?= 300
 RUNS ?= 1
 
-# Most of the time goes by waiting for servers: more workers than cores.
+# Tests that use servers wait half of the time: more workers than cores.
 BESIDE := --dist=loadgroup --no-loadscope-reorder --numprocesses
 CHECKS := mypy 'python -m tests.requirements' 'python -m crds.generate --check' \
   'python -m stowage.setup.monitoring --check' 'python -m website.reference --check' \
@@ -21,7 +21,7 @@ CHECKS := mypy 'python -m tests.requirements' 'python -m crds.generate --check' 
 # A test starts many processes of ours, and each would compile all its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-down test test-all test-long lint e2e chaos chaos-gangs chaos-rollouts bench figures crds docs reference screenshots
+.PHONY: demo demo-down test test-all lint e2e chaos chaos-gangs chaos-rollouts bench figures crds docs reference screenshots
 .NOTPARALLEL:
 
 demo: .venv/synced
@@ -38,20 +38,17 @@ test: .venv/synced
 else
 test: lint
 	$(RUN) python -m stowage.toolchain.build
-	$(RUN) pytest $(BESIDE)=8 -m "not long"
+	$(RUN) pytest $(BESIDE)=5 -m "not long and not perf"
 endif
 
-# And those that wait for real time-outs, repeated kills and long chaos, on fewer workers, as some
-# of them judge how long a step takes. Chaos has the machine to itself: beside others a member is
-# slow for seconds, which is one that is away.
+# What waits for real time-outs, repeated kills and long chaos, and each property with five times the
+# examples, drawn anew. Chaos has the machine to itself, as beside others a member is slow for seconds,
+# which is one that is away. So have the tests that judge a clock, processor time or memory.
 test-all: test
-	$(RUN) pytest $(BESIDE)=6 -m long --ignore=e2e/test_chaos.py
+	$(RUN) pytest $(BESIDE)=6 --hypothesis-profile=long -m "(long or property) and not perf" --ignore=e2e/test_chaos.py
 	$(RUN) pytest -m long e2e/test_chaos.py
-
-# Every property with all its examples, five times those of `make test`.
-test-long: lint
-	$(RUN) python -m stowage.toolchain.build
-	$(RUN) pytest $(BESIDE)=6 --hypothesis-profile=long
+	$(RUN) pytest -m perf
+	$(RUN) python -m benchmarks.steps --judge
 
 # Two at a time, the longest first; each says what it found when it has ended.
 lint: .venv/synced

@@ -31,12 +31,10 @@ gc.disable()  # until the tests are collected, which makes no garbage
 settings.load_profile(SHORT)  # before --hypothesis-profile is looked at
 
 SHARED = {
-    "stage": ("e2e", 1),
-    "hub": ("tests", 3),
     "playground": ("e2e", 1),
+    "hub": ("tests", 3),
     "controller_hub": ("tests/controller", 1),
     "full_cluster": ("tests/stowage", 1),
-    "clusters": ("e2e", 1),
     "engine": ("tests/stowage", 1),
     "stowage_hub": ("tests/stowage", 1),
     "apiserver": ("tests", 1),
@@ -121,6 +119,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         else:
             item.add_marker(pytest.mark.xdist_group(group))
         item.stash[_GROUP] = group
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker(pytest.mark.property)
         ranks[group] = min(rank, ranks.get(group, rank))
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: ranks[item.stash[_GROUP]])

@@ -45,7 +45,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip tests that stop etcd or an API server alone: kind can stop whole nodes only."""
+    """Put last what ends both processes; skip what kind cannot do: it stops whole nodes only."""
+    items.sort(key=lambda item: "stage" in getattr(item, "fixturenames", ()))
     if config.getoption("--provider") != "kind":
         return
     only_local = pytest.mark.skip(reason="stops etcd and API servers alone, and cuts roads to them")

@@ -22,6 +22,8 @@ from typing import Any, TypeVar
 import pykube
 import yaml
 
+from stowage.playground import ground, roles
+
 T = TypeVar("T")
 PATIENCE = {"local": 4.0, "kind": 8.0}
 """The factor of each wait's time-out: for a busy machine; kind pulls images as well."""
@@ -338,7 +340,21 @@ class Playground:
 
 @contextmanager
 def at_rest(playground: Playground) -> Iterator[None]:
-    """Scale both processes on the hub to zero, so that a test may run, kill and freeze its own."""
+    """End both processes of the playground, so that a test may run, kill and freeze its own."""
+    if playground.provider == "kind":
+        with _scaled_to_zero(playground):
+            yield
+        return
+    state = json.loads((playground.directory / ground.STATE).read_text())
+    roles.end(state["processes"])
+    try:
+        yield
+    finally:
+        stowage("playground", "up", f"--dir={playground.directory}", timeout=300)
+
+
+@contextmanager
+def _scaled_to_zero(playground: Playground) -> Iterator[None]:
     system = ("-n", "stowage-system")
     deployments = ("deployment/stowage-controller", "deployment/stowage-propagator")
     playground.hub(*system, "scale", *deployments, "--replicas=0")

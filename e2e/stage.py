@@ -1,8 +1,8 @@
 """Clusters whose processes and control planes a test may freeze and end.
 
-The tests run controller and propagator themselves, on clusters of their own or, on kind, on the
-session's. Control planes are frozen with SIGSTOP and killed with SIGKILL on local control planes,
-with `docker pause` and `docker kill` on kind.
+The tests run controller and propagator themselves, on the clusters of the playground. Control
+planes are frozen with SIGSTOP and killed with SIGKILL on local control planes, with `docker pause`
+and `docker kill` on kind.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import pytest
 
-from e2e.harness import Kubectl, Playground, Process, at_rest, stowage, wait
+from e2e.harness import Kubectl, Playground, Process, at_rest, wait
 from stowage.playground.kind import container
 from stowage.playground.local import load_planes
 from stowage.toolchain import binaries
@@ -111,31 +111,18 @@ class Stage(Playground):
 
 
 def _as_long(*, fixture_name: str, config: pytest.Config) -> Literal["module", "session"]:
-    """Return the scope: on kind both processes must run on the hub between modules."""
+    """Return the scope: on kind both processes must run on the hub between modules.
+
+    Elsewhere the tests that ask for the stage are the last ones (`e2e/conftest.py`).
+    """
     return "module" if config.getoption("--provider") == "kind" else "session"
 
 
 @pytest.fixture(scope=_as_long)
-def stage(
-    request: pytest.FixtureRequest, provider: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Stage]:
-    """Yield clusters whose processes a test may end: the session's on kind, else its own.
-
-    A host has room for one set of kind's nodes (fs.inotify), and takes minutes to make another.
-    """
-    if provider == "kind":
-        playground: Playground = request.getfixturevalue("playground")
-        with at_rest(playground):
-            yield from _staged(playground.directory, provider)
-        return
-    directory = tmp_path_factory.mktemp("stage")
-    try:
-        stowage(
-            "playground", "up", "--members=3", "--provider=local", f"--dir={directory}", "--no-run"
-        )
-        yield from _staged(directory, provider)
-    finally:
-        stowage("playground", "down", f"--dir={directory}")
+def stage(playground: Playground) -> Iterator[Stage]:
+    """Yield the playground's clusters while its two processes are at rest."""
+    with at_rest(playground):
+        yield from _staged(playground.directory, playground.provider)
 
 
 def _staged(directory: Path, provider: str) -> Iterator[Stage]:

@@ -1,8 +1,8 @@
 """How much is tried: of each property a fifth of its examples in every run, all in a long one.
 
-The profile decides: `pytest --hypothesis-profile=long`, which `make test-long` asks for. A short
+The profile decides: `pytest --hypothesis-profile=long`, which `make test-all` asks for. A short
 run draws the same every time, so that it fails for what was changed and not by chance; a long one
-draws again, and examples that once failed are tried first. Where a test looks for a while whether something
+draws again, and prints with a failure what repeats it. Where a test looks for a while whether something
 happens, it looks longer in a long run (`window`).
 """
 
@@ -27,7 +27,12 @@ settings.register_profile(
     suppress_health_check=_NEVER,
 )
 settings.register_profile(
-    LONG, deadline=None, max_examples=100, derandomize=False, suppress_health_check=_NEVER
+    LONG,
+    deadline=None,
+    max_examples=100,
+    derandomize=False,
+    print_blob=True,
+    suppress_health_check=_NEVER,
 )
 
 
