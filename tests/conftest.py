@@ -16,10 +16,12 @@ from stowage.console.progress import Lines
 from stowage.playground.controlplanes import Cluster, ControlPlanes, Parts
 from stowage.toolchain import build
 from tests import inforce
-from tests.loopsteps import pytest_runtest_call
+from tests.requirements import Proofs
 
-__all__ = ["pytest_runtest_call"]
-"""A hook of every test."""
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have it noted what the tests prove; `test_requirements` reads that."""
+    config.pluginmanager.register(Proofs(), "proofs")
 
 
 @pytest.fixture(scope="session")

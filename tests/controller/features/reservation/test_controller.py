@@ -8,13 +8,11 @@ import pytest
 
 from machinery.api.resources import RESERVATIONS, WORKLOADS
 from machinery.errors import Unreachable
-from tests.controller.features.reservation.reserving import inside, owner, ready, reservation
+from tests.controller.features.reservation.reserving import inside, ready, reservation
 from tests.controller.live import condition, placements
 from tests.controller.memory import Stage
-from tests.loopsteps import long_each_time
 
 TEAM = [{"labelSelector": {"matchLabels": {"team": "x"}}}]
-STEP_SECONDS = 0.05
 
 
 @pytest.fixture
@@ -256,31 +254,3 @@ async def test_one_that_asks_for_very_much_gets_what_there_is(stage: Stage, spec
         await stage.until(lambda: stage.says("stranger")[0] == ("False" if fits else "True"))
         stage.hub.remove(RESERVATIONS, "huge")
         await stage.until(lambda: stage.placed("stranger") == {"a": 1})
-
-
-@pytest.mark.parametrize("many", [60, pytest.param(300, marks=pytest.mark.long)])
-async def test_very_many_of_them_hold_the_loop_for_no_step(stage: Stage, many: int) -> None:
-    """They come while a controller leads, each for a Workload that waits, and a tenth goes again.
-
-    Each step is about a few of them; `test_reservation_books` looks at 10,000.
-    """
-    stage.cluster("c", cpu="100000", pods="1000000")
-
-    async def come_and_go(run: int) -> None:
-        for n in range(many):
-            stage.workload(f"w{run}-{n}", replicas=1, clusterSelector={"none": "such"})
-            put(stage, f"r{run}-{n}", requests={"cpu": "1"}, owners=[owner(f"w{run}-{n}")])
-            if n % 10 == 0:
-                await stage.calm(0.1)
-        await stage.until(lambda: _available(stage, f"r{run}-") == many, seconds=120)
-        for n in range(0, many, 10):
-            stage.hub.remove(RESERVATIONS, f"r{run}-{n}")
-            await stage.calm(0.1)
-
-    async with stage.leading():
-        assert await long_each_time(come_and_go, STEP_SECONDS) == []
-
-
-def _available(stage: Stage, prefix: str) -> int:
-    found = [r for r in stage.hub.all(RESERVATIONS) if r["metadata"]["name"].startswith(prefix)]
-    return sum(each.get("status", {}).get("phase") == "Available" for each in found)
