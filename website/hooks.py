@@ -26,15 +26,12 @@ OUTSIDE: Mapping[str, str] = {
     "SECURITY.md": "SECURITY.md",
     "stowage/web/static/icon.svg": "images/icon.svg",
     "examples/plugin/README.md": "plugin-example.md",
+    "examples/plugin-ocm/README.md": "plugin-ocm.md",
 }
 """Files of the repository that the site has, and where it has them."""
 NESTED = " " * 4
 """What Python-Markdown takes as the inside of a list item; GitHub takes the width of the marker."""
 _HOME = {place: path for path, place in OUTSIDE.items()}
-_FOLDERS = {
-    "examples/plugin": "examples/plugin/README.md",
-    "docs/decisions": "docs/decisions/README.md",
-}
 _PIECES = re.compile(
     r"^(?P<block>(?P<fence> *```+)(?P<language>\w*)[^\n]*\n(?P<text>.*?)^(?P=fence))$"
     r'|(?P<open>\]\(|(?:src|srcset)=")(?P<link>[^)\s"#]+)'
@@ -76,7 +73,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         if ":" in link:
             return found[0]
         path = posixpath.normpath(posixpath.join(folder, link))
-        path = _FOLDERS.get(path, path)
+        if (ROOT / path / "README.md").is_file():  # what GitHub shows of a folder
+            path = posixpath.join(path, "README.md")
         target = OUTSIDE.get(path, path.removeprefix(DOCS))
         there = files.get_file_from_path(target) is not None
         # It is too late for a page: one that the site lacks is told as a broken link.

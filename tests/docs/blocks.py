@@ -58,6 +58,7 @@ VERBS = {
     "wait",
 }
 ELIDED = "…"
+EXAMPLES = tuple((ROOT / "examples").glob("*/README.md"))
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def blocks(page: str, text: str | None = None) -> list[Block]:
 
 
 def pages() -> list[str]:
-    found = [ROOT / "README.md", ROOT / "examples/plugin/README.md", *(ROOT / "docs").rglob("*.md")]
+    found = [ROOT / "README.md", *EXAMPLES, *(ROOT / "docs").rglob("*.md")]
     return sorted(str(each.relative_to(ROOT)) for each in found)
 
 
@@ -303,6 +304,7 @@ def fragments(block: Block) -> Iterator[tuple[Any, str]]:
         yield document, document.get("kind", block.argument)
 
 
+@cache
 def schema_at(path: str) -> Mapping[str, Any]:
     kind, *fields = path.split(".")
     found = next(definition(each) for each in KINDS if each.__name__ == kind)

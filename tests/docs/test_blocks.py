@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -44,13 +43,8 @@ def known() -> dict[str, list[Block]]:
     return {page: blocks(page) for page in pages()}
 
 
-def found(*modes: str) -> list[Any]:
-    return [
-        pytest.param(each, id=f"{each.page}:{each.line}")
-        for listed in known().values()
-        for each in listed
-        if each.mode in modes
-    ]
+def found(*modes: str) -> list[Block]:
+    return [each for listed in known().values() for each in listed if each.mode in modes]
 
 
 @pytest.mark.proves("DOC3")
@@ -62,14 +56,13 @@ def test_hardly_any_block_is_skipped_and_each_says_why() -> None:
 
 
 @pytest.mark.proves("DOC3")
-@pytest.mark.parametrize("block", found("usage"))
-def test_what_a_command_names_is_there(block: Block) -> None:
-    wrong = [
+def test_what_a_command_names_is_there() -> None:
+    assert [
         f"{block.at(offset)}: {each}"
+        for block in found("usage")
         for offset, line in enumerate(joined(block.lines))
         for each in reading.misused(line)
-    ]
-    assert wrong == []
+    ] == []
 
 
 def joined(lines: tuple[str, ...]) -> Iterator[str]:
@@ -84,42 +77,42 @@ def joined(lines: tuple[str, ...]) -> Iterator[str]:
 
 
 @pytest.mark.proves("DOC3")
-@pytest.mark.parametrize("block", found("said"))
-def test_the_words_are_those_of_the_code(block: Block) -> None:
-    names = frozenset(block.argument.split())
+def test_the_words_are_those_of_the_code() -> None:
     wrong = []
-    for offset, line in enumerate(block.lines):
-        told = reading.misused(line) if line.startswith("$ ") else reading.unsaid(line, names)
-        wrong += [f"{block.at(offset)}: {each}" for each in told]
+    for block in found("said"):
+        names = frozenset(block.argument.split())
+        for offset, line in enumerate(block.lines):
+            told = reading.misused(line) if line.startswith("$ ") else reading.unsaid(line, names)
+            wrong += [f"{block.at(offset)}: {each}" for each in told]
     assert wrong == []
 
 
 @pytest.mark.proves("DOC3")
-@pytest.mark.parametrize("block", found("fragment"))
-def test_a_fragment_fits_its_schema(block: Block) -> None:
-    wrong = [
-        each
+def test_a_fragment_fits_its_schema() -> None:
+    assert [
+        f"{block.at(0)}: {each}"
+        for block in found("fragment")
         for document, path in reading.fragments(block)
         for each in reading.misfits(document, reading.schema_at(path))
-    ]
-    assert wrong == [], block.at(0)
+    ] == []
 
 
 @pytest.mark.proves("DOC3")
-@pytest.mark.parametrize("page", sorted({each.values[0].page for each in found("run")}))
-def test_python_runs(page: str) -> None:
-    assert python_of(page)
+def test_python_runs() -> None:
+    for page in {each.page for each in found("run")}:
+        assert python_of(page), page
 
 
 @pytest.mark.proves("DOC3")
-@pytest.mark.parametrize("block", found("config"))
-def test_a_configuration_is_read(block: Block) -> None:
-    registry = catalogue.registry()
-    for name, value in python_of(block.page).items():
-        if getattr(value, "name", "") == name and isinstance(value, type):
-            registry.with_plugin(name, value)
+def test_a_configuration_is_read() -> None:
     whole = {"apiVersion": "stowage.dev/v1alpha1", "kind": "SchedulerConfiguration"}
-    parse(yaml.safe_dump(whole | yaml.safe_load(block.text)), registry, name=block.at(0))
+    for block in found("config"):
+        registry = catalogue.registry()
+        for name, value in python_of(block.page).items():
+            if getattr(value, "name", "") == name and isinstance(value, type):
+                registry.with_plugin(name, value)
+        # A fault names the file and the line of its block.
+        parse(yaml.safe_dump(whole | yaml.safe_load(block.text)), registry, name=block.at(0))
 
 
 @pytest.mark.proves("DOC3")
@@ -188,7 +181,7 @@ def said(words: list[str], stowage: Stowage, **environment: str) -> str:
 
 
 @pytest.mark.proves("DOC3")
-@pytest.mark.parametrize("block", found("files"))
+@pytest.mark.parametrize("block", found("files"), ids=lambda block: f"{block.page}:{block.line}")
 def test_a_transcript_without_a_hub(block: Block, folder: Path) -> None:
     files_of(block.page, folder)
     stowage = Stowage()

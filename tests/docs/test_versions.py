@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
-from tests.docs.conftest import QUIET, ROOT, SITE
+from tests.docs.conftest import QUIET, SITE, one_page
 from tests.web.conftest import browser
 
 __all__ = ["browser"]
@@ -41,18 +41,8 @@ class Quiet(SimpleHTTPRequestHandler):
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a web server shows after two releases, each of one page, by the site's own settings."""
     folder = tmp_path_factory.mktemp("versions")
-    (folder / "docs").mkdir()
-    (folder / "mkdocs.yml").write_text(
-        json.dumps(
-            {
-                "INHERIT": str(ROOT / "mkdocs.yml"),
-                "hooks": [str(ROOT / "website/hooks.py")],
-                "extra_css": [],
-                "nav": [{"Start": "README.md"}],
-                "strict": False,  # the pages that the others link to are not there
-            }
-        )
-    )
+    # Not strict: the pages that the files of the repository link to are not there.
+    one_page(folder, "", strict=False)
 
     def run(*command: str) -> None:
         done = subprocess.run(
