@@ -7,6 +7,7 @@ import re
 import pytest
 import yaml
 
+from stowage.importing.command import SYSTEMS
 from tests.docs.conftest import ROOT
 
 PAGE = (ROOT / "docs" / "coming-from.md").read_text()
@@ -37,7 +38,5 @@ def test_each_concept_has_a_row_with_our_word_and_a_link() -> None:
 
 @pytest.mark.proves("DOC6")
 def test_each_system_that_can_be_imported_is_there() -> None:
-    sources = (ROOT / "stowage/importing/systems").glob("[a-z]*.py")
-    names = {system.lower().replace("-", "") for system in CONCEPTS}
-    assert {each.stem for each in sources if "_" not in each.stem} <= names
+    assert {each.name for each in SYSTEMS} <= set(CONCEPTS)
     assert re.findall(r"^## (.+)$", PAGE, re.MULTILINE) == list(CONCEPTS)
