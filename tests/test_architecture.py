@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import importlib
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.test_rooms import PACKAGES, ROOT, modules
-
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("crds", "machinery", "controller", "propagator", "stowage")
 TEXT = (ROOT / "docs" / "architecture.md").read_text()
 NAMED = sorted(set(re.findall(rf"`((?:{'|'.join(PACKAGES)})(?:\.\w+)+)`", TEXT)))
 GROUPS = {"stowage.features", "stowage.plugins"}
 """Of entry points: named like modules, and none."""
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Every module by its dotted name, packages among them."""
+    paths = [path for top in PACKAGES for path in sorted((ROOT / top).rglob("*.py"))]
+    names = (".".join(path.relative_to(ROOT).with_suffix("").parts) for path in paths)
+    return {name.removesuffix(".__init__"): path for name, path in zip(names, paths, strict=True)}
 
 
 def found(name: str) -> Any:
