@@ -46,16 +46,6 @@ clusters: [{name: hub, cluster: {server: "https://127.0.0.1:9"}}]
 contexts: [{name: hub, context: {cluster: hub, user: hub}}]
 users: [{name: hub, user: {token: secret}}]
 """
-_HEAVY = (
-    "kubernetes",
-    "aiohttp",
-    "numpy",
-    "pydantic",
-    "msgspec",
-    "rich",
-    "networkx",
-    "cryptography",
-)
 
 
 @pytest.mark.proves("D5")
@@ -98,16 +88,6 @@ def test_the_controller_is_asked_for_rows_of_scores_by_a_flag(given, rows, monke
     command = ["controller", "--kubeconfig", str(kubeconfig), *given]
     assert CliRunner().invoke(cli.cli, command).exit_code == 0
     assert [settings.debug_scores for settings in asked] == [rows]
-
-
-def test_help_imports_nothing_heavy():
-    code = (
-        "import sys; from click.testing import CliRunner; from stowage.cli import cli;"
-        "CliRunner().invoke(cli, ['--help']);"
-        f"print([m for m in {_HEAVY!r} if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 def test_reachable_through_kubectl():
