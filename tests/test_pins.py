@@ -50,7 +50,9 @@ def commands(step: dict[str, Any], nodes: str = "") -> str:
 
 @pytest.mark.proves("Y2")
 def test_the_forge_tries_what_a_docker_engine_is_needed_for_on_both_kinds_of_hub() -> None:
-    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yaml").read_text())["jobs"]
+    jobs = {
+        n: job for path in WORKFLOWS for n, job in yaml.safe_load(path.read_text())["jobs"].items()
+    }
     steps = {name: [each for each in job["steps"] if "run" in each] for name, job in jobs.items()}
     assert "pytest --dist=loadgroup" in commands(steps["test"][0])
     assert "playground demo" in commands(steps["demo"][0])
