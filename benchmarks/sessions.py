@@ -26,7 +26,7 @@ from pathlib import Path
 import msgspec
 
 from machinery.api.client import ApiClient
-from machinery.api.resources import MEMBER_CLUSTERS
+from machinery.api.resources import MEMBER_CLUSTERS, USUAL
 from machinery.clock import SystemClock
 from machinery.config.kubeconfig import Connection
 from machinery.pace import ServerBudget
@@ -38,7 +38,6 @@ from propagator.members.capacity.kept import Pod, WirePod, slim_pod
 from propagator.members.capacity.ledger import CapacityLedger
 from propagator.members.cluster_identity import Identities
 from propagator.members.health import PodLedger
-from propagator.members.kinds import USUAL
 from propagator.members.registry import MemberRegistry
 from propagator.members.session import MemberSession
 from propagator.settings import SessionSettings

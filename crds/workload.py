@@ -54,7 +54,6 @@ from crds.fields.shares import (
     ReservedShare,
 )
 from crds.fields.template import (
-    REPLICAS_PATHS,
     ConnectionResource,
     Footprint,
     Manifest,
@@ -62,6 +61,7 @@ from crds.fields.template import (
     Service,
     TargetDeployment,
     Template,
+    number_path,
     replicas_path_fits,
 )
 from crds.fields.why import (
@@ -248,8 +248,8 @@ class EventReason(StrEnum):
 
 def _units_path(spec: Any) -> str:
     """Return where the main object has its number of units, as a JSON pointer; empty for none."""
-    kind = spec.template.kind if spec.template else "Deployment"
-    path = spec.replicas_path or REPLICAS_PATHS.get(kind, "")
+    main = spec.template or spec.target_deployment
+    path = spec.replicas_path or (number_path(main.api_version, main.kind) if main else "")
     return f"/{path.replace('.', '/')}" if path else ""
 
 
@@ -279,8 +279,10 @@ def _have_targets(spec: Any) -> bool:
 
 _CEL_UNITS = (
     "(has(self.replicasPath) ? ['/' + self.replicasPath.replace('.', '/')]"
-    " : !has(self.template) || self.template.kind in ['Deployment', 'StatefulSet', 'ReplicaSet']"
-    " ? ['/spec/replicas'] : self.template.kind == 'Job' ? ['/spec/parallelism'] : [])"
+    " : !has(self.template) || (self.template.apiVersion == 'apps/v1'"
+    " && self.template.kind != 'DaemonSet') ? ['/spec/replicas']"
+    " : self.template.apiVersion == 'batch/v1' && self.template.kind == 'Job'"
+    " ? ['/spec/parallelism'] : [])"
 )
 
 
@@ -296,15 +298,14 @@ class WorkloadSpec(PlacementRules):
         ),
         Rule(
             field="replicasPath",
-            text="needed for a custom kind, such as spec.replicas; a Deployment, StatefulSet, "
-            "ReplicaSet or Job has a path of its own, a DaemonSet or CronJob has none: remove it",
-            cel="!has(self.template) ? (!has(self.replicasPath) || self.replicasPath =="
-            " 'spec.replicas')"
-            " : self.template.apiVersion.contains('.') ? has(self.replicasPath)"
-            " : !has(self.replicasPath)"
+            text="a Deployment, StatefulSet, ReplicaSet or Job has a path of its own, a DaemonSet "
+            "or CronJob has none: remove it",
+            cel="!has(self.replicasPath)"
+            " || (!has(self.template) ? self.replicasPath == 'spec.replicas'"
+            " : self.template.apiVersion.contains('.')"
             " || (self.template.kind in ['Deployment', 'StatefulSet', 'ReplicaSet']"
             " && self.replicasPath == 'spec.replicas')"
-            " || (self.template.kind == 'Job' && self.replicasPath == 'spec.parallelism')",
+            " || (self.template.kind == 'Job' && self.replicasPath == 'spec.parallelism'))",
             holds=lambda s: replicas_path_fits(s.template, s.replicas_path),
         ),
         Rule(
@@ -377,7 +378,7 @@ class WorkloadSpec(PlacementRules):
     replicas_path: (
         Annotated[str, Field(max_length=253, pattern=r"^spec(\.[A-Za-z0-9_-]+)+$")] | None
     ) = None
-    """Where a custom kind keeps its number of units, such as spec.replicas."""
+    """Where a custom kind keeps its number of units, such as spec.replicas; else it runs whole."""
     manifests: list[Manifest] = atomic(64)
     """Objects of any kind that go along to each chosen cluster."""
     resources: list[ConnectionResource] = listmap("name", most=64)

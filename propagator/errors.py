@@ -48,6 +48,13 @@ class Refused(Exception):
         return cls(worst, "; ".join(sorted({str(r) for r in refusals if r.reason is worst})))
 
 
+class Unrenderable(Refused):
+    """The Workload makes no objects: no retry helps before it is another one."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(PropagatedReason.INVALID_WORKLOAD, message)
+
+
 class HubFault(StowageError):
     """A request to the hub before a write to a member failed; the member is not to blame."""
 

@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 from crds.workload import PropagatedReason
 from machinery import logs, tracing
 from machinery.errors import Conflict, TransportError
+from machinery.kinds.paths import InvalidTemplate
 from machinery.overrides.override import OverrideMisfit, UnreadableOverrides
 from machinery.runtime.backoff import KeyedBackoff
 from machinery.types.metadata import Key
@@ -28,7 +29,7 @@ from propagator.apply.render import MemberFacts, PatchMisfit, Piece, beside, ren
 from propagator.apply.unconfirmed_writes import UnconfirmedWrites
 from propagator.decision_spans import applying
 from propagator.dependencies.follower import Follower
-from propagator.errors import HubFault, Refused
+from propagator.errors import HubFault, Refused, Unrenderable
 from propagator.groups.gates import Gates
 from propagator.groups.rule import GateVerdict
 from propagator.hub.named_objects import NamedObjects, NoTenant
@@ -158,6 +159,9 @@ class ShareWriter:
             outcome, requeue_after = await write(session, workload, desired)
         except Overtaken:
             return 0.0
+        except Unrenderable as refusal:
+            requeue_after = None
+            outcome = Outcome(desired, refusal.reason, str(refusal))
         except Refused as refusal:
             requeue_after = self._backoff.failed((session.name, workload.uid), str(refusal))
             outcome = Outcome(desired, refusal.reason, str(refusal))
@@ -413,6 +417,8 @@ class ShareWriter:
             raise misfit(member, override.subset, fault) from fault
         except (OverrideMisfit, UnreadableOverrides) as fault:
             raise invalid_override(member, fault) from fault
+        except InvalidTemplate as fault:
+            raise Unrenderable(str(fault)) from fault
         return [*await self._dependencies.follow(session, workload, pieces, facts), *pieces]
 
     async def _prune(self, session: Target, workload: Workload, pieces: list[Piece]) -> PruneResult:

@@ -131,6 +131,4 @@ def _leaves(info: WorkloadInfo) -> bool:
     Copies of a duplicated Workload do not. What a gang releases is its placements alone. Of what
     others deliver no report says that a successor is ready.
     """
-    by_replicas = info.counted and not info.everywhere
-    waits = info.delivered and not info.groups
-    return waits and (by_replicas or (info.kind == "CronJob" and not info.everywhere))
+    return info.delivered and not info.groups and not info.everywhere

@@ -8,17 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from controller.model.objects import (
     ClusterShare,
     DisplacedShare,
     LeavingShare,
     MovementSpec,
-    Template,
     Workload,
 )
-from crds.fields.movement import AT_MOST_ONCE
 from crds.fields.shares import ShareState
 from machinery.clock import parse_timestamp
 from machinery.types.bounds import MOST_UNITS, between
@@ -120,15 +117,6 @@ def moving_state(workload: Workload, present: Mapping[str, int], *, once: bool) 
         frozenset(each.name for each in shares if each.state == UNREACHABLE),
         surplus,
     )
-
-
-def runs_once(template: Template) -> bool:
-    """Return whether the units of a template must not run twice."""
-    if template.kind in AT_MOST_ONCE:
-        return True
-    strategy: Any = template.spec.get("strategy") if isinstance(template.spec, dict) else None
-    kind = strategy.get("type") if isinstance(strategy, dict) else None
-    return template.kind == "Deployment" and kind == "Recreate"
 
 
 def lacking(placements: Mapping[str, int], ready: Mapping[str, int]) -> dict[str, int]:

@@ -16,8 +16,9 @@ import msgspec
 from controller.model import podtemplate
 from controller.model.objects import Template, Toleration, WorkloadSpec
 from controller.model.requests import request_of
-from crds.fields.template import POD_TEMPLATES, REPLICAS_PATHS
 from crds.names import LABEL_CLUSTER
+from machinery.kinds.paths import steps, value_at
+from machinery.kinds.profile import Profile
 from machinery.overrides.override import (
     ClusterOverride,
     OverrideMisfit,
@@ -41,6 +42,7 @@ class Overridden:
     raw: bytes
     body: bytes
     replicas_path: str
+    pod_path: str
     fault: str = ""
     """Why the overrides cannot be read: none of them holds then."""
 
@@ -48,7 +50,7 @@ class Overridden:
         """Return the pods on a cluster with the overrides at these places laid over them."""
         read = frozenset[str]().union(*(self.labels[at] for at in chosen))
         told = {key: cluster.labels[key] for key in sorted(read) if key in cluster.labels}
-        about = (self.raw, self.body, self.replicas_path)
+        about = (self.raw, self.body, self.replicas_path, self.pod_path)
         return _evaluated(about, tuple(chosen), tuple(told.items()))
 
 
@@ -76,21 +78,21 @@ class OverriddenPods:
         )
 
 
-def overridden_of(spec: WorkloadSpec, template: Template) -> Overridden | None:
+def overridden_of(spec: WorkloadSpec, template: Template, profile: Profile) -> Overridden | None:
     """Return the overrides of a Workload's main object; None where it has none."""
     if not spec.overrides:
         return None
     raw = b""
-    path = spec.replicas_path or REPLICAS_PATHS.get(template.kind, "")
+    path, pods = profile.replicas_path, profile.pod_path
     try:
         raw = msgspec.json.encode(spec.overrides)
         found = _of_main(raw)
         body = msgspec.json.encode(template, order="deterministic")
-        return Overridden(found, tuple(map(_labels, found)), raw, body, path)
+        return Overridden(found, tuple(map(_labels, found)), raw, body, path, pods)
     except UnreadableOverrides as e:
-        return Overridden((), (), raw, b"", path, fault=str(e))
+        return Overridden((), (), raw, b"", path, pods, fault=str(e))
     except RecursionError:
-        return Overridden((), (), raw, b"", path, fault="spec.overrides: nested too deep")
+        return Overridden((), (), raw, b"", path, pods, fault="spec.overrides: nested too deep")
 
 
 def _of_main(raw: bytes) -> tuple[ClusterOverride, ...]:
@@ -105,19 +107,19 @@ def _labels(override: ClusterOverride) -> frozenset[str]:
 
 @lru_cache(maxsize=_KEPT)
 def _evaluated(
-    about: tuple[bytes, bytes, str], chosen: tuple[int, ...], labels: tuple[tuple[str, str], ...]
+    about: tuple[bytes, bytes, str, str],
+    chosen: tuple[int, ...],
+    labels: tuple[tuple[str, str], ...],
 ) -> OverriddenPods:
-    raw, whole, replicas_path = about
+    raw, whole, replicas_path, pod_path = about
     body: dict[str, Any] = msgspec.json.decode(whole)
-    kind = str(body.get("kind"))
-    pods = ("spec", *POD_TEMPLATES[kind]) if kind in POD_TEMPLATES else ()
+    pods = steps(pod_path)
     cluster = ClusterFacts("", {**dict(labels), LABEL_CLUSTER: ""})
     known = _of_main(raw)
     overrides = [known[at] for at in chosen]
     try:
         found: Any = overridden(body, overrides, cluster, pods=pods, replicas_path=replicas_path)
-        for part in pods:
-            found = found.get(part) if isinstance(found, dict) else None
+        found = value_at(found, pod_path)
         return OverriddenPods.of(found or {}) if pods and chosen else OverriddenPods()
     except OverrideMisfit as e:
         return OverriddenPods(misfit=e.override, text=str(e))

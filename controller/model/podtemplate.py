@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 
 from controller.model.objects import Template, Toleration
+from machinery.kinds import templates
+from machinery.kinds.profile import Profile
 
-_CRON_JOB = "CronJob"
 _OF_POD = (
     "hostNetwork",
     "nodeSelector",
@@ -63,18 +64,6 @@ class _Pods(msgspec.Struct):
     spec: _PodSpec | None = None
 
 
-class _Body(msgspec.Struct):
-    template: _Pods | None = None
-
-
-class _Job(msgspec.Struct):
-    spec: _Body | None = None
-
-
-class _CronBody(msgspec.Struct, rename="camel"):
-    job_template: _Job | None = None
-
-
 def labels_of(template: Template) -> dict[str, str]:
     """Return the template's own labels. Raises ValueError, naming the field."""
     given = template.metadata.labels if template.metadata else None
@@ -87,13 +76,12 @@ def name_of(template: Template) -> str:
     return given if isinstance(given, str) else ""
 
 
-def check(template: Template, *, pods: bool) -> None:
-    """Raise ValueError, naming the field, where the spec is not of its kind's form.
-
-    `pods` says that the kind has pods; any other kind is just some object.
-    """
-    body: Any = _CronBody if template.kind == _CRON_JOB else _Body
-    _read(template.spec, body if pods else dict[str, Any], "spec.template.spec")
+def check(template: Template, profile: Profile) -> None:
+    """Raise ValueError, naming the field, where the spec is not of its kind's form."""
+    body = {"spec": template.spec}
+    templates.check(profile, body)
+    for sort, pods in templates.pods_in(profile, body):
+        _read(pods, _Pods, f"spec.template.{sort.template}")
 
 
 def check_pods(pods: Any) -> None:

@@ -2,7 +2,7 @@
 
 Compiled once for each generation. No other module reads templates: how many replicas they want,
 what one replica requests, which labels it carries. A kind without replicas (DaemonSet, CronJob)
-counts one for each chosen cluster.
+counts one for each chosen cluster. What a kind is says its profile (`machinery.kinds`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 
 from controller.model import movement, podtemplate, why
 from controller.model.load import Load
-from controller.model.moving import AT_REST, MovingState, moving_state, runs_once
+from controller.model.moving import AT_REST, MovingState, moving_state
 from controller.model.objects import (
     ClusterAffinity,
     DistributionWeight,
@@ -39,9 +39,11 @@ from crds.admission.carried import guarded, kind_name
 from crds.admission.placeholder import keeps_room
 from crds.fields.placing import Distribution
 from crds.fields.publishing import Delivery
-from crds.fields.template import REPLICAS_PATHS
 from crds.groups.membership import groups_named
 from crds.names import BINDING_LABELS
+from machinery.kinds.profile import Profile
+from machinery.kinds.table import PRESENT, profile_of
+from machinery.kinds.templates import pod_template, replicas_in, runs_once
 from machinery.types.bounds import MOST_UNITS, between, quoted
 from machinery.types.metadata import Key, Meta
 
@@ -60,7 +62,6 @@ _PLACED_BY = (
 
 _NOTHING: Mapping[str, Any] = {}
 NO_CONTROLLER = ("", "", "", "")
-WITHOUT_REPLICAS = frozenset({"DaemonSet", "CronJob"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,9 @@ class WorkloadInfo:
     """The labels of its pods; its own for a custom kind, whose pods are unknown."""
     bindings: tuple[str, ...]
     """The names that its binding labels give: more than one is a mistake of the user's."""
+    api_version: str
     kind: str
+    """Those of its template."""
     replicas: int
     """The replicas wanted; on each cluster, where it is duplicated."""
     counted: bool
@@ -117,6 +120,8 @@ class WorkloadInfo:
     """The clusters' reports that bear on limits."""
     version: str
     """The version of the object that all of this was read from."""
+    profile: Profile = PRESENT
+    """What is known of its kind."""
     pod: bytes = b""
     """The `controller.model.podtemplate.skeleton` of its pods, for patches of them."""
     overridden: Overridden | None = None
@@ -178,7 +183,7 @@ class WorkloadInfo:
     @property
     def everywhere(self) -> bool:
         """Whether every matching cluster runs it in full."""
-        return self.kind == "DaemonSet" or (self.distribution == "Duplicated" and not self.split)
+        return self.profile.everywhere or (self.distribution == "Duplicated" and not self.split)
 
     @property
     def whole(self) -> bool:
@@ -201,18 +206,21 @@ def workload_info(workload: Workload) -> WorkloadInfo:
     """
     spec, meta = workload.spec, workload.metadata
     template = spec.target_deployment or spec.template or Template()
-    pods = template.kind in REPLICAS_PATHS or template.kind in WITHOUT_REPLICAS
+    profile = _profile(spec)
     _refuse_numbers(spec)
     movement.refuse(spec.movement)
-    podtemplate.check(template, pods=pods)
-    pod_meta, pod = _pod_template(template)
-    counted = template.kind not in WITHOUT_REPLICAS
+    podtemplate.check(template, profile)
+    _refuse_dividing(spec, profile)
+    body = {"spec": template.spec}
+    pods = pod_template(profile, body)
+    pod_meta, pod = pods.get("metadata") or {}, pods.get("spec") or {}
+    counted, replicas = not profile.whole, replicas_in(profile, body, spec.replicas)
     labels = pod_meta.get("labels") or {}
     request, bindings = (
         request_of(pod, placeholder=keeps_room(spec.scheduler_name, meta.owner_references)),
         _bindings(meta.labels, podtemplate.labels_of(template), labels),
     )
-    changes = overridden_of(spec, template)
+    changes = overridden_of(spec, template, profile)
     read: list[Any] = [request, {field: pod[field] for field in _PLACED_BY if field in pod}]
     shape = _hash([*read, changes.raw.hex()] if changes else read)
     divided = counted and (spec.distribution == Distribution.DIVIDED or bool(bindings))
@@ -226,13 +234,15 @@ def workload_info(workload: Workload) -> WorkloadInfo:
         labels={**labels, **meta.labels},
         unit_labels=labels if pod_meta or pod else meta.labels,
         bindings=bindings,
+        api_version=template.api_version,
         kind=template.kind,
-        replicas=_replicas(spec, template) if counted else 1,
+        profile=profile,
+        replicas=replicas,
         counted=counted,
         request=request,
         node_selector=pod.get("nodeSelector") or {},
         pod_tolerations=tuple(msgspec.convert(pod.get("tolerations") or [], list[Toleration])),
-        pod_selector=_selector(template),
+        pod_selector=_selector(template, pod_meta),
         target_namespace=spec.target_namespace or meta.namespace,
         guarded_kinds=_guarded(spec),
         target_cluster=spec.target_cluster,
@@ -246,7 +256,7 @@ def workload_info(workload: Workload) -> WorkloadInfo:
         packing=spec.packing,
         spread=tuple(spec.spread_constraints),
         constraints=_hash(_rules(spec, meta.namespace)),
-        demand=_hash([_replicas(spec, template) if counted else 1, request]),
+        demand=_hash([replicas, request]),
         shape=shape,
         pod=podtemplate.skeleton(pod_meta, pod),
         overridden=changes,
@@ -254,7 +264,9 @@ def workload_info(workload: Workload) -> WorkloadInfo:
         template_name=podtemplate.name_of(template),
         groups=groups_named(meta.labels, podtemplate.labels_of(template), labels),
         delivered=spec.delivery != Delivery.NONE,
-        **_of_status(workload, shape, counted=counted, divided=divided, once=runs_once(template)),
+        **_of_status(
+            workload, shape, counted=counted, divided=divided, once=runs_once(profile, body)
+        ),
     )
 
 
@@ -388,36 +400,25 @@ def _hash(value: Any) -> str:
     return hashlib.blake2b(encoded, digest_size=8).hexdigest()
 
 
-def _pod_template(template: Template) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return the pods' metadata and spec; empty for a custom kind."""
-    body: Mapping[str, Any] = template.spec
-    if template.kind == "CronJob":
-        body = (body.get("jobTemplate") or {}).get("spec") or {}
-    if template.kind not in REPLICAS_PATHS and template.kind not in WITHOUT_REPLICAS:
-        return {}, {}
-    pods = body.get("template") or {}
-    return pods.get("metadata") or {}, pods.get("spec") or {}
+def _profile(spec: WorkloadSpec) -> Profile:
+    """Return the profile of the object to run; without one a number is all that counts."""
+    template = spec.target_deployment or spec.template
+    if template is None:
+        return PRESENT
+    return profile_of(template.api_version, template.kind, spec.replicas_path)
 
 
-def _replicas(spec: WorkloadSpec, template: Template) -> int:
-    if spec.replicas is not None:
-        return _units("spec.replicas", spec.replicas)
-    path = spec.replicas_path or REPLICAS_PATHS.get(template.kind, "spec.replicas")
-    value: Any = {"spec": template.spec}
-    for part in path.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
-    if value is None:
-        return 1
-    return _units(f"spec.template.{path}", value)
-
-
-def _units(field: str, value: Any) -> int:
-    """Return a number of replicas. Raises ValueError, naming the field."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError(f"{field}: {quoted(value)} is not a number of replicas")
-    if value > MOST_UNITS:
-        raise ValueError(f"{field}: {quoted(value)} is more than {MOST_UNITS} replicas")
-    return value
+def _refuse_dividing(spec: WorkloadSpec, profile: Profile) -> None:
+    """Raise ValueError where a kind is to be divided of which nothing says how."""
+    if profile.whole and not profile.known and spec.distribution == Distribution.DIVIDED:
+        raise ValueError(
+            f"spec.distribution: a {profile.kind} runs whole, as spec.replicasPath does not say "
+            "where its number of replicas is: set distribution to Single or Duplicated"
+        )
+    path = spec.replicas_path if profile is not PRESENT else ""
+    if profile.known and path and path != profile.replicas_path:
+        has = f"is {profile.replicas_path}" if profile.replicas_path else "has none"
+        raise ValueError(f"spec.replicasPath: that of a {profile.kind} {has}: remove the field")
 
 
 def _refuse_numbers(spec: WorkloadSpec) -> None:
@@ -438,11 +439,11 @@ def _refuse_numbers(spec: WorkloadSpec) -> None:
             raise ValueError(f"spec.{field}: {quoted(number)} is not from {least} to {MOST_UNITS}")
 
 
-def _selector(template: Template) -> str:
+def _selector(template: Template, pod_meta: Mapping[str, Any]) -> str:
     """Return the pods' selector as text, for the scale subresource."""
     selector = template.spec.get("selector")
     # A custom kind's selector may be of any form.
     pairs = selector.get("matchLabels") if isinstance(selector, dict) else None
     if not pairs or not isinstance(pairs, dict):
-        pairs = _pod_template(template)[0].get("labels") or {}
+        pairs = pod_meta.get("labels") or {}
     return ",".join(f"{key}={value}" for key, value in sorted(pairs.items()))

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from crds.fields.overrides import KEPT, KEPT_TEXT, MOST_BYTES
-from crds.fields.template import REPLICAS_PATHS
+from crds.fields.template import number_path
 
 Json = Mapping[str, Any]
 
@@ -44,7 +44,8 @@ def violations(spec: Json) -> Iterator[str]:
 
 def _units(spec: Json) -> Iterator[tuple[str, ...]]:
     template = spec.get("template") or spec.get("targetDeployment") or {}
-    path = spec.get("replicasPath") or REPLICAS_PATHS.get(template.get("kind", ""), "")
+    own = number_path(template.get("apiVersion", ""), template.get("kind", ""))
+    path = spec.get("replicasPath") or own
     if path:
         yield tuple(path.split("."))
 

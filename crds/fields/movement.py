@@ -19,8 +19,6 @@ from crds.base import PERCENT, Count, DnsName, Flag, Model, Moment, Rule, Timest
 
 MOST_DISPLACED = 64
 MOST_READY_SECONDS = 3600
-AT_MOST_ONCE = frozenset({"StatefulSet", "Job", "CronJob"})
-"""Kinds of which no unit is made twice unless their Workload says otherwise."""
 _MOST = 2**31 - 1
 _LONGEST_PERCENT = 4
 

@@ -1,7 +1,7 @@
 """Staged rollout: a change of the template goes from wave to wave of clusters.
 
 A revision is what makes pods: the template, what goes along with it, and the overrides. Old ones
-are kept on the hub as ControllerRevisions (`machinery.types.revisions`).
+are kept on the hub as ControllerRevisions (`machinery.kinds.revisions`).
 """
 
 from __future__ import annotations

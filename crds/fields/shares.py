@@ -24,6 +24,18 @@ class ShareState(StrEnum):
     UNREACHABLE = "Unreachable"
 
 
+class ShareHealth(StrEnum):
+    """How the object that runs a share's units is doing, as its cluster shows it."""
+
+    HEALTHY = "Healthy"
+    PROGRESSING = "Progressing"
+    DEGRADED = "Degraded"
+    """It says that it is stuck, or its kind says so."""
+    SUSPENDED = "Suspended"
+    UNKNOWN = "Unknown"
+    """It says nothing that could be read: that is not being ready."""
+
+
 class Placement(Model):
     """A share: how many units one cluster is given."""
 

@@ -29,20 +29,7 @@ from crds.names import GROUP
 APPS_KINDS = ("Deployment", "StatefulSet", "ReplicaSet", "DaemonSet")
 BATCH_KINDS = ("Job", "CronJob")
 
-REPLICAS_PATHS = {
-    "Deployment": "spec.replicas",
-    "StatefulSet": "spec.replicas",
-    "ReplicaSet": "spec.replicas",
-    "Job": "spec.parallelism",
-}
-"""Where the built-in kinds that can be divided keep their number of units."""
-
-POD_TEMPLATES = {
-    **dict.fromkeys(("Deployment", "StatefulSet", "ReplicaSet", "Job", "DaemonSet"), ("template",)),
-    "CronJob": ("jobTemplate", "spec", "template"),
-}
-"""Where the pod template of a kind is, below its spec."""
-
+_DEPLOYMENT = ("apps/v1", "Deployment")
 _LABEL = r"[a-z]([-a-z0-9]*[a-z0-9])?"
 _API_VERSION = rf"^({NAME}(\.{NAME})*/)?{_LABEL}$"
 _KIND = r"^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$"
@@ -135,7 +122,7 @@ class TargetDeployment(Carried):
             field="kind",
             text="must be a Deployment of apps/v1; other kinds go into spec.template",
             cel="self.apiVersion == 'apps/v1' && self.kind == 'Deployment'",
-            holds=lambda t: (t.api_version, t.kind) == ("apps/v1", "Deployment"),
+            holds=lambda t: (t.api_version, t.kind) == _DEPLOYMENT,
         ),
     )
 
@@ -226,9 +213,19 @@ class ConnectionResource(Model):
         return self.secret_name or self.name
 
 
+def number_path(api_version: str, kind: str) -> str:
+    """Return where a built-in kind has its number of units; empty for none, and any other kind.
+
+    That is all that the schema itself has to know of a kind; `machinery.kinds` knows the rest.
+    """
+    if (api_version, kind) == ("batch/v1", "Job"):
+        return "spec.parallelism"
+    return "spec.replicas" if api_version == "apps/v1" and kind != "DaemonSet" else ""
+
+
 def replicas_path_fits(template: Template | None, path: str | None) -> bool:
     """Whether spec.replicasPath is right for the template; None stands for a targetDeployment."""
-    if template is not None and is_custom(template):
-        return path is not None
-    kind = template.kind if template else "Deployment"
-    return path is None or path == REPLICAS_PATHS.get(kind)
+    if path is None or (template is not None and is_custom(template)):
+        return True
+    api_version, kind = (template.api_version, template.kind) if template else _DEPLOYMENT
+    return path == number_path(api_version, kind)

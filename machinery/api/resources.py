@@ -8,6 +8,7 @@ Kubernetes allows in no name are therefore refused, and the rest is quoted.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -124,6 +125,18 @@ CONTROLLER_REVISIONS = Resource("apps", "v1", "controllerrevisions", "Controller
 PLACEMENT_DECISIONS = Resource(
     "multicluster.x-k8s.io", "v1alpha1", "placementdecisions", "PlacementDecision"
 )
+USUAL: Sequence[Resource] = (
+    DEPLOYMENTS,
+    Resource("apps", "v1", "statefulsets", "StatefulSet"),
+    Resource("apps", "v1", "replicasets", "ReplicaSet"),
+    Resource("apps", "v1", "daemonsets", "DaemonSet"),
+    Resource("batch", "v1", "jobs", "Job"),
+    Resource("batch", "v1", "cronjobs", "CronJob"),
+    SERVICES,
+    SECRETS,
+    CONFIG_MAPS,
+)
+"""The kinds that every cluster has, and most Workloads are made of."""
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
 CRDS = Resource(

@@ -73,10 +73,9 @@ def pull_secrets(body: Mapping[str, Any]) -> Iterator[Reference]:
         yield from _reference(SECRET, each)
 
 
-def governing_service(statefulset: Mapping[str, Any]) -> Iterator[Reference]:
-    """Yield the Service that names the pods of a StatefulSet."""
-    spec = _map(statefulset.get("spec"))
-    yield from _reference(SERVICE, spec, "serviceName")
+def governing_service(name: Any) -> Iterator[Reference]:
+    """Yield the Service of that name, by which pods with ordinals are found; none without one."""
+    yield from _reference(SERVICE, {"name": name})
 
 
 def _named(pod: Mapping[str, Any]) -> Iterator[Reference]:

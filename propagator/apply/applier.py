@@ -11,13 +11,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from machinery.api.resources import group_of
+from machinery.api.resources import USUAL, group_of
 from propagator.apply.apply_records import Backoff
 from propagator.apply.object_writer import PieceWriter
 from propagator.apply.refusals import twice
 from propagator.apply.render import Piece
 from propagator.errors import Refused
-from propagator.members.kinds import USUAL
 from propagator.members.target import Target
 from propagator.types.workload import Workload
 

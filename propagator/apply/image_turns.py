@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from machinery.clock import Clock
+from machinery.kinds.readiness import readiness_of
 from propagator.apply.render import ANNOTATION_HASH, ANNOTATION_TEMPLATE_HASH, Piece
 from propagator.members.objects import ManagedObject
-from propagator.members.readiness import readiness_of
 
 LOOK_SECONDS = 1.0
 """Seconds between two questions of a Workload that waits, at the least."""
@@ -45,7 +45,7 @@ class _Turn:
             return True
         if live.metadata.annotations.get(ANNOTATION_HASH) != self.main.digest:
             return False  # not written yet, or not shown
-        found = readiness_of(self.main.kind, live, self.units)
+        found = readiness_of(live.judged, self.units)
         ready = min(found.updated, found.ready) >= self.units
         return found.observed and ready and not found.outdated
 

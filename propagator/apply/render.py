@@ -23,7 +23,6 @@ import msgspec
 
 from crds.admission.placeholder import CLASS_TEXT, named
 from crds.admission.reserved import strip
-from crds.fields.template import POD_TEMPLATES, REPLICAS_PATHS
 from crds.names import (
     ANNOTATION_HUB,
     ANNOTATION_MEMBER,
@@ -33,9 +32,21 @@ from crds.names import (
     ORPHAN_PREFIX,
     OWNER_PREFIX,
 )
+from machinery.kinds.paths import InvalidTemplate, set_at, steps, value_at
+from machinery.kinds.profile import Profile
+from machinery.kinds.table import profile_in
+from machinery.kinds.templates import check, labelled_path
 from machinery.overrides.images import ImageRule, rewrite
-from machinery.overrides.override import ClusterOverride, check_selector, matching, overridden
+from machinery.overrides.override import (
+    ClusterOverride,
+    OverrideMisfit,
+    UnreadableOverrides,
+    check_selector,
+    matching,
+    overridden,
+)
 from machinery.overrides.variables import ClusterFacts
+from machinery.types.bounds import MESSAGE, clean
 from machinery.types.strategic_merge import merge
 from propagator.members.objects import ManagedObject
 from propagator.types.hub_objects import HubSecret
@@ -48,6 +59,10 @@ ANNOTATION_TEMPLATE_HASH = "stowage.dev/template-hash"
 """The annotation with the digest that it would have without the images of its cluster, where these
 change it."""
 
+ORDINALS = "spec.ordinals.start"
+"""Where earlier releases set the first ordinal, whatever the group of a StatefulSet."""
+_FAULTS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What code raises that meets something else than it was written for."""
 _SERVERS_OWN = (
     "uid",
     "resourceVersion",
@@ -116,7 +131,7 @@ class _Differences:
             for each in self.overrides
             if (main if each.target is None else (each.target.kind, each.target.name) == about)
         ]
-        pods = ("spec", *POD_TEMPLATES[kind]) if kind in POD_TEMPLATES else ()
+        pods = steps(profile_in(body).pod_path)
         facts = self.member.facts
         return overridden(body, mine, facts, pods=pods, replicas_path=replicas_path)
 
@@ -133,8 +148,25 @@ def render(
     """Return every object of a Workload on one cluster, Secrets first and the template last.
 
     `override` is the difference of this cluster's share. Raises PatchMisfit, OverrideMisfit and
-    UnreadableOverrides.
+    UnreadableOverrides, and InvalidTemplate for any other fault.
     """
+    try:
+        return _rendered(workload, replicas, first_ordinal, secrets, member, override)
+    except (InvalidTemplate, PatchMisfit, OverrideMisfit, UnreadableOverrides):
+        raise
+    except _FAULTS as e:
+        said = clean(f"{type(e).__name__}: {e}", MESSAGE)
+        raise InvalidTemplate(f"spec: its objects cannot be made of it ({said})") from e
+
+
+def _rendered(
+    workload: Workload,
+    replicas: int,
+    first_ordinal: int,
+    secrets: Sequence[HubSecret],
+    member: MemberFacts,
+    override: Override,
+) -> list[Piece]:
     differences = _Differences(matching(workload.cluster_overrides, member.facts.labels), member)
     pieces = [_piece(workload, secret_body(secret), shared=True) for secret in secrets]
     pieces += [_manifest(workload, differences, body) for body in workload.manifests]
@@ -193,29 +225,31 @@ def _main(
     override: Override,
     differences: _Differences,
 ) -> dict[str, Any]:
-    kind = workload.template_kind
-    path = workload.spec.replicas_path or REPLICAS_PATHS.get(kind, "")
+    profile = workload.profile
+    path = profile.replicas_path
     template = differences.laid(workload.template, main=True, replicas_path=path)
+    check(profile, template)
     if override.patch:
-        _patch_pods(template, kind, override)
+        _patch_pods(template, profile, override)
     body = _bare(template)
     if path:
-        _set(body, path.split("."), replicas)
-    if kind == "StatefulSet" and first_ordinal:
-        body["spec"]["ordinals"] = {**body["spec"].get("ordinals", {}), "start": first_ordinal}
-    _mark_pods(body, POD_TEMPLATES.get(kind, ()), workload.uid)
+        set_at(body, path, replicas)
+    if first_ordinal:
+        # A kind that has them no more keeps those that it was given.
+        set_at(body, (profile.replicas and profile.replicas.ordinals) or ORDINALS, first_ordinal)
+    _mark_pods(body, profile, workload.uid)
     return body
 
 
-def _patch_pods(body: dict[str, Any], kind: str, override: Override) -> None:
+def _patch_pods(body: dict[str, Any], profile: Profile, override: Override) -> None:
     """Lay the patch over the pod template, and check that the object still selects its pods."""
-    path = POD_TEMPLATES.get(kind)
-    if path is None:
+    kind, path = profile.kind, steps(profile.pod_path)
+    if not path:
         raise PatchMisfit(f"a {kind} has no pod template that is known")
-    holder = _inner(body.get("spec"), path[:-1])
+    holder = _inner(body, path[:-1])
     template = holder.get(path[-1]) if isinstance(holder, dict) else None
     if not isinstance(holder, dict) or not isinstance(template, dict):
-        raise PatchMisfit(f"spec.{'.'.join(path)} of the {kind} is missing")
+        raise PatchMisfit(f"{profile.pod_path} of the {kind} is missing")
     try:
         holder[path[-1]] = merge(template, override.merge_patch())
         check_selector(holder, path[-1:])
@@ -229,13 +263,14 @@ def _inner(body: Any, path: Sequence[str]) -> Any:
     return body
 
 
-def _mark_pods(body: dict[str, Any], path: Sequence[str], uid: str) -> None:
-    pods = _inner(body.get("spec"), path)
-    if not path or not isinstance(pods, dict):
+def _mark_pods(body: dict[str, Any], profile: Profile, uid: str) -> None:
+    pods = value_at(body, labelled_path(profile, body))
+    if not isinstance(pods, dict):
         return
-    meta = pods["metadata"] = pods.get("metadata") or {}
-    meta.pop("creationTimestamp", None)
-    meta["labels"] = {**(meta.get("labels") or {}), LABEL_WORKLOAD_UID: uid}
+    if profile.known:
+        meta = pods["metadata"] = pods.get("metadata") or {}
+        meta.pop("creationTimestamp", None)
+        meta["labels"] = {**(meta.get("labels") or {}), LABEL_WORKLOAD_UID: uid}
     spec = pods.get("spec")
     if isinstance(spec, dict) and spec.get("schedulerName") == DEFAULT_SCHEDULER:
         del spec["schedulerName"]  # the hub's scheduler; a member has none of that name
@@ -246,11 +281,14 @@ def beside(piece: Piece, live: ManagedObject) -> Piece:
 
     Another label would restart the pods of an object that was taken over.
     """
-    path = ("spec", *POD_TEMPLATES.get(piece.kind, ()), "metadata")
-    meta = _inner(piece.body, path) if piece.main else None
     label = live.pods_uid
-    if label is None or not isinstance(meta, dict):
+    if label is None or not piece.main:
         return piece
+    holder = labelled_path(profile_in(piece.body), piece.body)
+    pods = value_at(piece.body, holder)
+    if not isinstance(pods, dict):
+        return piece
+    path, meta = (*steps(holder), "metadata"), pods.get("metadata") or {}
     labels = meta.get("labels") or {}
     if labels.get(LABEL_WORKLOAD_UID, "") == label:
         return piece
@@ -332,12 +370,3 @@ def _bare(body: dict[str, Any]) -> dict[str, Any]:
     for key in _SERVERS_OWN:
         meta.pop(key, None)
     return body
-
-
-def _set(body: dict[str, Any], path: Sequence[str], value: int) -> None:
-    for part in path[:-1]:
-        inner = body.get(part)
-        if not isinstance(inner, dict):
-            inner = body[part] = {}
-        body = inner
-    body[path[-1]] = value

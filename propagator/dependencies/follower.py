@@ -43,7 +43,6 @@ from propagator.members.context import ControllerContext
 from propagator.members.inventory import main_object, owned
 from propagator.members.objects import ManagedObject, owners
 from propagator.members.pods import main_of
-from propagator.members.readiness import readiness_of
 from propagator.members.target import Target
 from propagator.types.hub_objects import HubObject, HubServiceAccount
 from propagator.types.workload import Workload
@@ -343,8 +342,7 @@ class Follower:
     async def _needed(self, session: Target, workload: Workload, names: set[Name]) -> set[Name]:
         """Return those of these objects that pods there may still need."""
         main = main_object(main_of(workload), owned(session, workload.uid))
-        observed = readiness_of(workload.template_kind, main, 0).observed
-        if main is not None and not observed:
+        if main is not None and not main.judged.observed:
             return names  # pods of the old template may still be made
         try:
             return await named_by_pods(session, workload)

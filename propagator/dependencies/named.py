@@ -7,10 +7,12 @@ from typing import Any
 
 import msgspec
 
-from crds.fields.template import POD_TEMPLATES
 from crds.names import LABEL_WORKLOAD_UID
 from machinery.api.resources import PODS
 from machinery.api.responses import decode
+from machinery.kinds.paths import value_at
+from machinery.kinds.table import profile_in
+from machinery.kinds.templates import pods_in
 from machinery.types.pod_references import (
     SERVICE,
     SERVICE_ACCOUNT,
@@ -49,13 +51,9 @@ def named_by(main: Mapping[str, Any]) -> list[Reference]:
     An object of a kind whose pod template is not known names nothing. The account `default` is each
     namespace's own, as if none were named.
     """
-    kind = str(main.get("kind"))
-    pods: Any = main.get("spec") if kind in POD_TEMPLATES else None
-    for part in (*POD_TEMPLATES.get(kind, ()), "spec"):
-        pods = pods.get(part) if isinstance(pods, Mapping) else None
-    found = references(pods)
-    if kind == "StatefulSet":
-        found = once([*governing_service(main), *found])
+    profile = profile_in(main)
+    found = [each for _, pods in pods_in(profile, main) for each in references(pods.get("spec"))]
+    found = once([*governing_service(value_at(main, profile.service)), *found])
     return [each for each in found if each[:2] != (SERVICE_ACCOUNT, "default")]
 
 

@@ -10,14 +10,14 @@ in flight at the first check has long ended at the second. The usual kinds stay 
 from __future__ import annotations
 
 from machinery import logs
-from machinery.api.resources import Resource
+from machinery.api.resources import USUAL, Resource
 from machinery.errors import Forbidden, NotFound, TransportError
 from machinery.runtime.informer import Informer
 from machinery.tasks import in_slices
 from propagator.hub.workloads import HubWorkloads, clusters_of, touches
 from propagator.members.context import ControllerContext
 from propagator.members.inventory import OwnedObjects, owned
-from propagator.members.kinds import USUAL, USUAL_KINDS
+from propagator.members.kinds import USUAL_KINDS
 from propagator.members.objects import ManagedObject
 from propagator.members.target import Target
 from propagator.types.workload import Workload

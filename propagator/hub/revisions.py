@@ -19,7 +19,7 @@ from crds.workload import PropagatedReason
 from machinery.api.client import ApiClient
 from machinery.api.resources import CONTROLLER_REVISIONS
 from machinery.errors import Forbidden, NotFound, TransportError
-from machinery.types.revisions import digest_of, revision_data, revision_name
+from machinery.kinds.revisions import digest_of, revision_data, revision_name
 from propagator.errors import HubFault, Refused
 from propagator.types.workload import Workload, WorkloadSpec
 

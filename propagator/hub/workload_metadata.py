@@ -114,7 +114,7 @@ def _missing_members(workload: Workload, there: Callable[[str], bool]) -> dict[s
 def _missing_ordinals(
     workload: Workload, formerly: Callable[[str], Sequence[str]]
 ) -> dict[str, str]:
-    if workload.template_kind != "StatefulSet":
+    if not workload.profile.ordered:
         return {}
     ordinals = first_ordinals(workload, formerly)
     if ordinals == workload.ordinals():

@@ -19,7 +19,7 @@ import msgspec
 
 from crds.names import ANNOTATION_COUNTED
 from machinery import logs
-from machinery.api.resources import MEMBER_CLUSTERS, Resource
+from machinery.api.resources import MEMBER_CLUSTERS, USUAL, Resource
 from machinery.api.responses import decode
 from machinery.api.verbs import Verbs
 from machinery.errors import (
@@ -35,7 +35,6 @@ from machinery.types.metadata import Key
 from propagator.members.cluster_identity import cluster_id
 from propagator.members.connection import Link
 from propagator.members.context import ControllerContext
-from propagator.members.kinds import USUAL
 from propagator.members.session import MemberSession
 from propagator.members.watches import MANAGED_SELECTOR
 from propagator.types.cluster import MemberCluster

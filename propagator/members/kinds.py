@@ -6,27 +6,12 @@ itself, because a CustomResourceDefinition may be on one member and missing on t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from crds.fields.template import well_formed
 from crds.workload import PropagatedReason
-from machinery.api.resources import Resource
+from machinery.api.resources import USUAL, Resource
 from machinery.errors import NotFound
 from propagator.errors import Refused
 from propagator.members.target import Target
-
-USUAL: Sequence[Resource] = (
-    Resource("apps", "v1", "deployments", "Deployment"),
-    Resource("apps", "v1", "statefulsets", "StatefulSet"),
-    Resource("apps", "v1", "replicasets", "ReplicaSet"),
-    Resource("apps", "v1", "daemonsets", "DaemonSet"),
-    Resource("batch", "v1", "jobs", "Job"),
-    Resource("batch", "v1", "cronjobs", "CronJob"),
-    Resource("", "v1", "services", "Service"),
-    Resource("", "v1", "secrets", "Secret"),
-    Resource("", "v1", "configmaps", "ConfigMap"),
-)
-"""The kinds that every cluster has, and most Workloads are made of."""
 
 _BY_KIND = {(resource.api_version, resource.kind): resource for resource in USUAL}
 USUAL_KINDS = frozenset(_BY_KIND)

@@ -1,8 +1,9 @@
 """An object of ours on a member, as an informer of that member keeps it.
 
-The apply side checks whether the object stands, the status side reads its `status`, and the session
-reads its owners, to know which Workload to wake when it changes. One generic struct serves every
-kind, because the kinds of `spec.manifests` are not known in advance. Fields that no part reads are
+The apply side checks whether the object stands, the status side reads what the profile of its kind
+made of its status, and the session reads its owners, to know which Workload to wake when it
+changes. One generic struct serves every kind, because the kinds of `spec.manifests` are not known
+in advance. Fields that no part reads are
 dropped: a member has thousands of objects, and the spec is the largest part.
 """
 
@@ -10,7 +11,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeAlias
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -24,12 +26,15 @@ from crds.names import (
 )
 from machinery.api.resources import Resource
 from machinery.api.responses import shaped
+from machinery.kinds.paths import value_at
+from machinery.kinds.profile import Profile
+from machinery.kinds.readiness import Judged, judge
+from machinery.kinds.table import profile_of
+from machinery.kinds.templates import labelled_path
 from machinery.types.metadata import Key, Meta, Object
 from propagator.members.field_digest import FieldPrint, ManagedFieldsEntry, print_of, rivals_of
-from propagator.members.sanitize import check_metadata, is_label_value, object_status
+from propagator.members.sanitize import check_metadata, is_label_value, load_balancer
 
-_REPLICATED = {("apps", "Deployment"), ("apps", "StatefulSet"), ("apps", "ReplicaSet")}
-_WITH_PODS = _REPLICATED | {("apps", "DaemonSet"), ("batch", "Job"), ("batch", "CronJob")}
 _VERSION_DIGITS = 19
 """A resourceVersion is a number of 64 bits."""
 
@@ -37,16 +42,22 @@ _VERSION_DIGITS = 19
 class ManagedObject(Object, frozen=True):
     """A member's object with the label `stowage.dev/managed`; fields outside these are not kept."""
 
-    status: dict[str, Any] = msgspec.field(default_factory=dict)
+    judged: Judged = Judged()
+    """What its kind's profile makes of its status."""
+    load_balancer: dict[str, Any] | None = None
+    """A Service's status.loadBalancer, where it has one."""
     applied: FieldPrint | None = None
     """The fields of the object that our last apply still owns."""
     rivals: tuple[str, ...] = ()
     """The other managers that wrote to its spec or data."""
-    replicas: int | None = None
-    """`spec.replicas` of a Deployment, StatefulSet or ReplicaSet; None of any other kind."""
     pods_uid: str | None = None
     """The label `stowage.dev/workload-uid` in its pod template, empty without one; None of a kind
-    whose pod template is not known."""
+    whose pod template is not known, unless it has the label where earlier releases set it."""
+
+    @property
+    def replicas(self) -> int | None:
+        """The number that its spec asks for; None of a kind that does not scale by one."""
+        return self.judged.replicas
 
 
 class _WireMeta(Meta, frozen=True, rename="camel"):
@@ -61,57 +72,14 @@ class Wire(Object, frozen=True):
     """A mapping; any other value, as a custom kind may have, counts as empty."""
 
 
-_NoMapping: TypeAlias = str | int | float | bool | list[Any] | None
-"""Counts as an empty mapping."""
-
-
-class _PodLabels(msgspec.Struct, frozen=True):
-    uid: Any = msgspec.field(default="", name=LABEL_WORKLOAD_UID)
-
-
-class _PodMeta(msgspec.Struct, frozen=True):
-    labels: _PodLabels | _NoMapping = None
-
-
-class _PodTemplate(msgspec.Struct, frozen=True):
-    metadata: _PodMeta | _NoMapping = None
-
-    @property
-    def uid(self) -> str:
-        meta = self.metadata
-        labels = meta.labels if isinstance(meta, _PodMeta) else None
-        uid = labels.uid if isinstance(labels, _PodLabels) else ""
-        return uid if isinstance(uid, str) and is_label_value(uid) else ""
-
-
-class _JobSpec(msgspec.Struct, frozen=True):
-    template: _PodTemplate | _NoMapping = None
-
-
-class _JobTemplate(msgspec.Struct, frozen=True):
-    spec: _JobSpec | _NoMapping = None
-
-
-class _WireSpec(msgspec.Struct, frozen=True, rename="camel"):
-    replicas: Any = None
-    template: _PodTemplate | _NoMapping = None
-    job_template: _JobTemplate | _NoMapping = None
-
-    @property
-    def pods(self) -> _PodTemplate | None:
-        """The template of the pods, that of a CronJob's Jobs included."""
-        job = self.job_template.spec if isinstance(self.job_template, _JobTemplate) else None
-        pods = job.template if isinstance(job, _JobSpec) else self.template
-        return pods if isinstance(pods, _PodTemplate) else None
-
-
-class _WireWithPods(Wire, frozen=True):
-    spec: _WireSpec | _NoMapping = None
+class _WireWithSpec(Wire, frozen=True):
+    spec: Any = None
 
 
 def wire_of(resource: Resource) -> type[Wire]:
     """Return the form in which an object of that kind is decoded."""
-    return _WireWithPods if (resource.group, resource.kind) in _WITH_PODS else Wire
+    profile = profile_of(resource.api_version, resource.kind)
+    return _WireWithSpec if profile.pods or not profile.known else Wire
 
 
 def managed(resource: Resource, answer: Mapping[str, Any]) -> ManagedObject:
@@ -128,19 +96,39 @@ def slim(resource: Resource, found: Wire | ManagedObject) -> ManagedObject:
         return found
     check_metadata(found.metadata)
     entries = found.metadata.managed_fields
-    said = found.spec if isinstance(found, _WireWithPods) else None
-    spec = said if isinstance(said, _WireSpec) else _WireSpec()
-    counted = (resource.group, resource.kind) in _REPLICATED and type(spec.replicas) is int
+    profile = profile_of(resource.api_version, resource.kind)
+    status = found.status if isinstance(found.status, dict) else {}
+    body = {"spec": found.spec if isinstance(found, _WireWithSpec) else None, "status": status}
+    judged = judge(
+        profile, body, generation=found.metadata.generation, deleting=found.metadata.deleting
+    )
     return ManagedObject(
         metadata=_bare(found.metadata),
         kind=resource.kind,  # the items of a list come without theirs
         api_version=resource.api_version,
-        status=object_status(found.status if isinstance(found.status, dict) else {}),
+        judged=_shared(judged),
+        load_balancer=load_balancer(status.get("loadBalancer")),
         applied=print_of(entries, resource.kind),
         rivals=rivals_of(entries),
-        replicas=spec.replicas if counted else None,
-        pods_uid=sys.intern(spec.pods.uid) if spec.pods is not None else None,
+        pods_uid=_pods_uid(profile, body),
     )
+
+
+def _pods_uid(profile: Profile, body: Mapping[str, Any]) -> str | None:
+    path = labelled_path(profile, body)
+    if not path:
+        return None
+    labels = value_at(body, f"{path}.metadata.labels")
+    uid = labels.get(LABEL_WORKLOAD_UID, "") if isinstance(labels, Mapping) else ""
+    if not isinstance(uid, str) or not is_label_value(uid):
+        uid = ""
+    return sys.intern(uid) if uid or profile.known else None
+
+
+@lru_cache(maxsize=4096)
+def _shared(judged: Judged) -> Judged:
+    """Return the first equal one: most objects of a kind are doing alike."""
+    return judged
 
 
 def owners(metadata: Meta) -> dict[str, Key]:

@@ -19,10 +19,11 @@ from typing import NamedTuple
 
 from crds.names import ANNOTATION_DELETION_COST, LABEL_WORKLOAD_UID, POD_DELETION_COST
 from machinery.api.resources import group_of
+from machinery.kinds.profile import Naming, Profile
+from machinery.kinds.table import HASHED_MAKERS, MAKER_GROUPS, known_kind
 from machinery.types.metadata import Key, Meta
 from propagator.types.workload import Workload
 
-_MAKERS = ("apps", "batch")
 LABEL_TEMPLATE_HASH = "pod-template-hash"
 _NAME_LIMIT = 253
 MOST_TAKEN_OVER = 10_000
@@ -53,6 +54,11 @@ class Main(NamedTuple):
     kind: str
     name: str
 
+    @property
+    def profile(self) -> Profile:
+        """That of its kind."""
+        return known_kind(self.group, self.kind)
+
 
 def claim_of(meta: Meta) -> PodClaim | None:
     """Return the claim of a pod.
@@ -64,7 +70,7 @@ def claim_of(meta: Meta) -> PodClaim | None:
     group, kind, name = ("", "", "")
     if maker is not None:
         group, kind, name = group_of(maker.api_version), sys.intern(maker.kind), maker.name
-    if not uid and group not in _MAKERS:
+    if not uid and group not in MAKER_GROUPS:
         return None
     digest = meta.labels.get(LABEL_TEMPLATE_HASH, "")
     return _shared(PodClaim(uid, sys.intern(meta.namespace), group, kind, name, digest))
@@ -94,16 +100,17 @@ def made_by(claim: PodClaim, main: Main) -> bool:
     if (claim.uid, claim.namespace) != (main.uid, main.namespace):
         return False
     maker = (claim.group, claim.kind)
-    match main.group, main.kind:
-        case "apps", "Deployment":
-            named = claim.digest and claim.name == replica_set(main.name, claim.digest)
-            return maker == ("apps", "ReplicaSet") and bool(named)
-        case "batch", "CronJob":
-            minute = claim.name.removeprefix(f"{main.name}-")
-            return maker == ("batch", "Job") and minute != claim.name and minute.isdecimal()
-        case "apps" | "batch", _:
-            return (*maker, claim.name) == (main.group, main.kind, main.name)
-    return True
+    made_by = main.profile.made_by
+    if made_by is None:
+        return True
+    if maker != (made_by.group, made_by.kind):
+        return False
+    if made_by.named is Naming.TEMPLATE_HASH:
+        return bool(claim.digest) and claim.name == replica_set(main.name, claim.digest)
+    if made_by.named is Naming.NUMBER:
+        minute = claim.name.removeprefix(f"{main.name}-")
+        return minute != claim.name and minute.isdecimal()
+    return claim.name == main.name
 
 
 class TakenOver:
@@ -167,7 +174,7 @@ class OthersObjects:
 def deployment_of(claim: PodClaim) -> str:
     """Return the Deployment that made the pod's ReplicaSet; empty where none did."""
     end = f"-{claim.digest}"
-    made = (claim.group, claim.kind) == ("apps", "ReplicaSet") and claim.name.endswith(end)
+    made = (claim.group, claim.kind) in HASHED_MAKERS and claim.name.endswith(end)
     return claim.name.removesuffix(end) if made and claim.digest else ""
 
 

@@ -14,29 +14,15 @@ from typing import Any
 
 from crds.base import NAME as DNS_LABEL
 from crds.base import QUALIFIED
-from machinery.types.bounds import ADDRESSES, CONDITIONS, NAME, RESOURCES, WORD, TooMuch, clean
+from machinery.types.bounds import ADDRESSES, NAME, RESOURCES, WORD, TooMuch, clean
 from machinery.types.metadata import Meta
 
 _LABEL_KEY = re.compile(rf"(?:{DNS_LABEL}(?:\.{DNS_LABEL})*/)?{QUALIFIED}")
 _LABEL_VALUE = re.compile(rf"(?:{QUALIFIED})?")
 _PROVIDER = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,61}[a-z0-9])?")
-_MOST = 2**31 - 1
 _METADATA_CHARACTERS = 512 * 1024
 """The limit for labels and annotations together; Kubernetes takes 256 KiB of annotations."""
 _FIRST_RESOURCES = ("cpu", "memory", "pods", "ephemeral-storage")
-_COUNTS = (
-    "replicas",
-    "readyReplicas",
-    "updatedReplicas",
-    "availableReplicas",
-    "desiredNumberScheduled",
-    "numberReady",
-    "updatedNumberScheduled",
-    "active",
-    "ready",
-    "succeeded",
-    "failed",
-)
 
 
 def is_label_key(key: str) -> bool:
@@ -75,26 +61,12 @@ def check_metadata(meta: Meta) -> None:
         raise TooMuch(f"labels and annotations of more than {_METADATA_CHARACTERS} characters")
 
 
-def object_status(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the kept fields of a status: counts, phase, conditions, load balancer addresses."""
-    kept: dict[str, Any] = {key: _count(said[key]) for key in _COUNTS if key in said}
-    if "observedGeneration" in said:
-        kept["observedGeneration"] = _whole(said["observedGeneration"], 2**63 - 1)
-    if phase := _text(said.get("phase"), WORD):
-        kept["phase"] = phase
-    conditions = [_condition(each) for each in _mappings(said.get("conditions"), CONDITIONS)]
-    if conditions:
-        kept["conditions"] = conditions
-    balancer = said.get("loadBalancer")
-    if isinstance(balancer, dict):
-        ingress = [_address(each) for each in _mappings(balancer.get("ingress"), ADDRESSES)]
-        if any(ingress):
-            kept["loadBalancer"] = {"ingress": [each for each in ingress if each]}
-    return kept
-
-
-def _condition(said: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: _text(said[key], WORD) for key in ("type", "status", "reason") if key in said}
+def load_balancer(said: Any) -> dict[str, Any] | None:
+    """Return the kept fields of a status.loadBalancer; None without an address."""
+    if not isinstance(said, dict):
+        return None
+    ingress = [_address(each) for each in _mappings(said.get("ingress"), ADDRESSES)]
+    return {"ingress": [each for each in ingress if each]} if any(ingress) else None
 
 
 def _address(said: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,10 +89,6 @@ def _mappings(said: Any, most: int) -> list[Mapping[str, Any]]:
 
 def _text(said: Any, most: int) -> str:
     return clean(said, most) if isinstance(said, str) else ""
-
-
-def _count(said: Any) -> int:
-    return _whole(said, _MOST)
 
 
 def _whole(said: Any, most: int) -> int:

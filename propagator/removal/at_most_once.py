@@ -60,7 +60,7 @@ class AtMostOnce:
         replicas = grown(target=target, present=present, back=back)
         if replicas >= target:
             return None
-        if main.kind not in COUNTED:
+        if not main.profile.scales:
             replicas = 0
         return Waiting(replicas, tuple(name for name in others if by_cluster[name]))
 
@@ -104,7 +104,7 @@ class AtMostOnce:
         if session is None or counts is None:
             return 0 if cluster.out_of_service else workload.leaving[name]
         # Of a kind without a number the object itself has to go: it may still start pods.
-        ending = main.kind not in COUNTED
+        ending = not main.profile.scales
         found = main_object(main, owned(session, main.uid), ending=ending)
         placed = workload.placements.get(name, 0)
         asked = found.replicas if found is not None else 0
@@ -157,10 +157,6 @@ def held_back(excess: int, later: Iterable[int]) -> int:
 def grown(*, target: int, present: int, back: int) -> int:
     """Return the replicas that a growing share gets: those that are present stay."""
     return max(target - back, min(present, target))
-
-
-COUNTED = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
-"""Kinds of whose object the number of replicas is known."""
 
 
 def _serves(session: MemberSession) -> bool:

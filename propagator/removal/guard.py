@@ -23,13 +23,13 @@ from typing import NamedTuple
 
 from crds.fields.shares import BlockedReason
 from crds.fields.why import ChangeCause
+from machinery.kinds.readiness import available_of, readiness_of
 from machinery.tasks import in_slices
 from machinery.types.metadata import Key
 from propagator.members.context import ControllerContext
 from propagator.members.health import Contact
 from propagator.members.inventory import main_object, owned
 from propagator.members.pods import Main, main_of
-from propagator.members.readiness import available_of, lasting_of, readiness_of
 from propagator.removal.at_most_once import AtMostOnce
 from propagator.removal.disruptions import Disruptions
 from propagator.types.cluster import MemberCluster
@@ -38,8 +38,6 @@ from propagator.types.workload import Workload
 
 COUNT_SECONDS = 0.5
 """A count of ready replicas is believed for so long, unless a member tells of the Workload."""
-ORDERED = frozenset({"StatefulSet"})
-"""Kinds that lose the highest ordinal first, whether its pod is ready or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +127,7 @@ class Guard:
             ready=own.ready,
             elsewhere=elsewhere + self._going_later(workload, main, member),
             goal=goal - workload.unavailable,
-            ordered=main.kind in ORDERED,
+            ordered=main.profile.ordered,
         )
         last = member not in workload.placements and elsewhere >= goal
         keeps, why = self._by_budgets(workload, member, main, own.present, keeps, last=last)
@@ -230,8 +228,8 @@ class Guard:
         found = main_object(main, owned(session, main.uid))
         if found is None or found.replicas is None:
             return _NOTHING
-        readiness = readiness_of(main.kind, found, found.replicas)
-        lasting = lasting_of(main.kind, found, readiness)
+        readiness = readiness_of(found.judged, found.replicas)
+        lasting = readiness.lasting
         replaced = readiness.ready - lasting
         seconds = workload.spec.movement.ready_seconds
         if not seconds:
@@ -239,7 +237,9 @@ class Guard:
         seen, counts = session.availability(main, seconds), session.pod_counts(main)
         if seen is None or counts is None:  # what is not seen stands in for nothing
             return _Seen(found.replicas, readiness.ready)
-        available = available_of(main.kind, found, readiness, pods=seen.pods, seen=counts.current)
+        available = available_of(
+            main.profile, found.judged, readiness, pods=seen.pods, seen=counts.current
+        )
         changes_in = math.inf if seen.more_in is None else seen.more_in
         standing_in = min(available, lasting)
         return _Seen(found.replicas, readiness.ready, standing_in, replaced, changes_in)

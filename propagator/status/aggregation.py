@@ -45,7 +45,7 @@ def status_of(
     entries = [share.entry for share in shares]
     placed = [entry for entry in entries if entry["state"] != ShareState.LEAVING.value]
     ready = sum(min(entry["ready"], entry["replicas"]) for entry in placed)
-    if workload.template_kind in ("DaemonSet", "CronJob"):
+    if workload.profile.whole:
         ready = sum(entry["ready"] for entry in placed)
     desired = workload.status.desired
     if desired is None:

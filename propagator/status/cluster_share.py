@@ -15,10 +15,11 @@ from typing import Any
 from crds.fields.shares import BlockedReason, ShareState
 from crds.workload import PropagatedReason
 from machinery.clock import timestamp
+from machinery.kinds.profile import Profile
+from machinery.kinds.readiness import Judged, Readiness, available_of, readiness_of
 from propagator.members.available_pods import Availability
 from propagator.members.health import Contact, PodCounts
 from propagator.members.objects import ManagedObject
-from propagator.members.readiness import Readiness, available_of, readiness_of
 from propagator.outcome import DesiredShare, Outcome
 
 MESSAGE_LIMIT = 4096
@@ -145,24 +146,23 @@ class ReportedShare:
 
 def share_of(
     seen: ObservedShare,
-    kind: str,
+    profile: Profile,
     before: Mapping[str, Any],
     *,
     said: int,
-    completions: int | None = None,
 ) -> ReportedShare:
     """Return the share as seen; `before` is its present entry.
 
-    `said`: the generation that Propagated is about. `completions`: how many pods of a Job have to
-    succeed, where its template says so.
+    `profile` is that of the object that runs the replicas, and `said` the generation that
+    Propagated is about.
     """
     word = _word(seen, before, said)
     readiness = None
     facts: dict[str, Any] = {}
     if seen.contact is Contact.SERVING:
-        readiness = readiness_of(kind, seen.main, seen.desired.replicas, completions)
+        readiness = readiness_of(_judged(seen), seen.desired.replicas)
         facts = _facts(seen, word, readiness)
-        facts["available"] = _available(seen, kind, readiness, before)
+        facts["available"] = _available(seen, profile, readiness, before)
     elif not seen.ready_seconds:
         facts["available"] = None
     state, message = _state(seen, word, readiness, before)
@@ -181,6 +181,10 @@ def share_of(
     entry = {key: value for key, value in entry.items() if value is not None}
     old = readiness.outdated if readiness is not None else entry["ready"] - entry["updated"]
     return ReportedShare(seen, word, _unless_only_mark_changed(entry, before), max(old, 0))
+
+
+def _judged(seen: ObservedShare) -> Judged | None:
+    return seen.main.judged if seen.main is not None else None
 
 
 def _unless_only_mark_changed(
@@ -245,7 +249,7 @@ def _facts(seen: ObservedShare, word: Word, readiness: Readiness) -> dict[str, A
 
 
 def _available(
-    seen: ObservedShare, kind: str, readiness: Readiness, before: Mapping[str, Any]
+    seen: ObservedShare, profile: Profile, readiness: Readiness, before: Mapping[str, Any]
 ) -> int | None:
     """Return the ready replicas that have been so for long enough; None where all count.
 
@@ -258,9 +262,9 @@ def _available(
     if seen.available is None:
         return min(told, readiness.ready)
     pods, all_pods = seen.available.pods, seen.pods.current if seen.pods is not None else 0
-    proven = available_of(kind, seen.main, readiness, pods=pods, seen=all_pods)
+    proven = available_of(profile, _judged(seen), readiness, pods=pods, seen=all_pods)
     pods += seen.available.unproven
-    most = available_of(kind, seen.main, readiness, pods=pods, seen=all_pods)
+    most = available_of(profile, _judged(seen), readiness, pods=pods, seen=all_pods)
     return max(proven, min(told, most))
 
 

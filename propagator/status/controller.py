@@ -30,7 +30,6 @@ from propagator.drift.records import DriftRecords
 from propagator.hub.workload_metadata import is_ours, record_of
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
-from propagator.members.readiness import completions_of
 from propagator.outcome import Outcome
 from propagator.removal.finalizer import Finalizer
 from propagator.status import progress
@@ -279,12 +278,12 @@ class Reporter:
         if not workload.delivered:
             seen = [each async for each in self._survey.delivered_by_others(workload)]
             return undelivered_status(workload, seen, self._clock.now())
-        key, kind = workload.metadata.key, workload.template_kind
+        key, profile = workload.metadata.key, workload.profile
         before = {share["name"]: share for share in workload.status.clusters}
         said = condition(workload, WorkloadCondition.PROPAGATED).get("observedGeneration", 0)
-        outcomes, completions = self._outcomes.get(key, {}), completions_of(workload)
+        outcomes = self._outcomes.get(key, {})
         shares = [
-            share_of(seen, kind, before.get(seen.name, {}), said=said, completions=completions)
+            share_of(seen, profile, before.get(seen.name, {}), said=said)
             async for seen in self._survey.seen(workload, outcomes)
         ]
         # Nothing else tells when a pod has been ready for long enough.

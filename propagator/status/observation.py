@@ -23,7 +23,6 @@ from propagator.members.health import Contact
 from propagator.members.inventory import Owned, OwnedObjects, main_object, owned
 from propagator.members.objects import ManagedObject
 from propagator.members.pods import main_of
-from propagator.members.readiness import completions_of
 from propagator.members.session import MemberSession
 from propagator.outcome import DesiredShare, Outcome
 from propagator.removal.rule import NEVER, keep_of
@@ -81,12 +80,11 @@ class Survey:
     async def runs(self, workload: Workload, outcomes: Mapping[str, Outcome]) -> bool:
         """Whether this process has written each present share, and sees it run now."""
         # The hub's status does not count: it may be of an earlier process, or of a backup.
-        kind, completions = workload.template_kind, completions_of(workload)
         async for name in in_slices(sorted(workload.placements)):
             seen = self._observe(workload, name, outcomes.get(name))
             if seen.outcome is None or seen.outcome.reason is not None:
                 return False
-            share = share_of(seen, kind, {}, said=0, completions=completions)
+            share = share_of(seen, workload.profile, {}, said=0)
             if share.entry["state"] != ShareState.RUNNING.value:
                 return False
         return True
@@ -243,8 +241,8 @@ def balancer(workload: Workload, objects: Owned) -> Mapping[str, Any]:
     rendered = set(_services(workload))  # any other Service may only claim to be the Workload's
     for resource, found in objects:
         ours = resource.kind == "Service" and found.metadata.key in rendered
-        if ours and found.status.get("loadBalancer"):
-            return dict(found.status["loadBalancer"])
+        if ours and found.load_balancer:
+            return found.load_balancer
     return {}
 
 

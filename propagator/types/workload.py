@@ -21,9 +21,8 @@ from msgspec import UNSET, UnsetType, structs
 
 from crds.admission.placeholder import keeps_room
 from crds.fields.dependencies import Dependencies
-from crds.fields.movement import AT_MOST_ONCE
 from crds.fields.publishing import Delivery
-from crds.fields.template import POD_TEMPLATES, REPLICAS_PATHS, well_formed
+from crds.fields.template import well_formed
 from crds.fields.why import ChangeCause
 from crds.groups import membership
 from crds.groups.gate import decision_of
@@ -35,6 +34,11 @@ from crds.names import (
     LABEL_WORKLOAD_UID,
 )
 from crds.workload import OnDelete
+from machinery.kinds.groups import groups_of as groups_in
+from machinery.kinds.paths import value_at
+from machinery.kinds.profile import Profile
+from machinery.kinds.table import profile_of
+from machinery.kinds.templates import pod_template, runs_once
 from machinery.overrides.override import ClusterOverride, cluster_overrides_of
 from machinery.types.metadata import Key, Object, OwnerReference
 from propagator.types.movement import Movement
@@ -100,18 +104,6 @@ class Outline(msgspec.Struct, frozen=True, rename="camel"):
     @property
     def namespace(self) -> str:
         return (self.metadata and self.metadata.namespace) or ""
-
-
-class _Strategy(msgspec.Struct, frozen=True, gc=False):
-    type: str = ""
-
-
-class _StrategySpec(msgspec.Struct, frozen=True):
-    strategy: _Strategy = _Strategy()
-
-
-class _Strategies(msgspec.Struct, frozen=True):
-    spec: _StrategySpec = _StrategySpec()
 
 
 class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
@@ -335,9 +327,10 @@ class Workload(Object, frozen=True, dict=True):
         partition = rolling.get("partition") if isinstance(rolling, dict) else 0
         return partition if type(partition) is int else 0
 
-    @property
-    def template_kind(self) -> str:
-        return self.outline.kind
+    @cached_property
+    def profile(self) -> Profile:
+        """That of the object to run."""
+        return profile_of(*self.outline.pair, self.spec.replicas_path)
 
     @property
     def _main(self) -> msgspec.Raw:
@@ -378,8 +371,10 @@ class Workload(Object, frozen=True, dict=True):
     @cached_property
     def at_most_once(self) -> bool:
         """Whether no unit is made on another cluster before it is gone from its own."""
-        kind = self.template_kind
-        once = kind in AT_MOST_ONCE or (kind == "Deployment" and _recreates(self._main))
+        profile = self.profile
+        # Most templates are not read for it.
+        body = self.template if profile.once_when is not None and not profile.once else {}
+        once = runs_once(profile, body)
         return self.spec.movement.at_most_once(otherwise=once)
 
     def gives_first(self, cluster: str) -> bool:
@@ -399,7 +394,8 @@ class Workload(Object, frozen=True, dict=True):
     @property
     def pod_labels(self) -> Mapping[str, str]:
         """The labels of the pods, as the template says them; empty where they are not known."""
-        return _pod_labels(self.template, self.template_kind, self.uid)
+        labels = value_at(pod_template(self.profile, self.template), "metadata.labels")
+        return {**labels, LABEL_WORKLOAD_UID: self.uid} if isinstance(labels, dict) else {}
 
     @property
     def wants_replicas(self) -> bool:
@@ -413,13 +409,10 @@ class Workload(Object, frozen=True, dict=True):
 
     @property
     def _wanted(self) -> Any:
-        path = self.spec.replicas_path or REPLICAS_PATHS.get(self.template_kind, "")
+        path = self.profile.replicas_path
         if self.spec.replicas is not None or not path:
             return self.spec.replicas
-        value: Any = self.template
-        for part in path.split("."):
-            value = value.get(part) if isinstance(value, dict) else None
-        return value
+        return value_at(self.template, path)
 
     @cached_property
     def overrides(self) -> Overrides:
@@ -481,7 +474,7 @@ class Workload(Object, frozen=True, dict=True):
         A member that shows no ServiceAccounts is of use to Workloads that name none.
         """
         yield from ("ConfigMap", "Secret")
-        if self.template_kind == "StatefulSet":
+        if self.profile.service:
             yield "Service"
         if any(_ACCOUNT in bytes(raw) for raw in self._sources):
             yield "ServiceAccount"
@@ -628,7 +621,7 @@ def groups_of(labels: Mapping[str, str], template: msgspec.Raw) -> tuple[str, ..
     found: Any = {}
     with suppress(ValueError, RecursionError):
         found = _template_decoder.decode(raw)
-    return membership.groups_of(labels, found)
+    return groups_in(labels, found)
 
 
 class _Departing(Object, frozen=True):
@@ -656,22 +649,6 @@ def workload_of(value: Mapping[str, Any]) -> Workload:
     return _workload.decode(msgspec.json.encode(value))
 
 
-def _recreates(template: msgspec.Raw) -> bool:
-    """Whether a Deployment ends its old pods before it makes new ones."""
-    try:
-        return _strategies.decode(template).spec.strategy.type == "Recreate"
-    except msgspec.DecodeError:
-        return False
-
-
-def _pod_labels(template: Mapping[str, Any], kind: str, uid: str) -> Mapping[str, str]:
-    path = POD_TEMPLATES.get(kind)
-    value: Any = template.get("spec") if path else None
-    for part in (*(path or ()), "metadata", "labels"):
-        value = value.get(part) if isinstance(value, dict) else None
-    return {**value, LABEL_WORKLOAD_UID: uid} if isinstance(value, dict) else {}
-
-
 def _some(raw: msgspec.Raw) -> bool:
     size = len(memoryview(raw))
     return size > len(b"null") or bytes(raw) not in (b"", b"null", b"{}")
@@ -695,7 +672,6 @@ _NO_TEXTS: dict[str, str] = {}
 _NO_OWNERS: list[OwnerReference] = []
 _object = msgspec.json.Decoder(dict[str, Any])
 _outlines = msgspec.json.Decoder(Outline)
-_strategies = msgspec.json.Decoder(_Strategies)
 _workload = msgspec.json.Decoder(Workload)
 _departing = msgspec.json.Decoder(_Departing)
 _revisions = msgspec.json.Decoder(list[_RevisionException] | None)

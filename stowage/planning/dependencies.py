@@ -13,6 +13,7 @@ from typing import Any
 from controller.model.objects import MemberCluster
 from crds.fields.dependencies import MOST_DEPENDENCIES
 from machinery.errors import Forbidden, NotFound
+from machinery.kinds.paths import InvalidTemplate
 from machinery.overrides.override import OverrideMisfit, UnreadableOverrides, matching
 from machinery.types.bounds import clean
 from machinery.types.pod_references import Reference, once, pull_secrets
@@ -114,7 +115,7 @@ def _named(
             same = (tuple(each.name for each in chosen), patch, varies)
             if same not in known:
                 known[same] = _names(workload, cluster)
-        except (OverrideMisfit, UnreadableOverrides, PatchMisfit):
+        except (InvalidTemplate, OverrideMisfit, UnreadableOverrides, PatchMisfit):
             continue
         groups.setdefault(tuple(known[same]), []).append(name)
     return [(names, [*found]) for found, names in groups.items()]

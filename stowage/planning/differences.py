@@ -19,6 +19,7 @@ from crds.admission.reserved import strip
 from crds.names import LABEL_WORKLOAD_UID
 from machinery.clock import SystemClock
 from machinery.errors import ConfigurationError
+from machinery.kinds.paths import InvalidTemplate
 from machinery.overrides.override import (
     ClusterOverride,
     OverrideMisfit,
@@ -180,12 +181,14 @@ def _alike(
         return _Alike(misfit=f"override {e.override} does not fit: {e}")
     except PatchMisfit as e:
         return _Alike(misfit=f"the patch of subset {override.subset} does not fit: {e}")
+    except InvalidTemplate as e:
+        return _Alike(misfit=str(e))
 
 
 def _objects(workload: Workload, cluster: MemberCluster | None, override: Override) -> Objects:
     """Return the objects of a share; of the template as it is without a cluster.
 
-    Raises OverrideMisfit and PatchMisfit.
+    Raises OverrideMisfit, PatchMisfit and InvalidTemplate.
     """
     name = cluster.metadata.name if cluster else ""
     member = MemberFacts(cluster.facts, cluster.spec.images) if cluster else _NOWHERE

@@ -13,8 +13,8 @@ from typing import Any
 from controller.framework.findings import seconds
 from controller.model.objects import MemberCluster
 from crds.fields.rollout import BACK, REST
+from machinery.kinds.revisions import digest_of, revision_data
 from machinery.types.budget import amount
-from machinery.types.revisions import digest_of, revision_data
 from machinery.types.selectors import parse_label_selector
 from stowage.console import output
 from stowage.planning import words

@@ -23,6 +23,8 @@ from controller.planner.reasons import title_in_words
 from machinery.api.resources import MEMBER_CLUSTERS, RESERVATIONS, WORKLOAD_GROUPS, WORKLOADS
 from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError, Forbidden, StowageError
+from machinery.kinds.table import profile_of_main
+from machinery.kinds.templates import runs_once
 from machinery.types import conditions
 from stowage.console import output
 from stowage.console.terminal import say
@@ -236,12 +238,14 @@ def _moving(found: Mapping[str, Any]) -> str:
     said = conditions.find(found.get("status") or {}, "Moving")
     if not said or said.get("reason") == "Settled":
         return ""
-    from controller.model.moving import moving_state, runs_once  # noqa: PLC0415 - slow
-    from controller.model.objects import Template, Workload  # noqa: PLC0415 - as above
+    from controller.model.moving import moving_state  # noqa: PLC0415 - slow
+    from controller.model.objects import Workload  # noqa: PLC0415 - as above
 
     workload = msgspec.convert(found, Workload)
-    template = workload.spec.target_deployment or workload.spec.template or Template()
-    state = moving_state(workload, workload.placements, once=runs_once(template))
+    spec = found.get("spec") or {}
+    template = spec.get("targetDeployment") or spec.get("template") or {}
+    once = runs_once(profile_of_main(spec), template)
+    state = moving_state(workload, workload.placements, once=once)
     desired = workload.status.desired or 0
     surge, lacking, way = state.surge(desired), state.unavailable(desired), state.under_way()
     begins = max((surge or lacking) - way, 0)

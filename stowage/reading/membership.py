@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crds.groups.gate import GateState, decision_of
-from crds.groups.membership import groups_of, labels_in
+from crds.groups.membership import labels_in
 from machinery.api.resources import WORKLOAD_GROUPS, WORKLOADS
 from machinery.errors import BadRequest, Forbidden, NotFound
+from machinery.kinds.groups import groups_of
 from machinery.types import conditions
 from machinery.types.bounds import clean
 from stowage.hub.reader import ObjectReader

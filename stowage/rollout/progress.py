@@ -17,9 +17,9 @@ from crds.fields.rollout import BACK, MOST_NAMES, RolledOutReason, RolloutPhase
 from crds.names import short_revision
 from crds.workload import WorkloadCondition
 from machinery.errors import ConfigurationError
+from machinery.kinds.revisions import digest_of, revision_data
 from machinery.types import conditions
 from machinery.types.metadata import Key
-from machinery.types.revisions import digest_of, revision_data
 from stowage.console import output
 from stowage.planning.waves import at_once, needs_approval, soak
 from stowage.planning.words import transition

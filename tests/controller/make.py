@@ -21,6 +21,7 @@ from controller.queue.scheduling_queue import SchedulingQueue
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import FITS, Decision
 from controller.snapshot.builder import Snapshot, SnapshotBuilder
+from crds.fields.template import BATCH_KINDS
 from machinery.types.bounds import MOST_UNITS
 from machinery.types.metadata import Meta
 
@@ -30,6 +31,11 @@ CLUSTER = "stowage.dev/cluster"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 ROOMY = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+
+
+def api_version(kind: str) -> str:
+    """That of a built-in kind."""
+    return "batch/v1" if kind in BATCH_KINDS else "apps/v1"
 
 
 def cluster(
@@ -91,7 +97,7 @@ def workload(
         "spec": {
             "schedulerName": "stowage",
             "replicas": replicas,
-            "template": {"apiVersion": "apps/v1", "kind": kind, "spec": {"template": pods}},
+            "template": {"apiVersion": api_version(kind), "kind": kind, "spec": {"template": pods}},
             **spec,
         },
         "status": {"placements": placements, "decision": {"hash": decided}},

@@ -19,10 +19,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from machinery.api.client import ApiClient
-from machinery.api.resources import MEMBER_CLUSTERS, NAMESPACES, SECRETS, WORKLOADS, Resource
+from machinery.api.resources import MEMBER_CLUSTERS, NAMESPACES, SECRETS, USUAL, WORKLOADS, Resource
 from machinery.errors import NotFound, StowageError
 from propagator.app import Propagator
-from propagator.members.kinds import USUAL
 from propagator.settings import PropagatorSettings, SessionSettings
 from stowage.playground.controlplanes import Cluster
 

@@ -15,10 +15,9 @@ from msgspec.structs import replace
 
 from crds.names import PROPAGATOR_LEASE, SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
-from machinery.api.resources import LEASES, MEMBER_CLUSTERS, SECRETS, WORKLOADS
+from machinery.api.resources import LEASES, MEMBER_CLUSTERS, SECRETS, USUAL, WORKLOADS
 from machinery.types.metadata import Object
 from propagator.app import Propagator
-from propagator.members.kinds import USUAL
 from propagator.settings import PropagatorSettings
 from stowage.playground.controlplanes import Cluster, ControlPlanes
 from tests.inforce import completed

@@ -33,7 +33,7 @@ async def test_a_share_that_left_goes_at_once_while_its_gang_starts(
                 "uid": "u-a",
                 "labels": {LABEL_GROUP: "batch"},
             },
-            "spec": {"template": {"kind": "Deployment"}},
+            "spec": {"template": {"apiVersion": "apps/v1", "kind": "Deployment"}},
             "status": {
                 "placements": [{"cluster": "m3", "replicas": 2}],
                 "clusters": [{"name": "m3", "replicas": 2, "state": "Creating"}],
@@ -83,7 +83,7 @@ async def test_nothing_is_written_on_a_member_that_still_runs_what_runs_elsewher
     workload = workload_of(
         {
             "metadata": {"namespace": "shop", "name": "a", "uid": "u-a"},
-            "spec": {"template": {"kind": "Deployment"}},
+            "spec": {"template": {"apiVersion": "apps/v1", "kind": "Deployment"}},
             "status": {"placements": [{"cluster": "m2", "replicas": 2}]},
         }
     )

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from machinery.api.resources import CONTROLLER_REVISIONS
-from machinery.types.revisions import digest_of, revision_data, revision_name
+from machinery.kinds.revisions import digest_of, revision_data, revision_name
 from tests.propagator.stage import (
     CONFIGMAPS,
     DEPLOYMENTS,

@@ -8,6 +8,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from crds.workload import PropagatedReason
 from machinery.api.client import ApiClient
 from propagator.apply.image_turns import ImageTurns
 from propagator.hub.revisions import Revisions
@@ -35,16 +36,14 @@ def test_a_share_of_no_units_is_another_wish_than_no_share() -> None:
     assert DesiredShare.of(none, "m1") == DesiredShare.of(placed(m1=0), "m1")
 
 
-@pytest.mark.parametrize("units", [0, 2])
-async def test_a_share_that_is_taken_away_before_the_first_write_is_not_written(units: int) -> None:
-    """What was placed there, with units or without, is placed nowhere when the hub has answered."""
-    told: list[Outcome | None] = []
+def writer_of(prepared: Workload, told: list[Outcome | None]) -> ShareWriter:
+    """One for which the hub has that Workload by now; nothing is written, removed or lowered."""
 
     async def nothing(*_: Any) -> Any:
         return None
 
     async def prepare(*_: Any) -> Workload:
-        return placed(m2=3)
+        return prepared
 
     parts: dict[str, Any] = dict.fromkeys(
         (
@@ -59,7 +58,7 @@ async def test_a_share_that_is_taken_away_before_the_first_write_is_not_written(
         ),
         SimpleNamespace(admit=nothing, shown=nothing, uid=nothing, prepare=prepare),
     )
-    shares = ShareWriter(
+    return ShareWriter(
         SimpleNamespace(clock=FakeClock(), identity=SimpleNamespace(uid=nothing)),  # type: ignore[arg-type] # as much as is asked
         **parts,
         revisions=Revisions(cast("ApiClient", None)),
@@ -71,9 +70,32 @@ async def test_a_share_that_is_taken_away_before_the_first_write_is_not_written(
         images=ImageTurns(clock=FakeClock()),
         record_outcome=lambda _key, _member, outcome: told.append(outcome),
     )
+
+
+@pytest.mark.parametrize("units", [0, 2])
+async def test_a_share_that_is_taken_away_before_the_first_write_is_not_written(units: int) -> None:
+    """What was placed there, with units or without, is placed nowhere when the hub has answered."""
+    told: list[Outcome | None] = []
+    shares = writer_of(placed(m2=3), told)
     session: Any = SimpleNamespace(name="m1", mark=Mark())
     assert await shares.apply(session, placed(m1=units, m2=3)) is None
     assert not told
+
+
+@pytest.mark.proves("KD15", "B5")
+async def test_what_cannot_be_rendered_is_invalid_and_not_tried_again() -> None:
+    body = {"apiVersion": "apps/v1", "kind": "StatefulSet", "spec": {"ordinals": None}}
+    spec = workload_of({"metadata": {"name": "w"}, "spec": {"template": body}}).spec
+    workload = msgspec.structs.replace(placed(m1=2), spec=spec)
+    told: list[Outcome | None] = []
+    session: Any = SimpleNamespace(
+        name="m1", mark=Mark(), images=(), facts=member_facts().facts, link=None
+    )
+    assert await writer_of(workload, told).apply(session, workload) is None
+    (outcome,) = told
+    assert outcome is not None
+    assert outcome.reason is PropagatedReason.INVALID_WORKLOAD
+    assert outcome.message.startswith("spec.template.spec.ordinals: ")
 
 
 @pytest.mark.proves("G24")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from machinery.types.revisions import digest_of, revision_data
+from machinery.kinds.revisions import digest_of, revision_data
 
 STABLE = "91ab000000000000"
 SINCE = "2026-01-02T03:00:00Z"

@@ -10,10 +10,9 @@ import msgspec
 import pytest
 
 from controller.model.objects import Workload
-from controller.model.unit import WITHOUT_REPLICAS, workload_info
-from crds.fields.template import REPLICAS_PATHS
-from crds.groups.membership import KINDS_WITH_PODS
+from controller.model.unit import workload_info
 from crds.names import LABEL_GROUP
+from machinery.kinds.table import profile_of
 from propagator.types.workload import groups_of
 from stowage.reading import membership
 from tests.stowage.test_explain_groups import Hub, hub, lines, run, workload
@@ -37,7 +36,6 @@ KINDS = (
     ("batch/v1", "Train"),
     ("ai.example/v1", "Train"),
 )
-WITH_PODS = KINDS_WITH_PODS | {"CronJob"}
 
 
 def named(name: Any, api_version: str, kind: str, place: str) -> dict[str, Any]:
@@ -49,7 +47,8 @@ def named(name: Any, api_version: str, kind: str, place: str) -> dict[str, Any]:
     template = {"apiVersion": api_version, "kind": kind, "spec": pods}
     template |= labels if place == "template" else {}
     metadata = {"name": "w", **(labels["metadata"] if place == "itself" else {})}
-    return {"metadata": metadata, "spec": {"replicasPath": "spec.replicas", "template": template}}
+    path = {} if profile_of(api_version, kind).known else {"replicasPath": "spec.replicas"}
+    return {"metadata": metadata, "spec": {**path, "template": template}}
 
 
 @pytest.mark.proves("G2")
@@ -63,11 +62,7 @@ def test_controller_propagator_and_commands_see_the_same_members(
     raw = msgspec.Raw(json.dumps(body["spec"]["template"]).encode())
     assert groups_of(body["metadata"].get("labels", {}), raw) == decided
     assert membership.names_of(body) == decided
-    assert decided == (("batch",) if place != "pods" or kind in WITH_PODS else ())
-
-
-def test_the_kinds_that_have_pods_are_those_that_the_controller_reads() -> None:
-    assert REPLICAS_PATHS.keys() | WITHOUT_REPLICAS == WITH_PODS
+    assert decided == (("batch",) if place != "pods" or profile_of(api_version, kind).pods else ())
 
 
 @pytest.mark.parametrize("kind", ["StatefulSet", 7, ["Job"], None])

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from machinery.types.revisions import digest_of, revision_data
+from machinery.kinds.revisions import digest_of, revision_data
 from stowage.cli import cli
 from tests.stowage.test_plan import cluster, placed, workload
 

@@ -34,7 +34,7 @@ from crds.names import (
 )
 from crds.reservation import Hold
 from machinery import logs
-from machinery.api.resources import RESERVATIONS, WORKLOADS
+from machinery.api.resources import DEPLOYMENTS, RESERVATIONS, WORKLOADS
 from machinery.api.verbs import MERGE_PATCH
 from machinery.errors import AlreadyExists, Conflict, Forbidden, NotFound, TransportError
 from machinery.runtime.informer import Informer
@@ -243,8 +243,8 @@ def placeholder(stored: Reservation, reserved: Reserved) -> dict[str, Any]:
     labels = {PLACEHOLDER_PODS_LABEL: label_of(meta.name)}
     owner = meta.controller_ref(API_VERSION, RESERVATIONS.kind)
     deployment = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
+        "apiVersion": DEPLOYMENTS.api_version,
+        "kind": DEPLOYMENTS.kind,
         "metadata": {"name": name},
         "spec": {
             "selector": {"matchLabels": labels},

@@ -16,12 +16,9 @@ from typing import TypeAlias
 from controller.features.reservation.compiled import Reserved
 from controller.features.reservation.objects import Owner, OwnerController, OwnerObject
 from controller.model.unit import WorkloadInfo
-from crds.fields.template import APPS_KINDS, BATCH_KINDS
 from crds.names import API_VERSION
 from machinery.types.metadata import Key
 from machinery.types.selectors import LabelSelector, Operator
-
-_TEMPLATES = dict.fromkeys(APPS_KINDS, "apps/v1") | dict.fromkeys(BATCH_KINDS, "batch/v1")
 
 Rank: TypeAlias = tuple[float, str, Key]
 """The order of use: the reservation that expires first, then the oldest, then by name."""
@@ -71,11 +68,9 @@ def _controlled(said: OwnerController, info: WorkloadInfo) -> bool:
     version, kind, name, uid = info.controller
     if (said.kind, said.name) == (kind, name):
         return said.api_version in ("", version) and said.uid in ("", uid)
-    # The version of a template of another group is not known: kind and name decide.
-    known = _TEMPLATES.get(info.kind, said.api_version)
     return (
         (said.kind, said.name) == (info.kind, info.template_name or info.name)
-        and said.api_version in ("", known)
+        and said.api_version in ("", info.api_version)
         and not said.uid
     )
 

@@ -20,6 +20,7 @@ from controller.model.objects import Template, TemplateMeta, Workload, WorkloadS
 from crds.fields.placing import PlacementStatus
 from crds.names import SYSTEM_NAMESPACE
 from crds.reservation import ReservationPhase
+from machinery.api.resources import DEPLOYMENTS
 from machinery.types.bounds import between
 
 PENDING, AVAILABLE = ReservationPhase.PENDING.value, ReservationPhase.AVAILABLE.value
@@ -60,8 +61,8 @@ def _spec(said: PlacedSpec, own: ReservationSpec, namespace: str) -> WorkloadSpe
         "replicas": between(0, 1 if said.replicas is None else said.replicas, _MOST_REPLICAS),
         "target_namespace": _target(own, namespace),
         "template": Template(
-            api_version="apps/v1",
-            kind="Deployment",
+            api_version=DEPLOYMENTS.api_version,
+            kind=DEPLOYMENTS.kind,
             metadata=TemplateMeta(),
             spec={"template": {name: part for name, part in pods.items() if part is not None}},
         ),

@@ -121,4 +121,4 @@ def _settled(share: ClusterShare, units: int) -> bool:
 
 def _pace(spec: Rollout, info: WorkloadInfo) -> Rollout:
     """Return the pace as the kind has it: what runs only now and then is not seen to run."""
-    return msgspec.structs.replace(spec, min_ready_seconds=0) if info.kind == "CronJob" else spec
+    return msgspec.structs.replace(spec, min_ready_seconds=0) if info.profile.ready.exists else spec

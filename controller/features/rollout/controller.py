@@ -30,9 +30,9 @@ from crds.workload import WorkloadCondition
 from machinery import logs
 from machinery.api.resources import WORKLOADS
 from machinery.errors import Forbidden
+from machinery.kinds.revisions import revision_name
 from machinery.types import conditions
 from machinery.types.metadata import Key
-from machinery.types.revisions import revision_name
 
 LOG = logs.get(__name__)
 AGAIN_SECONDS = 30.0

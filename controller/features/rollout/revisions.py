@@ -21,8 +21,8 @@ from crds.names import API_VERSION as WORKLOAD_API
 from crds.names import LABEL_WORKLOAD_UID
 from machinery.api.resources import CONTROLLER_REVISIONS, WORKLOADS
 from machinery.errors import AlreadyExists, Conflict, Forbidden, NotFound, TransportError
+from machinery.kinds.revisions import digest_of, revision_data, revision_name
 from machinery.types.metadata import Meta
-from machinery.types.revisions import digest_of, revision_data, revision_name
 
 if TYPE_CHECKING:
     from machinery.api.client import ApiClient

@@ -298,8 +298,9 @@ def fault_of(spread: CompiledSpread, info: WorkloadInfo) -> str:
     """Return why a spread cannot divide this Workload; empty where it can."""
     if spread.fault:
         return spread.fault
-    if info.kind == "DaemonSet":
-        return f"its target {info.name} holds a DaemonSet, which runs on every cluster in full"
+    if info.profile.everywhere:
+        runs = "which runs on every cluster in full"
+        return f"its target {info.name} holds a {info.kind}, {runs}"
     return patches.fault(spread, info)
 
 

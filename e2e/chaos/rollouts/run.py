@@ -18,8 +18,8 @@ from e2e.chaos.promises import Broken, until_held
 from e2e.chaos.rollouts.users import NAMESPACE, SECRET_VALUE, Authors, Wish
 from e2e.chaos.rollouts.watch import RolloutWatchman
 from e2e.chaos.stage import MEMBERS, ChaosStage, at_work, not_ready
+from machinery.kinds.revisions import digest_of, revision_data
 from machinery.types.conditions import find
-from machinery.types.revisions import digest_of, revision_data
 
 SETTLE_SECONDS = 240.0
 MOST_REVISIONS = 3

@@ -16,8 +16,8 @@ from e2e.chaos.judgement import Whole, owners
 from e2e.chaos.rollouts.users import FIRST_WAVE, NAMESPACE, VARIABLE, container_of, placed_on
 from e2e.chaos.stage import ChaosStage
 from machinery.api.resources import WORKLOADS
+from machinery.kinds.revisions import digest_of, revision_data
 from machinery.runtime.informer import Informer
-from machinery.types.revisions import digest_of, revision_data
 
 _LAG_SECONDS = 6.0
 """One watch may be so far behind another on a busy machine."""

@@ -12,6 +12,7 @@ from controller.model.objects import Workload, WorkloadStatus
 from controller.model.unit import restated, workload_info
 from tests.controller.make import (
     REQUIRED,
+    api_version,
     beside,
     cluster,
     decided,
@@ -123,11 +124,14 @@ class TestReplicas:
         ],
     )
     def test_the_templates_own_number(self, kind: str, spec: dict[str, int]) -> None:
-        found = workload(replicas=None, template={"kind": kind, "spec": spec})
+        found = workload(
+            replicas=None, template={"apiVersion": api_version(kind), "kind": kind, "spec": spec}
+        )
         assert workload_info(found).replicas == 7
 
     def test_the_workloads_number_goes_before_it(self) -> None:
-        found = workload(replicas=3, template={"kind": "Deployment", "spec": {"replicas": 7}})
+        template = {"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 7}}
+        found = workload(replicas=3, template=template)
         assert workload_info(found).replicas == 3
 
     def test_neither_means_one(self) -> None:
@@ -163,7 +167,8 @@ class TestLabels:
 
     def test_a_cronjobs_pods_are_deep_inside(self) -> None:
         pods = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [container("1")]}}
-        template = {"kind": "CronJob", "spec": {"jobTemplate": {"spec": {"template": pods}}}}
+        spec = {"jobTemplate": {"spec": {"template": pods}}}
+        template = {"apiVersion": "batch/v1", "kind": "CronJob", "spec": spec}
         found = workload_info(workload(template=template))
         assert (found.labels, found.request["cpu"]) == ({"app": "x"}, 1000)
 

@@ -21,7 +21,12 @@ from tests.examples import examples
 
 NAMES = ("w0", "w1", "w2", "w3")
 CLUSTERS = ("a", "b", "c")
-UNREADABLE: dict[str, Any] = {"kind": "Deployment", "metadata": {}, "spec": {"template": "x"}}
+UNREADABLE: dict[str, Any] = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {},
+    "spec": {"template": "x"},
+}
 """A template that the schema lets in and nobody can read."""
 
 

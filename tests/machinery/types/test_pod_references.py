@@ -70,9 +70,9 @@ def test_pull_secrets_of_a_pod_and_of_an_account() -> None:
 
 
 def test_the_service_of_a_statefulset() -> None:
-    assert [*governing_service({"spec": {"serviceName": "db"}})] == [Reference("Service", "db")]
-    assert not [*governing_service({"spec": {}})]
-    assert not [*governing_service({})]
+    assert [*governing_service("db")] == [Reference("Service", "db")]
+    assert not [*governing_service("")]
+    assert not [*governing_service(None)]
 
 
 def test_each_object_comes_once_where_it_is_named_first() -> None:

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from crds.fields.template import POD_TEMPLATES
 from machinery.api.client import ApiClient
 from machinery.api.resources import DEPLOYMENTS
 from machinery.api.verbs import JSON
+from machinery.kinds.paths import steps
+from machinery.kinds.table import known_kind
 from machinery.types.strategic_merge import CONTAINER_LISTS, merge, merge_keys
 from stowage.playground.controlplanes import Cluster
 
@@ -163,10 +164,10 @@ def test_every_list_that_the_servers_schema_merges_is_merged_by_its_key(
     found = json.loads(apiserver.kubectl("get", "--raw", "/openapi/v2"))["definitions"]
     theirs = dict(_merged(found, "io.k8s.api.core.v1.PodTemplateSpec", ()))
     for schema in CARRIED:
-        kind = schema.rpartition(".")[2]
+        group, _, kind = schema.split(".")
+        pods = steps(known_kind(group, kind).pod_path)
         for path, key in _merged(found, f"io.k8s.api.{schema}", (kind,)):
-            pods = POD_TEMPLATES.get(kind, ("template",))
-            above = path[1 : 2 + len(pods)] == ("spec", *pods)
+            above = bool(pods) and path[1 : 1 + len(pods)] == pods
             if path[1] not in ("metadata", "status") and not above and "metadata" not in path:
                 theirs[path] = key
     assert theirs == {path: keys[0] for path, keys in merge_keys().items()}

@@ -7,9 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from machinery.api.resources import Resource
+from machinery.kinds.paths import InvalidTemplate
 from propagator.apply.render import ForeignClass, beside, render
 from propagator.hub.workload_metadata import first_ordinals
-from propagator.members.objects import ManagedObject
+from propagator.members.objects import ManagedObject, managed
 from propagator.types.hub_objects import HubSecret
 from propagator.types.workload import Workload, workload_of
 from tests.propagator.apply.memberfacts import member_facts
@@ -193,6 +195,52 @@ def test_the_label_on_the_pods_is_that_of_the_object_that_is_there(label: str) -
     for same in (None, "u-1"):
         assert beside(piece, ManagedObject(pods_uid=same)) is piece
     assert piece.body["spec"]["template"]["metadata"]["labels"]["stowage.dev/workload-uid"] == "u-1"
+
+
+def of_kruise(**spec: Any) -> Workload:
+    pods = {"metadata": {"labels": {"app": "db"}}, "spec": {"containers": [{"name": "db"}]}}
+    body = {"selector": {"matchLabels": {"app": "db"}}, "template": pods}
+    template = {"apiVersion": "apps.kruise.io/v1beta1", "kind": "StatefulSet", "spec": body}
+    return made(targetDeployment=None, template=template, replicasPath="spec.replicas", **spec)
+
+
+@pytest.mark.proves("KD2")
+def test_nothing_is_written_into_a_kind_that_is_not_known_but_its_number() -> None:
+    (piece,) = render(of_kruise(), replicas=2, first_ordinal=0, secrets=[], member=member_facts())
+    assert piece.body["spec"] == {**of_kruise().template["spec"], "replicas": 2}
+
+
+@pytest.mark.proves("KD10")
+def test_an_object_of_a_kind_that_is_not_known_keeps_what_earlier_releases_wrote() -> None:
+    """They labelled the pods, and set the first ordinal, of whatever was named a StatefulSet."""
+    (piece,) = render(of_kruise(), replicas=2, first_ordinal=3, secrets=[], member=member_facts())
+    assert piece.body["spec"]["ordinals"] == {"start": 3}
+    resource = Resource("apps.kruise.io", "v1beta1", "statefulsets", "StatefulSet")
+    template = {"metadata": {"labels": {"stowage.dev/workload-uid": "u-1"}}}
+    live = managed(resource, {"metadata": {"name": "db"}, "spec": {"template": template}})
+    laid = beside(piece, live)
+    labels = laid.body["spec"]["template"]["metadata"]["labels"]
+    assert labels == {"app": "db", "stowage.dev/workload-uid": "u-1"}
+    unmarked = managed(resource, {"metadata": {"name": "db"}, "spec": {"template": {}}})
+    assert beside(piece, unmarked) is piece
+
+
+@pytest.mark.proves("KD15", "B5")
+@pytest.mark.parametrize(
+    ("template", "told"),
+    [
+        ({"kind": "StatefulSet", "spec": {"ordinals": None}}, "spec.template.spec.ordinals: "),
+        ({"kind": "Deployment", "spec": None}, "spec.template.spec: "),
+        ({"kind": "Deployment", "spec": {"template": "text"}}, "spec.template.spec.template: "),
+        ({"kind": "Deployment", "metadata": "text", "spec": {}}, "spec: "),
+        ({"kind": "Deployment", "metadata": {"labels": ["a"]}, "spec": {}}, "spec: "),
+    ],
+)
+def test_what_cannot_be_rendered_says_why(template: Any, told: str) -> None:
+    workload = made(targetDeployment=None, template={"apiVersion": "apps/v1", **template})
+    with pytest.raises(InvalidTemplate) as fault:
+        render(workload, replicas=1, first_ordinal=3, secrets=[], member=member_facts())
+    assert str(fault.value).startswith(told)
 
 
 @pytest.mark.proves("X8")

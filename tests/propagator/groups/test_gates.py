@@ -153,7 +153,7 @@ class Hub:
         workload = workload_of(
             {
                 "metadata": self._meta(name, f"u-{name}", labels=labels),
-                "spec": {"template": {"kind": "Deployment"}},
+                "spec": {"template": {"apiVersion": "apps/v1", "kind": "Deployment"}},
                 "status": {"placements": placements},
             }
         )

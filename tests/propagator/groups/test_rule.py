@@ -8,6 +8,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from crds.fields.template import BATCH_KINDS
 from crds.groups.gate import decision_of
 from crds.names import GROUP_ALIASES, GROUP_LABELS, LABEL_GROUP
 from crds.workload import PropagatedReason
@@ -159,7 +160,8 @@ def test_one_that_names_several_groups_is_held_and_told_so() -> None:
 def template(kind: str, *, own: Labels, pods: Labels) -> dict[str, Any]:
     pod = {"metadata": {"labels": pods}}
     spec = {"jobTemplate": {"spec": {"template": pod}}} if kind == "CronJob" else {"template": pod}
-    return {"apiVersion": "x/v1", "kind": kind, "metadata": {"labels": own}, "spec": spec}
+    group = "batch" if kind in BATCH_KINDS else "apps"
+    return {"apiVersion": f"{group}/v1", "kind": kind, "metadata": {"labels": own}, "spec": spec}
 
 
 @pytest.mark.proves("G2")
@@ -194,7 +196,12 @@ def test_a_group_is_named_by_workload_template_or_pods(key: str, kind: str, read
     ],
 )
 def test_what_is_no_label_names_no_group(metadata: Any) -> None:
-    body = {"kind": "Deployment", "metadata": metadata, "spec": {"template": [LABEL_GROUP]}}
+    body = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata,
+        "spec": {"template": [LABEL_GROUP]},
+    }
     assert gang_member(template=body).groups == ()
 
 

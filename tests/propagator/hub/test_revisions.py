@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from machinery.api.client import ApiClient
-from machinery.types.revisions import digest_of, revision_data
+from machinery.kinds.revisions import digest_of, revision_data
 from propagator.apply.render import render
 from propagator.hub.revisions import Revisions
 from propagator.types.workload import Workload, workload_of

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,11 +10,8 @@ from machinery.runtime.store import Cache
 from machinery.types.metadata import Meta, Object
 from propagator.members.available_pods import Availability, AvailablePods
 from propagator.members.capacity.kept import Pod
-from propagator.members.objects import managed
 from propagator.members.pods import Main, PodClaim
-from propagator.members.readiness import available_of, readiness_of
 from tests.fakeclock import FakeClock
-from tests.propagator.stage import DEPLOYMENTS
 
 MAIN = Main("u", "ns", "apps", "StatefulSet", "db")
 CLAIM = PodClaim("u", "ns", "apps", "StatefulSet", "db", "")
@@ -116,27 +111,3 @@ def test_whatever_pods_do_only_an_unbroken_time_counts(
             pods.lose(held)
     assert not available._since
     assert not available._claims
-
-
-@pytest.mark.proves("M10")
-@pytest.mark.parametrize(
-    ("kind", "status", "pods", "seen", "wanted"),
-    [
-        ("Deployment", {"readyReplicas": 3}, 2, 3, 2),
-        ("Deployment", {"readyReplicas": 1}, 2, 3, 1),
-        ("Deployment", {"readyReplicas": 3}, 0, 0, 0),
-        ("Job", {"ready": 1, "succeeded": 2}, 0, 1, 2),
-        ("DaemonSet", {"numberReady": 2, "desiredNumberScheduled": 2}, 1, 2, 0),
-        ("DaemonSet", {"numberReady": 2, "desiredNumberScheduled": 2}, 2, 2, 1),
-        ("CronJob", {}, 0, 0, 1),
-        ("Robot", {"readyReplicas": 3}, 0, 0, 3),
-        ("Robot", {"readyReplicas": 3}, 1, 3, 1),
-    ],
-)
-def test_each_kind_has_its_available_replicas(
-    kind: str, status: dict[str, Any], pods: int, seen: int, wanted: int
-) -> None:
-    found = managed(DEPLOYMENTS, {"status": {"observedGeneration": 0, **status}})
-    readiness = readiness_of(kind, found, 3)
-    assert available_of(kind, found, readiness, pods=pods, seen=seen) == wanted
-    assert available_of(kind, None, readiness, pods=pods, seen=seen) == 0

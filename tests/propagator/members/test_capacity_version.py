@@ -8,18 +8,18 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any, cast
 
-import msgspec
 import pytest
 
 from machinery.api.client import ApiClient
-from machinery.api.resources import MEMBER_CLUSTERS
+from machinery.api.resources import DEPLOYMENTS, MEMBER_CLUSTERS
+from machinery.kinds.builtin import DEPLOYMENT
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Meta
 from propagator.hub.cluster_status_writer import PERIOD, ClusterStatusWriter
 from propagator.members.capacity.kept import Node, Pod
 from propagator.members.capacity.ledger import CapacityLedger
 from propagator.members.health import CONNECTED, Contact, HealthProbe, PodCounts, PodLedger
-from propagator.members.objects import ManagedObject
+from propagator.members.objects import managed
 from propagator.members.pods import Main, PodClaim
 from propagator.outcome import DesiredShare
 from propagator.status.cluster_share import ObservedShare, share_of
@@ -115,10 +115,10 @@ def entry(before: Mapping[str, Any], units: PodCounts | None, *, ready: int = 3)
         desired=DesiredShare("u1", 1, 3),
         leaving=False,
         contact=Contact.SERVING,
-        main=msgspec.convert({"metadata": {"name": "web"}, "status": status}, ManagedObject),
+        main=managed(DEPLOYMENTS, {"metadata": {"name": "web"}, "status": status}),
         pods=units,
     )
-    return share_of(seen, "Deployment", before, said=1).entry
+    return share_of(seen, DEPLOYMENT, before, said=1).entry
 
 
 def test_the_entry_tells_it_with_the_units() -> None:

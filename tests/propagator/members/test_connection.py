@@ -9,12 +9,12 @@ import time
 
 import pytest
 
+from machinery.api.resources import USUAL
 from machinery.clock import SystemClock
 from machinery.types.memory_budget import MEMBERS
 from propagator.credentials.credentials import credentials_of
 from propagator.members.connection import Link, LinkListener
 from propagator.members.health import HealthProbe, MemberHealth
-from propagator.members.kinds import USUAL
 from propagator.settings import SessionSettings
 from tests.examples import window
 from tests.propagator.conftest import unregistered

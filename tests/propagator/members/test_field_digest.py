@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from crds.fields.shares import ShareHealth
 from machinery.api.resources import Resource
+from machinery.kinds.readiness import Judged
 from propagator.members.field_digest import print_of_body
 from propagator.members.objects import ManagedObject, managed
 
@@ -143,7 +145,7 @@ def test_who_else_writes_the_spec_is_named():
 @pytest.mark.parametrize("strange", ["text", 7, ["a"], None])
 def test_an_object_whose_spec_or_status_is_no_mapping_can_be_read(strange: Any):
     found = shown(entry(FIELDS), spec=strange, status=strange, applied=strange, rivals=strange)
-    assert found.status == {}
+    assert found.judged == Judged(ShareHealth.HEALTHY, ready=0)
     assert untouched(found)
 
 

@@ -136,10 +136,11 @@ def test_no_more_is_remembered_of_what_was_taken_over_than_a_member_may_have(mon
             {"jobTemplate": {"spec": {"template": {"metadata": {"labels": {LABEL: "u"}}}}}},
             "u",
         ),
-        (("batch", "CronJob"), {"jobTemplate": {"spec": 1}}, None),
-        (("apps", "StatefulSet"), {"template": "?"}, None),
-        (("apps", "StatefulSet"), "?", None),
-        (("x.dev", "Deployment"), {"template": {"metadata": {"labels": {LABEL: "u"}}}}, None),
+        (("batch", "CronJob"), {"jobTemplate": {"spec": 1}}, ""),
+        (("apps", "StatefulSet"), {"template": "?"}, ""),
+        (("apps", "StatefulSet"), "?", ""),
+        (("x.dev", "Deployment"), {"template": {"metadata": {"labels": {LABEL: "u"}}}}, "u"),
+        (("x.dev", "Deployment"), {"template": {"metadata": {"labels": {"app": "a"}}}}, None),
     ],
 )
 def test_the_label_on_its_pods_is_read_from_an_object(kind, spec, uid):
@@ -151,9 +152,8 @@ def test_the_label_on_its_pods_is_read_from_an_object(kind, spec, uid):
 @pytest.mark.proves("S4")
 def test_an_address_is_taken_of_a_service_that_is_rendered_alone():
     def service(namespace: str, name: str, ip: str) -> tuple[Resource, ManagedObject]:
-        status = {"loadBalancer": {"ingress": [{"ip": ip}]}}
         meta = Meta(name=name, namespace=namespace)
-        return SERVICES, ManagedObject(metadata=meta, status=status)
+        return SERVICES, ManagedObject(metadata=meta, load_balancer={"ingress": [{"ip": ip}]})
 
     meta = {"name": "victim", "namespace": "shop", "uid": "u"}
     extra = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "b", "namespace": "x"}}

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from machinery.api.client import ApiClient
-from machinery.api.resources import Resource
+from machinery.api.resources import USUAL, Resource
 from machinery.config.kubeconfig import Connection
 from machinery.errors import Forbidden, TransportError, Unreachable
 from machinery.runtime.informer import Informer
@@ -20,7 +20,6 @@ from propagator.members.connection import Link, LinkListener
 from propagator.members.context import ControllerContext
 from propagator.members.health import Contact, HealthProbe
 from propagator.members.inventory import OwnedObjects, listed
-from propagator.members.kinds import USUAL
 from propagator.members.objects import ManagedObject
 from propagator.members.session import MemberSession
 from propagator.status.observation import Survey

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from machinery.api.resources import USUAL
 from machinery.types.metadata import Key
 from propagator.members.health import Contact
-from propagator.members.kinds import USUAL
 from propagator.members.objects import managed
 from propagator.removal.at_most_once import AtMostOnce, grown, held_back
 from propagator.removal.guard import least

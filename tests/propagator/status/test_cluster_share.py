@@ -8,19 +8,20 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, cast
 
-import msgspec
 import pytest
 
 from crds.fields.shares import ClusterShare, ShareState
 from crds.workload import PropagatedReason, WorkloadCondition
 from machinery.api.client import ApiClient
+from machinery.api.resources import DEPLOYMENTS
+from machinery.kinds.builtin import DEPLOYMENT
 from machinery.types.conditions import RECONCILING, STALLED, find
 from machinery.types.metadata import Meta
 from propagator.hub.revisions import Revisions
 from propagator.members.context import ControllerContext
 from propagator.members.health import Contact, PodCounts
 from propagator.members.inventory import OwnedObjects
-from propagator.members.objects import ManagedObject
+from propagator.members.objects import ManagedObject, managed
 from propagator.outcome import DesiredShare, Outcome
 from propagator.status.aggregation import status_of
 from propagator.status.cluster_share import ObservedShare, ReportedShare, Word, share_of
@@ -67,7 +68,7 @@ def workload(
 def main(ready: int = 3, *, generation: int = 7, observed: int = 7) -> ManagedObject:
     status = {"readyReplicas": ready, "updatedReplicas": 3, "observedGeneration": observed}
     there = {"metadata": {"name": "web", "generation": generation}, "status": status}
-    return msgspec.convert(there, ManagedObject)
+    return managed(DEPLOYMENTS, there)
 
 
 def seen(contact: Contact = Contact.SERVING, *, generation: int = 1, **what: Any) -> ObservedShare:
@@ -83,7 +84,7 @@ def told(
     said: Mapping[str, Any] = {},
 ) -> tuple[ReportedShare, dict[str, Any]]:
     """The share, and the status that comes of it where Propagated was said like that."""
-    share = share_of(one, "Deployment", before, said=said.get("observedGeneration", 0))
+    share = share_of(one, DEPLOYMENT, before, said=said.get("observedGeneration", 0))
     conditions = [{"type": "Propagated", "lastTransitionTime": SINCE, **said}] if said else []
     return share, status_of(workload(generation=generation, conditions=conditions), [share], T0)
 
@@ -251,7 +252,7 @@ def test_an_object_that_went_while_nobody_looked_is_not_called_written():
 
 @pytest.mark.proves("R5")
 def test_a_new_trouble_is_told_though_something_else_stands():
-    stands = share_of(seen(Contact.CONNECTING), "Deployment", RAN | {"state": "Failed"}, said=1)
+    stands = share_of(seen(Contact.CONNECTING), DEPLOYMENT, RAN | {"state": "Failed"}, said=1)
     other = ObservedShare(
         name="m2",
         desired=DesiredShare("u1", 1, 3),
@@ -259,7 +260,7 @@ def test_a_new_trouble_is_told_though_something_else_stands():
         contact=Contact.SERVING,
         outcome=Outcome(DesiredShare("u1", 1, 3), PropagatedReason.REJECTED, "m2: another thing"),
     )
-    shares = [stands, share_of(other, "Deployment", {}, said=1)]
+    shares = [stands, share_of(other, DEPLOYMENT, {}, said=1)]
     conditions = [{"type": "Propagated", "lastTransitionTime": SINCE, **REFUSED}]
     status = status_of(workload(conditions=conditions), shares, T0)
     assert propagated(status)["message"] == "m2: another thing"
@@ -365,7 +366,7 @@ async def test_ten_thousand_placements_leave_room_for_others(contact: Contact | 
             turns += 1
 
     beside = asyncio.create_task(others())
-    shares = [share_of(each, "Deployment", {}, said=0) async for each in survey.seen(wide, {})]
+    shares = [share_of(each, DEPLOYMENT, {}, said=0) async for each in survey.seen(wide, {})]
     beside.cancel()
     assert turns >= many / 400, "others run after every few hundred"
     assert wide.placements is wide.placements, "it is put together once"

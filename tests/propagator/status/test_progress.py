@@ -7,17 +7,17 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-import msgspec
 import pytest
 
 from crds.fields.rollout import RolledOutReason
 from crds.workload import WAITING, PropagatedReason, ScheduledReason
-from machinery.api.resources import WORKLOADS
+from machinery.api.resources import DEPLOYMENTS, WORKLOADS, Resource
+from machinery.kinds.builtin import DEPLOYMENT
+from machinery.kinds.readiness import readiness_of
 from machinery.types import conditions
 from propagator.hub.wide_status import WIDE
 from propagator.members.health import Contact
-from propagator.members.objects import ManagedObject
-from propagator.members.readiness import readiness_of
+from propagator.members.objects import ManagedObject, managed
 from propagator.outcome import DesiredShare, Outcome
 from propagator.status import progress
 from propagator.status.aggregation import status_of
@@ -74,7 +74,7 @@ def share(generation: int = 1, **what: Any) -> ReportedShare:
     """One of which all is written and known."""
     written = Outcome(DesiredShare("u1", generation, 3))
     one = seen(generation=generation, outcome=written, **what)
-    return share_of(one, "Deployment", RAN, said=0)
+    return share_of(one, DEPLOYMENT, RAN, said=0)
 
 
 PLACED = {"placements": [{"cluster": "m1", "replicas": 3}]}
@@ -131,7 +131,13 @@ def counted(**status: Any) -> ManagedObject:
         "metadata": {"name": "web", "generation": 7},
         "status": {"observedGeneration": 7, **status},
     }
-    return msgspec.convert(there, ManagedObject)
+    return managed(DEPLOYMENTS, there)
+
+
+def daemon_set(**status: Any) -> ManagedObject:
+    said = {"observedGeneration": 7, **status}
+    resource = Resource("apps", "v1", "daemonsets", "DaemonSet")
+    return managed(resource, {"metadata": {"generation": 7}, "status": said})
 
 
 OLD_ONES = {"replicas": 4, "readyReplicas": 3, "updatedReplicas": 3}
@@ -176,16 +182,16 @@ def test_units_that_keep_their_template_as_their_author_wants_it(
 @pytest.mark.proves("CT1")
 def test_a_daemonset_is_ready_once_each_node_has_the_new_pod() -> None:
     counts = {"desiredNumberScheduled": 2, "numberReady": 2, "updatedNumberScheduled": 1}
-    assert readiness_of("DaemonSet", counted(**counts), 1).outdated == 1
+    assert readiness_of(daemon_set(**counts).judged, 1).outdated == 1
     counts["updatedNumberScheduled"] = 2
-    assert readiness_of("DaemonSet", counted(**counts), 1).outdated == 0
+    assert readiness_of(daemon_set(**counts).judged, 1).outdated == 0
 
 
 @pytest.mark.proves("CT1")
 def test_a_new_process_calls_nothing_ready_that_was_not_before_it_has_looked() -> None:
     """Whether old units are among those that are ready is no part of the status."""
     waits = reported(stored(**decided(**PLACED)), share(main=counted(**OLD_ONES)))
-    connecting = share_of(seen(Contact.CONNECTING), "Deployment", RAN, said=1)
+    connecting = share_of(seen(Contact.CONNECTING), DEPLOYMENT, RAN, said=1)
     assert connecting.word is Word.STANDS
     assert kstatus.compute(reported(waits, connecting)) == kstatus.IN_PROGRESS
     done = reported(stored(**decided(**PLACED)), share(main=main()))
@@ -263,7 +269,7 @@ def test_a_refusal_of_a_member(reason: PropagatedReason) -> None:
     found = decided(**PLACED)
     found["conditions"].append(said)
     after = reported(
-        stored(**found), share_of(seen(), "Deployment", {"state": "Failed", "replicas": 3}, said=1)
+        stored(**found), share_of(seen(), DEPLOYMENT, {"state": "Failed", "replicas": 3}, said=1)
     )
     assert conditions.find(after["status"], "Propagated")["reason"] == reason, "it stands"
     says = kstatus.IN_PROGRESS if reason in {*WAITING} else kstatus.FAILED
@@ -274,7 +280,7 @@ def test_a_refusal_of_a_member(reason: PropagatedReason) -> None:
 def test_one_that_shall_have_no_units_is_current_once_none_is_left() -> None:
     nothing = decided(desired=0)
     assert kstatus.compute(reported(stored(**nothing))) == kstatus.CURRENT
-    leaving = share_of(replace(seen(main=main()), leaving=True), "Deployment", RAN, said=0)
+    leaving = share_of(replace(seen(main=main()), leaving=True), DEPLOYMENT, RAN, said=0)
     assert kstatus.compute(reported(stored(**nothing), leaving)) == kstatus.IN_PROGRESS
     assert kstatus.compute(reported(stored())) == kstatus.IN_PROGRESS, "of another scheduler"
 

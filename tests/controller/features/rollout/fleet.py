@@ -9,7 +9,7 @@ from typing import Any
 from controller.app import Controller
 from controller.features.rollout.revisions import CONTROLLER_REVISIONS
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
-from machinery.types.revisions import digest_of, revision_data
+from machinery.kinds.revisions import digest_of, revision_data
 from tests.controller.live import condition, deployment
 from tests.controller.memory import Stage
 

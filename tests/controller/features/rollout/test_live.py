@@ -10,7 +10,7 @@ import pytest
 
 from controller.features.rollout.revisions import CONTROLLER_REVISIONS
 from machinery.errors import Conflict
-from machinery.types.revisions import digest_of, revision_data, revision_name
+from machinery.kinds.revisions import digest_of, revision_data, revision_name
 from tests.controller.live import World, condition, deciding, deployment
 from tests.patience import until
 

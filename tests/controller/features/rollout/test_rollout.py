@@ -12,8 +12,8 @@ from crds.names import LABEL_WORKLOAD_UID, TAINT_DRAIN
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from machinery.errors import Forbidden
+from machinery.kinds.revisions import revision_name
 from machinery.types.metadata import Meta
-from machinery.types.revisions import revision_name
 from tests.controller.features.rollout.fleet import CANARY, NAME, RolloutFleet, pictured
 
 ALL = {"c1", "c2", "m1", "m2", "m3"}

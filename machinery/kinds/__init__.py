@@ -1,0 +1,1 @@
+"""What a kind of workload is: one table, asked by the controller, the propagator and commands."""

@@ -1,0 +1,139 @@
+"""The profiles that come with Stowage. No other module names a kind of workload."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from machinery.kinds.paths import Equals
+from machinery.kinds.profile import End, Maker, Naming, Pods, Profile, Ready, Replicas, When
+
+_REPLICAS = "spec.replicas"
+_TEMPLATE = (Pods("spec.template"),)
+_READY, _UPDATED, _PRESENT = "status.readyReplicas", "status.updatedReplicas", "status.replicas"
+_SHORT_NAME = 52
+"""Its controller adds up to eleven characters, and the names of its pods are labels."""
+
+DEPLOYMENT: Final = Profile(
+    group="apps",
+    kind="Deployment",
+    versions=("v1",),
+    replicas=Replicas(_REPLICAS),
+    pods=_TEMPLATE,
+    made_by=Maker("apps", "ReplicaSet", Naming.TEMPLATE_HASH),
+    ready=Ready(
+        replicas=_READY,
+        updated=_UPDATED,
+        present=_PRESENT,
+        replaces=True,
+        at_rest=("DeploymentPaused", "ProgressDeadlineExceeded"),
+    ),
+    degraded=(When("Progressing", "False", "ProgressDeadlineExceeded"),),
+    once_when=Equals("spec.strategy.type", "Recreate"),
+)
+
+STATEFUL_SET: Final = Profile(
+    group="apps",
+    kind="StatefulSet",
+    versions=("v1",),
+    replicas=Replicas(_REPLICAS, ordinals="spec.ordinals.start"),
+    pods=_TEMPLATE,
+    made_by=Maker("apps", "StatefulSet"),
+    ready=Ready(replicas=_READY, updated=_UPDATED, present=_PRESENT),
+    once=True,
+    claims="spec.volumeClaimTemplates",
+    service="spec.serviceName",
+    longest_name=_SHORT_NAME,
+)
+
+REPLICA_SET: Final = Profile(
+    group="apps",
+    kind="ReplicaSet",
+    versions=("v1",),
+    replicas=Replicas(_REPLICAS),
+    pods=_TEMPLATE,
+    made_by=Maker("apps", "ReplicaSet"),
+    ready=Ready(replicas=_READY),
+)
+
+DAEMON_SET: Final = Profile(
+    group="apps",
+    kind="DaemonSet",
+    versions=("v1",),
+    everywhere=True,
+    pods=_TEMPLATE,
+    made_by=Maker("apps", "DaemonSet"),
+    ready=Ready(
+        replicas="status.numberReady",
+        updated="status.updatedNumberScheduled",
+        wanted="status.desiredNumberScheduled",
+    ),
+)
+
+JOB: Final = Profile(
+    group="batch",
+    kind="Job",
+    versions=("v1",),
+    replicas=Replicas(
+        "spec.parallelism",
+        total="spec.completions",
+        whole=Equals("spec.completionMode", "Indexed"),
+    ),
+    pods=_TEMPLATE,
+    made_by=Maker("batch", "Job"),
+    # It observes no generation, and its pods are never of another template.
+    ready=Ready(observed_generation="", replicas="status.ready"),
+    ended=End(
+        succeeded=When("Complete"),
+        failed=When("Failed"),
+        done="status.succeeded",
+        ttl="spec.ttlSecondsAfterFinished",
+    ),
+    suspended="spec.suspend",
+    once=True,
+    immutable=("spec.template", "spec.selector", "spec.completionMode"),
+    longest_name=63,
+)
+
+CRON_JOB: Final = Profile(
+    group="batch",
+    kind="CronJob",
+    versions=("v1",),
+    pods=(Pods("spec.jobTemplate.spec.template"),),
+    made_by=Maker("batch", "Job", Naming.NUMBER),
+    ready=Ready(observed_generation="", exists=True),
+    once=True,
+    longest_name=_SHORT_NAME,
+)
+
+_EXIST: Final = {
+    "": (
+        *("ConfigMap", "Secret", "ServiceAccount", "Service", "Endpoints", "Namespace"),
+        *("PersistentVolumeClaim", "PodTemplate", "LimitRange", "ResourceQuota"),
+    ),
+    "rbac.authorization.k8s.io": ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"),
+    "networking.k8s.io": ("Ingress", "IngressClass", "NetworkPolicy"),
+    "policy": ("PodDisruptionBudget",),
+    "autoscaling": ("HorizontalPodAutoscaler",),
+    "scheduling.k8s.io": ("PriorityClass",),
+    "storage.k8s.io": ("StorageClass",),
+    "node.k8s.io": ("RuntimeClass",),
+    "discovery.k8s.io": ("EndpointSlice",),
+    "coordination.k8s.io": ("Lease",),
+    "admissionregistration.k8s.io": (
+        "MutatingWebhookConfiguration",
+        "ValidatingWebhookConfiguration",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+    ),
+}
+"""Kinds that say nothing of a readiness of their own, or run nothing: they are ready when they
+exist, in any version."""
+
+PROFILES: Final = (
+    *(DEPLOYMENT, REPLICA_SET, STATEFUL_SET, DAEMON_SET, JOB, CRON_JOB),
+    *(
+        Profile(group=group, kind=kind, ready=Ready(observed_generation="", exists=True))
+        for group, kinds in _EXIST.items()
+        for kind in kinds
+    ),
+)

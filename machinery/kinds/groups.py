@@ -1,0 +1,20 @@
+"""Which WorkloadGroups a Workload names, in its own labels, its template's and its pods'."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from crds.groups.membership import groups_named, labels_in
+from machinery.kinds.table import profile_in
+from machinery.kinds.templates import pods_in
+
+
+def groups_of(labels: Mapping[str, str], template: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the groups that a Workload with these labels and this template names.
+
+    The template is as it is stored: what is of another form than labels must have names none, and
+    neither do pods of a kind that the table does not know.
+    """
+    pods = (labels_in(each) for _, each in pods_in(profile_in(template), template))
+    return groups_named(labels, labels_in(template), *pods)

@@ -1,0 +1,70 @@
+"""Values of an object by their paths: `spec.replicas` is a chain of names below the object. Pure.
+
+An object may be a template that somebody wrote, or come from a member: a path that leads nowhere,
+or through what is no mapping, finds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+
+class InvalidTemplate(ValueError):
+    """A template is not of the form that its kind must have; the message begins with the path."""
+
+
+class Equals(msgspec.Struct, frozen=True, eq=False):
+    """Holds where the value at a path is this one."""
+
+    path: str
+    value: Any
+
+    def holds(self, body: Mapping[str, Any]) -> bool:
+        """Whether the object has that value there; the type counts, so that 1 is not true."""
+        found = value_at(body, self.path)
+        return type(found) is type(self.value) and bool(found == self.value)
+
+
+@lru_cache(maxsize=1024)
+def steps(path: str) -> tuple[str, ...]:
+    """Return the names of a path; none of an empty one."""
+    return tuple(path.split(".")) if path else ()
+
+
+def value_at(body: Any, path: str) -> Any:
+    """Return the value at a path; None where there is none, and for no path."""
+    names = steps(path)
+    for name in names:
+        body = body.get(name) if isinstance(body, Mapping) else None
+    return body if names else None
+
+
+def set_at(body: dict[str, Any], path: str, value: Any, *, field: str = "spec.template") -> None:
+    """Set the value at a path, and make the mappings above it that are missing.
+
+    Raises InvalidTemplate where something else than a mapping stands above it; `field` is the field
+    of the Workload that holds the object.
+    """
+    names = steps(path)
+    for at, name in enumerate(names[:-1], start=1):
+        inner = body.setdefault(name, {})
+        if not isinstance(inner, dict):
+            where = ".".join((field, *names[:at]))
+            raise InvalidTemplate(f"{where}: must be a mapping, as {names[at]} is set in it")
+        body = inner
+    body[names[-1]] = value
+
+
+def without(body: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any]:
+    """Return the object without what lies at a path; the same object where nothing does."""
+    first, *rest = names
+    if first not in body:
+        return body
+    if not rest:
+        return {key: value for key, value in body.items() if key != first}
+    inner = body[first]
+    return {**body, first: without(inner, rest)} if isinstance(inner, Mapping) else body

@@ -1,0 +1,67 @@
+"""The table of kinds: which profile a kind has, by its group, its version and its name.
+
+The group decides: `StatefulSet` of another group than `apps` is another kind, and so is a version
+that its profile does not name. Any text may stand in a template, and none of it is believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from machinery.kinds.builtin import DEPLOYMENT, PROFILES
+from machinery.kinds.profile import Naming, Profile, Replicas
+
+_KNOWN: Final = {(each.group, each.kind): each for each in PROFILES}
+MAKER_GROUPS: Final = frozenset(each.made_by.group for each in PROFILES if each.made_by)
+"""The groups of the objects that control pods of known kinds."""
+HASHED_MAKERS: Final = frozenset(
+    (each.made_by.group, each.made_by.kind)
+    for each in PROFILES
+    if each.made_by and each.made_by.named is Naming.TEMPLATE_HASH
+)
+"""The objects that carry the hash of a pod template in their names, as (group, kind)."""
+PRESENT: Final = Profile(group="", kind="", replicas=Replicas("spec.replicas"))
+"""That of a Workload without a template that can be read: it counts what it has."""
+
+
+def profile_of(api_version: Any, kind: Any, replicas_path: str = "") -> Profile:
+    """Return the profile of a kind, the careful one where there is none.
+
+    `replicas_path` says where a kind without a profile has its number of replicas; it is not read
+    for any other.
+    """
+    if not isinstance(api_version, str) or not isinstance(kind, str):
+        return _unknown("", "", "")
+    group, _, version = api_version.rpartition("/")
+    found = _KNOWN.get((group, kind))
+    if found is not None and (not found.versions or version in found.versions):
+        return found
+    return _unknown(group, kind, replicas_path)
+
+
+def profile_in(template: Mapping[str, Any], replicas_path: Any = "") -> Profile:
+    """Return the profile of an object's kind, as `profile_of` does."""
+    path = replicas_path if isinstance(replicas_path, str) else ""
+    return profile_of(template.get("apiVersion"), template.get("kind"), path)
+
+
+def profile_of_main(spec: Mapping[str, Any]) -> Profile:
+    """Return the profile of the object that a Workload's spec, as it is stored, runs."""
+    template = spec.get("template")
+    if spec.get("targetDeployment") or not template:
+        return DEPLOYMENT
+    found = template if isinstance(template, Mapping) else {}
+    return profile_in(found, spec.get("replicasPath") or "")
+
+
+def known_kind(group: str, kind: str) -> Profile:
+    """Return the profile of a kind, of whatever version; the careful one where there is none."""
+    return _KNOWN.get((group, kind)) or _unknown(group, kind, "")
+
+
+@lru_cache(maxsize=1024)
+def _unknown(group: str, kind: str, replicas_path: str) -> Profile:
+    replicas = Replicas(replicas_path) if replicas_path else None
+    return Profile(group=group, kind=kind, known=False, replicas=replicas)

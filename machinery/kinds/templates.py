@@ -1,0 +1,127 @@
+"""What a template says, read by the profile of its kind: numbers, pods, claims. Pure.
+
+The hub stores the inside of a template as it comes. What is of another form than its kind must have
+is an InvalidTemplate that names the path: no caller meets a fault further down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from machinery.kinds.paths import InvalidTemplate, steps, value_at
+from machinery.kinds.profile import Pods, Profile
+from machinery.types.bounds import MOST_UNITS, quoted
+
+FIELD = "spec.template"
+Body = Mapping[str, Any]
+_FORMER = ("spec.template", "spec.jobTemplate.spec.template")
+
+
+def replicas_in(profile: Profile, template: Body, asked: int | None = None) -> int:
+    """Return the replicas that are wanted: those asked for, or the template's own number, or one.
+
+    No more than there is work for. Raises InvalidTemplate.
+    """
+    where = profile.replicas
+    if where is None:
+        return 1
+    found = value_at(template, where.path) if asked is None else asked
+    field = f"{FIELD}.{where.path}" if asked is None else "spec.replicas"
+    wanted = 1 if found is None else number(field, found)
+    total = completions_in(profile, template)
+    return wanted if total is None else min(wanted, total)
+
+
+def completions_in(profile: Profile, template: Body) -> int | None:
+    """Return the work that is divided with the replicas; None where the template says none.
+
+    Raises InvalidTemplate.
+    """
+    path = profile.replicas.total if profile.replicas is not None else ""
+    found = value_at(template, path)
+    return None if found is None else number(f"{FIELD}.{path}", found)
+
+
+def number(field: str, value: Any) -> int:
+    """Return a number of replicas. Raises InvalidTemplate, naming the field."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise InvalidTemplate(f"{field}: {quoted(value)} is not a number of replicas")
+    if value > MOST_UNITS:
+        raise InvalidTemplate(f"{field}: {quoted(value)} is more than {MOST_UNITS} replicas")
+    return value
+
+
+def pods_in(profile: Profile, template: Body) -> Iterator[tuple[Pods, Body]]:
+    """Yield each sort of pods with its template, as far as that is a mapping."""
+    for each in profile.pods:
+        found = value_at(template, each.template)
+        if isinstance(found, Mapping):
+            yield each, found
+
+
+def pod_template(profile: Profile, template: Body) -> Body:
+    """Return the template of the only sort of pods; empty where there is none, or several."""
+    found = value_at(template, profile.pod_path)
+    return found if isinstance(found, Mapping) else {}
+
+
+def labelled_path(profile: Profile, body: Body) -> str:
+    """Return where the label of its Workload stands, or may stand, in an object; empty for none.
+
+    Earlier releases set it in the pod template of any kind that is named as a built-in one; an
+    object that stands keeps it, as another label would restart its pods.
+    """
+    if profile.known:
+        return profile.pod_path
+    return next((each for each in _FORMER if isinstance(value_at(body, each), Mapping)), "")
+
+
+def runs_once(profile: Profile, template: Body) -> bool:
+    """Return whether no replica is made twice, unless the Workload says otherwise."""
+    case = profile.once_when
+    return profile.once or (case is not None and case.holds(template))
+
+
+def holds_data(profile: Profile, template: Body) -> bool:
+    """Return whether each replica has claims of its own."""
+    return bool(value_at(template, profile.claims))
+
+
+def check(profile: Profile, template: Body) -> None:
+    """Raise InvalidTemplate, naming the path, where a part that is read or written is malformed."""
+    if not profile.known:
+        _mapping(template, ("spec",))
+    for path in _read(profile):
+        _mapping(template, steps(path)[:-1])
+    replicas_in(profile, template)
+    ordinals = profile.replicas.ordinals if profile.replicas is not None else ""
+    if ordinals and (start := value_at(template, ordinals)) is not None:
+        number(f"{FIELD}.{ordinals}", start)
+    for each in profile.pods:
+        found = value_at(template, each.template)
+        if found is not None and not isinstance(found, Mapping):
+            raise _of_another_form(steps(each.template), found)
+
+
+def _read(profile: Profile) -> Iterator[str]:
+    """Yield the paths that Stowage reads or writes in a template."""
+    yield from (each.template for each in profile.pods)
+    if profile.replicas is not None:
+        where = profile.replicas
+        yield from filter(None, (where.path, where.total, where.ordinals))
+
+
+def _mapping(body: Any, names: tuple[str, ...]) -> None:
+    """Raise InvalidTemplate unless each name that is there leads to a mapping."""
+    for at, name in enumerate(names, start=1):
+        if not isinstance(body, Mapping) or name not in body:
+            return
+        body = body[name]
+        if not isinstance(body, Mapping):
+            raise _of_another_form(names[:at], body)
+
+
+def _of_another_form(names: tuple[str, ...], found: Any) -> InvalidTemplate:
+    where = ".".join((FIELD, *names))
+    return InvalidTemplate(f"{where}: must be a mapping, and not {quoted(found)}")
