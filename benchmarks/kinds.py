@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from machinery.kinds.builtin import DEPLOYMENT
-from machinery.kinds.readiness import judge, readiness_of
+from machinery.kinds.readiness import counts_of, judge
 from machinery.types import conditions
 from machinery.types.bounds import CONDITIONS, WORD, clean
 
@@ -136,7 +136,7 @@ def _number(status: Mapping[str, Any], field: str, otherwise: int = 0) -> int:
 
 
 def by_the_table(said: list[dict[str, Any]]) -> list[tuple[int, int, int]]:
-    found = [readiness_of(judge(DEPLOYMENT, each, generation=3), ASKED) for each in said]
+    found = [counts_of(judge(DEPLOYMENT, each, generation=3), ASKED) for each in said]
     return [(each.ready, each.updated, each.outdated) for each in found]
 
 

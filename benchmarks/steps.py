@@ -39,13 +39,12 @@ from controller.scheduling.steps import in_slices
 from crds.groups.workloadgroup import MOST_WORKLOADS
 from crds.workload import ScheduledReason
 from machinery import loopwatch
-from machinery.api.resources import MEMBER_CLUSTERS, RESERVATIONS, WORKLOADS
+from machinery.api.resources import MEMBER_CLUSTERS, RESERVATIONS, USUAL, WORKLOADS
 from machinery.clock import SystemClock
 from machinery.runtime.informer import LIST_PAGE
 from propagator.credentials.credentials import credentials_of
 from propagator.members.connection import Link, LinkListener
 from propagator.members.health import HealthProbe
-from propagator.members.kinds import USUAL
 from propagator.settings import SessionSettings
 from tests.controller.crews import Crew
 from tests.controller.features.reservation.reserving import owner, reservation

@@ -46,7 +46,7 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
     """What is kept of an object's status.
 
     `health` is Healthy where nothing speaks against it: whether as many are ready as a share asks
-    for `readiness_of` says.
+    for `counts_of` says.
     """
 
     health: ShareHealth = _UNKNOWN
@@ -183,7 +183,7 @@ def judge(profile: Profile, body: Body, *, generation: int = 0, deleting: bool =
     return Judged(health, observed, ready, updated, outdated, lasting, replicas, message)
 
 
-def readiness_of(judged: Judged | None, asked: int) -> Readiness:
+def counts_of(judged: Judged | None, asked: int) -> Readiness:
     """Return the counts of a share of so many replicas; without numbers all or none are ready."""
     if judged is None:
         return ABSENT
@@ -202,7 +202,7 @@ def readiness_of(judged: Judged | None, asked: int) -> Readiness:
     return Readiness(ready, judged.updated, True, 0, 0, outdated, judged.lasting, health)
 
 
-def available_of(
+def available_in(
     profile: Profile, judged: Judged | None, readiness: Readiness, *, pods: int, seen: int
 ) -> int:
     """Return the ready replicas that have been so for long enough.

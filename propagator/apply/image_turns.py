@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from machinery.clock import Clock
-from machinery.kinds.readiness import readiness_of
+from machinery.kinds.readiness import counts_of
 from propagator.apply.render import ANNOTATION_HASH, ANNOTATION_TEMPLATE_HASH, Piece
 from propagator.members.objects import ManagedObject
 
@@ -45,7 +45,7 @@ class _Turn:
             return True
         if live.metadata.annotations.get(ANNOTATION_HASH) != self.main.digest:
             return False  # not written yet, or not shown
-        found = readiness_of(live.judged, self.units)
+        found = counts_of(live.judged, self.units)
         ready = min(found.updated, found.ready) >= self.units
         return found.observed and ready and not found.outdated
 

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from crds.fields.shares import BlockedReason
 from crds.fields.why import ChangeCause
-from machinery.kinds.readiness import available_of, readiness_of
+from machinery.kinds.readiness import available_in, counts_of
 from machinery.tasks import in_slices
 from machinery.types.metadata import Key
 from propagator.members.context import ControllerContext
@@ -228,7 +228,7 @@ class Guard:
         found = main_object(main, owned(session, main.uid))
         if found is None or found.replicas is None:
             return _NOTHING
-        readiness = readiness_of(found.judged, found.replicas)
+        readiness = counts_of(found.judged, found.replicas)
         lasting = readiness.lasting
         replaced = readiness.ready - lasting
         seconds = workload.spec.movement.ready_seconds
@@ -237,7 +237,7 @@ class Guard:
         seen, counts = session.availability(main, seconds), session.pod_counts(main)
         if seen is None or counts is None:  # what is not seen stands in for nothing
             return _Seen(found.replicas, readiness.ready)
-        available = available_of(
+        available = available_in(
             main.profile, found.judged, readiness, pods=seen.pods, seen=counts.current
         )
         changes_in = math.inf if seen.more_in is None else seen.more_in

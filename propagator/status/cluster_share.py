@@ -16,7 +16,7 @@ from crds.fields.shares import BlockedReason, ShareState
 from crds.workload import PropagatedReason
 from machinery.clock import timestamp
 from machinery.kinds.profile import Profile
-from machinery.kinds.readiness import Judged, Readiness, available_of, readiness_of
+from machinery.kinds.readiness import Judged, Readiness, available_in, counts_of
 from propagator.members.available_pods import Availability
 from propagator.members.health import Contact, PodCounts
 from propagator.members.objects import ManagedObject
@@ -160,7 +160,7 @@ def share_of(
     readiness = None
     facts: dict[str, Any] = {}
     if seen.contact is Contact.SERVING:
-        readiness = readiness_of(_judged(seen), seen.desired.replicas)
+        readiness = counts_of(_judged(seen), seen.desired.replicas)
         facts = _facts(seen, word, readiness)
         facts["available"] = _available(seen, profile, readiness, before)
     elif not seen.ready_seconds:
@@ -262,9 +262,9 @@ def _available(
     if seen.available is None:
         return min(told, readiness.ready)
     pods, all_pods = seen.available.pods, seen.pods.current if seen.pods is not None else 0
-    proven = available_of(profile, _judged(seen), readiness, pods=pods, seen=all_pods)
+    proven = available_in(profile, _judged(seen), readiness, pods=pods, seen=all_pods)
     pods += seen.available.unproven
-    most = available_of(profile, _judged(seen), readiness, pods=pods, seen=all_pods)
+    most = available_in(profile, _judged(seen), readiness, pods=pods, seen=all_pods)
     return max(proven, min(told, most))
 
 

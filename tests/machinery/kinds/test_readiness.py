@@ -19,7 +19,7 @@ from machinery.kinds.builtin import (
     STATEFUL_SET,
 )
 from machinery.kinds.profile import Profile
-from machinery.kinds.readiness import Judged, Readiness, Result, available_of, judge, readiness_of
+from machinery.kinds.readiness import Judged, Readiness, Result, available_in, counts_of, judge
 from machinery.kinds.table import profile_of
 
 WIDGET = profile_of("example.com/v1", "Widget", "spec.size")
@@ -31,7 +31,7 @@ def judged(profile: Profile, status: Any, spec: Any = None, **more: Any) -> Judg
 
 
 def counts(profile: Profile, asked: int, spec: Any = None, **status: Any) -> Readiness:
-    return readiness_of(judged(profile, {"observedGeneration": 2, **status}, spec), asked)
+    return counts_of(judged(profile, {"observedGeneration": 2, **status}, spec), asked)
 
 
 def holding(*kinds: str, status: str = "True", **more: Any) -> dict[str, Any]:
@@ -150,13 +150,13 @@ def test_the_end_of_a_job_is_kept_with_the_words_of_its_member() -> None:
 def test_a_kind_without_a_profile_is_ready_by_its_condition_alone(
     status: Any, health: ShareHealth
 ) -> None:
-    found = readiness_of(judged(WIDGET, status), 3)
+    found = counts_of(judged(WIDGET, status), 3)
     assert found.health is health
     assert (found.ready, found.lasting) == ((3, 3) if health is ShareHealth.HEALTHY else (0, 0))
 
 
 def test_an_object_that_is_being_deleted_is_not_ready() -> None:
-    assert readiness_of(judged(WIDGET, holding("Ready"), deleting=True), 3).ready == 0
+    assert counts_of(judged(WIDGET, holding("Ready"), deleting=True), 3).ready == 0
     assert judged(DEPLOYMENT, ROLLING, deleting=True).lasting == 0
 
 
@@ -167,7 +167,7 @@ def test_a_daemon_set_that_no_node_takes_is_ready_and_stands_in_for_nothing() ->
     assert (runs.ready, runs.lasting, runs.outdated) == (1, 1, 0)
     old = counts(DAEMON_SET, 1, desiredNumberScheduled=3, numberReady=3, updatedNumberScheduled=2)
     assert old.outdated == 1
-    unseen = readiness_of(judged(DAEMON_SET, {"desiredNumberScheduled": 0}), 1)
+    unseen = counts_of(judged(DAEMON_SET, {"desiredNumberScheduled": 0}), 1)
     assert unseen.ready == 0, "its controller has not looked at it"
 
 
@@ -218,9 +218,9 @@ def test_each_kind_has_its_available_replicas(
     profile: Profile, status: dict[str, Any], pods: int, seen: int, wanted: int
 ) -> None:
     found = judged(profile, {"observedGeneration": 2, **status})
-    readiness = readiness_of(found, 3)
-    assert available_of(profile, found, readiness, pods=pods, seen=seen) == wanted
-    assert available_of(profile, None, readiness, pods=pods, seen=seen) == 0
+    readiness = counts_of(found, 3)
+    assert available_in(profile, found, readiness, pods=pods, seen=seen) == wanted
+    assert available_in(profile, None, readiness, pods=pods, seen=seen) == 0
 
 
 NUMBER = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
@@ -254,7 +254,7 @@ def test_whatever_a_member_says_is_judged_within_bounds(
     if isinstance(status, dict):
         status["conditions"] = conditions
     found = judge(profile, {"spec": spec, "status": status}, generation=2)
-    told = readiness_of(found, 3)
+    told = counts_of(found, 3)
     for number in (told.ready, told.updated, told.succeeded, told.failed, told.outdated):
         assert 0 <= number <= 2**31 - 1
     assert told.lasting <= told.ready

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from crds.fields.shares import ClusterShare
 from crds.membercluster import MemberClusterStatus
 from machinery.api.resources import SERVICES
-from machinery.kinds.readiness import readiness_of
+from machinery.kinds.readiness import counts_of
 from machinery.types.bounds import TooMuch
 from machinery.types.selectors import label_value
 from propagator.members.capacity.kept import Node, Pod, WireNode, WirePod, slim_node, slim_pod
@@ -130,7 +130,7 @@ def test_ten_thousand_resources_labels_and_taints_are_bounded() -> None:
 )
 def test_any_status_of_an_object_makes_a_share_that_the_hub_takes(said: dict[str, Any]) -> None:
     found = managed(SERVICES, {"status": said})
-    readiness = readiness_of(found.judged, 3)
+    readiness = counts_of(found.judged, 3)
     share: dict[str, Any] = {"name": "m", "ready": readiness.ready, "updated": readiness.updated}
     share["loadBalancer"] = found.load_balancer
     ClusterShare.model_validate(share)

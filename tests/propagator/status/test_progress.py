@@ -13,7 +13,7 @@ from crds.fields.rollout import RolledOutReason
 from crds.workload import WAITING, PropagatedReason, ScheduledReason
 from machinery.api.resources import DEPLOYMENTS, WORKLOADS, Resource
 from machinery.kinds.builtin import DEPLOYMENT
-from machinery.kinds.readiness import readiness_of
+from machinery.kinds.readiness import counts_of
 from machinery.types import conditions
 from propagator.hub.wide_status import WIDE
 from propagator.members.health import Contact
@@ -182,9 +182,9 @@ def test_units_that_keep_their_template_as_their_author_wants_it(
 @pytest.mark.proves("CT1")
 def test_a_daemonset_is_ready_once_each_node_has_the_new_pod() -> None:
     counts = {"desiredNumberScheduled": 2, "numberReady": 2, "updatedNumberScheduled": 1}
-    assert readiness_of(daemon_set(**counts).judged, 1).outdated == 1
+    assert counts_of(daemon_set(**counts).judged, 1).outdated == 1
     counts["updatedNumberScheduled"] = 2
-    assert readiness_of(daemon_set(**counts).judged, 1).outdated == 0
+    assert counts_of(daemon_set(**counts).judged, 1).outdated == 0
 
 
 @pytest.mark.proves("CT1")
