@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from e2e.harness import Playground, deployment, pod_template, stowage, wait, workload
+from e2e.harness import Playground, deployment, pod_template, wait, workload
 
 
 @pytest.mark.proves("C3", "C5", "C26", "C31", "C35", "D2")
@@ -360,10 +360,3 @@ def test_a_secret_alone_registers_a_cluster(playground: Playground, namespace: s
         meta = {key: before["metadata"][key] for key in ("name", "namespace", "labels")}
         playground.hub.apply({"apiVersion": "v1", "kind": "Secret", "metadata": meta, **data})
         wait("Ready=True", lambda: playground.ready("member-3")["status"] == "True")
-
-
-@pytest.mark.proves("D5")
-def test_the_command_says_what_it_can_do() -> None:
-    text = stowage("--help")
-    for command in ("controller", "propagator", "install", "join", "unjoin", "playground"):
-        assert command in text

@@ -10,7 +10,6 @@ import pytest
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS
 from machinery.types.conditions import find
-from propagator.hub.cluster_status_writer import PERIOD
 from stowage.playground.controlplanes import Cluster
 from tests.propagator.waits import until
 
@@ -59,7 +58,7 @@ async def test_a_lost_race_loses_neither_readiness_nor_what_the_controller_wrote
         async def told() -> bool:
             return find((await rig.cluster("m1"))["status"], "Ready")["status"] == "False"
 
-        took = await until(told)
+        await until(told)
         status = (await rig.cluster("m1"))["status"]
         assert find(status, "Ready")["reason"] == "InvalidKubeconfig"
         assert find(status, "Stalled")["reason"] == "InvalidKubeconfig", "no time heals it"
@@ -69,7 +68,6 @@ async def test_a_lost_race_loses_neither_readiness_nor_what_the_controller_wrote
             f"race {RACES}",
         ]
         assert asked == RACES + 1, "each lost race is run again once"
-        assert took > (RACES - 1) * PERIOD, "and not at once"
         await until(lambda: rig.told("m1", "Disconnected"))
         await evacuating(controller, "last")
         await rig.change("m1", {"kubeconfig": m1.admin_kubeconfig})

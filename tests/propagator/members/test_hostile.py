@@ -36,6 +36,7 @@ from tests.propagator.members.hostile import Hostile, Mode, hostile
 from tests.propagator.stage import DEPLOYMENTS, deployment
 from tests.propagator.waits import until
 
+pytestmark = pytest.mark.perf
 MIB = 1024 * 1024
 MOST_MEMORY = 600
 SPACE = "hostile-tests"
@@ -257,7 +258,7 @@ async def scene(hub: Cluster, m1: Cluster, log: Path) -> AsyncIterator[Scene]:
     "kinds",
     [
         pytest.param(WORST, id="worst"),
-        pytest.param(tuple(Mode), id="all", marks=pytest.mark.long),
+        pytest.param(tuple(Mode), id="all"),
     ],
 )
 async def test_each_kind_of_hostile_member_costs_only_itself(
@@ -297,7 +298,6 @@ def batched(modes: Iterable[Mode], size: int) -> list[list[Mode]]:
 
 
 @pytest.mark.proves("S3", "R7")
-@pytest.mark.long
 async def test_what_hangs_of_one_tenant_holds_up_no_other_on_the_same_member(
     hub: Cluster, m1: Cluster, villain: Hostile, tmp_path: Path
 ) -> None:
@@ -339,7 +339,6 @@ async def test_what_hangs_of_one_tenant_holds_up_no_other_on_the_same_member(
 
 
 @pytest.mark.proves("S5")
-@pytest.mark.long
 async def test_fifty_hostile_members_at_once(
     hub: Cluster, m1: Cluster, villain: Hostile, tmp_path: Path
 ) -> None:
@@ -361,7 +360,6 @@ async def test_fifty_hostile_members_at_once(
 
 
 @pytest.mark.proves("S5")
-@pytest.mark.long
 async def test_fifty_members_whose_lists_never_end_fill_no_memory(
     hub: Cluster, m1: Cluster, villain: Hostile, tmp_path: Path
 ) -> None:

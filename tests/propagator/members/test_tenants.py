@@ -21,22 +21,16 @@ LOUD, WIDE = 12, 16
 """Workloads that hang, more than half the workers, and manifests of each: more than all connections."""
 
 
-async def pushed(stage: Stage, name: str) -> float:
-    """Seconds from the placement to the object on the member."""
+async def pushed(stage: Stage, name: str) -> None:
+    """Place a Workload, and wait until its object is on the member."""
     await stage.create(name, manifests=[configmap(f"of-{name}", k="v")], adoption="IfUnowned")
     await stage.place(name, m1=1)
-
-    async def there() -> bool:
-        return await stage.on("m1", f"of-{name}", kind=CONFIGMAPS) is not None
-
-    return await until(there, every=0.02)
+    await stage.appears("m1", f"of-{name}", kind=CONFIGMAPS)
 
 
 @pytest.mark.long
 @pytest.mark.proves("S2", "S3")
-async def test_manifests_that_hang_hold_up_nobody_else(
-    stage_on: MakeStage, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_manifests_that_hang_hold_up_nobody_else(stage_on: MakeStage) -> None:
     """The member asks a webhook about each ConfigMap of the noisy tenant, which never answers."""
     over = asyncio.Event()
 
@@ -75,7 +69,6 @@ async def test_manifests_that_hang_hold_up_nobody_else(
         await noisy.space_on("m1")
         await stage.members["m1"].create(WEBHOOKS, hook)
         try:
-            alone = [await pushed(stage, f"alone-{n}") for n in range(3)]
             for number in range(LOUD):
                 manifests = [configmap(f"hangs-{number}-{n}", k="v") for n in range(WIDE)]
                 await noisy.create(f"hangs-{number}", manifests=manifests)
@@ -89,10 +82,9 @@ async def test_manifests_that_hang_hold_up_nobody_else(
                 return sum(key[0] == NOISY for key in queue._in_work)
 
             await until(lambda: at_work() >= 4)
-            beside = [await pushed(stage, f"beside-{n}") for n in range(3)]
+            for number in range(3):
+                await pushed(stage, f"beside-{number}")
             assert at_work() <= queue._ready._seats // 2, "it hangs on half the workers"
-            with capsys.disabled():
-                print(f"\npushed alone in {min(alone):.3f} s, beside {min(beside):.3f} s")
         finally:
             await stage.members["m1"].delete(WEBHOOKS, "hangs")
             over.set()
