@@ -16,7 +16,7 @@ import pytest
 from e2e.gangs import yard  # noqa: F401 - a fixture, as those of e2e.stage
 from e2e.harness import (
     PACE,
-    PATIENCE,
+    PACES,
     ROOT,
     Kubectl,
     Playground,
@@ -58,7 +58,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session")
 def provider(request: pytest.FixtureRequest) -> str:
     chosen = str(request.config.getoption("--provider"))
-    PACE.factor = PATIENCE[chosen]
+    PACE.factor = PACES[chosen]
     return chosen
 
 

@@ -6,6 +6,7 @@ no code with ours, so that a fault of our transport cannot hide itself.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -23,9 +24,13 @@ import pykube
 import yaml
 
 from stowage.playground import ground, roles
+from tests.patience import PATIENCE
 
 T = TypeVar("T")
-PATIENCE = {"local": 4.0, "kind": 8.0}
+MARKERS = "markers"
+"""The namespace of the Workloads of `Playground.handled`."""
+_NUMBERS = itertools.count(1)
+PACES = {"local": PATIENCE, "kind": 2 * PATIENCE}
 """The factor of each wait's time-out: for a busy machine; kind pulls images as well."""
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -159,7 +164,7 @@ class Process:
     def kill(self, sig: int = signal.SIGKILL) -> None:
         if self.running and self.running.poll() is None:
             self.running.send_signal(sig)
-            self.running.wait(60)
+            self.running.wait(60 * PACE.factor)
         self.running = None
 
 
@@ -167,7 +172,7 @@ class Process:
 class Pace:
     """The factor of this run's time-outs."""
 
-    factor: float = 1.0
+    factor: float = PATIENCE
 
 
 PACE = Pace()
@@ -192,12 +197,11 @@ def wait(what: str, check: Callable[[], T], *, timeout: float = 60, every: float
         time.sleep(every)
 
 
-def steady(what: str, check: Callable[[], bool], *, seconds: float, every: float = 0.5) -> None:
-    """Assert that `check` holds all the time."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        assert check(), f"no longer true: {what}"
-        time.sleep(every)
+def steady(playground: Playground, what: str, check: Callable[[], bool]) -> None:
+    """Assert that `check` holds, also once both processes have handled all that was done before."""
+    assert check(), f"not true: {what}"
+    playground.handled()
+    assert check(), f"no longer true: {what}"
 
 
 def stowage(*args: str, env: Mapping[str, str] | None = None, timeout: float = 900) -> str:
@@ -317,6 +321,18 @@ class Playground:
             raise Failed(json.dumps(self.status(namespace, name)))
 
         return wait(f"{kind} of {namespace}/{name}: {reason}", check, timeout=timeout) or {}
+
+    def handled(self) -> None:
+        """Return once controller and propagator have handled what was written before: a barrier.
+
+        A Workload of its own passes both. What was done before has had its effect then, or has
+        none; after some seconds, a busy machine may not have looked yet.
+        """
+        name = f"marker-{next(_NUMBERS)}"
+        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": MARKERS}}
+        self.hub.apply(space, workload(name, MARKERS))
+        wait(name, lambda: self.condition(MARKERS, name, "Propagated").get("status") == "True")
+        self.hub("-n", MARKERS, "delete", "wl", name, "--wait=false")
 
     def ready(self, member: str) -> dict[str, Any]:
         conditions = self.hub.get("mc", member).get("status", {}).get("conditions", [])

@@ -312,7 +312,7 @@ async def test_a_claim_is_as_old_as_the_last_report_while_none_can_come(*, repor
     scene = Scene(claimed)
     scene.cut_off.add("propagator-b")
     scene.watchman._compare(claimed)
-    await asyncio.sleep(0.5)
+    await settle()
     assert not scene.watchman.findings
     if reported:
         meta = {**claimed["metadata"], "resourceVersion": "6"}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from crds.definition import KINDS
-from e2e.harness import Playground, wait, workload
+from e2e.harness import PACE, Playground, wait, workload
 from tests import kstatus
 from tests.argocd import WORDS, health
 
@@ -30,7 +30,7 @@ def watched(at: Playground, namespace: str, log: Path) -> Iterator[list[dict[str
         wait("the watch to see the end", lambda: '"DELETED"' in log.read_text())
     finally:
         watch.kill()
-        watch.wait(60)
+        watch.wait(60 * PACE.factor)
     decoder, rest = json.JSONDecoder(), log.read_text().lstrip()
     while rest:
         event, end = decoder.raw_decode(rest)

@@ -236,7 +236,7 @@ def test_a_spread_over_zones_keeps_its_proportion_and_patches(demo: Playground) 
         assert "limits" not in beside["resources"]
 
 
-@pytest.mark.proves("W32")
+@pytest.mark.proves("W32", "Y4")
 def test_an_adaptive_spread_goes_on_at_once_where_no_node_takes_a_unit(demo: Playground) -> None:
     apply(demo, "17-spread-adaptive.yaml")
     until_placed(demo, "adaptive", {"member-2": 4})

@@ -52,7 +52,7 @@ def test_room_for_four_of_six_runs_four(yard: Yard) -> None:
     controller.kill(signal.SIGTERM)
     controller.start()
     wait("the new controller to answer", lambda: yard.gang()["assigned"] == 4)
-    steady("nothing moves", lambda: yard.uids("worker") == uids, seconds=2)
+    steady(yard.stage, "nothing moves", lambda: yard.uids("worker") == uids)
     assert yard.told()["scheduled"] == 4
     assert yard.told()["decisions"] == before["decisions"]
     assert yard.gang()["waiting"] == 0
@@ -79,7 +79,7 @@ def test_room_for_three_leaves_every_member_empty(yard: Yard) -> None:
         assert yard.told().get("phase") in ("Pending", "Scheduling")
         return yard.nothing()
 
-    steady("no member has any object", empty, seconds=3)
+    steady(yard.stage, "no member has any object", empty)
     for member in MEMBERS:
         assert not yard.stage.members[member].exists("namespace", yard.space)
     assert yard.free_units() == 3, "nothing is held"
@@ -106,7 +106,7 @@ def test_of_two_gangs_that_need_more_than_half_one_runs_and_then_the_other(yard:
 
     first, second = wait("one of them to be placed", settled)
     yard.until_running(first, 4)
-    steady("the other has nothing", lambda: yard.nothing(second), seconds=2)
+    steady(yard.stage, "the other has nothing", lambda: yard.nothing(second))
     assert yard.stage.status(yard.space, second)["pending"] == 4
     assert yard.gang(second)["assigned"] == 0
     # A unit counts as in flight and as a pod until the share names the capacity that has its pod.
@@ -125,7 +125,7 @@ def test_a_driver_and_its_workers_wait_for_each_other(yard: Yard) -> None:
         "worker",
         f"WorkloadGroup {yard.space}/batch has 3 units in all its Workloads, minMember is 4",
     )
-    steady("nobody starts alone", yard.nothing, seconds=2)
+    steady(yard.stage, "nobody starts alone", yard.nothing)
     driver = yard.member("driver", 1, takes=UNIT // 3, distribution="Single")
     driver["metadata"]["labels"].pop("stowage.dev/workload-group")
     pods = driver["spec"]["template"]["spec"]["template"]["metadata"]["labels"]
@@ -144,7 +144,7 @@ def test_a_label_without_a_group_waits_for_it(yard: Yard) -> None:
     said = yard.until_refused("worker", "WorkloadGroup not found")
     assert said["reason"] == "GroupNotFound"
     yard.until_running("stranger", 1)
-    steady("it has nothing", lambda: yard.nothing("worker"), seconds=2)
+    steady(yard.stage, "it has nothing", lambda: yard.nothing("worker"))
     yard.group(4)
     yard.until_running("worker", 4)
 
@@ -178,7 +178,7 @@ def test_nine_of_ten_are_held_for_the_tenth(yard: Yard) -> None:
     gang = yard.gang()
     assert (gang["min"], gang["assigned"], gang["waiting"]) == (10, 9, 9)
     assert sum(map(yard.free, MEMBERS)) == yard.spare(), "held room is nobody else's"
-    steady("nothing starts", yard.nothing, seconds=2)
+    steady(yard.stage, "nothing starts", yard.nothing)
     yard.offer("member-3", 4)
     yard.until_running("worker", 10)
     yard.until(phase="Running", scheduled=10, waiting=0)
@@ -224,7 +224,7 @@ def test_a_member_that_fails_before_the_quorum_leaves_nothing_on_the_others(yard
         yard.until_reason("PropagationFailed")
         wait("member-1 to be empty again", lambda: not yard.there("member-1"))
         yard.until(phase="Scheduling", scheduled=0)
-        steady("it stays so", lambda: not yard.there("member-1"), seconds=3)
+        steady(yard.stage, "it stays so", lambda: not yard.there("member-1"))
     finally:
         yard.stage.signal("member-2", "thaw")
     yard.until_running("worker", 4)
@@ -272,7 +272,7 @@ def test_a_gate_that_closes_leaves_what_ran_before_it(yard: Yard) -> None:
     wait("the new ones to be taken back", lambda: yard.placed("new") == {})
     wait("the fourth one to be taken back", lambda: yard.placed("old") == {"member-1": 3})
     wait("it to have left", lambda: yard.units("old") == {"member-1": 3})
-    steady("what ran stays", lambda: yard.pods("old")["member-1"] == 3, seconds=3)
+    steady(yard.stage, "what ran stays", lambda: yard.pods("old")["member-1"] == 3)
     assert yard.uids("old") == uids
 
     second("-n", yard.space, "delete", "quota", "none")
@@ -301,7 +301,7 @@ def test_placements_of_another_scheduler_wait_for_the_quorum(yard: Yard) -> None
         yard.workers(name, 2, schedulerName="somebody-else")
     yard.place("left", member_1=1, member_2=1)
     yard.stage.until_condition(yard.space, "left", "Propagated", reason="WaitingForGroup")
-    steady("half of it does not start", yard.nothing, seconds=2)
+    steady(yard.stage, "half of it does not start", yard.nothing)
     yard.place("right", member_2=1, member_3=1)
     yard.until_running("left", 2)
     yard.until_running("right", 2)

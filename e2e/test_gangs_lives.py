@@ -39,16 +39,16 @@ def test_a_gang_that_runs_is_edited_scaled_and_outlives_its_group(yard: Yard) ->
     yard.until(scheduled=8, running=8)
     yard.workers("worker", 2, tag="3.9")  # below the quorum: it has run, nothing is torn down
     yard.until_running("worker", 2)
-    steady("two stay", lambda: yard.pods("worker").total() == 2, seconds=2)
+    steady(yard.stage, "two stay", lambda: yard.pods("worker").total() == 2)
     yard.workers("worker", 4, tag="3.9")
     yard.until_running("worker", 4)
 
     kept = yard.uids("worker")
     yard.delete("wg", "batch")
-    steady("what runs outlives its group", lambda: yard.uids("worker") == kept, seconds=2)
+    steady(yard.stage, "what runs outlives its group", lambda: yard.uids("worker") == kept)
     yard.group(4)
     yard.until(phase="Running", running=4)
-    steady("and is taken over by a new one", lambda: yard.uids("worker") == kept, seconds=2)
+    steady(yard.stage, "and is taken over by a new one", lambda: yard.uids("worker") == kept)
     yard.delete("wl", "worker")
     wait("the members to be empty", lambda: yard.nothing("worker"))
     yard.until(phase="Pending", workloads=0, scheduled=0, running=0)
@@ -80,11 +80,11 @@ def test_one_that_goes_after_the_quorum_takes_nobody_with_it(yard: Yard) -> None
                 assert found["metadata"]["uid"] == uid
             return yard.told().get("gate") == "Open"
 
-        steady("the others stand", stand, seconds=2)
+        steady(yard.stage, "the others stand", stand)
     finally:
         yard.stage.signal("member-1", "thaw")
     yard.delete("wl", "driver")
-    steady("the workers stand", lambda: yard.uids("worker") == uids, seconds=2)
+    steady(yard.stage, "the workers stand", lambda: yard.uids("worker") == uids)
 
 
 @pytest.mark.proves("G25", "G26")
@@ -92,7 +92,7 @@ def test_two_jobs_in_a_group_end(yard: Yard) -> None:
     yard.room(2, 2, 0)
     yard.group(4)
     yard.workers("first", 2, template=yard.job("first", 2), distribution="Single")
-    steady("one Job alone does not start", yard.nothing, seconds=2)
+    steady(yard.stage, "one Job alone does not start", yard.nothing)
     yard.workers("second", 2, template=yard.job("second", 2), distribution="Single")
     yard.until(phase="Finished", succeeded=4, failed=0)
     assert yard.until(phase="Finished").get("quorumTime")
@@ -220,7 +220,7 @@ def test_the_quota_of_a_policy_counts_before_the_quorum(yard: Yard) -> None:
     yard.group(4)
     yard.workers("worker", 4, labels={LABEL_POLICY: "zones"})
     wait("a refusal", lambda: yard.says("worker")["reason"] in REFUSALS)
-    steady("three of four do not start", yard.nothing, seconds=2)
+    steady(yard.stage, "three of four do not start", yard.nothing)
     yard.hub.apply(policy(yard.space, 1, 2, 1))
     assert yard.until_running("worker", 4) == {"member-1": 1, "member-2": 2, "member-3": 1}
     yard.until(phase="Running", scheduled=4)
@@ -283,7 +283,7 @@ def test_a_gang_of_one_zone_is_whole_in_it_or_not_at_all(yard: Yard) -> None:
     yard.workers("driver", 1)
     yard.workers("worker", 3)
     wait("a refusal", lambda: yard.says("worker")["reason"] in REFUSALS)
-    steady("no zone has room for all", yard.nothing, seconds=2)
+    steady(yard.stage, "no zone has room for all", yard.nothing)
     yard.offer("member-2", 4)
     assert yard.until_running("worker", 3) == {"member-2": 3}
     assert yard.until_running("driver", 1) == {"member-2": 1}

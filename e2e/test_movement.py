@@ -91,7 +91,7 @@ def test_a_share_falls_stepwise_once_others_are_ready_and_never_before(fleet: Mo
     fleet.until_placed("web", member_1=2, member_2=2)
     message = fleet.until_moving("web", "NotReadyThere")
     assert "0 of 2 ready on member-2" in message
-    steady("all of member-1", lambda: fleet.asked("member-1", "web") == 4, seconds=3)
+    steady(fleet.stage, "all of member-1", lambda: fleet.asked("member-1", "web") == 4)
     fleet.readiness.release("member-2")
     wait("the share to fall", lambda: fleet.asked("member-1", "web") == 2)
     fleet.until_moving("web", "Settled")
@@ -111,7 +111,7 @@ def test_a_unit_without_another_place_stays_and_goes_once_there_is_one(fleet: Mo
     message = fleet.until_moving("web", "NoRoom")
     assert "2 of 4 units" in message
     assert "insufficient" in message.lower()
-    steady("the rest", lambda: len(fleet.timeline.pods("member-1", "web")) == 2, seconds=3)
+    steady(fleet.stage, "the rest", lambda: len(fleet.timeline.pods("member-1", "web")) == 2)
     assert fleet.evacuating("member-1") == ("True", "Draining")
     fleet.offer(member_3=2)
     fleet.until_placed("web", member_2=2, member_3=2)
@@ -183,7 +183,7 @@ def test_no_status_takes_the_last_ready_units_away(fleet: MovingStage) -> None:
     fleet.readiness.hold("member-2")
     place(member_2=3)
     wait("three more", lambda: len(fleet.timeline.pods("member-2", "web")) == 3)
-    steady("what runs", lambda: fleet.asked("member-1", "web") == 3, seconds=3)
+    steady(fleet.stage, "what runs", lambda: fleet.asked("member-1", "web") == 3)
 
     def told() -> bool:  # at first the objects of member-2 are on their way
         said = fleet.stage.condition(fleet.space, "web", "Propagated")
@@ -371,12 +371,12 @@ def test_what_is_deleted_while_its_member_is_lost_stays_deleted(fleet: MovingSta
     wait("all to be ready", lambda: fleet.timeline.now("web").ready == 6)
     fleet.hub("-n", fleet.space, "delete", "wl", "web", "--wait=false")
     fleet.until_gone("web", "member-2", "member-3")
-    steady("waits", lambda: fleet.hub.exists("-n", fleet.space, "wl", "web"), seconds=3)
+    steady(fleet.stage, "waits", lambda: fleet.hub.exists("-n", fleet.space, "wl", "web"))
     assert len(fleet.timeline.pods("member-1", "web")) == 2
     fleet.mend("member-1")
     fleet.until_gone("web", "member-1")
     wait("to be gone", lambda: not fleet.hub.exists("-n", fleet.space, "wl", "web"))
-    steady("gone", lambda: fleet.timeline.now("web").pods == 0, seconds=2)
+    steady(fleet.stage, "gone", lambda: fleet.timeline.now("web").pods == 0)
 
 
 @pytest.mark.long
@@ -417,7 +417,7 @@ def test_rules_that_exclude_the_present_member_place_first_and_those_of_none_mov
     fleet.edit("web", {"clusterAffinity": affinity("In", "menber-3")})
     message = fleet.until_moving("web", "NoRoom")
     assert "clusterAffinity" in message
-    steady("all of it", lambda: fleet.timeline.now("web").ready == 6, seconds=3)
+    steady(fleet.stage, "all of it", lambda: fleet.timeline.now("web").ready == 6)
     assert fleet.placed("web") == {"member-2": 3, "member-3": 3}
     assert fleet.timeline.least_ready("web") == 6
 
@@ -441,7 +441,7 @@ def test_a_restart_at_rest_writes_nothing(fleet: MovingStage) -> None:
         wait(f"the {role}", lambda r=role: fleet.stage.metric(r, "process_") > 0)
     fleet.hub.apply(workload("later", fleet.space, replicas=1))
     fleet.stage.until_running(fleet.space, "later")
-    time.sleep(3)
+    fleet.stage.handled()
     assert written(fleet) == before
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e.harness import Kubectl, Playground, deployment, steady, wait, workload
+from e2e.harness import PACE, Kubectl, Playground, deployment, steady, wait, workload
 from e2e.stage import MEMBERS, Stage
 
 REGION = "overrides.example.com/region"
@@ -139,12 +139,12 @@ def test_a_patch_that_does_not_fit_leaves_its_cluster_as_it_is_and_the_others_go
     for member in ("member-1", "member-3"):
         wait(f"the edit on {member}", partial(edited_on, regions, member, namespace))
     steady(
+        regions,
         "member-2 keeps its old form and its old overrides",
         lambda: (
             container(regions, "member-2", namespace)["args"] == ["old"]
             and generations(regions, namespace)["member-2"] == before["member-2"]
         ),
-        seconds=2,
     )
     events = [
         each
@@ -286,7 +286,7 @@ def test_images_of_a_cluster_roll_one_workload_after_the_other(
         most = 0
         while len(rolled := _rolled(member, namespace)) < len(names):
             most = max(most, len(_changed(member, namespace)) - len(rolled))
-            assert time.monotonic() - began < 120, f"of {names} there are {rolled}"
+            assert time.monotonic() - began < 120 * PACE.factor, f"of {names} there are {rolled}"
         assert most <= 1, "two at once"
     finally:
         regions.hub("patch", "mc", "member-2", "--type=merge", "-p", '{"spec": {"images": null}}')

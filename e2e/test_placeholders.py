@@ -75,7 +75,7 @@ def test_pods_keep_the_room_and_make_way_for_the_owner(
         pods = member.items("pods", namespace)
         assert {pod["spec"]["priority"] for pod in pods} == {-1_000_000_000}
         assert len({pod["spec"]["nodeName"] for pod in pods}) == nodes
-        steady("they count nothing", lambda: told(playground) == before, seconds=3)
+        steady(playground, "they count nothing", lambda: told(playground) == before)
 
         template = deployment("demo", cpu="100m")
         (main,) = template["spec"]["template"]["spec"]["containers"]

@@ -1,16 +1,12 @@
 """The promises of WorkloadPolicy, read from the numbers that the members run.
 
-The members get labels of this file's own, so that its domains are not those of the examples. That
-an edited policy moves nothing is a promise about time: the edit is made before the first test and
-checked in the last, so that no test has to wait for it alone.
+The members get labels of this file's own, so that its domains are not those of the examples.
 """
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -27,38 +23,17 @@ LABELS = {
 }
 CRD = "workloadpolicies.stowage.dev"
 RULES = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/x-kubernetes-validations"
-LATE_SECONDS = 10.0
-QUIET_SECONDS = 40.0
-
-
-@dataclass
-class Early:
-    """The state that was set up before the first test."""
-
-    namespace: str
-    edited: float
-    """When the policy of the Workload `ratio` was edited, by the monotonic clock."""
 
 
 @pytest.fixture(scope="module", autouse=True)
-def early(playground: Playground) -> Iterator[Early]:
-    """Label the members, and begin the slow parts."""
-    hub, namespace = playground.hub, "policy-early"
+def labels(playground: Playground) -> Iterator[None]:
+    """Label the members."""
+    hub = playground.hub
     for member, labels in LABELS.items():
         hub("label", "mc", member, "--overwrite", *(f"{k}={v}" for k, v in labels.items()))
-    hub("create", "namespace", namespace)
     try:
-        hard = {"allocationType": "Required", "allocationMethod": "Fill"}
-        hub.apply(
-            policy("ratio", namespace, {"A": 3, "B": 3}, **hard),
-            bound("ratio", namespace, 6),
-        )
-        until_deployed(playground, namespace, "ratio", {"member-1": 3, "member-2": 3})
-        hub.apply(policy("ratio", namespace, {"A": 1, "B": 4}, **hard))
-        yield Early(namespace, time.monotonic())
+        yield
     finally:
-        hub("-n", namespace, "delete", "wl", "--all", timeout=120)
-        hub("delete", "namespace", namespace, "--wait=false")
         for member, labels in LABELS.items():
             hub("label", "mc", member, *(f"{key}-" for key in labels))
 
@@ -166,11 +141,7 @@ def test_a_policy_that_comes_late_is_found(playground: Playground, namespace: st
         playground, namespace, "workloads", "web",
         STATE="Pending", CLUSTERS="", DESIRED="8", ASSIGNED="0", PENDING="8",
     )  # fmt: skip
-    steady(
-        "it waits",
-        lambda: playground.placements(namespace, "web") == {},
-        seconds=LATE_SECONDS,
-    )
+    steady(playground, "it waits", lambda: playground.placements(namespace, "web") == {})
     assert deployed(playground, namespace, "web") == {}
     before = playground.hub.get("wl", "web", namespace)
     playground.hub.apply(policy("web", namespace, {"A": 5, "B": 3}))
@@ -340,13 +311,23 @@ def test_one_event_names_what_is_full_and_a_preference_refuses_nothing(
     assert warnings(playground, namespace, "soft") == []
 
 
+@pytest.fixture
+def elsewhere(playground: Playground, namespace: str) -> Iterator[str]:
+    """Yield another namespace than the test's own."""
+    other = f"{namespace}-other"
+    playground.hub("create", "namespace", other)
+    yield other
+    playground.hub("-n", other, "delete", "wl", "--all", timeout=120)
+    playground.hub("delete", "namespace", other, "--wait=false")
+
+
 @pytest.mark.proves("K33")
 def test_what_is_on_its_way_out_or_in_another_namespace_is_not_counted(
-    playground: Playground, namespace: str, early: Early
+    playground: Playground, namespace: str, elsewhere: str
 ) -> None:
     """A foreign finalizer holds the Deployment, and with it the Workload."""
-    there, member = early.namespace, playground.members["member-1"]
-    for space in (there, namespace):
+    member = playground.members["member-1"]
+    for space in (elsewhere, namespace):
         playground.hub.apply(
             policy("web", space, {"A": 3}, allocationType="Required"),
             bound("first", space, 3, to="web"),
@@ -373,28 +354,29 @@ def test_what_is_on_its_way_out_or_in_another_namespace_is_not_counted(
             assert held["metadata"]["deletionTimestamp"]
     finally:
         member(*hold, '{"metadata":{"finalizers":null}}')
-    until_column(playground, there, "wlp", "web", ALLOCATED="A=3/3")
+    until_column(playground, elsewhere, "wlp", "web", ALLOCATED="A=3/3")
 
 
 @pytest.mark.proves("K29")
-def test_an_edited_policy_moves_nothing_by_itself(playground: Playground, early: Early) -> None:
-    """The last one: all the while, three and three stood under one and four.
-
-    By Fill the units of B, which were the last to come, would be the first to go: were not A over
-    its number.
-    """
-    namespace, stands = early.namespace, {"member-1": 3, "member-2": 3}
-    left = early.edited + QUIET_SECONDS - time.monotonic()
+def test_an_edited_policy_moves_nothing_by_itself(playground: Playground, namespace: str) -> None:
+    """By Fill the units of B, the last to come, would go first: were not A over its number."""
+    stands = {"member-1": 3, "member-2": 3}
+    hard = {"allocationType": "Required", "allocationMethod": "Fill"}
+    playground.hub.apply(
+        policy("ratio", namespace, {"A": 3, "B": 3}, **hard), bound("ratio", namespace, 6)
+    )
+    until_deployed(playground, namespace, "ratio", stands)
+    playground.hub.apply(policy("ratio", namespace, {"A": 1, "B": 4}, **hard))
+    until_column(playground, namespace, "wlp", "ratio", ALLOCATED="A=3/1,B=3/4")
     steady(
+        playground,
         "three and three",
         lambda: playground.placements(namespace, "ratio") == stands,
-        seconds=max(left, 1.0),
     )
     assert deployed(playground, namespace, "ratio") == stands
     for member in stands:
         found = playground.seen(member, namespace, "ratio") or {}
         assert found["metadata"]["generation"] == 1, "nobody wrote there in between"
-    until_column(playground, namespace, "wlp", "ratio", ALLOCATED="A=3/1,B=3/4")
 
     playground.hub("-n", namespace, "scale", "wl/ratio", "--replicas=4")
     until_deployed(playground, namespace, "ratio", {"member-1": 1, "member-2": 3})

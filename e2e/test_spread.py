@@ -267,9 +267,9 @@ def test_fixed_waits_where_it_is_and_an_edit_of_the_cap_moves_nothing(
     playground.hub.apply(spread("f", namespace, *caps))
     until_told(playground, namespace, "f", normal=(units, 0), elastic=(0, -1))
     steady(
+        playground,
         "the units stay where they are",
         lambda: playground.placements(namespace, "f") == {"member-1": units},
-        seconds=3,
     )
     playground.hub("-n", namespace, "scale", "wl", "f", f"--replicas={units + 1}")
     until_placed(playground, namespace, "f", member_1=units, member_2=1)

@@ -62,7 +62,7 @@ def weight(zone: str, number: int) -> dict[str, Any]:
 @pytest.mark.proves("D3", "Y4")
 @pytest.mark.parametrize(
     "patient",
-    [15, pytest.param(None, marks=pytest.mark.long)],
+    [15, None],
     ids=["soon", "by-default"],
     indirect=True,
 )

@@ -28,6 +28,7 @@ from machinery.api.resources import (
 from machinery.clock import SystemClock
 from machinery.errors import AlreadyExists, NotFound
 from machinery.runtime.informer import Informer
+from machinery.runtime.workqueue import WorkQueue
 from machinery.types.metadata import Key
 from propagator.hub.cluster_status_writer import ClusterStatusWriter
 from propagator.hub.registration import ANNOTATION_REGISTERED, Registrar
@@ -42,6 +43,7 @@ from stowage.playground.controlplanes import Cluster
 from tests.inforce import review_of
 from tests.memoryhub import MemoryHub
 
+from . import waits
 from .waits import until
 
 T = TypeVar("T")
@@ -80,6 +82,8 @@ class Rig:
     clusters: Informer[MemberCluster]
     registry: MemberRegistry
     recorder: Recorder
+    secrets: Informer[Secret]
+    registrar: Registrar
     synced: list[tuple[str, Key]] = field(default_factory=list)
     changes: list[tuple[str, Key | None]] = field(default_factory=list)
     sync: Callable[[MemberSession, Key], Awaitable[float | None]] | None = None
@@ -124,6 +128,21 @@ class Rig:
             return ANNOTATION_REGISTERED in found["metadata"].get("annotations", {})
 
         await until(is_marked)
+
+    async def handled(self, **members: ApiClient) -> None:
+        """The barrier `waits.handled`, with the streams of these members as well."""
+
+        def following() -> Iterator[tuple[ApiClient, list[Informer[Any]]]]:
+            yield self.hub, [self.clusters, self.secrets]
+            for name, client in members.items():
+                if (session := self.registry.get(name)) and session.ready and session.link:
+                    yield client, [*session.link._streams]
+
+        def queues() -> list[WorkQueue[Any]]:
+            sessions = [self.registry.get(name) for name in self.registry.names()]
+            return [self.registrar._queue, *(each.queue for each in sessions if each)]
+
+        await waits.handled(following, queues)
 
     def told(self, name: str, reason: str) -> bool:
         """Whether an event said so of that member; it is told after the write that it tells of."""
@@ -206,7 +225,15 @@ async def running(
             before_write=lambda: None,
             identities=Identities(clusters),
         )
-        rig = Rig(client, clusters, registry, recorder)
+        registrar = Registrar(
+            client,
+            namespace=SYSTEM_NAMESPACE,
+            secrets=secrets,
+            clusters=clusters,
+            registry=registry,
+            clock=clock,
+        )
+        rig = Rig(client, clusters, registry, recorder, secrets, registrar)
 
         def track(name: str, key: Key | None) -> None:
             session = registry.get(name)
@@ -216,14 +243,6 @@ async def running(
 
         registry.on_change(track)
         registry.on_change(lambda name, key: rig.changes.append((name, key)))
-        registrar = Registrar(
-            client,
-            namespace=SYSTEM_NAMESPACE,
-            secrets=secrets,
-            clusters=clusters,
-            registry=registry,
-            clock=clock,
-        )
         publisher = ClusterStatusWriter(
             client,
             clusters=clusters,

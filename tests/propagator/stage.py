@@ -21,12 +21,16 @@ from typing import Any
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, NAMESPACES, SECRETS, USUAL, WORKLOADS, Resource
 from machinery.errors import NotFound, StowageError
+from machinery.runtime.informer import Informer
+from machinery.runtime.workqueue import WorkQueue
 from propagator.app import Propagator
+from propagator.members.session import MemberSession
 from propagator.settings import PropagatorSettings, SessionSettings
 from stowage.playground.controlplanes import Cluster
+from tests.patience import PATIENCE
 
 from .conftest import CALM, clean, secret
-from .waits import until
+from .waits import LOOKS, handled, until
 
 KINDS = {resource.kind: resource for resource in USUAL}
 DEPLOYMENTS, SERVICES, CONFIGMAPS = KINDS["Deployment"], KINDS["Service"], KINDS["ConfigMap"]
@@ -320,16 +324,13 @@ async def staged(
         except BaseException:
             # What failed first is told; what is left of it must not fail the tests that follow.
             with suppress(AssertionError, StowageError, TimeoutError):
-                async with asyncio.timeout(CLEANING_SECONDS):
+                async with asyncio.timeout(30 * PATIENCE):
                     await _empty(stage)
             raise
         else:
             await _empty(stage)
         finally:
             await stage.stop()
-
-
-CLEANING_SECONDS = 30.0
 
 
 async def _empty(stage: Stage) -> None:
@@ -356,44 +357,48 @@ def swept(hub: Cluster) -> Iterator[None]:
 async def settled(
     stage: Stage, *, told: bool = False, also: Callable[[], bool] = lambda: True
 ) -> None:
-    """Wait until the process has nothing left to do or to say, and no news comes any more.
+    """Wait until the process has heard of everything, and has nothing left to do or to say.
 
     With `told`, until its Events are written too, which follow slowly; and until `also` holds.
+    Members that are not ready are not asked.
     """
     term = stage.process.term
     assert term is not None
-    controller = term.workloads
-    reporter, recorder = controller._reporter, stage.process._recorder
+    controller, recorder = term.workloads, stage.process._recorder
+    reporter, gates = controller._reporter, controller._gates
 
-    since = time.monotonic()
+    def sessions() -> Iterator[tuple[str, MemberSession]]:
+        for name in stage.members:
+            if (session := term.registry.get(name)) is not None:
+                yield name, session
 
-    def idle() -> bool:
-        sessions = [term.registry.get(name) for name in stage.members]
-        queues = [reporter.queue, *(session.queue for session in sessions if session)]
+    def following() -> Iterator[tuple[ApiClient, list[Informer[Any]]]]:
+        named = [
+            each.informer
+            for watches in controller._watches.values()
+            for each in watches._watches.values()
+        ]
+        yield stage.hub, [*term._informers, *controller.optional, *named]
+        for name, session in sessions():
+            if session.ready and session.link is not None:
+                yield stage.members[name], [*session.link._streams]
+
+    def queues() -> list[WorkQueue[Any]]:
+        called = [session.queue for _, session in sessions()]
+        return [term._registrar._queue, gates._queue, reporter.queue, *called]
+
+    def said() -> bool:
         later = reporter.queue._later.first()
         soon = later is not None and later.at < time.monotonic() + SOON_SECONDS
-        working = any(queue or queue._in_work for queue in queues) or soon
-        said = not reporter._begun and not (told and recorder._waiting)
-        return not working and said and also()
+        waiting = reporter._begun or soon or (told and recorder._waiting)
+        spread = controller._handlers.syncs.waiting or controller._handlers.reports.waiting
+        return not waiting and not spread and also()
 
-    def heard() -> float:
-        """When a server last told us something."""
-        links = [session.link for name in stage.members if (session := term.registry.get(name))]
-        streams = [informer for link in links if link for informer in link._streams]
-        return max(each._spoke for each in [*controller.informers, *streams])
-
-    def quiet() -> bool:
-        nonlocal since
-        since = max(since, heard()) if idle() else time.monotonic()
-        return time.monotonic() - since >= QUIET_SECONDS
-
-    await until(quiet, seconds=600)
+    await handled(following, queues, also=said)
 
 
 SOON_SECONDS = 60.0
 """What a report waits for beyond that is the end of a time, as that of a drift that was repaired."""
-QUIET_SECONDS = 0.6
-"""What is told of a write comes within milliseconds, on a busy machine within tenths of a second."""
 OURS = frozenset(
     {
         *("workloads", "memberclusters", "secrets", "configmaps", "events", "namespaces"),
@@ -409,7 +414,8 @@ async def counted(client: ApiClient, resources: Collection[str] = OURS) -> Count
     """The requests about these resources so far, (verb, resource), as that API server counted them.
 
     An apply is counted as such, and not as the PATCH that carries it. What is only tried, as
-    whether the admission policies hold is, changes nothing and is left out.
+    whether the admission policies hold is, changes nothing and is left out, as are the lists of
+    `settled`.
     """
     text = (await client.request("GET", "/metrics", timeout=60)).decode()
     asked: Counter[tuple[str, str]] = Counter()
@@ -417,7 +423,8 @@ async def counted(client: ApiClient, resources: Collection[str] = OURS) -> Count
         of = dict(_LABELS.findall(labels))
         if of["resource"] in resources and not of["dry_run"]:
             asked[of["verb"], of["resource"]] += int(number)
-    return asked
+    ours = LOOKS.get(client, Counter())
+    return Counter({each: number - ours[each] for each, number in asked.items()})
 
 
 async def changes(client: ApiClient) -> Counter[tuple[str, str]]:

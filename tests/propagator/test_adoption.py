@@ -13,6 +13,7 @@ from crds.names import LABEL_MANAGED, LABEL_WORKLOAD_UID, OWNER_PREFIX
 from machinery.api.resources import PODS, SECRETS, Resource
 from machinery.api.verbs import Verbs
 from stowage.playground.controlplanes import Cluster
+from tests.patience import PATIENCE
 
 from .stage import (
     CONFIGMAPS,
@@ -209,7 +210,7 @@ async def test_a_process_that_ends_at_the_takeover_is_made_up_for(
         before = await made(stage, DEPLOYMENTS, image("nginx:1"))
         await stage.create("demo", adoption=NO_DIFF, targetDeployment=image("nginx:1"))
         await stage.place("demo", m1=2)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(60 * PATIENCE):
             await reached.wait()
         await stage.restart()
         await stage.propagated("demo")

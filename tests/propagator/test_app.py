@@ -152,14 +152,15 @@ async def test_one_leads_and_the_other_takes_over(bare_hub: Cluster, m1: Cluster
         await until(lambda: first.leads)
         async with started(bare_hub, **LONG) as second:
             async with started(bare_hub, **LONG) as third:
-                await asyncio.sleep(2)
-                assert not second.terms
-                assert not third.terms
+                await until(lambda: second.process.port and third.process.port)
 
                 async def ready() -> bool:
-                    return bool(await second.get("/readyz") == (200, "ok"))
+                    asked = [await each.get("/readyz") for each in (second, third)]
+                    return asked == [(200, "ok")] * 2
 
-                await until(ready)  # it has seen a renewal, which a busy hub holds up
+                await until(ready)  # each has asked for the lease, and has seen a renewal
+                assert not second.terms
+                assert not third.terms
             # The first one stops cleanly and gives the lease up.
             context = first.terms[0].context
             await first.stop()

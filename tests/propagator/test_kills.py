@@ -58,7 +58,7 @@ class Outside:
         """As the kernel does when memory is short."""
         if self._process is not None:
             self._process.send_signal(signal.SIGKILL)
-            self._process.wait(30)
+            self._process.wait(30 * PATIENCE)
             self._process = None
 
     def end(self) -> None:
@@ -154,7 +154,7 @@ async def test_what_our_scheduler_placed_is_known_without_a_write_of_the_propaga
             assert await stage.on(member) is None
 
 
-@pytest.mark.long
+@pytest.mark.perf
 @pytest.mark.proves("R15", "R4")
 async def test_waiting_for_somebody_elses_finalizer_costs_no_time(
     stage_on: MakeStage, hub: Cluster, tmp_path: Path

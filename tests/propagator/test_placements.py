@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import re
 from collections.abc import Callable
@@ -270,7 +269,7 @@ async def test_another_hubs_objects_are_neither_taken_nor_removed(stage_on: Make
         assert "another-hub" in message
         await stage.delete("demo")
         await stage.gone("demo")
-        await asyncio.sleep(1)
+        await settled(stage)
         for name in ("web", "lonely"):
             assert (await stage.on("m1", name))["spec"]["replicas"] == 5
 
@@ -409,7 +408,7 @@ async def test_a_moved_share_leaves_when_the_others_are_ready(stage_on: MakeStag
             return (await stage.share("demo", "m1")).get("state") == "Leaving"
 
         await until(leaving)
-        await asyncio.sleep(1)
+        await settled(stage)
         assert (await stage.on("m1"))["spec"]["replicas"] == 2
         await stage.make_ready("m2")
         await stage.goes("m1")
@@ -491,8 +490,7 @@ async def test_nothing_goes_while_placements_name_a_cluster_that_is_gone(stage_o
         for _ in range(3):  # as a report that is written late would have it
             told = {"clusters": ran["clusters"], "desired": 2}
             await stage.patch("demo", {"status": told}, subresource="status")
-            await asyncio.sleep(0.3)
-        await until(lambda: not stage.queued("other", "demo"))
+            await settled(stage)
         found = await stage.on("m1")
         assert found is not None
         assert found["metadata"]["uid"] == before["metadata"]["uid"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -9,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from crds.names import LABEL_MANAGED
+from crds.names import LABEL_CLUSTER, LABEL_MANAGED
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, SECRETS, WORKLOADS, Resource
 from propagator.members.health import LATENCY_ANSWERS, HealthProbe
 from stowage.playground.controlplanes import Cluster
+from tests.patience import PATIENCE
 
 from .conftest import CALM
 from .stage import (
@@ -239,3 +242,43 @@ async def test_what_was_changed_on_a_member_while_nobody_looked_is_put_right(sta
             return not await wrong()
 
         await until(as_before)
+
+
+@pytest.mark.proves("O10")
+async def test_no_state_of_an_object_lacks_its_overrides_while_they_change_and_the_process_ends(
+    stage_on: MakeStage,
+):
+    """A watch on the member sees each state."""
+
+    def edit(number: int) -> dict[str, Any]:
+        container = {"name": "main", "args": [str(number)]}
+        override = {
+            "name": "one",
+            "clusterSelector": {"matchLabels": {LABEL_CLUSTER: "m1"}},
+            "patch": {"spec": {"template": {"spec": {"containers": [container]}}}},
+        }
+        body = deployment()
+        body["metadata"]["labels"] = {"edit": str(number)}
+        return {"overrides": [override], "targetDeployment": body}
+
+    def args(found: Any) -> list[str]:
+        [container] = found["spec"]["template"]["spec"]["containers"]
+        return list(container.get("args", []))
+
+    async with stage_on() as stage:
+        await stage.create("demo", **edit(0))
+        await stage.place("demo", m1=1)
+        found = await stage.appears("m1")
+        seen = [args(found)]
+        watching = stage.members["m1"].watch(
+            DEPLOYMENTS,
+            resource_version=found["metadata"]["resourceVersion"],
+            namespace=stage.namespace,
+        )
+        async with asyncio.timeout(60 * PATIENCE), watching as lines:
+            for number in (1, 2, 3):
+                await stage.patch("demo", {"spec": edit(number)})
+                await stage.restart()
+            while seen[-1] != ["3"]:
+                seen.append(args(json.loads(await anext(lines))["object"]))
+    assert all(seen), "an object without its override"

@@ -102,6 +102,19 @@ def test_while_a_share_shrinks_the_pods_that_go_keep_their_low_cost() -> None:
     assert given_to([*kept, *going], (200, 3)) == {"g2": 200}
 
 
+@pytest.mark.proves("W34")
+def test_a_rollout_keeps_the_numbers_and_every_new_pod_gets_its_cost() -> None:
+    costs = ((200, 3), (-100, 1))
+    old = after([pod(f"old{n}", age=50 + n, **READY) for n in range(4)], *costs)
+    pods = old
+    for number in range(4):
+        pods = after([*pods, pod(f"new{number}", age=9 - number, **READY)], *costs)
+        pods.remove(next(each for each in pods if each.metadata.name.startswith("old")))
+        pods = after(pods, *costs)
+        assert Counter(each.cost for each in pods) == {200: 3, -100: 1}
+    assert {each.metadata.name for each in pods} == {f"new{number}" for number in range(4)}
+
+
 def test_pods_beyond_the_units_get_the_lowest_cost() -> None:
     pods = [pod("a", age=9, **costing(200)), pod("surge", **READY)]
     assert given_to(pods, (200, 1)) == {"surge": 200}

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
 
 from machinery.api.resources import SECRETS
 from propagator.drift import records
-from tests.propagator.stage import CONFIGMAPS, DEPLOYMENTS, MakeStage, Stage, configmap, counted
+from tests.propagator.stage import (
+    CONFIGMAPS,
+    DEPLOYMENTS,
+    MakeStage,
+    Stage,
+    configmap,
+    counted,
+    settled,
+)
 from tests.propagator.waits import until
 
 NGINX = "registry.k8s.io/pause:3.10"
@@ -203,7 +210,7 @@ async def test_replicas_that_an_autoscaler_holds_are_left_and_are_no_drift(
         await until(noted)
         if told:
             await tells(stage, "Reported", "spec.replicas")
-        await asyncio.sleep(1.5)
+        await settled(stage)
         assert bool(await drift(stage)) is told
         await stage.becomes("m1", "web", 4, "replicas")
 
@@ -228,7 +235,7 @@ async def test_what_others_add_is_neither_told_nor_written_over(stage_on: MakeSt
             body=added,
             content_type="application/strategic-merge-patch+json",
         )
-        await asyncio.sleep(2)
+        await settled(stage)
         assert await drift(stage) == []
         found = await stage.on("m1")
         assert found is not None

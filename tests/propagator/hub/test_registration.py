@@ -37,7 +37,7 @@ from stowage.playground.controlplanes import Cluster
 from stowage.playground.pki import Authority
 from tests.propagator.conftest import Rig, kubeconfig, secret, token_for
 from tests.propagator.stage import changes
-from tests.propagator.waits import until
+from tests.propagator.waits import handled, until
 from tests.relay import Relay
 
 Rigs = Callable[..., Any]
@@ -335,7 +335,7 @@ async def test_a_removed_secret_ends_the_session_and_touches_nothing(rig_on: Rig
         assert "stowage-system/m1" in message
         assert rig.registry.get("m1").client is None
         asked = client.requests
-        await asyncio.sleep(1)
+        await rig.handled()
         assert client.requests == asked
         await rig.register("m1", {"kubeconfig": m1.admin_kubeconfig})
         await rig.becomes("m1", "Connected")
@@ -366,7 +366,7 @@ async def test_another_token_interrupts_nothing_and_another_credential_reconnect
         client = session.client
         note = {"metadata": {"annotations": {"note": "hello"}}}
         await rig.hub.merge_patch(SECRETS, "m1", note, namespace=SYSTEM_NAMESPACE)
-        await asyncio.sleep(1)
+        await rig.handled()
         assert session.client is client
         await rig.change("m1", parts | {"token": token_for(m1, "second")})
         await until(lambda: told(client, "second"))
@@ -395,12 +395,12 @@ async def test_a_deleted_membercluster_stays_deleted_until_its_secret_changes(
         await rig.marked("m1")
         await rig.hub.delete(MEMBER_CLUSTERS, "m1")
         await until(lambda: rig.registry.get("m1") is None)
-        await asyncio.sleep(1)
+        await rig.handled()
         assert await gone()
     async with rig_on() as rig:
         note = {"metadata": {"annotations": {"note": "hello"}}}
         await rig.hub.merge_patch(SECRETS, "m1", note, namespace=SYSTEM_NAMESPACE)
-        await asyncio.sleep(1)
+        await rig.handled()
         assert await gone()
         parts = {"endpoint": m1.server, "clusterCA": m1.ca, "token": token_for(m1, "again")}
         await rig.change("m1", parts)
@@ -423,7 +423,7 @@ async def test_a_secret_made_again_registers_though_the_end_of_its_membercluster
             await until(lambda: not session.ready)
             await rig.register("m1", {"kubeconfig": m1.admin_kubeconfig})
             await until(lambda: session.ready and unheard)
-            await asyncio.sleep(1)
+            await handled(lambda: [(rig.hub, [rig.secrets])], lambda: [rig.registrar._queue])
         for event in unheard:
             rig.clusters._follow(event)
         await rig.becomes("m1", "Connected")
@@ -462,8 +462,7 @@ async def test_a_membercluster_deleted_while_nobody_looked_is_not_resurrected(
     async with ApiClient(hub.connection()) as client:
         await client.delete(MEMBER_CLUSTERS, "m1")
     async with rig_on() as rig:
-        await until(lambda: rig.clusters.synced)
-        await asyncio.sleep(1)
+        await rig.handled()
         with pytest.raises(NotFound):
             await rig.cluster("m1")
 
@@ -567,7 +566,8 @@ async def test_status_survives_a_hub_that_goes_and_comes_back(
         await rig.becomes("m1", "Connected")
         session = rig.registry.get("m1")
         hub.kill()
-        await asyncio.sleep(2)
+        asked = session.client.requests
+        await until(lambda: session.client.requests > asked + 3)
         assert session.ready
         hub.launch()
         await asyncio.to_thread(hub.wait_ready)

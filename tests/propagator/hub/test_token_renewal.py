@@ -25,7 +25,7 @@ from propagator.hub.token_renewal import _believe
 from propagator.settings import PropagatorSettings, RenewalSettings
 from stowage.playground.controlplanes import Cluster
 from tests.propagator.conftest import CALM, clean, secret, token_for
-from tests.propagator.waits import until
+from tests.propagator.waits import handled, until
 
 ALWAYS = RenewalSettings(renew_after=0.0, seconds=700, pause=1.0)
 
@@ -73,6 +73,14 @@ async def token_of(hub: ApiClient) -> str:
     return parse_kubeconfig(base64.b64decode(found["data"]["kubeconfig"])).token or ""
 
 
+async def done(hub: ApiClient, process: Propagator) -> None:
+    """Wait until the process has heard of all Secrets and MemberClusters, and did what is due."""
+    term = process.term
+    assert term is not None
+    queues = (term._registrar._queue, term._renewer._queue)
+    await handled(lambda: [(hub, term._informers)], lambda: queues)
+
+
 def session_of(process: Propagator) -> Any:
     return process.term.registry.get("m1") if process.term else None
 
@@ -107,7 +115,7 @@ async def test_a_token_is_renewed_and_nothing_is_interrupted(hub: Cluster, renew
         await until(lambda: session_of(process) is not None)
         await client.delete(MEMBER_CLUSTERS, "m1")
         await until(lambda: session_of(process) is None)
-        await asyncio.sleep(1.0)
+        await done(client, process)
         with pytest.raises(NotFound):
             await client.get(MEMBER_CLUSTERS, "m1")
 
@@ -148,7 +156,7 @@ async def test_only_what_is_said_to_be_ours_is_renewed(hub: Cluster, renewable: 
         await client.create(SECRETS, renewable)
         await until(lambda: (s := session_of(process)) is not None and s.ready)
         first = await token_of(client)
-        await asyncio.sleep(2.0)
+        await done(client, process)
         assert await token_of(client) == first
 
 

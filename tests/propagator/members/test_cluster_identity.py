@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from machinery.errors import AlreadyExists, NotFound
 from machinery.types.metadata import Key
 from propagator.members.session import MemberSession
 from stowage.playground.controlplanes import Cluster
+from tests.propagator.conftest import Rig
 from tests.propagator.waits import until
 
 Rigs = Callable[..., Any]
@@ -29,6 +30,15 @@ PROPERTIES = Resource(
 async def uid_of(member: Cluster) -> str:
     async with ApiClient(member.connection()) as client:
         return str((await client.get(NAMESPACES, "kube-system"))["metadata"]["uid"])
+
+
+async def older(rig: Rig, name: str) -> None:
+    """Wait until that MemberCluster is older than what is made now: by a whole second at least.
+
+    Times of creation have no parts of seconds.
+    """
+    made = datetime.fromisoformat((await rig.cluster(name))["metadata"]["creationTimestamp"])
+    await until(lambda: datetime.now(UTC) >= made + timedelta(seconds=1))
 
 
 @pytest.mark.proves("N3b")
@@ -60,7 +70,7 @@ async def test_a_former_name_that_another_cluster_has_is_taken_back(
     async with rig_on() as rig:
         await rig.register("old", {"kubeconfig": m1.admin_kubeconfig})
         await rig.becomes("old", "Connected")
-        await asyncio.sleep(1.1)  # a time of creation has no parts of seconds
+        await older(rig, "old")
         made = {
             "apiVersion": MEMBER_CLUSTERS.api_version,
             "kind": "MemberCluster",
@@ -70,7 +80,7 @@ async def test_a_former_name_that_another_cluster_has_is_taken_back(
         await rig.hub.create(MEMBER_CLUSTERS, made)
         await rig.becomes("new", "SecretNotFound")
         assert (await rig.cluster("new"))["spec"]["formerNames"] == ["old", "older"]
-        await asyncio.sleep(1.1)
+        await older(rig, "new")
         await rig.register("older", {"kubeconfig": m2.admin_kubeconfig})
         await rig.becomes("older", "Connected")
 
@@ -134,7 +144,7 @@ async def test_the_second_of_two_secrets_of_one_member_gets_no_writes(
         await rig.becomes("old", "Connected")
         noted = {"clusterID": "c1", "clusterSet": "prod", "clusterUID": await uid_of(m1)}
         assert noted.items() <= (await rig.cluster("old"))["status"].items()
-        await asyncio.sleep(1.1)  # a time of creation has no parts of seconds
+        await older(rig, "old")
         await rig.register("young", {"kubeconfig": m1.admin_kubeconfig})
         assert "registered as old" in await rig.becomes("young", "AlreadyRegistered")
         key = ("default", "ct11")
@@ -160,7 +170,7 @@ async def test_the_one_that_is_served_lets_go_before_an_older_one_that_was_resto
     made = {"apiVersion": MEMBER_CLUSTERS.api_version, "kind": MEMBER_CLUSTERS.kind}
     async with rig_on() as rig:
         await rig.hub.create(MEMBER_CLUSTERS, {**made, "metadata": {"name": "old"}, "spec": {}})
-        await asyncio.sleep(1.1)
+        await older(rig, "old")
         await rig.register("young", {"kubeconfig": m1.admin_kubeconfig})
         await rig.becomes("young", "Connected")
         await rig.register("old", {"kubeconfig": m1.admin_kubeconfig})

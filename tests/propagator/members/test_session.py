@@ -151,7 +151,7 @@ async def test_what_only_the_status_of_an_object_tells_calls_no_worker(rig_on: R
         at = {"namespace": "default"}
         await client.merge_patch(DEPLOYMENTS, "noisy", status, subresource="status", **at)
         await until(lambda: ("m1", key) in rig.changes)
-        await asyncio.sleep(0.5)
+        await rig.handled(m1=client)
         assert ("m1", key) not in rig.synced
         await client.merge_patch(DEPLOYMENTS, "noisy", {"spec": {"replicas": 3}}, **at)
         await until(lambda: ("m1", key) in rig.synced)

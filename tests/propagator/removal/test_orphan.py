@@ -20,6 +20,7 @@ from machinery.api.resources import SECRETS, Resource
 from machinery.api.verbs import Verbs
 from propagator.types.workload import departing, workload_of
 from stowage.playground.controlplanes import Cluster
+from tests.patience import PATIENCE
 from tests.propagator.conftest import QUICK
 from tests.propagator.stage import (
     CONFIGMAPS,
@@ -154,7 +155,7 @@ async def test_a_process_that_ends_at_the_parting_is_made_up_for(
         await stage.place("demo", m1=1)
         await stage.propagated("demo")
         await stage.delete("demo")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(60 * PATIENCE):
             await reached.wait()
         assert await stage.workload("demo"), "what is not acknowledged is not forgotten"
         await stage.restart()

@@ -14,6 +14,8 @@ from machinery.api.verbs import Verbs
 from machinery.errors import Unreachable
 from propagator.apply import unconfirmed_writes
 from propagator.hub.workloads import HubWorkloads
+from stowage.playground.controlplanes import Cluster
+from tests.propagator.conftest import QUICK
 from tests.propagator.stage import (
     AUTOSCALERS,
     CONFIGMAPS,
@@ -23,6 +25,7 @@ from tests.propagator.stage import (
     autoscaler,
     configmap,
     deployment,
+    settled,
 )
 from tests.propagator.waits import until
 
@@ -117,7 +120,7 @@ async def test_a_workload_waits_for_its_first_apply_before_it_goes(
         applies.wait()
         await stage.create("demo")
         await stage.place("demo", m1=1)
-        await asyncio.wait_for(applies.begun.wait(), 120)
+        await until(applies.begun.is_set)
         noted = (await stage.workload("demo"))["metadata"]
         assert noted["annotations"]["stowage.dev/clusters"] == "m1", "noted before the request"
         await stage.delete("demo")
@@ -142,7 +145,7 @@ async def test_a_write_without_an_answer_is_not_taken_for_nothing(
         applies.lose()
         await stage.create("demo", manifests=[configmap("conf")])
         await stage.place("demo", m1=1)
-        await asyncio.wait_for(applies.begun.wait(), 120)
+        await until(applies.begun.is_set)
         await stage.delete("demo")
         if late:  # beyond the time that an answer is waited for: nobody expects it any more
             await stage.gone("demo")
@@ -165,7 +168,7 @@ async def test_what_a_dead_process_had_sent_is_taken_away_when_it_arrives(
         applies.lose()
         await stage.create("demo")
         await stage.place("demo", m1=1)
-        await asyncio.wait_for(applies.begun.wait(), 120)
+        await until(applies.begun.is_set)
         await stage.stop()
         await stage.delete("demo")
         assert await stage.workload("demo"), "the finalizer was there before the apply"
@@ -307,3 +310,33 @@ async def test_only_what_this_hub_wrote_for_a_workload_that_is_gone_is_swept(sta
             assert words in await stage.refused(name, "AlreadyExists")
         for name in ("unmarked", "of-another-hub"):
             await stage.members["m1"].delete(CONFIGMAPS, name, namespace=stage.namespace)
+
+
+@pytest.mark.proves("M50")
+async def test_what_is_deleted_while_its_member_is_lost_waits_for_it_and_comes_not_back(
+    stage_on: MakeStage, m1: Cluster
+):
+    async with stage_on(sessions=QUICK) as stage:
+        await stage.create("demo")
+        await stage.place("demo", m1=2)
+        await stage.make_ready("m1")
+        m1.freeze()
+        try:
+            await stage.fares("demo", "m1", "Unreachable")
+            leaving = {"cluster": "m1", "replicas": 2, "cause": "ClusterLost", "since": SINCE}
+            await stage.patch("demo", {"status": {"leaving": [leaving]}}, subresource="status")
+            await stage.place("demo", m2=2)
+            await stage.make_ready("m2")
+            await stage.delete("demo")
+            await stage.goes("m2")
+            await settled(stage)
+            assert await stage.workload("demo"), "m1 has not said that nothing is left there"
+        finally:
+            m1.thaw()
+        await stage.gone("demo")
+        await settled(stage)
+        for member in ("m1", "m2"):
+            assert await stage.on(member) is None
+
+
+SINCE = "2026-11-26T03:00:00Z"

@@ -151,7 +151,7 @@ async def test_no_condition_is_true_of_a_generation_that_is_not_on_the_members(
                 await stage.becomes("m2", "web", 7, "minReadySeconds")
                 await stage.make_ready("m2")
                 await stage.refused("demo", "ClusterUnreachable")
-                await asyncio.sleep(1)
+                await settled(stage)
         finally:
             m1.thaw()
         generation = edited["metadata"]["generation"]

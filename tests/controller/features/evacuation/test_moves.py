@@ -626,6 +626,28 @@ async def test_a_restart_at_rest_writes_nothing() -> None:
         assert len(stage.hub.writes()) == writes
 
 
+@pytest.mark.proves("M21")
+async def test_whoever_leads_next_goes_on_with_a_drain_that_is_half_done() -> None:
+    stage = Stage()
+    members = Members(stage, ("m1", "m2"))
+    for name in members.names:
+        stage.cluster(name, cpu="100")
+    stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": True}})
+    async with members.following():
+        async with stage.leading(movement=QUICK):
+            await web(stage, members, movement={"maxSurge": 1})
+            stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": False}})
+            members.taint("m1", TAINT_DRAIN)
+            await stage.until(lambda: stage.placed("web").get("m2", 0) >= 2)
+        assert stage.placed("web")["m1"] > 0
+        async with stage.leading(movement=QUICK, identity="two"):
+            await stage.until(lambda: stage.placed("web") == {"m2": 6}, seconds=60)
+            await stage.until(lambda: members.looks["web"][-1].pods == 6)
+    assert members.most_pods("web") == 7
+    assert members.least_ready("web") == 6
+    assert set(causes(stage, "web")[1:]) == {"Drained"}
+
+
 @pytest.mark.proves("M63")
 async def test_rules_that_exclude_every_cluster_move_nothing() -> None:
     async with fleet() as (stage, members):
