@@ -91,6 +91,7 @@ def test_a_workload_from_apply_to_the_end(
         assert word == kstatus.TERMINATING or health(state)["status"] in WORDS[word]
 
 
+@pytest.mark.long
 @pytest.mark.proves("CT1")
 def test_one_that_fits_nowhere_and_one_without_units(
     playground: Playground, namespace: str

@@ -75,6 +75,7 @@ def test_required_affinity(demo: Playground) -> None:
     assert clusters(demo, "required") <= {"member-2", "member-3"}
 
 
+@pytest.mark.long
 @pytest.mark.proves("C14")
 def test_preferred_affinity(demo: Playground) -> None:
     apply(demo, "06-cluster-affinity-preferred.yaml")
@@ -88,6 +89,7 @@ def test_front_end_beside_back_end(demo: Playground) -> None:
     assert clusters(demo, "front-end") == {"member-2"}
 
 
+@pytest.mark.long
 @pytest.mark.proves("C17")
 def test_front_ends_apart(demo: Playground) -> None:
     apply(demo, "08-workload-anti-affinity.yaml")
@@ -176,6 +178,7 @@ def test_divided_by_weight(demo: Playground) -> None:
         assert demo.seen(member, NAMESPACE, "weighted")["spec"]["replicas"] == units
 
 
+@pytest.mark.long
 @pytest.mark.proves("D3")
 def test_divided_over_two_clusters(demo: Playground) -> None:
     apply(demo, "13-divided-spread.yaml")
@@ -183,6 +186,7 @@ def test_divided_over_two_clusters(demo: Playground) -> None:
     assert [demo.seen(m, NAMESPACE, "spread")["spec"]["replicas"] for m in members] == [3, 3]
 
 
+@pytest.mark.long
 @pytest.mark.proves("D3")
 def test_divided_on_as_few_as_hold_it(demo: Playground) -> None:
     apply(demo, "14-divided-packed.yaml")
@@ -207,6 +211,7 @@ def subsets(demo: Playground, name: str) -> dict[str, dict[str, Any]]:
     return {each["name"]: each for each in status.get("subsetStatuses", [])}
 
 
+@pytest.mark.long
 @pytest.mark.proves("W3", "W6", "W10")
 def test_a_spread_bursts_into_the_elastic_clusters_and_leaves_them_first(demo: Playground) -> None:
     apply(demo, "15-spread-elastic.yaml")
@@ -299,6 +304,7 @@ def test_a_training_run_starts_with_its_last_member_and_ends(demo: Playground) -
     assert row.split()[:6] == ["training", "Finished", "4", "0", "7", "0"]
 
 
+@pytest.mark.long
 @pytest.mark.proves("G2", "G25")
 def test_a_gang_is_in_one_zone_whatever_label_names_it(demo: Playground) -> None:
     apply(demo, "22-workload-group-zone.yaml")
@@ -346,6 +352,7 @@ def test_room_is_held_until_its_owner_comes_and_goes_where_it_is(demo: Playgroun
     assert (told["owners"], told["allocated"]["cpu"]) == (1, "40m")
 
 
+@pytest.mark.long
 @pytest.mark.proves("E25", "E26", "E29")
 def test_room_that_two_share_until_a_time(demo: Playground) -> None:
     held, *owners = load(EXAMPLES / "20-reservation-shared.yaml")

@@ -127,6 +127,7 @@ def test_the_hub_goes_away_and_comes_back(running: Stage, space: str) -> None:
         assert process.poll() is None, f"{name} ended"
 
 
+@pytest.mark.long
 @pytest.mark.proves("C29")
 def test_foreign_objects_are_left_alone(running: Stage, space: str) -> None:
     foreign = deployment("taken", replicas=1)
@@ -154,6 +155,7 @@ def test_foreign_objects_are_left_alone(running: Stage, space: str) -> None:
     running.until_running(space, "taken", timeout=60)
 
 
+@pytest.mark.long
 def test_a_member_that_refuses(running: Stage, space: str) -> None:
     quota = {
         "apiVersion": "v1",
@@ -238,6 +240,7 @@ def test_a_cluster_that_goes_while_it_holds_shares(running: Stage, space: str) -
 NEVER = ("kube-system", "stowage-system")
 
 
+@pytest.mark.long
 @pytest.mark.proves("C29")
 @pytest.mark.parametrize("target", NEVER)
 def test_a_forbidden_namespace_is_refused_at_admission(
@@ -247,6 +250,7 @@ def test_a_forbidden_namespace_is_refused_at_admission(
     assert target in said
 
 
+@pytest.mark.long
 def test_another_namespace_needs_the_right_to_use_it(running: Stage, space: str) -> None:
     wanted = json.dumps(workload("guest", space, targetNamespace="elsewhere"))
     running.hub(
@@ -291,6 +295,7 @@ def test_another_namespace_needs_the_right_to_use_it(running: Stage, space: str)
     assert running.seen(member, "elsewhere", "guest")
 
 
+@pytest.mark.long
 def test_a_namespace_that_a_cluster_does_not_take(running: Stage, space: str) -> None:
     rule = json.dumps({"spec": {"namespaces": {"allow": ["team-*"]}}})
     running.hub("patch", "mc", "member-1", "--type=merge", "-p", rule)
@@ -317,6 +322,7 @@ def test_a_namespace_that_a_cluster_does_not_take(running: Stage, space: str) ->
     running.until_running(space, "asked")
 
 
+@pytest.mark.long
 def test_a_large_workload(running: Stage, space: str) -> None:
     big = {
         "apiVersion": "v1",

@@ -19,6 +19,7 @@ from e2e.harness import PACE, steady, wait, workload
 from e2e.stage import MEMBERS
 
 
+@pytest.mark.long
 @pytest.mark.proves("G1")
 def test_a_group_of_nobody_is_refused_and_one_of_four_has_its_columns(yard: Yard) -> None:
     said = yard.hub.refused(yard.manifest(0))
@@ -89,6 +90,7 @@ def test_room_for_three_leaves_every_member_empty(yard: Yard) -> None:
     yard.until(phase="Running", scheduled=4)
 
 
+@pytest.mark.long
 @pytest.mark.proves("G3", "G16")
 def test_of_two_gangs_that_need_more_than_half_one_runs_and_then_the_other(yard: Yard) -> None:
     yard.room(2, 2, 2)
@@ -116,6 +118,7 @@ def test_of_two_gangs_that_need_more_than_half_one_runs_and_then_the_other(yard:
     assert yard.nothing(first)
 
 
+@pytest.mark.long
 @pytest.mark.proves("G2", "G12")
 def test_a_driver_and_its_workers_wait_for_each_other(yard: Yard) -> None:
     yard.room(2, 2, 2)
@@ -136,6 +139,7 @@ def test_a_driver_and_its_workers_wait_for_each_other(yard: Yard) -> None:
     yard.until(phase="Running", workloads=2, scheduled=4, running=4)
 
 
+@pytest.mark.long
 @pytest.mark.proves("G18")
 def test_a_label_without_a_group_waits_for_it(yard: Yard) -> None:
     yard.room(2, 2, 2)
@@ -168,6 +172,7 @@ def test_a_new_cluster_is_asked_at_once_and_others_are_not_touched(yard: Yard) -
     yard.until_running("worker", 4)
 
 
+@pytest.mark.long
 @pytest.mark.proves("G5", "G16", "E9")
 def test_nine_of_ten_are_held_for_the_tenth(yard: Yard) -> None:
     nine_of_ten(yard)

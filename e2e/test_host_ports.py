@@ -26,6 +26,7 @@ def told(playground: Playground, member: str) -> int:
     return sum(group["count"] for group in groups if group["free"].get(RESOURCE) == "0")
 
 
+@pytest.mark.long
 @pytest.mark.proves("E28")
 def test_a_port_that_a_pod_of_a_member_uses_is_not_given_again(
     playground: Playground, namespace: str

@@ -53,6 +53,7 @@ def test_a_workload_becomes_a_deployment_and_a_service(
         assert column in wide
 
 
+@pytest.mark.long
 @pytest.mark.proves("C32", "K30", "K31")
 def test_the_template_passes_through_and_drift_is_repaired(
     playground: Playground, namespace: str
@@ -94,6 +95,7 @@ def test_the_template_passes_through_and_drift_is_repaired(
     )
 
 
+@pytest.mark.long
 @pytest.mark.proves("W3")
 def test_a_workload_scales_like_anything_else(playground: Playground, namespace: str) -> None:
     playground.hub.apply(workload("scaled", namespace))
@@ -227,6 +229,7 @@ KINDS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.proves("D4", "K28")
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_runs_on_every_cluster(
@@ -315,6 +318,7 @@ def test_a_custom_kind_runs_by_its_replica_path(playground: Playground, namespac
         playground.members["member-1"]("delete", "crd", f"rollouts.{group}")
 
 
+@pytest.mark.long
 @pytest.mark.proves("D1", "C4", "C10")
 def test_a_secret_alone_registers_a_cluster(playground: Playground, namespace: str) -> None:
     """The Secret's cluster is member-3: a cluster is served under one name at a time."""

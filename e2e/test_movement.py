@@ -42,6 +42,7 @@ def affinity(operator: str, *members: str) -> dict[str, Any]:
 # --- taints ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.proves("M1", "M2")
 def test_all_units_leave_a_tainted_member_and_as_many_are_ready_all_the_time(
     fleet: MovingStage,
@@ -120,6 +121,7 @@ def test_a_unit_without_another_place_stays_and_goes_once_there_is_one(fleet: Mo
     assert fleet.timeline.most_pods("web") <= 5
 
 
+@pytest.mark.long
 @pytest.mark.proves("M14")
 def test_a_single_copy_is_placed_whole_and_the_old_one_goes_once_all_of_it_is_ready(
     fleet: MovingStage,
@@ -167,6 +169,7 @@ def test_an_edit_of_the_template_in_the_middle_reaches_both_sides(fleet: MovingS
     assert fleet.timeline.least_ready("web") == 4
 
 
+@pytest.mark.long
 @pytest.mark.proves("M20")
 def test_no_status_takes_the_last_ready_units_away(fleet: MovingStage) -> None:
     def place(**shares: int) -> None:
@@ -200,6 +203,7 @@ def test_no_status_takes_the_last_ready_units_away(fleet: MovingStage) -> None:
     fleet.until_gone("web", "member-2")
 
 
+@pytest.mark.long
 @pytest.mark.proves("M23")
 def test_an_end_of_the_drain_in_the_middle_takes_the_rest_back(fleet: MovingStage) -> None:
     fleet.web_at_home(8)
@@ -363,6 +367,7 @@ def test_a_brake_in_the_middle_of_a_move_keeps_what_is_placed_and_ends_with_the_
     fleet.until_ready("web", 6)
 
 
+@pytest.mark.long
 @pytest.mark.proves("M50")
 def test_what_is_deleted_while_its_member_is_lost_stays_deleted(fleet: MovingStage) -> None:
     fleet.web()
@@ -406,6 +411,7 @@ def ready_on(fleet: MovingStage, *members: str) -> int:
 # --- edits and restarts ---------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.proves("M63")
 def test_rules_that_exclude_the_present_member_place_first_and_those_of_none_move_nothing(
     fleet: MovingStage,
@@ -461,6 +467,7 @@ def written(fleet: MovingStage) -> dict[str, Any]:
 ROLES = [("controller",), ("propagator",), ("controller", "propagator")]
 
 
+@pytest.mark.long
 @pytest.mark.proves("M21")
 def test_a_kill_in_the_middle_of_a_drain_changes_nothing(fleet: MovingStage) -> None:
     drained_with_kills(fleet, random.Random(1), ROLES[2:])

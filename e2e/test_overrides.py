@@ -119,6 +119,7 @@ def test_an_override_changes_its_field_on_its_clusters_and_goes_without_a_trace(
     assert there(regions, "member-2", namespace)["spec"] == other
 
 
+@pytest.mark.long
 @pytest.mark.proves("O4", "O9")
 def test_a_patch_that_does_not_fit_leaves_its_cluster_as_it_is_and_the_others_go_on(
     regions: Playground, namespace: str
@@ -157,6 +158,7 @@ def test_a_patch_that_does_not_fit_leaves_its_cluster_as_it_is_and_the_others_go
     regions.until_condition(namespace, "web", "Propagated", reason="Propagated")
 
 
+@pytest.mark.long
 @pytest.mark.proves("O6")
 def test_a_relabelled_cluster_rolls_its_pods_and_moves_nothing(
     regions: Playground, namespace: str
@@ -174,6 +176,7 @@ def test_a_relabelled_cluster_rolls_its_pods_and_moves_nothing(
     until_args(regions, namespace, member_2=["--eu"])
 
 
+@pytest.mark.long
 @pytest.mark.proves("O11")
 def test_one_override_says_another_thing_on_each_cluster(
     regions: Playground, namespace: str
@@ -270,6 +273,7 @@ def test_order_and_images_are_those_of_plan_diff(regions: Playground, namespace:
     wait("the image", lambda: container(regions, "member-2", namespace)["image"] == IMAGE)
 
 
+@pytest.mark.long
 @pytest.mark.proves("O13")
 def test_images_of_a_cluster_roll_one_workload_after_the_other(
     regions: Playground, namespace: str
@@ -312,6 +316,7 @@ def _rolled(member: Kubectl, space: str) -> set[str]:
     }
 
 
+@pytest.mark.long
 @pytest.mark.proves("O14")
 def test_an_object_beside_the_template_is_overridden(regions: Playground, namespace: str) -> None:
     settings = {
@@ -351,6 +356,7 @@ def test_another_number_of_units_rolls_no_pod(regions: Playground, namespace: st
         assert there(regions, m, namespace)["spec"]["template"] == template[m]
 
 
+@pytest.mark.long
 @pytest.mark.proves("O10")
 def test_no_object_is_ever_without_its_overrides_whatever_is_killed(
     running: Stage, space: str

@@ -107,6 +107,7 @@ def warnings(playground: Playground, namespace: str, name: str) -> list[dict[str
     return [e for e in listed if e["involvedObject"]["name"] == name and e["type"] == "Warning"]
 
 
+@pytest.mark.long
 @pytest.mark.proves("K2")
 def test_eight_units_are_five_and_three(playground: Playground, namespace: str) -> None:
     playground.hub.apply(policy("web", namespace, {"A": 5, "B": 3}), bound("web", namespace, 8))
@@ -156,6 +157,7 @@ def test_a_policy_that_comes_late_is_found(playground: Playground, namespace: st
     assert after["status"]["policyRef"] == {"name": "web"}
 
 
+@pytest.mark.long
 @pytest.mark.proves("K3")
 def test_clusters_of_one_region_share_its_number(playground: Playground, namespace: str) -> None:
     """Each of A's clusters has one unit; with two more, on either cluster, A has its four."""
@@ -177,6 +179,7 @@ def test_clusters_of_one_region_share_its_number(playground: Playground, namespa
     until_column(playground, namespace, "wlp", "web", ALLOCATED="A=4/4")
 
 
+@pytest.mark.long
 @pytest.mark.proves("K17")
 def test_what_a_selector_excludes_is_neither_counted_nor_chosen(
     playground: Playground, namespace: str
@@ -198,6 +201,7 @@ def test_what_a_selector_excludes_is_neither_counted_nor_chosen(
     assert deployed(playground, namespace, "third") == {}
 
 
+@pytest.mark.long
 @pytest.mark.proves("K17")
 def test_a_policy_that_was_stored_wrong_is_named_and_heals(
     playground: Playground, namespace: str
@@ -253,6 +257,7 @@ def rule(playground: Playground, rules: list[dict[str, Any]]) -> None:
     playground.hub("patch", "crd", CRD, "--type=json", "-p", patch)
 
 
+@pytest.mark.long
 @pytest.mark.proves("K21")
 def test_units_that_the_policy_does_not_mean_are_refused_and_said_so(
     playground: Playground, namespace: str
@@ -276,6 +281,7 @@ def test_units_that_the_policy_does_not_mean_are_refused_and_said_so(
     assert line.endswith("3 didn't match the workload-policy constraints")
 
 
+@pytest.mark.long
 @pytest.mark.proves("K22", "K26")
 def test_one_event_names_what_is_full_and_a_preference_refuses_nothing(
     playground: Playground, namespace: str
@@ -321,6 +327,7 @@ def elsewhere(playground: Playground, namespace: str) -> Iterator[str]:
     playground.hub("delete", "namespace", other, "--wait=false")
 
 
+@pytest.mark.long
 @pytest.mark.proves("K33")
 def test_what_is_on_its_way_out_or_in_another_namespace_is_not_counted(
     playground: Playground, namespace: str, elsewhere: str
@@ -357,6 +364,7 @@ def test_what_is_on_its_way_out_or_in_another_namespace_is_not_counted(
     until_column(playground, elsewhere, "wlp", "web", ALLOCATED="A=3/3")
 
 
+@pytest.mark.long
 @pytest.mark.proves("K29")
 def test_an_edited_policy_moves_nothing_by_itself(playground: Playground, namespace: str) -> None:
     """By Fill the units of B, the last to come, would go first: were not A over its number."""

@@ -147,6 +147,7 @@ def test_room_is_kept_for_its_owner_whatever_speaks_against_the_neighbours(
     playground.until_running(namespace, "stranger")
 
 
+@pytest.mark.long
 @pytest.mark.proves("E29")
 def test_what_expires_or_served_once_gives_its_room_to_everybody(
     playground: Playground, namespace: str, room: Room
@@ -174,6 +175,7 @@ def test_what_expires_or_served_once_gives_its_room_to_everybody(
     playground.until_running(namespace, "second")
 
 
+@pytest.mark.long
 @pytest.mark.proves("E28")
 def test_room_that_is_held_on_the_member_gives_way_to_the_owner(
     playground: Playground, namespace: str, room: Room

@@ -104,6 +104,7 @@ def costs(playground: Playground, member: str, namespace: str) -> Counter[str]:
     return Counter(p["metadata"].get("annotations", {}).get(COST, "") for p in pods)
 
 
+@pytest.mark.long
 @pytest.mark.proves("W2", "W3", "W6", "W7", "W10", "W13", "W14")
 def test_the_elastic_pool_comes_in_last_and_goes_first(
     playground: Playground, namespace: str
@@ -137,6 +138,7 @@ def test_the_elastic_pool_comes_in_last_and_goes_first(
     assert hub.get("wl", "web", namespace)["metadata"]["generation"] == generation
 
 
+@pytest.mark.long
 @pytest.mark.proves("W4", "W8", "W9", "W11")
 def test_a_proportion_over_parts_with_a_patch_for_each(
     playground: Playground, namespace: str
@@ -180,6 +182,7 @@ def test_a_proportion_over_parts_with_a_patch_for_each(
         assert not other.get("resources")
 
 
+@pytest.mark.long
 @pytest.mark.proves("W28", "W29", "W30", "W32")
 def test_a_full_member_is_passed_by_at_once_or_after_a_while(
     playground: Playground, namespace: str
@@ -241,6 +244,7 @@ def fill_and_pass(playground: Playground, namespace: str, room: Room) -> None:
     until_placed(playground, namespace, "tries", member_2=3)
 
 
+@pytest.mark.long
 @pytest.mark.proves("W27", "W15")
 def test_fixed_waits_where_it_is_and_an_edit_of_the_cap_moves_nothing(
     playground: Playground, namespace: str

@@ -103,6 +103,7 @@ def patch(stage: Stage, member: str, found: list[dict[str, Any]], change: dict[s
         kubectl("-n", where, "patch", "pod", name, "--type=merge", "-p", json.dumps(change))
 
 
+@pytest.mark.long
 def test_units_count_while_the_member_that_shall_create_them_hangs(
     running: Stage, space: str
 ) -> None:
@@ -209,6 +210,7 @@ def until_ended(stage: Stage, member: str, space: str) -> None:
     wait("them to end", lambda: not left(), timeout=2 * ENDS_SECONDS)
 
 
+@pytest.mark.long
 @pytest.mark.proves("W26")
 def test_units_of_a_job_that_ended_are_active_no_more(running: Stage, space: str) -> None:
     template = pod_template("once", restartPolicy="Never", schedulingGates=[{"name": HOLD}])
@@ -237,6 +239,7 @@ def test_units_of_a_job_that_ended_are_active_no_more(running: Stage, space: str
     assert running.placements(space, "once") == BOTH
 
 
+@pytest.mark.long
 @pytest.mark.proves("W26")
 def test_units_of_a_cluster_that_is_gone_leave_the_books(running: Stage, space: str) -> None:
     running.hub.apply(spread("web", space, *pools(3)), workload("web", space, replicas=5))

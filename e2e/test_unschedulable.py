@@ -59,6 +59,7 @@ def weight(zone: str, number: int) -> dict[str, Any]:
     return {"clusterSelector": {"matchLabels": {ZONE: zone}}, "weight": number}
 
 
+@pytest.mark.long
 @pytest.mark.proves("D3", "Y4")
 @pytest.mark.parametrize(
     "patient",

@@ -126,6 +126,7 @@ async def test_what_is_equal_but_for_defaults_is_taken_over_as_it_is(stage_on: M
         assert LABEL_WORKLOAD_UID in moved
 
 
+@pytest.mark.long
 @pytest.mark.proves("X6")
 async def test_what_differs_is_left_alone_until_it_is_made_equal(stage_on: MakeStage):
     async with stage_on() as stage:
@@ -163,6 +164,7 @@ async def test_what_differs_is_left_alone_until_it_is_made_equal(stage_on: MakeS
         await stage.propagated("demo")
 
 
+@pytest.mark.long
 @pytest.mark.proves("X6")
 async def test_an_edit_between_the_look_and_the_write_is_no_takeover(
     stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch

@@ -247,6 +247,7 @@ async def test_a_silent_hub_is_not_taken_for_an_empty_one(bare_hub: Cluster):
         await until(unready, what=lambda: said[-1])
 
 
+@pytest.mark.long
 async def test_settings_name_the_namespace_of_lease_and_secrets(bare_hub: Cluster, m1: Cluster):
     bare_hub.kubectl("delete", "namespace", "another", "--ignore-not-found", "--wait=false")
     bare_hub.kubectl("create", "namespace", "another")

@@ -75,6 +75,7 @@ async def test_each_apply_and_becoming_ready_join_the_trace_of_the_decision(
         assert {span.name for _, span in kept.joined} == {"apply m2"}
 
 
+@pytest.mark.long
 @pytest.mark.proves("CT17")
 async def test_an_apply_that_a_member_does_not_answer_is_told_as_failed(
     stage_on: MakeStage, kept, monkeypatch

@@ -44,6 +44,7 @@ async def ready_as(stage: Stage, name: str, status: str, reason: str) -> None:
     await until(said)
 
 
+@pytest.mark.long
 @pytest.mark.proves("CT8")
 async def test_no_member_gets_a_write_and_its_end_waits_for_none(stage_on: MakeStage) -> None:
     async with stage_on() as stage:
@@ -72,6 +73,7 @@ async def test_no_member_gets_a_write_and_its_end_waits_for_none(stage_on: MakeS
         }
 
 
+@pytest.mark.long
 @pytest.mark.proves("CT8")
 async def test_what_stands_is_let_go_of_and_nothing_takes_it_away_any_more(
     stage_on: MakeStage,
@@ -108,6 +110,7 @@ async def test_what_stands_is_let_go_of_and_nothing_takes_it_away_any_more(
         assert await changes(stage.members["m1"]) == written
 
 
+@pytest.mark.long
 @pytest.mark.proves("CT8")
 async def test_delivered_again_it_takes_over_only_what_its_adoption_lets_it(
     stage_on: MakeStage,
@@ -128,6 +131,7 @@ async def test_delivered_again_it_takes_over_only_what_its_adoption_lets_it(
         assert any(each.startswith(OWNER_PREFIX) for each in marks(found))
 
 
+@pytest.mark.long
 @pytest.mark.proves("CT8")
 async def test_pods_that_another_tool_brings_are_counted_as_its_units(stage_on: MakeStage) -> None:
     async with stage_on() as stage:

@@ -107,6 +107,7 @@ async def acts(process: Propagator) -> None:
     await until(lambda: process.term is not None and not process.term.stale())
 
 
+@pytest.mark.long
 @pytest.mark.proves("N6", "C27")
 async def test_secrets_travel_in_the_next_term_as_well(stage_on: MakeStage, hub: Cluster):
     def creds(value: str) -> dict[str, Any]:

@@ -72,6 +72,7 @@ async def test_a_kind_is_watched_on_a_member_from_the_first_object_of_ours_on(st
         assert watched("m2") == before["m2"]
 
 
+@pytest.mark.long
 @pytest.mark.proves("C29", "R1")
 async def test_a_write_whose_answer_was_lost_costs_one_look_and_is_not_made_again(
     stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch
@@ -112,6 +113,7 @@ async def test_a_write_whose_answer_was_lost_costs_one_look_and_is_not_made_agai
         assert there["metadata"]["resourceVersion"] == sent[0]["metadata"]["resourceVersion"]
 
 
+@pytest.mark.long
 @pytest.mark.proves("C29")
 async def test_fields_that_are_taken_out_go_from_what_was_made_by_one_write(stage_on: MakeStage):
     async with stage_on() as stage:

@@ -79,6 +79,7 @@ async def test_a_placed_workload_is_written_and_its_state_comes_back(stage_on: M
         assert (await stage.condition("demo", "Ready"))["status"] == "True"
 
 
+@pytest.mark.long
 @pytest.mark.proves("C31")
 async def test_the_other_writers_conditions_stay(stage_on: MakeStage):
     async with stage_on() as stage:
@@ -104,6 +105,7 @@ async def test_the_other_writers_conditions_stay(stage_on: MakeStage):
         await until(corrected)
 
 
+@pytest.mark.long
 @pytest.mark.proves("C31")
 async def test_a_load_balancer_is_told(stage_on: MakeStage):
     async with stage_on() as stage:
@@ -208,6 +210,7 @@ async def test_foreign_objects_are_untouched(stage_on: MakeStage):
         await stage.propagated("demo")
 
 
+@pytest.mark.long
 @pytest.mark.proves("C29")
 async def test_an_object_without_owner_is_adopted_on_demand(stage_on: MakeStage):
     async with stage_on() as stage:
@@ -222,6 +225,7 @@ async def test_an_object_without_owner_is_adopted_on_demand(stage_on: MakeStage)
         assert after["spec"]["replicas"] == 1
 
 
+@pytest.mark.long
 @pytest.mark.proves("C29")
 async def test_an_object_with_a_controller_is_not_adopted(stage_on: MakeStage):
     async with stage_on() as stage:
@@ -236,6 +240,7 @@ async def test_an_object_with_a_controller_is_not_adopted(stage_on: MakeStage):
         assert (await stage.on("m1"))["spec"]["replicas"] == 5
 
 
+@pytest.mark.long
 @pytest.mark.proves("C29")
 async def test_the_object_of_another_workload_is_untouched(stage_on: MakeStage):
     async with stage_on() as stage:
@@ -274,6 +279,7 @@ async def test_another_hubs_objects_are_neither_taken_nor_removed(stage_on: Make
             assert (await stage.on("m1", name))["spec"]["replicas"] == 5
 
 
+@pytest.mark.long
 @pytest.mark.proves("C29")
 async def test_an_object_made_in_the_same_moment_is_left_as_it_is(
     stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch
@@ -354,6 +360,7 @@ async def test_secrets_travel_and_are_shared(stage_on: MakeStage):
         await stage.goes("m1", "creds", kind=SECRETS)
 
 
+@pytest.mark.long
 @pytest.mark.proves("C29")
 async def test_a_target_namespace_is_made_and_stays(stage_on: MakeStage):
     async with stage_on() as stage:
@@ -366,6 +373,7 @@ async def test_a_target_namespace_is_made_and_stays(stage_on: MakeStage):
         assert await stage.members["m1"].get(NAMESPACES, target)
 
 
+@pytest.mark.long
 async def test_a_namespace_that_the_cluster_does_not_take(stage_on: MakeStage):
     async with stage_on() as stage:
         rule = {"spec": {"namespaces": {"allow": ["team-*"]}}}
@@ -422,6 +430,7 @@ async def test_a_moved_share_leaves_when_the_others_are_ready(stage_on: MakeStag
         await stage.goes("m2")
 
 
+@pytest.mark.long
 @pytest.mark.proves("N1")
 async def test_what_is_placed_nowhere_and_wants_units_stays_and_is_taken_up(stage_on: MakeStage):
     async with stage_on() as stage:
@@ -446,6 +455,7 @@ async def test_what_is_placed_nowhere_and_wants_units_stays_and_is_taken_up(stag
         assert found["metadata"]["uid"] == before["metadata"]["uid"]
 
 
+@pytest.mark.long
 @pytest.mark.proves("N1")
 async def test_what_a_cluster_runs_is_taken_up_when_it_is_registered_anew(stage_on: MakeStage):
     async with stage_on() as stage:
@@ -497,6 +507,7 @@ async def test_nothing_goes_while_placements_name_a_cluster_that_is_gone(stage_o
         assert not found["metadata"].get("deletionTimestamp")
 
 
+@pytest.mark.long
 @pytest.mark.proves("N1")
 async def test_what_an_earlier_registration_left_stays_until_every_unit_has_a_cluster(
     stage_on: MakeStage,
@@ -723,6 +734,7 @@ def test_a_fault_in_the_middle_of_a_write_names_the_cluster_too():
     assert (forbidden.reason, forbidden.message) == (PropagatedReason.REJECTED, "may not")
 
 
+@pytest.mark.long
 @pytest.mark.proves("C30")
 async def test_a_finalizer_that_somebody_took_away_leaves_nothing_either(stage_on: MakeStage):
     async with stage_on() as stage:
@@ -796,6 +808,7 @@ async def test_a_custom_kind_is_found_again_after_a_restart_and_may_vanish(stage
         await stage.gone("other")
 
 
+@pytest.mark.long
 @pytest.mark.proves("K28")
 async def test_ordinals_do_not_collide(stage_on: MakeStage):
     async with stage_on() as stage:

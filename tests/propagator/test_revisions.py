@@ -175,6 +175,7 @@ async def test_nothing_is_written_until_the_controller_says_what_is_rolled_out(
         await runs(stage, "m1", "nginx:1")
 
 
+@pytest.mark.long
 @pytest.mark.proves("T23")
 @pytest.mark.parametrize("by", ["who deletes it", "who edits it"])
 async def test_a_member_is_left_alone_when_its_revision_is_lost(stage_on: MakeStage, by: str):
@@ -196,6 +197,7 @@ async def test_a_member_is_left_alone_when_its_revision_is_lost(stage_on: MakeSt
         await stage.propagated("web")
 
 
+@pytest.mark.long
 @pytest.mark.proves("T20")
 async def test_a_share_that_leaves_is_turned_back_too(stage_on: MakeStage):
     async with stage_on() as stage:
@@ -218,6 +220,7 @@ async def test_a_share_that_leaves_is_turned_back_too(stage_on: MakeStage):
         assert (await stage.share("web", "m2"))["state"] == "Leaving"
 
 
+@pytest.mark.long
 @pytest.mark.proves("T24")
 async def test_without_a_rollout_all_members_get_the_spec(stage_on: MakeStage):
     async with stage_on() as stage:

@@ -137,6 +137,7 @@ async def test_what_the_member_takes_no_longer_is_let_go_instead_of_deleted(stag
         await stage.members["m1"].delete(ROLES, "let-go")
 
 
+@pytest.mark.long
 @pytest.mark.proves("S1")
 async def test_a_custom_kind_without_namespace_needs_the_right_as_well(
     stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch
@@ -301,6 +302,7 @@ async def test_a_workload_that_nests_without_end_stops_nobody(stage_on: MakeStag
         await asyncio.to_thread(_ended, hub, stage.namespace, "deep")
 
 
+@pytest.mark.long
 @pytest.mark.proves("S4", "R1")
 async def test_a_placed_workload_that_cannot_be_read_any_more_leaves_its_members_all_the_same(
     stage_on: MakeStage, hub: Cluster

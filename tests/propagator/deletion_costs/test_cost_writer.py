@@ -180,6 +180,7 @@ async def test_each_subset_has_its_patch(hub: Cluster, m1: Cluster, m2: Cluster)
         await until(plain)
 
 
+@pytest.mark.long
 @pytest.mark.proves("W11")
 async def test_a_patch_that_does_not_fit_stops_its_clusters_alone(
     hub: Cluster, m1: Cluster, m2: Cluster
@@ -262,6 +263,7 @@ async def test_costs_that_went_while_nobody_looked_are_taken_away(
         await cost(stage, "m", {None: 2})  # type: ignore[dict-item] # none
 
 
+@pytest.mark.long
 @pytest.mark.proves("W34")
 async def test_a_rollout_keeps_the_numbers_and_every_new_pod_gets_its_cost(
     hub: Cluster, running: Cluster, m1: Cluster
@@ -315,6 +317,7 @@ async def test_every_kind_has_patch_and_costs(hub: Cluster, running: Cluster, ki
             assert each["metadata"]["labels"]["arch"] == "x86"
 
 
+@pytest.mark.long
 @pytest.mark.proves("W14")
 async def test_somebody_elses_cost_is_left_alone_without_an_override(
     hub: Cluster, running: Cluster
@@ -380,6 +383,7 @@ rules:
 """
 
 
+@pytest.mark.long
 @pytest.mark.proves("W14")
 async def test_a_member_that_lets_nobody_patch_its_pods_is_asked_once_and_runs_all_the_same(
     hub: Cluster, running: Cluster, caplog: pytest.LogCaptureFixture
@@ -409,6 +413,7 @@ async def _all_run(stage: Stage, units: int) -> bool:
     return bool(share.get("state") == "Running" and share.get("ready") == units)
 
 
+@pytest.mark.long
 @pytest.mark.proves("G24", "W14")
 async def test_costs_of_a_decision_that_its_group_holds_are_not_written(
     hub: Cluster, running: Cluster
@@ -446,6 +451,7 @@ def link_of(stage: Stage) -> Link | None:
     return session.link if session else None
 
 
+@pytest.mark.long
 @pytest.mark.proves("S4")
 async def test_pods_of_others_are_not_a_victims(hub: Cluster, running: Cluster) -> None:
     with swept(hub):

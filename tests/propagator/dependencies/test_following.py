@@ -420,6 +420,7 @@ async def test_an_object_that_was_there_is_taken_over_by_one_and_joined_by_the_o
         assert owners == {f"owner.stowage.dev/{await uid_of(stage, name)}" for name in order}
 
 
+@pytest.mark.long
 @pytest.mark.proves("DP8")
 async def test_what_a_workload_brings_along_by_itself_wins(stage_on: MakeStage):
     async with stage_on() as stage:
@@ -452,6 +453,7 @@ async def test_what_a_workload_brings_along_by_itself_wins(stage_on: MakeStage):
         assert again == version, "no fight"
 
 
+@pytest.mark.long
 @pytest.mark.proves("DP8")
 async def test_what_another_workload_has_in_its_manifests_is_its_own(stage_on: MakeStage):
     async with stage_on() as stage:
@@ -493,6 +495,7 @@ async def test_a_share_that_moves_has_its_dependencies_first_and_leaves_them_las
         assert await stage.on("m2", "settings", kind=CONFIG_MAPS) is not None
 
 
+@pytest.mark.long
 @pytest.mark.proves("DP10")
 async def test_an_owner_says_later_that_it_never_travels(stage_on: MakeStage):
     async with stage_on() as stage:
@@ -513,6 +516,7 @@ async def test_an_owner_says_later_that_it_never_travels(stage_on: MakeStage):
         await stage.propagated("demo")
 
 
+@pytest.mark.long
 @pytest.mark.proves("DP11")
 async def test_what_is_of_use_to_its_own_cluster_alone_never_travels(stage_on: MakeStage):
     async with stage_on() as stage:
@@ -555,6 +559,7 @@ async def test_what_is_of_use_to_its_own_cluster_alone_never_travels(stage_on: M
         assert await stage.on("m1") is not None, "and its pods are not held back for them"
 
 
+@pytest.mark.long
 @pytest.mark.proves("DP11")
 async def test_only_objects_of_the_workloads_own_namespace_are_read(stage_on: MakeStage):
     """The same names in the target namespace on the hub, and elsewhere, are another's."""
@@ -633,6 +638,7 @@ async def test_nothing_of_the_hubs_own_namespaces_travels(stage_on: MakeStage, h
             await until(gone)
 
 
+@pytest.mark.long
 @pytest.mark.proves("DP13")
 async def test_an_account_goes_without_tokens_and_rights_in_a_cloud(stage_on: MakeStage):
     async with stage_on() as stage:
@@ -736,6 +742,7 @@ async def test_of_65_objects_64_go_along_and_that_is_said(stage_on: MakeStage):
         assert list(await states(stage, "demo")) == [f"ConfigMap/{n}" for n in names[:0:-1]]
 
 
+@pytest.mark.long
 @pytest.mark.proves("DP17")
 async def test_a_cluster_gets_what_its_own_pods_name(stage_on: MakeStage):
     async with stage_on() as stage:
@@ -831,6 +838,7 @@ async def test_many_workloads_share_one_watch_and_one_write(
         assert [len(each) for each in owners] == [10, 10]
 
 
+@pytest.mark.long
 @pytest.mark.proves("DP2")
 async def test_what_is_followed_no_more_goes(stage_on: MakeStage):
     async with stage_on() as stage:
@@ -844,6 +852,7 @@ async def test_what_is_followed_no_more_goes(stage_on: MakeStage):
         await says(stage, "demo")
 
 
+@pytest.mark.long
 async def test_a_claim_is_not_followed_and_that_is_said(stage_on: MakeStage):
     async with stage_on() as stage:
         volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
@@ -861,6 +870,7 @@ async def test_a_claim_is_not_followed_and_that_is_said(stage_on: MakeStage):
         ]
 
 
+@pytest.mark.long
 async def test_a_member_that_does_not_take_the_namespace_gets_nothing(stage_on: MakeStage):
     async with stage_on() as stage:
         await make(stage, CONFIG_MAPS, "settings", data={"color": "blue"})

@@ -261,6 +261,7 @@ async def test_of_a_secret_only_the_path_is_told(stage_on: MakeStage):
         assert "b3BlbmVk" not in str(await stage.workload("web"))
 
 
+@pytest.mark.long
 @pytest.mark.proves("X5")
 async def test_a_field_that_is_fought_over_is_contended_with_its_path(stage_on: MakeStage):
     async with stage_on() as stage:

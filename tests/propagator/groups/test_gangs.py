@@ -163,6 +163,7 @@ async def test_what_is_held_is_told_once_and_costs_the_members_nothing(stage_on:
             assert await changes(client) == before[name]
 
 
+@pytest.mark.long
 @pytest.mark.proves("G18", "G24")
 async def test_without_its_group_a_workload_waits_and_goes_on_once_there_is_one(
     stage_on: MakeStage,
@@ -198,6 +199,7 @@ async def test_a_gate_that_closes_takes_all_of_it_away_though_placements_stand(
         await stand(stage, m1=2)
 
 
+@pytest.mark.long
 @pytest.mark.proves("N8")
 async def test_a_gate_that_closes_leaves_what_ran_before_it(stage_on: MakeStage):
     """A worker ran by itself on m1; its group gave it more there, and a share on m2."""
@@ -309,6 +311,7 @@ async def test_a_group_that_is_deleted_while_it_runs_leaves_everything(stage_on:
         assert (await stage.condition("worker", "Ready"))["status"] == "True"
 
 
+@pytest.mark.long
 @pytest.mark.proves("G24")
 async def test_a_held_workload_is_deleted_and_emptied_as_every_other(stage_on: MakeStage):
     async with stage_on() as stage:
@@ -376,6 +379,7 @@ async def versions(stage: Stage) -> list[str]:
     return [(await stage.workload(name))["metadata"]["resourceVersion"] for name in NAMES]
 
 
+@pytest.mark.long
 @pytest.mark.proves("G10", "G18")
 async def test_on_a_hub_without_the_kind_only_who_names_a_group_waits(
     stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch

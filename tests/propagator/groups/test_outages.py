@@ -48,6 +48,7 @@ async def test_a_gate_that_is_closed_for_a_moment_takes_all_of_it_away(
         await stand(stage, m1=2, m2=1)
 
 
+@pytest.mark.long
 @pytest.mark.proves("G24")
 async def test_nothing_starts_while_one_of_its_clusters_is_away(stage_on: MakeStage, m2: Cluster):
     """The cluster that is away is told of on each of its Workloads, and soon."""
@@ -69,6 +70,7 @@ async def test_nothing_starts_while_one_of_its_clusters_is_away(stage_on: MakeSt
         await stand(stage, m1=2, m2=1)
 
 
+@pytest.mark.long
 @pytest.mark.proves("G24")
 async def test_a_gang_that_has_run_goes_on_without_a_cluster(stage_on: MakeStage, m2: Cluster):
     async with stage_on(sessions=QUICK) as stage:

@@ -78,6 +78,7 @@ async def test_a_kind_is_watched_while_somebody_uses_it(stage_on: MakeStage):
         await stage.appears("m1", "keep", kind=BUDGETS)
 
 
+@pytest.mark.long
 @pytest.mark.proves("S14")
 async def test_kinds_that_somebody_invented_are_forgotten(stage_on: MakeStage):
     """On a hub without our policies anybody may write the annotation."""
@@ -101,6 +102,7 @@ async def test_kinds_that_somebody_invented_are_forgotten(stage_on: MakeStage):
         assert found["metadata"]["annotations"][ANNOTATION_KINDS] == noted
 
 
+@pytest.mark.long
 @pytest.mark.proves("S14")
 async def test_the_watches_of_a_deleted_workload_end(stage_on: MakeStage):
     async with stage_on() as stage:

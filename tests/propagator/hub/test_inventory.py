@@ -56,6 +56,7 @@ async def test_a_secret_brings_the_token_and_the_inventory_the_address(rig_on: R
         assert (await rig.cluster("fleet-a"))["spec"]["secretRef"]["name"] == "fleet-a"
 
 
+@pytest.mark.long
 @pytest.mark.proves("CT9")
 async def test_what_the_inventory_calls_unhealthy_is_not_served_and_stays_as_it_is(
     rig_on: Rigs, m1: Cluster
@@ -80,6 +81,7 @@ async def test_what_the_inventory_calls_unhealthy_is_not_served_and_stays_as_it_
         await rig.becomes("fleet-a", "Connected")
 
 
+@pytest.mark.long
 @pytest.mark.proves("CT9")
 async def test_what_runs_there_stays_though_its_workload_is_placed_elsewhere_or_deleted(
     stage_on: MakeStage,
@@ -118,6 +120,7 @@ async def test_what_runs_there_stays_though_its_workload_is_placed_elsewhere_or_
         await until(removed, seconds=60)
 
 
+@pytest.mark.long
 @pytest.mark.proves("CT9")
 async def test_a_secret_that_nobody_labelled_or_that_was_let_go_of_is_not_taken(
     rig_on: Rigs, m1: Cluster

@@ -76,6 +76,7 @@ async def test_a_secret_alone_registers_a_cluster(rig_on: Rigs, m1: Cluster):
     }
 
 
+@pytest.mark.long
 @pytest.mark.proves("D1")
 async def test_a_secret_may_give_the_connection_key_by_key(rig_on: Rigs, m1: Cluster):
     parts = {"endpoint": m1.server, "clusterCA": m1.ca, "token": token_for(m1, "by-key")}
@@ -132,6 +133,7 @@ async def test_a_kubeconfig_that_asks_for_more_is_refused_and_nothing_is_sent(
             listener.accept()
 
 
+@pytest.mark.long
 @pytest.mark.proves("D1")
 async def test_a_megabyte_of_yaml_is_not_read_on_the_loop(
     rig_on: Rigs, m1: Cluster, monkeypatch: pytest.MonkeyPatch
@@ -212,6 +214,7 @@ async def test_many_bad_secrets_do_not_hold_up_a_good_one(rig_on: Rigs, m1: Clus
         assert "deeper than" in await rig.becomes(last, "InvalidKubeconfig", within=60)
 
 
+@pytest.mark.long
 @pytest.mark.proves("S6")
 async def test_a_session_that_ends_by_a_fault_of_ours_is_not_ready_meanwhile(
     rig_on: Rigs, m1: Cluster, monkeypatch: pytest.MonkeyPatch
@@ -234,6 +237,7 @@ async def test_a_session_that_ends_by_a_fault_of_ours_is_not_ready_meanwhile(
         await rig.becomes("m1", "Connected")
 
 
+@pytest.mark.long
 @pytest.mark.proves("D1")
 def test_ten_megabytes_never_get_as_far_as_a_secret(hub: Cluster, tmp_path: Path):
     huge = "x" * 10_000_000
@@ -248,6 +252,7 @@ def test_ten_megabytes_never_get_as_far_as_a_secret(hub: Cluster, tmp_path: Path
         connection_from_secret({"kubeconfig": huge.encode()})
 
 
+@pytest.mark.long
 @pytest.mark.proves("D1")
 async def test_a_wrong_authority_is_told_and_heals_when_mended(rig_on: Rigs, m1: Cluster):
     stranger = b64(Authority("stranger").certificate)
@@ -259,6 +264,7 @@ async def test_a_wrong_authority_is_told_and_heals_when_mended(rig_on: Rigs, m1:
         await rig.becomes("m1", "Connected")
 
 
+@pytest.mark.long
 @pytest.mark.proves("D1")
 async def test_a_wrong_token_is_told_and_heals_when_mended(rig_on: Rigs, m1: Cluster):
     parts = {"endpoint": m1.server, "clusterCA": m1.ca}
@@ -283,6 +289,7 @@ async def test_a_token_that_is_revoked_is_noticed(rig_on: Rigs, m1: Cluster):
         await until(lambda: rig.told("m1", "Disconnected"))
 
 
+@pytest.mark.long
 @pytest.mark.proves("D1")
 async def test_no_route_is_told_and_heals_by_itself(rig_on: Rigs, m1: Cluster):
     """Nobody listens there; then somebody does."""
@@ -407,6 +414,7 @@ async def test_a_deleted_membercluster_stays_deleted_until_its_secret_changes(
         await rig.becomes("m1", "Connected")
 
 
+@pytest.mark.long
 @pytest.mark.proves("D1")
 async def test_a_secret_made_again_registers_though_the_end_of_its_membercluster_is_heard_late(
     rig_on: Rigs, m1: Cluster, monkeypatch: pytest.MonkeyPatch
@@ -429,6 +437,7 @@ async def test_a_secret_made_again_registers_though_the_end_of_its_membercluster
         await rig.becomes("m1", "Connected")
 
 
+@pytest.mark.long
 @pytest.mark.proves("D1")
 async def test_a_secret_that_is_gone_when_it_is_heard_of_registers_nothing(
     rig_on: Rigs, m1: Cluster, monkeypatch: pytest.MonkeyPatch
@@ -449,6 +458,7 @@ async def test_a_secret_that_is_gone_when_it_is_heard_of_registers_nothing(
         assert listed["items"] == []
 
 
+@pytest.mark.long
 @pytest.mark.proves("D1")
 async def test_a_membercluster_deleted_while_nobody_looked_is_not_resurrected(
     rig_on: Rigs, hub: Cluster, m1: Cluster
@@ -467,6 +477,7 @@ async def test_a_membercluster_deleted_while_nobody_looked_is_not_resurrected(
             await rig.cluster("m1")
 
 
+@pytest.mark.long
 @pytest.mark.proves("D1")
 async def test_a_membercluster_written_by_hand_may_name_any_secret(
     rig_on: Rigs, hub: Cluster, m1: Cluster
@@ -507,6 +518,7 @@ async def test_users_labels_stay_and_ours_come_back(rig_on: Rigs, hub: Cluster, 
         await until(back)
 
 
+@pytest.mark.long
 @pytest.mark.proves("N19")
 async def test_labels_say_what_the_spec_pins_and_nothing_else_that_a_member_reports(
     rig_on: Rigs, hub: Cluster, m1: Cluster

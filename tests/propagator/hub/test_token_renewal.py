@@ -120,6 +120,7 @@ async def test_a_token_is_renewed_and_nothing_is_interrupted(hub: Cluster, renew
             await client.get(MEMBER_CLUSTERS, "m1")
 
 
+@pytest.mark.long
 @pytest.mark.proves("S8")
 async def test_who_changes_the_secret_meanwhile_wins(
     hub: Cluster, renewable: Any, monkeypatch: pytest.MonkeyPatch
@@ -150,6 +151,7 @@ async def test_who_changes_the_secret_meanwhile_wins(
         assert found["metadata"]["annotations"]["somebody"] == "was here"
 
 
+@pytest.mark.long
 async def test_only_what_is_said_to_be_ours_is_renewed(hub: Cluster, renewable: Any):
     del renewable["data"]["account"]
     async with ApiClient(hub.connection()) as client, propagating(client, ALWAYS) as process:

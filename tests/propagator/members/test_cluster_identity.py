@@ -62,6 +62,7 @@ async def test_a_member_is_served_through_one_registration(rig_on: Rigs, m1: Clu
         assert (await rig.cluster("young"))["status"]["clusterID"] == await uid_of(m1)
 
 
+@pytest.mark.long
 @pytest.mark.proves("N3")
 async def test_a_former_name_that_another_cluster_has_is_taken_back(
     rig_on: Rigs, m1: Cluster, m2: Cluster
@@ -90,6 +91,7 @@ async def test_a_former_name_that_another_cluster_has_is_taken_back(
         await until(taken)
 
 
+@pytest.mark.long
 @pytest.mark.proves("N3b")
 async def test_another_cluster_is_left_alone_until_a_person_confirms(
     rig_on: Rigs, m1: Cluster, m2: Cluster
@@ -162,6 +164,7 @@ async def test_the_second_of_two_secrets_of_one_member_gets_no_writes(
         await member.delete(CONFIG_MAPS, key[1], namespace=key[0])
 
 
+@pytest.mark.long
 @pytest.mark.proves("CT11")
 async def test_the_one_that_is_served_lets_go_before_an_older_one_that_was_restored(
     rig_on: Rigs, m1: Cluster

@@ -315,6 +315,7 @@ async def test_whoever_drops_the_only_healthy_cluster_takes_nothing_away(
         await stage.goes("m1")
 
 
+@pytest.mark.long
 @pytest.mark.proves("M20")
 async def test_a_scale_to_nothing_and_a_deletion_wait_for_nobody(stage_on: MakeStage) -> None:
     async with stage_on() as stage:

@@ -164,6 +164,7 @@ async def test_a_process_that_ends_at_the_parting_is_made_up_for(
         await unmarked(stage, "m1", "conf", kind=CONFIGMAPS)
 
 
+@pytest.mark.long
 @pytest.mark.proves("X8")
 async def test_a_late_parting_takes_no_mark_off_the_next_owner(
     stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch
@@ -264,6 +265,7 @@ async def test_an_object_that_goes_at_the_parting_holds_nothing(
         assert await stage.on("m1") is None
 
 
+@pytest.mark.long
 @pytest.mark.proves("X10")
 async def test_what_is_not_the_end_removes_as_ever(stage_on: MakeStage):
     async with stage_on() as stage:
@@ -283,6 +285,7 @@ async def test_what_is_not_the_end_removes_as_ever(stage_on: MakeStage):
         await stage.goes("m2", "conf", kind=CONFIGMAPS)
 
 
+@pytest.mark.long
 @pytest.mark.proves("X9", "X10")
 async def test_what_a_lost_member_has_of_a_share_that_left_it_goes(
     stage_on: MakeStage, m1: Cluster

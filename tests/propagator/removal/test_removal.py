@@ -30,6 +30,7 @@ from tests.propagator.stage import (
 from tests.propagator.waits import until
 
 
+@pytest.mark.long
 @pytest.mark.proves("R3")
 async def test_an_object_is_one_in_whatever_version_it_is_asked_for(stage_on: MakeStage):
     async with stage_on() as stage:
@@ -48,6 +49,7 @@ async def test_an_object_is_one_in_whatever_version_it_is_asked_for(stage_on: Ma
         ]["uid"], "it was removed and made anew meanwhile"
 
 
+@pytest.mark.long
 @pytest.mark.proves("R3")
 async def test_two_wishes_for_one_object_are_told_and_not_fought_out(stage_on: MakeStage):
     async with stage_on() as stage:
@@ -214,6 +216,7 @@ async def test_a_process_that_ends_between_removal_and_release_is_made_up_for(
         await stage.gone("demo")
 
 
+@pytest.mark.long
 @pytest.mark.proves("R1", "C30")
 async def test_a_member_that_was_moved_away_from_is_forgotten_on_its_own_word(stage_on: MakeStage):
     async with stage_on() as stage:

@@ -164,6 +164,7 @@ async def test_objects_of_the_release_before_are_taken_up(stage_on: MakeStage):
         await stage.gone("demo")
 
 
+@pytest.mark.long
 @pytest.mark.proves("N1", "N11")
 async def test_objects_of_the_release_before_without_a_workload_are_swept(stage_on: MakeStage):
     async with stage_on() as stage:

@@ -187,6 +187,7 @@ async def test_a_field_that_the_member_does_not_know_is_its_refusal(stage_on: Ma
         assert (await stage.share("demo", "m1"))["state"] == "Failed"
 
 
+@pytest.mark.long
 @pytest.mark.proves("R8")
 async def test_a_webhook_of_the_member_that_is_down_is_its_refusal(stage_on: MakeStage):
     rule = {"apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"]}
@@ -228,6 +229,7 @@ async def test_a_webhook_of_the_member_that_is_down_is_its_refusal(stage_on: Mak
         await stage.propagated("demo")
 
 
+@pytest.mark.long
 @pytest.mark.proves("R8")
 async def test_a_fault_of_the_hub_is_told_as_one(
     stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch
@@ -312,6 +314,7 @@ async def test_what_is_changed_back_each_time_is_told_and_not_fought_over(stage_
         await stage.becomes("m1", "web", 1, "replicas")  # after what was on its way as it ended
 
 
+@pytest.mark.long
 @pytest.mark.proves("R11")
 async def test_a_rule_of_a_member_that_changes_is_applied_at_once(
     stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch

@@ -380,6 +380,7 @@ async def test_every_moment_that_a_reader_could_see(stage_on: MakeStage) -> None
     ]
 
 
+@pytest.mark.long
 @pytest.mark.proves("CT1")
 async def test_a_wide_status_keeps_what_the_controller_has_seen(stage_on: MakeStage) -> None:
     """Its write is a JSON patch, which replaces fields whole."""
