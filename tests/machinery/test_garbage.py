@@ -12,7 +12,7 @@ import pytest
 
 from machinery import garbage
 
-pytestmark = pytest.mark.proves("L7")
+pytestmark = [pytest.mark.proves("L7"), pytest.mark.perf]
 LEAST = 20_000
 
 

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-import tracemalloc
 from typing import Any
 
 import pytest
@@ -23,6 +22,7 @@ from machinery.errors import ConfigurationError
 from machinery.tracing import MOST_BEYOND, TraceIds, Tracer, TraceSettings, TraceSpan
 from propagator.settings import PropagatorSettings
 from tests.collector import collector
+from tests.patience import hold_on
 
 HUB = "https://127.0.0.1:1"
 
@@ -196,33 +196,31 @@ def count(outcome: str) -> float:
 
 @pytest.mark.proves("CT17")
 def test_a_collector_that_is_away_costs_no_time_and_no_memory(monkeypatch, caplog) -> None:
+    """What finishes a trace sends nothing itself, and what waits is bounded."""
     monkeypatch.setattr(otlp, "DELAY_SECONDS", 0.01)
     monkeypatch.setattr(otlp, "FAREWELL_SECONDS", 0.0)
     settings = TraceSettings(endpoint="http://127.0.0.1:1", ratio=1.0)
-    before = count("dropped")
+    before, senders, send = count("dropped"), set[str](), otlp.TraceSender._send
+
+    def noted(sender: otlp.TraceSender, spans: Any) -> bool:
+        senders.add(threading.current_thread().name)
+        return send(sender, spans)
+
+    monkeypatch.setattr(otlp.TraceSender, "_send", noted)
+    whole = measured(calls=30)
+    finished = 4 * otlp.MOST_WAITING // whole.size
     with otlp.exporting(settings, service="stowage-controller"):
         made = tracing.tracer()
         assert made is not None
-        took, spent = [], []
-        for number in range(1500):
-            whole, ids = measured(calls=30), TraceIds.of("uid", str(number))
-            began, own = stopwatch(), time.thread_time()
-            made.finish(ids, whole)
-            took.append(stopwatch() - began)
-            spent.append(time.thread_time() - own)
-        tracemalloc.start()
-        for number in range(1500):
-            made.finish(TraceIds.of("uid", str(number)), measured(calls=30))
-        grown = tracemalloc.get_traced_memory()[0]
-        tracemalloc.stop()
+        for number in range(finished):
+            made.finish(TraceIds.of("uid", str(number)), whole)
+        hold_on(lambda: senders)
     ended()
     # Also of the request that the end cut off nothing more is said.
     assert len(said(caplog)) == 1, said(caplog)
-    # Of one call in a hundred a busy machine may have taken the processor away.
-    assert sorted(spent)[-15] < 0.0005
-    assert sorted(took)[len(took) // 2] < 0.001
-    assert grown < 500_000
-    assert count("dropped") - before > 80_000
+    assert senders == {"traces"}
+    # One trace at most was taken from those that waited, for the request that failed.
+    assert count("dropped") - before >= (finished - 1) * whole.size - otlp.MOST_WAITING
 
 
 def test_it_says_once_that_a_collector_refuses_and_again_after_it_took_some(
@@ -237,10 +235,9 @@ def test_it_says_once_that_a_collector_refuses_and_again_after_it_took_some(
         made = tracing.tracer()
         assert made is not None
         for at.status in (400, 400, 400, 200, 200, 400):
-            before, end = at.requests, time.monotonic() + 30
+            before = at.requests
             made.finish(TraceIds.of("uid", "1"), measured())
-            while at.requests == before and time.monotonic() < end:
-                time.sleep(0.01)
+            hold_on(lambda before=before: at.requests > before, every=0.01)
     assert len(said(caplog)) == 2, said(caplog)
 
 
@@ -263,9 +260,19 @@ def test_what_cannot_be_meant_is_refused_at_the_start(settings, option) -> None:
 
 
 @pytest.mark.proves("CT18")
-def test_without_an_endpoint_no_module_of_opentelemetry_is_imported() -> None:
+@pytest.mark.parametrize(
+    "modules",
+    [
+        "machinery.tracing",
+        pytest.param(
+            "controller.app, propagator.app, stowage.commands.processes", marks=pytest.mark.long
+        ),
+    ],
+    ids=["alone", "in the processes"],
+)
+def test_without_an_endpoint_no_module_of_opentelemetry_is_imported(modules: str) -> None:
     code = (
-        "import sys, controller.app, propagator.app, stowage.commands.processes\n"
+        f"import sys, {modules}\n"
         "from machinery import otlp\n"
         "from machinery.tracing import TraceSettings\n"
         "def loaded(): return sorted(m for m in sys.modules if m.startswith('opentelemetry'))\n"

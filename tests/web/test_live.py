@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +14,7 @@ from machinery.api.resources import EVENTS, MEMBER_CLUSTERS, WORKLOADS
 from stowage.cli import cli
 from stowage.planning.plan import Where
 from stowage.web.app import UiSettings
+from tests.patience import PATIENCE
 from tests.web.conftest import Page, Window, served
 from tests.web.crawl import crawl
 from tests.web.hubs import Hub, reading_as
@@ -54,8 +54,7 @@ def test_a_scaled_workload_changes_its_row_in_the_open_page(
     tab.evaluate("scrollTo(0, 40)")
     tab.evaluate("window.same = true")
     followed.cluster.kubectl("scale", "-n", "shop", "wl/web", "--replicas=5")
-    began = time.monotonic()
-    expect(row.locator("td").nth(1)).to_have_text("5", timeout=20_000)
+    expect(row.locator("td").nth(1)).to_have_text("5", timeout=PATIENCE * 20_000)
     assert tab.evaluate(
         "[window.same, document.activeElement.name, scrollY, document.activeElement.value]"
     ) == [
@@ -64,7 +63,6 @@ def test_a_scaled_workload_changes_its_row_in_the_open_page(
         40,
         "m",
     ]
-    assert time.monotonic() - began < 20
     assert shown.faults == []
     followed.cluster.kubectl("scale", "-n", "shop", "wl/web", "--replicas=2")
 

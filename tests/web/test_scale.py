@@ -32,6 +32,8 @@ from tests.web import fleets, large
 from tests.web.conftest import ROOT, Page, Serve, Window
 
 MOST_ELEMENTS = 3000
+DIFFERENT = 40
+"""Workloads that change all the time."""
 FRAME: Data = {"title": "", "notes": [], "release": "", "path": "/", "query": {}, "read": ""}
 
 
@@ -50,7 +52,7 @@ def fleet() -> FileSource:
     return large.fleet()
 
 
-@pytest.mark.long
+@pytest.mark.perf
 @pytest.mark.proves("V23")
 def test_pages_of_a_large_fleet_cost_little(fleet: FileSource) -> None:
     views = Views(fleet.snapshot, system="", clock=SystemClock())
@@ -108,7 +110,7 @@ def changing(tmp_path: Path) -> Iterator[Page]:
 
 
 @pytest.mark.proves("V23")
-@pytest.mark.long
+@pytest.mark.perf
 def test_a_large_fleet_is_served_from_little_memory(
     served_large: tuple[Page, int], window: Callable[..., Window]
 ) -> None:
@@ -141,30 +143,43 @@ def loaded(shown: Window, path: str) -> float:
 
 
 @pytest.mark.proves("V24")
-def test_an_open_page_holds_no_memory(
+def test_an_open_page_takes_one_change_after_the_other_and_grows_no_longer(
     monkeypatch: pytest.MonkeyPatch, serve: Serve, window: Callable[..., Window], tmp_path: Path
 ) -> None:
     found = source.of_files([], Where("shop", (fleets.troubled(tmp_path),)))
     monkeypatch.setattr(source, "of_files", lambda *_: found)
-    page, done = serve(), threading.Event()
+    page, done, made = serve(), threading.Event(), 0
 
     def change() -> None:
-        for n in itertools.count():
+        nonlocal made
+        for made in itertools.count():
             if done.wait(0.02):
                 return
-            body = fleets.workload(f"web-{n % 40}", {"member-1": n % 4})
+            body = fleets.workload(f"web-{made % DIFFERENT}", {"member-1": made % 4})
             page.call(functools.partial(found.snapshot.put, WORKLOADS, body))
 
     changes = threading.Thread(target=change)
     changes.start()
     try:
-        grown(page, window, begin=1.0, seconds=4.0)
+        shown = window(page)
+        tab = shown.go("/workloads")
+        asked: list[str] = []
+        tab.on("request", lambda request: asked.append(request.url))
+        sizes = []
+        for _ in range(2):
+            before, heard = made, len(asked)
+            while made < before + 2 * DIFFERENT or len(asked) < heard + 2:
+                tab.wait_for_timeout(50)
+            sizes.append(tab.evaluate("document.querySelectorAll('*').length"))
+        assert sizes[0] == sizes[1] < MOST_ELEMENTS
+        assert shown.faults == []
     finally:
         done.set()
         changes.join()
 
 
-@pytest.mark.long
+@pytest.mark.perf
+@pytest.mark.proves("V24")
 def test_an_open_page_holds_no_memory_for_long(
     changing: Page, window: Callable[..., Window]
 ) -> None:

@@ -97,7 +97,7 @@ def test_a_set_one_of_which_was_edited_is_searched_for_no_place_again(
 
     monkeypatch.setattr(batch, "decide_together", noted)
     view = View(["8"], units := ring(2))
-    found, _, _ = view.decide(units[0], current=lambda info: info.name != "w1")
+    found, _ = view.decide(units[0], current=lambda info: info.name != "w1")
     assert len(searched) == 1
     assert not found.decisions[0].scheduled
 

@@ -13,15 +13,15 @@ from controller.eventhandlers import LOOK_STEP, SchedulerCache, known
 from controller.model.objects import ClusterShare, Workload
 from controller.plugins.prioritysort import PrioritySort
 from controller.queue.scheduling_queue import STEP, SchedulingQueue
-from controller.scheduling import affinityset
 from controller.snapshot.builder import SnapshotBuilder
 from tests.controller.cache.test_unseen_room import versioned
 from tests.controller.make import REQUIRED, ZONE, beside, cluster, flush, info, workload
-from tests.controller.scheduling.test_long_sets import View, ring
+from tests.controller.scheduling.test_long_sets import View, passes, ring
 from tests.fakeclock import FakeClock
 
 MANY = 3 * STEP + 7
 pytestmark = pytest.mark.proves("L7")
+__all__ = ["passes"]
 
 
 class Scene:
@@ -161,19 +161,6 @@ def running_on_a(placed: Workload) -> Workload:
     return msgspec.structs.replace(placed, status=status)
 
 
-@pytest.fixture
-def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Decisions on one of a set, to be counted step by step."""
-    counts, decide = [0], affinityset.decide
-
-    def counted(*about: object) -> object:
-        counts[-1] += 1
-        return decide(*about)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(affinityset, "decide", counted)
-    return counts
-
-
 def test_the_last_look_at_a_set_in_a_world_that_does_not_rest_decides_each_of_it_once(
     passes: list[int],
 ) -> None:
@@ -185,7 +172,7 @@ def test_the_last_look_at_a_set_in_a_world_that_does_not_rest_decides_each_of_it
         passes.append(0)
         view.resize("m2", str(90 + number % 2))
 
-    batch, _, _ = view.decide(units[0], between=heartbeat)
+    batch, _ = view.decide(units[0], between=heartbeat)
     assert all(each.scheduled for each in batch.decisions)
     assert len(units) <= passes[-1] <= len(units) + 1
 
@@ -200,7 +187,7 @@ def test_the_last_look_at_a_large_set_takes_steps_while_its_clusters_rest(
         passes.append(0)
         view.resize("m3", str(1 + number % 2))
 
-    batch, _, _ = view.decide(units[0], between=heartbeat)
+    batch, _ = view.decide(units[0], between=heartbeat)
     assert all(each.scheduled and "m3" not in each.placements for each in batch.decisions)
     assert max(passes) <= 2
     assert sum(passes) >= 3 * len(units)
@@ -217,7 +204,7 @@ def test_the_last_look_at_a_large_set_takes_steps_while_its_clusters_report_noth
         view.resize("m2", "1")
         view.resize("m3", str(90 + number % 2) if number < 3 * len(units) else "90")
 
-    batch, _, _ = view.decide(units[0], between=heartbeat)
+    batch, _ = view.decide(units[0], between=heartbeat)
     assert all(each.scheduled for each in batch.decisions)
     assert max(passes) <= 2
 
@@ -242,7 +229,7 @@ def test_what_comes_between_the_last_steps_of_a_set_is_seen(what: str, size: int
             elif number == at:
                 view.index.put(foe, {"m0": 1})
 
-        batch, steps, _ = view.decide(units[0], between=between)
+        batch, steps = view.decide(units[0], between=between)
         return {name for each in batch.decisions for name in each.placements}, steps
 
     found, last = decided(-1)

@@ -1102,6 +1102,7 @@ TestLives = Lives.TestCase
 TestLives.settings = examples(200, stateful_step_count=40)
 
 
+@pytest.mark.perf
 def test_a_look_at_the_largest_group_is_no_matter_of_long(gang: Gang):
     """All its Workloads are looked at in one go."""
     many = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
@@ -27,6 +26,19 @@ def stage(tmp_path: Path) -> Gangs:
     made = Gangs(tmp_path)
     made.cluster("m1", cpu="7")
     made.cluster("m2", cpu="7")
+    return made
+
+
+@pytest.fixture
+def controllers(monkeypatch: pytest.MonkeyPatch) -> list[books.GroupController]:
+    """Those of all terms, the first one first."""
+    made, begin = list[books.GroupController](), books.GroupController.__init__
+
+    def begun(controller: books.GroupController, *args: Any, **more: Any) -> None:
+        made.append(controller)
+        begin(controller, *args, **more)
+
+    monkeypatch.setattr(books.GroupController, "__init__", begun)
     return made
 
 
@@ -265,7 +277,7 @@ async def test_what_the_next_leader_holds_again_is_told(stage: Gangs):
 
 @pytest.mark.proves("G5", "G16")
 async def test_what_is_held_again_after_a_check_that_found_nothing_held_is_told(
-    stage: Gangs, monkeypatch: pytest.MonkeyPatch
+    stage: Gangs, monkeypatch: pytest.MonkeyPatch, controllers: list[books.GroupController]
 ):
     """Its Workloads say the same before and after, so no change of theirs tells of it."""
     stage.cluster("m3", cpu="16")
@@ -274,8 +286,7 @@ async def test_what_is_held_again_after_a_check_that_found_nothing_held_is_told(
         stage.member("driver", replicas=2)
         stage.member("worker", replicas=8)
         await stage.until(lambda: stage.status().get("waiting") == 9)
-        alive = [each for each in gc.get_objects() if type(each) is books.GroupController]
-        (kept,) = [each for each in alive if each._clock is stage.clock]
+        (kept,) = controllers
         with monkeypatch.context() as released:
             released.setattr(kept, "_on_their_way", lambda *_: {})
             early = {"waiting": 0, "phase": "Pending"}
@@ -520,10 +531,11 @@ async def test_a_gang_that_another_controller_sees_closed_is_emptied_all_the_sam
         assert stage.status()["failures"] == 1
 
 
-async def test_nothing_is_kept_of_names_that_no_group_has(stage: Gangs):
+async def test_nothing_is_kept_of_names_that_no_group_has(
+    stage: Gangs, controllers: list[books.GroupController]
+):
     async with stage.led():
-        alive = [each for each in gc.get_objects() if type(each) is books.GroupController]
-        (kept,) = [each for each in alive if each._clock is stage.clock]
+        (kept,) = controllers
         stage.member("driver", of="none")
         for number in range(20):
             labels = {LABEL_GROUP: f"none-{number}"}
@@ -533,7 +545,9 @@ async def test_nothing_is_kept_of_names_that_no_group_has(stage: Gangs):
         assert not kept._watched
 
 
-async def test_nothing_is_kept_of_a_group_that_goes_while_its_status_is_written(stage: Gangs):
+async def test_nothing_is_kept_of_a_group_that_goes_while_its_status_is_written(
+    stage: Gangs, controllers: list[books.GroupController]
+):
     async def goes(method: str, path: str, _body: Any) -> None:
         if method == "PATCH" and "/workloadgroups/batch/" in path:
             stage.hub.after.remove(goes)
@@ -541,8 +555,7 @@ async def test_nothing_is_kept_of_a_group_that_goes_while_its_status_is_written(
             await stage.clock.sleep(1)  # its news is here before the answer
 
     async with stage.led():
-        alive = [each for each in gc.get_objects() if type(each) is books.GroupController]
-        (kept,) = [each for each in alive if each._clock is stage.clock]
+        (kept,) = controllers
         stage.hub.after.append(goes)
         stage.group()
         await stage.until(lambda: goes not in stage.hub.after)
