@@ -8,9 +8,9 @@ import signal
 import ssl
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -132,13 +132,14 @@ def test_no_thread_of_a_frozen_process_goes_on(tmp_path):
     busy = Process("busy", [sys.executable, "-c", _BUSY], tmp_path / "log")
     busy.start(detached=False)
     try:
-        for _ in range(20):
+        for _ in range(5):
             before = len(busy.log.read_bytes())
             assert wait_until(lambda b=before: len(busy.log.read_bytes()) > b, seconds=PATIENCE * 5)
             busy.freeze()
-            written = len(busy.log.read_bytes())
-            time.sleep(0.02)
-            assert len(busy.log.read_bytes()) == written
+            threads = Path(f"/proc/{busy.pid()}/task").iterdir()
+            states = [(each / "stat").read_text().rpartition(")")[2].split()[0] for each in threads]
+            assert len(states) > 1
+            assert set(states) == {"T"}
             busy.thaw()
     finally:
         busy.end(signal.SIGKILL)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 
 import pytest
 
@@ -14,7 +13,7 @@ from machinery.config.kubeconfig import parse_kubeconfig
 from machinery.errors import ConfigurationError, StowageError
 from stowage.playground.processes import wait_until
 from stowage.setup import join
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, hold_on
 
 from .conftest import FLEET
 
@@ -50,6 +49,16 @@ def joined(fleet, member, before, stowage):
 
 def _get(cluster, *what):
     return json.loads(cluster.kubectl("get", *what, "-o", "json"))
+
+
+def _marker():
+    """A MemberCluster without a Secret."""
+    return {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "MemberCluster",
+        "metadata": {"name": "marker"},
+        "spec": {"secretRef": {"namespace": SYSTEM_NAMESPACE, "name": "marker"}},
+    }
 
 
 @pytest.mark.proves("D1")
@@ -201,7 +210,14 @@ def test_unjoin_waits_for_an_empty_cluster_and_cleans_up(fleet, member, before, 
     assert "a watch that is open now goes on delivering for up to about half an hour" in said
     assert _ours(member) == before
     assert not member.kubectl("get", "namespaces", "-l", LABEL_TENANT, "-o", "name").strip()
-    time.sleep(1)  # long enough for a propagator that would bring it back
+    fleet.kubectl("create", "-f", "-", input=json.dumps(_marker()))
+    try:  # a propagator that would bring alpha back has, once it tells of a cluster that came later
+        told = hold_on(lambda: _get(fleet, "mc", "marker").get("status", {}).get("conditions"))
+        assert told[0]["status"] == "False"
+    finally:
+        fleet.kubectl("delete", "mc", "marker", "--wait=false")
+        patch = json.dumps({"metadata": {"finalizers": None}})
+        fleet.kubectl("patch", "mc", "marker", "--type=merge", "-p", patch, check=False)
     assert "alpha" not in fleet.kubectl("get", "mc", "-o", "name")
 
 

@@ -273,7 +273,7 @@ async def test_no_redirect_is_followed_with_our_credentials() -> None:
 
 
 async def test_so_many_requests_at_once_and_watches_beside_them() -> None:
-    under_way, most = 0, 0
+    under_way, most, go = 0, 0, asyncio.Event()
 
     async def slow(request: web.Request) -> web.StreamResponse:
         nonlocal under_way, most
@@ -286,14 +286,19 @@ async def test_so_many_requests_at_once_and_watches_beside_them() -> None:
             return response
         under_way += 1
         most = max(most, under_way)
-        await asyncio.sleep(0.05)
+        await go.wait()
         under_way -= 1
         return web.json_response({})
 
     async with serving(slow) as url, ApiClient(Connection(url), limit=3) as client:
         async with client.watch(NAMESPACES, resource_version="1") as lines:
             assert await anext(lines) == b'{"type":"BOOKMARK"}'
-            await asyncio.gather(*(client.request("GET", "/api") for _ in range(12)))
+            asking = [asyncio.create_task(client.request("GET", "/api")) for _ in range(12)]
+            await until(lambda: under_way == 3)
+            async with client.watch(NAMESPACES, resource_version="1") as more:
+                assert await anext(more) == b'{"type":"BOOKMARK"}', "what came before has come"
+            go.set()
+            await asyncio.gather(*asking)
         assert most == 3
 
 

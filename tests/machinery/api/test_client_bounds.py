@@ -26,8 +26,9 @@ from machinery.runtime.leader_election import LeaderElector
 from machinery.types import bounds
 from machinery.types.bounds import KIB, MIB, TooMuch
 from machinery.types.metadata import Object
+from tests.fakeclock import settle
 from tests.machinery.api.test_client import serving, status
-from tests.patience import until
+from tests.patience import PATIENCE, until
 
 ONE = {"metadata": {"name": "a", "namespace": "b", "resourceVersion": "1", "uid": "u"}}
 
@@ -94,15 +95,19 @@ async def test_of_all_that_one_server_sends_at_a_time_one_thing_may_be_large() -
     """None of the others is read beyond what is modest before that one has ended."""
     go = asyncio.Event()
 
+    sent, reading = 0, set[asyncio.Task[object] | None]()
+
     async def large(request: web.Request) -> web.StreamResponse:
+        nonlocal sent
+        if request.path == "/readyz":
+            return web.json_response({})
         response = web.StreamResponse()
         await response.prepare(request)
+        sent += 1
         await response.write(b" " * bounds.MODEST_BYTES * 2)
         await go.wait()
         await response.write(b"{}")
         return response
-
-    reading: set[asyncio.Task[object] | None] = set()
 
     class Noting(asyncio.Lock):
         async def acquire(self) -> Any:
@@ -113,8 +118,8 @@ async def test_of_all_that_one_server_sends_at_a_time_one_thing_may_be_large() -
     async with serving(large) as url, ApiClient(Connection(url)) as client:
         client._large = Noting()
         tasks = [asyncio.create_task(client.request("GET", "/x")) for _ in range(16)]
-        await until(lambda: reading)
-        await asyncio.sleep(0.3)
+        await until(lambda: reading and sent == len(tasks))
+        await client.request("GET", "/readyz", errand=FACT)
         assert len(reading) == 1
         go.set()
         answers = await asyncio.gather(*tasks)
@@ -211,8 +216,8 @@ async def test_probes_and_discovery_pass_by_what_hangs() -> None:
         tasks = [
             asyncio.create_task(client.request("PATCH", f"/hang/{n}", body={})) for n in range(600)
         ]
-        await asyncio.sleep(0.05)
-        async with asyncio.timeout(60):
+        await settle()
+        async with asyncio.timeout(PATIENCE * 60):
             await client.request("GET", "/readyz", errand=FACT)
             version = await client.version()
             with pytest.raises(NotFound):
@@ -244,7 +249,7 @@ async def test_who_leads_goes_on_whatever_waits_in_line() -> None:
         tasks = [
             asyncio.create_task(client.request("PATCH", f"/hang/{n}", body={})) for n in range(600)
         ]
-        await asyncio.sleep(0.05)
+        await settle()
         elector = LeaderElector(
             client,
             namespace="stowage-system",
@@ -288,19 +293,19 @@ async def test_what_hangs_of_one_workload_and_of_one_namespace_leaves_room_for_o
                 *(client.get(PODS, f"p{n}", namespace=namespace) for n in range(times))
             )
 
-    async def come_to(expected: dict[str, int]) -> None:
+    async def come_to(client: ApiClient, expected: dict[str, int]) -> None:
         """So many wait there, and no more come."""
         await until(lambda: sum(waiting.values()) >= sum(expected.values()), what=lambda: waiting)
-        await asyncio.sleep(0.3)
+        await ask(client, "honest", 0, 1)  # what was sent before has come
         assert waiting == expected
 
     async with serving(slow) as url, ApiClient(Connection(url), limit=32, timeout=120) as client:
         tasks = [asyncio.create_task(ask(client, "one", 0, 40))]
-        await come_to({"one": bounds.FOR_ONE_WORKLOAD})
+        await come_to(client, {"one": bounds.FOR_ONE_WORKLOAD})
         tasks += [asyncio.create_task(ask(client, "one", n, 40)) for n in range(1, 9)]
-        await come_to({"one": 16})  # half of all
+        await come_to(client, {"one": 16})  # half of all
         tasks += [asyncio.create_task(ask(client, "two", n, 40)) for n in range(9)]
-        await come_to({"one": 16, "two": 8})
+        await come_to(client, {"one": 16, "two": 8})
         async with asyncio.timeout(60):
             await ask(client, "honest", 0, 20)
         release.set()
@@ -323,7 +328,7 @@ async def test_who_gives_up_in_line_leaves_no_hole() -> None:
     a = asyncio.create_task(go("a", first))
     await asyncio.sleep(0)
     b, c = (asyncio.create_task(go(name, hold)) for name in ("a", "b"))
-    await asyncio.sleep(0.01)
+    await settle()
     b.cancel()
     await asyncio.gather(b, return_exceptions=True)
     assert order == ["a"]

@@ -22,6 +22,7 @@ from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError, Unauthorized
 from tests.fakeclock import FakeClock
 from tests.machinery.certificates import Authority
+from tests.patience import until
 
 SERVER = "https://hub.example:6443"
 AUTHORITY = Authority()
@@ -528,8 +529,9 @@ async def test_others_go_on_while_a_plugin_runs(tmp_path: Path) -> None:
     assert await token(connection) == "first"
     plugin.answers(token="second")
     plugin.waits_for(go)
+    before = plugin.runs
     renewing = asyncio.create_task(token(connection, rejected="first"))
-    await asyncio.sleep(0.05)
+    await until(lambda: plugin.runs > before)
     go.touch()  # nobody does while the plugin holds the event loop
     assert await renewing == "second"
 

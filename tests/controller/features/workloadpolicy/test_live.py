@@ -175,7 +175,7 @@ async def test_schedulers_of_two_names_never_exceed_a_quota(
                 await zones.workload("warm", replicas=1, labels=BOUND, schedulerName="second")
                 await zones.placed("warm", seconds=90)
                 half = [asyncio.create_task(create(number)) for number in range(50)]
-                await asyncio.sleep(0.4)
+                await until(lambda: len(units) > 3)
                 os.kill(other.pid, signal.SIGKILL)
                 await asyncio.gather(*half)
                 await zones.settle()

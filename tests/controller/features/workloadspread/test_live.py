@@ -31,6 +31,20 @@ async def apply(world: World, *subsets: Mapping[str, Any], **spec: Any) -> None:
     )
 
 
+async def reported(world: World, name: str) -> None:
+    """Return once the controller has written the status of a new spread of that name."""
+    body = stored(subset("any"), name=name, target=name)
+    made = {"name": name, "namespace": world.namespace}
+    about = {key: body[key] for key in ("apiVersion", "kind", "spec")} | {"metadata": made}
+    await world.client.create(WORKLOAD_SPREADS, about)
+
+    async def said() -> bool:
+        found = await world.client.get(WORKLOAD_SPREADS, name, namespace=world.namespace)
+        return bool(found.get("status", {}).get("observedGeneration"))
+
+    await until(said)
+
+
 async def scale(world: World, replicas: int) -> None:
     """kubectl scale, or an autoscaler."""
     about = {"namespace": world.namespace, "subresource": "scale"}
@@ -181,7 +195,7 @@ async def test_meddling_is_repaired_and_a_mark_is_kept_over_a_restart(pools: Wor
     version = status[""]["version"]
     async with deciding(world, identity="two"):
         await world.settle()
-        await asyncio.sleep(2)
+        await reported(world, "marker")  # what it would have written before is written
         status = await shown(world, lambda s: s[""])
         assert status["normal"]["conditions"] == mark
         assert status[""]["version"] == version, "a restart writes nothing"
