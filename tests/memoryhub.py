@@ -9,13 +9,14 @@ raise, or let it pass; `after` runs between the write and its answer.
 from __future__ import annotations
 
 import asyncio
-import copy
+import pickle
 import uuid
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -37,6 +38,21 @@ _PLURALS = {
 }
 
 
+class _News(NamedTuple):
+    """An event of a watch, as it was when it happened: `line` is what is sent of it."""
+
+    version: int
+    name: str
+    """That of the object; empty of a bookmark, which every watch is told."""
+    line: bytes
+
+    @staticmethod
+    def of(kind: str, body: Body) -> _News:
+        meta = body["metadata"]
+        line = msgspec.json.encode({"type": kind, "object": body})
+        return _News(int(meta["resourceVersion"]), meta.get("name", ""), line)
+
+
 class MemoryHub(Verbs):
     """The store and its client in one; `requests` are (method, path, body) of all that came."""
 
@@ -51,11 +67,11 @@ class MemoryHub(Verbs):
         self._version = 100
         self._objects: dict[str, Body] = {}
         self._kinds: dict[str, str] = {}
-        self._log: dict[str, list[tuple[int, Body]]] = defaultdict(list)
+        self._log: dict[str, list[_News]] = defaultdict(list)
         self._news: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self._held: set[str] = set()
         for at, manifest in _admission() if admission else ():
-            self._store(at, copy.deepcopy(manifest))
+            self._store(at, _copied(manifest))
 
     # What a test does and asks.
 
@@ -63,15 +79,15 @@ class MemoryHub(Verbs):
         """Create an object, as anybody would."""
         meta = body["metadata"]
         namespace = meta.get("namespace", "shop") if res.namespaced else None
-        return self._create(res.path(namespace), copy.deepcopy(dict(body)), res.kind)
+        return self._create(res.path(namespace), _copied(dict(body)), res.kind)
 
     def read(self, res: Resource, name: str, namespace: str = "shop") -> Body:
         """The object as stored. Raises KeyError."""
-        return copy.deepcopy(self._objects[res.path(namespace if res.namespaced else None, name)])
+        return _copied(self._objects[res.path(namespace if res.namespaced else None, name)])
 
     def all(self, res: Resource) -> list[Body]:
         """Every object of that resource."""
-        return copy.deepcopy(self._list(res.path(None), {})["items"])
+        return _copied(self._list(res.path(None), {})["items"])
 
     def edit(
         self,
@@ -106,7 +122,7 @@ class MemoryHub(Verbs):
         for collection, log in list(self._log.items()):
             self._version += 1
             at = {"metadata": {"resourceVersion": str(self._version)}}
-            log.append((self._version, {"type": "BOOKMARK", "object": at}))
+            log.append(_News.of("BOOKMARK", at))
             if collection not in self._held:
                 self._news[collection].set()
 
@@ -131,7 +147,7 @@ class MemoryHub(Verbs):
         **_how: Any,
     ) -> bytes:
         """As an API server answers."""
-        given = msgspec.json.decode(body) if isinstance(body, bytes) else copy.deepcopy(body)
+        given = msgspec.json.decode(body) if isinstance(body, bytes) else _copied(body)
         if (params or {}).get("dryRun"):  # tried and not stored, so neither counted nor faulted
             return msgspec.json.encode(self._tried(given))
         self.requests.append((method, path, given))
@@ -158,13 +174,15 @@ class MemoryHub(Verbs):
     async def _events(
         self, collection: str, version: int, how: Mapping[str, Any]
     ) -> AsyncIterator[bytes]:
-        at = 0
+        log = self._log[collection]
+        named = (how.get("field_selector") or "").removeprefix("metadata.name=")
+        at = bisect_right(log, version, key=lambda news: news.version)
         while True:
-            while collection not in self._held and at < len(self._log[collection]):
-                number, event = self._log[collection][at]
+            while collection not in self._held and at < len(log):
+                news = log[at]
                 at += 1
-                if number > version and _chosen(event["object"], how):
-                    yield msgspec.json.encode(event)
+                if not named or news.name in ("", named):
+                    yield news.line
             self._news[collection].clear()
             await self._news[collection].wait()
 
@@ -237,13 +255,13 @@ class MemoryHub(Verbs):
             asked = {"status": patch.get("status")}
         else:
             asked = {k: v for k, v in patch.items() if k != "status"}
-        new = _merged(copy.deepcopy(old), asked)
+        new = _merged(_copied(old), asked)
         return self._put(at, old, new)
 
     def _replace(self, at: str, body: Body, *, status: bool) -> Body:
         old = self._present(at, body)
         if status:
-            return self._put(at, old, {**copy.deepcopy(old), "status": body["status"]})
+            return self._put(at, old, {**_copied(old), "status": body["status"]})
         return self._put(at, old, {**body, "status": old.get("status", {})})
 
     def _present(self, at: str, body: Mapping[str, Any]) -> Body:
@@ -267,7 +285,7 @@ class MemoryHub(Verbs):
     def _delete(self, at: str) -> None:
         if at not in self._objects:
             raise _no(NotFound, 404, "NotFound", f"{at} not found")
-        body = copy.deepcopy(self._objects.pop(at))
+        body = _copied(self._objects.pop(at))
         self._publish(at, body, "DELETED")
 
     def _keep(self, at: str, body: Body, kind: str) -> None:
@@ -278,8 +296,7 @@ class MemoryHub(Verbs):
         self._version += 1
         body["metadata"]["resourceVersion"] = str(self._version)
         collection = _collection(at)
-        event = {"type": kind, "object": copy.deepcopy(body)}
-        self._log[collection].append((self._version, event))
+        self._log[collection].append(_News.of(kind, body))
         if collection not in self._held:
             self._news[collection].set()
 
@@ -294,6 +311,7 @@ def _admission() -> list[tuple[str, Body]]:
     ]
 
 
+@cache
 def _collection(at: str) -> str:
     """The collection over all namespaces that an object's path belongs to."""
     path = at.rpartition("/")[0]
@@ -301,9 +319,13 @@ def _collection(at: str) -> str:
     return f"{head}/{rest.split('/', 1)[1]}" if found and "/" in rest else path
 
 
-def _chosen(body: Mapping[str, Any], how: Mapping[str, Any]) -> bool:
-    named = (how.get("field_selector") or "").removeprefix("metadata.name=")
-    return not named or body["metadata"].get("name", named) == named
+T = TypeVar("T")
+
+
+def _copied(body: T) -> T:
+    """As copy.deepcopy, of which the tests would take half their time."""
+    copied: T = pickle.loads(pickle.dumps(body, pickle.HIGHEST_PROTOCOL))
+    return copied
 
 
 def _merged(target: Any, patch: Any) -> Any:

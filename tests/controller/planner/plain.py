@@ -20,7 +20,7 @@ Groups = Sequence[tuple[Row, Row]]
 
 
 def tried(number: int) -> int:
-    """Of so many random problems a fifth in a short run, as of the examples of a property."""
+    """Of so many random problems a tenth in a short run, as of the examples of a property."""
     return number if settings.get_current_profile_name() == LONG else number // SHARE
 
 
