@@ -49,6 +49,7 @@ async def test_without_clusters_it_fails_and_heals_when_one_registers(world: Wor
         assert [c["type"] for c in status["conditions"]] == ["Scheduled"]
 
 
+@pytest.mark.long
 @pytest.mark.proves("C5")
 async def test_the_only_cluster_is_taken_only_when_it_matches(world: World) -> None:
     await world.cluster("member-1", labels={"tier": "gold"})
@@ -93,6 +94,7 @@ def table(log: str) -> list[dict[str, str]]:
     return [dict(zip(cells[0], row, strict=True)) for row in cells[2:] if row[0] != "#"]
 
 
+@pytest.mark.long
 @pytest.mark.proves("C8")
 async def test_a_target_cluster_is_the_only_one_considered(world: World) -> None:
     await world.cluster("member-1")
@@ -108,6 +110,7 @@ async def test_a_target_cluster_is_the_only_one_considered(world: World) -> None
         assert await world.placed("nowhere") == {"demo-cluster": 1}
 
 
+@pytest.mark.long
 @pytest.mark.proves("C9", "C10")
 async def test_reserved_keys_of_the_selector(world: World) -> None:
     for name in ("member-1", "member-2"):
@@ -131,6 +134,7 @@ async def test_reserved_keys_of_the_selector(world: World) -> None:
         await world.refused("versioned", "FailedToSchedule")
 
 
+@pytest.mark.long
 @pytest.mark.proves("C11", "C12")
 async def test_labels_are_anded_and_labelling_takes_effect_at_once(world: World) -> None:
     await world.cluster("member-1", labels={"tier": "gold"})
@@ -144,6 +148,7 @@ async def test_labels_are_anded_and_labelling_takes_effect_at_once(world: World)
         assert await world.placed("demo") == {"member-1": 1}
 
 
+@pytest.mark.long
 @pytest.mark.proves("C13")
 async def test_required_terms_are_ored(world: World) -> None:
     for name in ("member-1", "member-2", "member-3"):
@@ -162,6 +167,7 @@ async def test_required_terms_are_ored(world: World) -> None:
         assert await world.placed("demo") == {"member-3": 1}
 
 
+@pytest.mark.long
 @pytest.mark.proves("C14")
 async def test_the_greater_sum_of_weights_wins(world: World) -> None:
     await world.cluster("member-1", labels={"a": "x", "b": "x"})
@@ -208,6 +214,7 @@ async def test_a_front_end_follows_its_back_end(world: World) -> None:
         assert await world.placed("front-end") == {"member-2": 1}
 
 
+@pytest.mark.long
 @pytest.mark.proves("C16")
 async def test_affinity_looks_no_further_than_its_namespace(world: World) -> None:
     await world.cluster("member-1")
@@ -219,6 +226,7 @@ async def test_affinity_looks_no_further_than_its_namespace(world: World) -> Non
         await world.refused("front-end", "FailedToSchedule")
 
 
+@pytest.mark.long
 @pytest.mark.proves("C17")
 async def test_front_ends_spread_where_they_can(world: World) -> None:
     apart = {
@@ -255,6 +263,7 @@ async def test_required_anti_affinity_keeps_newcomers_away_too(world: World) -> 
         assert await world.placed("guest") == {"member-1": 1}
 
 
+@pytest.mark.long
 @pytest.mark.proves("C18")
 async def test_the_first_of_a_set_that_wants_itself_is_allowed(world: World) -> None:
     await world.cluster("member-1")
@@ -263,6 +272,7 @@ async def test_the_first_of_a_set_that_wants_itself_is_allowed(world: World) -> 
         assert await world.placed("demo") == {"member-1": 1}
 
 
+@pytest.mark.long
 @pytest.mark.proves("C18")
 async def test_workloads_that_require_each_other_are_placed_together(world: World) -> None:
     await world.cluster("member-1", labels={"half": "left"})
@@ -283,6 +293,7 @@ async def test_workloads_that_require_each_other_are_placed_together(world: Worl
         assert await world.placed("right") == {"member-2": 1}
 
 
+@pytest.mark.long
 @pytest.mark.proves("C18")
 async def test_one_that_comes_while_its_partner_is_being_refused_is_not_forgotten(
     world: World, monkeypatch: pytest.MonkeyPatch
@@ -308,6 +319,7 @@ async def test_one_that_comes_while_its_partner_is_being_refused_is_not_forgotte
         assert await world.placed("pong") == {"member-1": 1}
 
 
+@pytest.mark.long
 @pytest.mark.proves("C21")
 async def test_who_names_no_scheduler_is_ours(world: World) -> None:
     await world.cluster("member-1")
@@ -393,6 +405,7 @@ async def test_the_status_in_full(world: World) -> None:
     assert columns.splitlines()[1].split()[:5] == ["demo", "Scheduled", "member-1=6", "6", "6"]
 
 
+@pytest.mark.long
 @pytest.mark.proves("D3")
 async def test_everywhere_grows_with_the_fleet_and_has_no_one_cluster_reference(
     world: World,
@@ -409,6 +422,7 @@ async def test_everywhere_grows_with_the_fleet_and_has_no_one_cluster_reference(
         assert "clusterRef" not in found["status"]
 
 
+@pytest.mark.long
 @pytest.mark.proves("W3", "C15")
 async def test_scaling_keeps_the_place_while_it_fits(world: World) -> None:
     await world.cluster("member-1", cpu="4")
@@ -434,6 +448,7 @@ async def test_scaling_keeps_the_place_while_it_fits(world: World) -> None:
         assert status["state"] == "Scheduled"
 
 
+@pytest.mark.long
 @pytest.mark.proves("C15")
 async def test_an_edit_that_fits_nowhere_takes_nothing_away(world: World) -> None:
     await world.cluster("member-1", labels={"tier": "gold"})
@@ -454,6 +469,7 @@ async def test_an_edit_that_fits_nowhere_takes_nothing_away(world: World) -> Non
         assert placements(found) == {"member-2": 3}
 
 
+@pytest.mark.long
 @pytest.mark.proves("D3")
 async def test_a_deleted_cluster_gives_its_shares_to_others(world: World) -> None:
     await world.cluster("member-1", labels={"tier": "gold"})
@@ -473,6 +489,7 @@ async def test_a_deleted_cluster_gives_its_shares_to_others(world: World) -> Non
         assert status["state"] == "Failed"
 
 
+@pytest.mark.long
 @pytest.mark.proves("C12")
 async def test_room_readiness_and_rules_wake_those_they_help(world: World) -> None:
     await world.cluster("small", cpu="1")
@@ -495,6 +512,7 @@ async def test_room_readiness_and_rules_wake_those_they_help(world: World) -> No
         assert await world.placed("patient") == {"closed": 1}
 
 
+@pytest.mark.long
 @pytest.mark.proves("G7")
 async def test_the_higher_priority_gets_the_room_though_it_came_later(world: World) -> None:
     await world.cluster("member-1", cpu="1")
@@ -514,6 +532,7 @@ async def test_the_higher_priority_gets_the_room_though_it_came_later(world: Wor
         assert placements(await world.get("low")) == {}
 
 
+@pytest.mark.long
 @pytest.mark.proves("G7")
 async def test_priority_counts_for_those_that_waited_for_the_controller(world: World) -> None:
     await world.cluster("member-1", cpu="2")

@@ -137,6 +137,7 @@ async def test_the_reason_is_in_its_status_and_an_event_names_it(harbour: Harbou
         assert await world.placed("demo") == {"one": 1}, "it takes part no more"
 
 
+@pytest.mark.long
 async def test_one_made_anew_under_its_name_is_another_one(harbour: Harbour) -> None:
     world = harbour.world
     await world.cluster("one", cpu="4")
@@ -173,6 +174,7 @@ async def test_a_restart_writes_nothing_and_a_lost_cluster_is_replaced(harbour: 
             await harbour.until(f"b{number}", lambda s: s["quay"] == "two")
 
 
+@pytest.mark.long
 async def test_each_profile_places_its_own(harbour: Harbour, tmp_path: Path) -> None:
     world = harbour.world
     await world.cluster("cheap", cpu="4", annotations={"stowage.dev/cost": "1"})
@@ -210,6 +212,7 @@ async def test_one_that_its_feature_cannot_read_harms_itself_alone(harbour: Harb
             assert "status" not in await harbour.get(flaw)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("flaw", "why"),
     [

@@ -137,6 +137,7 @@ def test_ones_own_namespace_needs_no_verb(tenant, author):
         assert attempt(tenant, author, workload) == ""
 
 
+@pytest.mark.long
 @pytest.mark.proves("C29")
 def test_a_namespace_that_a_manifest_names_needs_the_verb_too(tenant, author):
     names = ["n1", "n2", "n3", "n4", "n5", "n6"]
@@ -186,18 +187,20 @@ LABEL_CASES = [
 
 
 @pytest.mark.proves("C24", "K14")
-@pytest.mark.parametrize(("labels", "annotations"), LABEL_CASES)
-@pytest.mark.parametrize("empty", [True, False])
-def test_the_policy_and_python_bring_labels_into_the_same_form(asking, labels, annotations, empty):
-    workload = body("Workload", schedulerName="stowage")
-    written = {"labels": labels, "annotations": annotations}
-    workload["metadata"] |= {field: said for field, said in written.items() if said or empty}
-    made = asking.create(workload, dry_run=True)["metadata"]
-    patch = validation.normalised(workload)
-    for field, before in (("labels", labels), ("annotations", annotations)):
-        merged = before | patch.get("metadata", {}).get(field, {})
-        assert made.get(field, {}) == {k: v for k, v in merged.items() if v is not None}
-    assert "spec" not in patch
+def test_the_policy_and_python_bring_labels_into_the_same_form(asking):
+    for labels, notes in LABEL_CASES:
+        written = {"labels": labels, "annotations": notes}
+        for empty in (True, False):
+            workload = body("Workload", schedulerName="stowage")
+            said = {field: each for field, each in written.items() if each or empty}
+            workload["metadata"] |= said
+            made = asking.create(workload, dry_run=True)["metadata"]
+            patch = validation.normalised(workload)
+            for field, before in written.items():
+                merged = before | patch.get("metadata", {}).get(field, {})
+                expected = {k: v for k, v in merged.items() if v is not None}
+                assert made.get(field, {}) == expected, said
+            assert "spec" not in patch, said
 
 
 @pytest.mark.proves("C24", "C21")
@@ -218,6 +221,7 @@ def test_a_label_follows_its_alias_and_goes_with_it(tenant):
     assert MARK not in metadata.get("annotations", {})
 
 
+@pytest.mark.long
 @pytest.mark.proves("C24", "K14")
 @pytest.mark.parametrize("how", ["client-side", "server-side"])
 def test_a_user_who_takes_the_new_name_over_keeps_it(tenant, how):
@@ -227,6 +231,7 @@ def test_a_user_who_takes_the_new_name_over_keeps_it(tenant, how):
     assert metadata["labels"] == {LABEL_POLICY: "one"}
 
 
+@pytest.mark.long
 @pytest.mark.proves("C24", "K14")
 def test_a_server_side_apply_drops_the_label_with_its_alias(tenant):
     tenant.apply(tenant.workload("dropped", labels={FIRST: "one"}))

@@ -48,18 +48,18 @@ def create(tenant: Any, part: dict[str, Any], **spec: Any) -> tuple[str, dict[st
     return refusal(tenant.create, workload, dry_run=True), workload
 
 
-@pytest.mark.parametrize(("named", "part"), WRONG)
-def test_one_wrong_thing_in_a_plain_workload_is_refused(tenant, named, part):
-    answer, workload = create(tenant, part)
-    assert named in answer
-    assert any(each.startswith(named) for each in validation.violations(workload))
+def test_one_wrong_thing_in_a_plain_workload_is_refused(tenant):
+    for named, part in WRONG:
+        answer, workload = create(tenant, part)
+        assert named in answer, part
+        assert any(each.startswith(named) for each in validation.violations(workload)), part
 
 
-@pytest.mark.parametrize("part", ODD)
-def test_what_is_of_an_odd_form_is_judged_and_never_an_error_of_the_question(tenant, part):
-    answer, _ = create(tenant, part)
-    assert "matchCondition" not in answer
-    assert "no such" not in answer
+def test_what_is_of_an_odd_form_is_judged_and_never_an_error_of_the_question(tenant):
+    for part in ODD:
+        answer, _ = create(tenant, part)
+        assert "matchCondition" not in answer, part
+        assert "no such" not in answer, part
 
 
 @pytest.fixture

@@ -40,27 +40,25 @@ def test_it_is_a_kind_of_namespaces_with_a_short_name(asking, tenant):
 
 
 @pytest.mark.proves("K7", "K10")
-@pytest.mark.parametrize(
-    ("given", "stored"),
-    [
+def test_the_stored_object_always_shows_its_method_and_type(asking):
+    for given, stored in (
         ({}, "Balance"),
         ({"scheduleStrategy": "Fill"}, "Fill"),
         ({"scheduleStrategy": "Balance"}, "Balance"),
         ({"allocationMethod": "Fill"}, "Fill"),
         ({"allocationMethod": "Fill", "scheduleStrategy": "Fill"}, "Fill"),
-    ],
-)
-def test_the_stored_object_always_shows_its_method_and_type(tenant, given, stored):
-    made = policy(namespace=tenant.namespace, **given)
-    tenant.create(made)
-    spec = tenant.get("demo", "WorkloadPolicy")["spec"]
-    assert (spec["allocationMethod"], spec["allocationType"]) == (stored, "Preferred")
-    written = made["spec"] | validation.normalised_policy(made).get("spec", {})
-    assert written["allocationMethod"] == stored
+    ):
+        made = policy(**given)
+        spec = asking.create(made, dry_run=True)["spec"]
+        assert (spec["allocationMethod"], spec["allocationType"]) == (stored, "Preferred"), given
+        written = made["spec"] | validation.normalised_policy(made).get("spec", {})
+        assert written["allocationMethod"] == stored, given
 
 
 @pytest.mark.proves("K10")
-@pytest.mark.parametrize("how", ["client-side", "server-side"])
+@pytest.mark.parametrize(
+    "how", [pytest.param("client-side", marks=pytest.mark.long), "server-side"]
+)
 def test_an_edited_alias_takes_the_method_with_it(tenant, how):
     def said(**spec: Any) -> dict[str, Any]:
         return policy(namespace=tenant.namespace, **spec)

@@ -53,7 +53,7 @@ def test_a_priority_above_0_needs_the_verb_in_the_namespace(tenant, author, kind
     assert refusal(create, highest) == ""
 
 
-@pytest.mark.parametrize("kind", ["Workload", "Reservation"])
+@pytest.mark.parametrize("kind", ["Workload", pytest.param("Reservation", marks=pytest.mark.long)])
 def test_only_who_raises_it_is_asked(tenant, author, kind):
     tenant.create(first(tenant, kind, 7))
     patch = functools.partial(tenant.patch, "demo", kind=kind, user=author)

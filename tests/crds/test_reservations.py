@@ -68,7 +68,9 @@ def test_what_nobody_says_is_filled_in_and_all_else_is_kept(tenant):
 
 
 @pytest.mark.proves("E25")
-@pytest.mark.parametrize("how", ["client-side", "server-side"])
+@pytest.mark.parametrize(
+    "how", [pytest.param("client-side", marks=pytest.mark.long), "server-side"]
+)
 def test_the_template_cannot_be_changed(tenant, how):
     tenant.apply_by(how, of(tenant))
     answer = refusal(tenant.apply_by, how, of(tenant, template=TEMPLATE))

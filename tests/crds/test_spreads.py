@@ -77,7 +77,9 @@ OTHER = {"apiVersion": "stowage.dev/v1alpha1", "kind": "Workload", "name": "othe
 
 
 @pytest.mark.proves("W35")
-@pytest.mark.parametrize("how", ["client-side", "server-side"])
+@pytest.mark.parametrize(
+    "how", [pytest.param("client-side", marks=pytest.mark.long), "server-side"]
+)
 def test_the_target_cannot_be_changed(tenant, how):
     tenant.apply_by(how, of(tenant))
     edited = of(tenant, targetRef=OTHER)

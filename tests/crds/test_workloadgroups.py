@@ -5,6 +5,7 @@ And its labels: what admission makes of them on a Workload, and what it leaves a
 
 from __future__ import annotations
 
+import itertools
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from crds.groups.membership import groups_named
 from crds.names import GROUP_ALIASES, LABEL_GROUP, NORMALISED_PREFIX
 
 from .asking import refusal
-from .bodies import body, dry
+from .bodies import body, dry, taken
 
 ROOT = Path(__file__).parents[2]
 FIRST, SECOND = GROUP_ALIASES
@@ -30,16 +31,13 @@ def of(tenant: Any, **spec: Any) -> dict[str, Any]:
 
 
 @pytest.mark.proves("G1", "G2")
-@pytest.mark.parametrize(("length", "taken"), [(63, True), (64, False)])
-def test_a_name_is_one_that_a_label_can_give(asking, length, taken):
-    named = group() | {"metadata": {"name": "g" * length, "namespace": "default"}}
-    answer, found = dry(asking, named), validation.object_violations("WorkloadGroup", named)
-    assert (answer == "") == taken
-    if taken:
-        assert not found
-        return
-    assert "at most 63 characters" in answer
-    [said] = found
+def test_a_name_is_one_that_a_label_can_give(asking):
+    def named(length: int) -> dict[str, Any]:
+        return group() | {"metadata": {"name": "g" * length, "namespace": "default"}}
+
+    assert taken(asking, named(63))
+    assert "at most 63 characters" in dry(asking, named(64))
+    [said] = validation.object_violations("WorkloadGroup", named(64))
     assert said.startswith("metadata.name: at most 63 characters")
     assert said.endswith("take a shorter one")
 
@@ -108,19 +106,16 @@ def test_the_status_is_kept_and_the_columns_tell_it(tenant):
 
 
 @pytest.mark.proves("G1", "G20")
-@pytest.mark.parametrize(
-    ("status", "field"),
-    [
+def test_a_status_of_another_form_is_refused(tenant):
+    tenant.create(of(tenant))
+    for status, field in (
         ({"phase": "Available"}, "status.phase"),
         ({"gate": "Ajar"}, "status.gate"),
         ({"running": -1}, "status.running"),
         ({"released": [{"name": "workers", "uid": "f8a3"}]}, "status.released[0].decision"),
         ({"released": STATUS["released"] * 4097}, "status.released"),
-    ],
-)
-def test_a_status_of_another_form_is_refused(tenant, status, field):
-    tenant.create(of(tenant))
-    assert field in write_status(tenant, status)
+    ):
+        assert field in write_status(tenant, status), field
     assert tenant.get("demo", "WorkloadGroup")["status"] == UNOBSERVED
 
 
@@ -141,17 +136,17 @@ def test_a_group_of_most_workloads_can_be_stored_with_all_of_them_released(tenan
 
 
 @pytest.mark.proves("G2")
-@pytest.mark.parametrize("alias", GROUP_ALIASES)
-def test_an_alias_on_a_workload_becomes_the_label_and_is_followed(tenant, alias):
-    tenant.create(tenant.workload("member", labels={alias: "batch"}))
-    metadata = tenant.get("member")["metadata"]
-    assert metadata["labels"] == {alias: "batch", LABEL_GROUP: "batch"}
-    assert metadata["annotations"][MARK] == "batch"
-    tenant.label("member", alias, "other")
-    labels = tenant.get("member")["metadata"]["labels"]
-    assert groups_named(labels) == ("other",)
-    tenant.label("member", alias, None)
-    assert groups_named(tenant.get("member")["metadata"].get("labels", {})) == ()
+def test_an_alias_on_a_workload_becomes_the_label_and_is_followed(tenant):
+    for name, alias in zip("ab", GROUP_ALIASES, strict=True):
+        tenant.create(tenant.workload(name, labels={alias: "batch"}))
+        metadata = tenant.get(name)["metadata"]
+        assert metadata["labels"] == {alias: "batch", LABEL_GROUP: "batch"}
+        assert metadata["annotations"][MARK] == "batch"
+        tenant.label(name, alias, "other")
+        labels = tenant.get(name)["metadata"]["labels"]
+        assert groups_named(labels) == ("other",)
+        tenant.label(name, alias, None)
+        assert groups_named(tenant.get(name)["metadata"].get("labels", {})) == ()
 
 
 @pytest.mark.proves("G2")
@@ -168,17 +163,21 @@ def test_two_aliases_that_differ_stay_two_groups_whichever_came_first(tenant):
 
 
 @pytest.mark.proves("G2")
-@pytest.mark.parametrize("label", [LABEL_GROUP, *GROUP_ALIASES])
-@pytest.mark.parametrize("part", ["targetDeployment", "template"])
-def test_the_label_may_stand_on_the_template_and_on_its_pods(tenant, label, part):
-    workload = tenant.workload("member")
+def test_the_label_may_stand_on_the_template_and_on_its_pods(tenant):
+    labels, parts = (LABEL_GROUP, *GROUP_ALIASES), ("targetDeployment", "template")
+    for number, (label, part) in enumerate(itertools.product(labels, parts)):
+        stands_on(tenant, f"member-{number}", label, part)
+
+
+def stands_on(tenant: Any, name: str, label: str, part: str) -> None:
+    workload = tenant.workload(name)
     body = workload["spec"].pop("targetDeployment")
     body["metadata"]["labels"] = {label: "batch"}
     pods = {"metadata": {"labels": {"app": "member", label: "other"}}}
     body["spec"] = {"selector": {"matchLabels": {"app": "member"}}, "template": pods}
     workload["spec"][part] = body
     tenant.create(workload)
-    stored = tenant.get("member")
+    stored = tenant.get(name)
     assert "labels" not in stored["metadata"], "what is said below is not copied up"
     inner = stored["spec"][part]
     assert inner["metadata"]["labels"] == {label: "batch"}

@@ -88,6 +88,7 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     return Environment(tmp_path_factory.mktemp("example"))
 
 
+@pytest.mark.long
 @pytest.mark.proves("V27")
 def test_our_wheel_has_the_files_of_the_web_page(env: Environment) -> None:
     ours = set(zipfile.ZipFile(env.stowage).namelist())
@@ -97,6 +98,7 @@ def test_our_wheel_has_the_files_of_the_web_page(env: Environment) -> None:
     assert {path.relative_to(ROOT).as_posix() for path in files} <= ours
 
 
+@pytest.mark.long
 def test_it_is_a_package_of_its_own_which_our_wheel_leaves_out(env: Environment) -> None:
     ours, theirs = (zipfile.ZipFile(wheel).namelist() for wheel in (env.stowage, env.carbon))
     assert "stowage/examples/01-deployment-service-secret.yaml" in ours
@@ -107,6 +109,7 @@ def test_it_is_a_package_of_its_own_which_our_wheel_leaves_out(env: Environment)
     assert not [name for name in theirs if name.startswith(("controller/", "tests/"))]
 
 
+@pytest.mark.long
 @pytest.mark.proves("E2")
 def test_its_own_tests_pass_with_what_is_installed(env: Environment) -> None:
     where = env("python", "-c", "import controller, stowage_carbon as s; print(s.__file__)")
@@ -114,6 +117,7 @@ def test_its_own_tests_pass_with_what_is_installed(env: Environment) -> None:
     assert " passed" in env("pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLE))
 
 
+@pytest.mark.long
 @pytest.mark.proves("E1")
 def test_the_list_of_plugins_names_the_package_and_its_arguments(env: Environment) -> None:
     listed = json.loads(env("stowage", "plugins", CONFIG, "-o", "json"))
@@ -130,6 +134,7 @@ def test_the_list_of_plugins_names_the_package_and_its_arguments(env: Environmen
     assert mine["filter"]["args"]["regions"] == {"fr": 60, "de": 380, "pl": 680}
 
 
+@pytest.mark.long
 @pytest.mark.proves("E1")
 def test_a_plan_of_files_goes_by_it(env: Environment) -> None:
     about = (f"-f{EXAMPLE / 'workload.yaml'}", f"--fleet={EXAMPLE / 'fleet.yaml'}")

@@ -524,6 +524,7 @@ class TestWrong:
         nothing = write("x.yaml", {"metadata": {}})
         assert "document 1: kind: " in refusal("-f", EXAMPLES, "--fleet", nothing)
 
+    @pytest.mark.long
     def test_in_a_process_it_is_1_and_wrong_usage_2(
         self, stowage: Any, write: Write, fleet: str
     ) -> None:

@@ -208,6 +208,7 @@ async def test_an_edit_is_planned_against_what_runs(world: World, tmp_path: Path
         assert controller.leading
 
 
+@pytest.mark.long
 @pytest.mark.proves("E30", "W4")
 async def test_a_picture_of_the_hub_in_a_file_gives_the_same_plan(
     world: World, tmp_path: Path
@@ -265,6 +266,7 @@ async def test_explain_asks_the_controller(world: World, recorder: Recorder) -> 
     assert record["remarks"] == []
 
 
+@pytest.mark.long
 @pytest.mark.proves("E30")
 async def test_explain_shows_a_token_where_one_is_asked_for(world: World, tmp_path: Path) -> None:
     await world.workload("demo")
@@ -291,6 +293,7 @@ async def test_explain_shows_a_token_where_one_is_asked_for(world: World, tmp_pa
     assert with_it.stdout == without.stdout
 
 
+@pytest.mark.long
 @pytest.mark.proves("E30")
 async def test_explain_without_a_controller_says_the_same(world: World) -> None:
     await world.workload("demo", replicas=2)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -382,6 +384,7 @@ def test_a_wrong_file_is_refused_with_its_line_and_nothing_is_printed(
     assert result.stdout == ""
 
 
+@pytest.mark.long
 @pytest.mark.proves("G21")
 def test_a_wrong_file_is_refused_as_the_controller_refuses_it(
     stowage: Stowage, tmp_path: Path
@@ -404,12 +407,16 @@ def test_a_wrong_file_is_refused_as_the_controller_refuses_it(
     assert (there.code, there.err) == (1, here.err)
 
 
-def test_a_file_that_can_be_read_but_once_will_do() -> None:
+def test_a_file_that_can_be_read_but_once_will_do(tmp_path: Path) -> None:
     text = (
         f"{HEAD}profiles:\n- pluginConfig: [{{name: Divided, args: {{unschedulableSeconds: 7}}}}]\n"
     )
-    command = [sys.executable, "-m", "stowage", "plugins", "--config", "/dev/stdin"]
-    done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
+    once = tmp_path / "once"
+    os.mkfifo(once)
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(once.write_text, text)
+        done = run("--config", str(once))
+    assert done.exit_code == 0, done.output
     assert "unschedulableSeconds=7" in done.stdout
 
 
@@ -418,6 +425,7 @@ def test_wrong_usage_is_two(args: list[str]) -> None:
     assert run(*args).exit_code == 2
 
 
+@pytest.mark.long
 def test_it_needs_no_hub_and_none_of_what_talks_to_one(tmp_path: Path) -> None:
     heavy = ("aiohttp", "cryptography", "kubernetes", "networkx", "rich", "tenacity")
     code = f"""

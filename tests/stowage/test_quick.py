@@ -45,7 +45,14 @@ def kubeconfig(tmp_path: Path) -> Path:
 
 @pytest.mark.proves("U2")
 @pytest.mark.parametrize(
-    "args", ["--help", "status", "history wl/demo", "drift", "explain wl/demo"]
+    "args",
+    [
+        "--help",
+        "status",
+        "explain wl/demo",
+        pytest.param("history wl/demo", marks=pytest.mark.long),
+        pytest.param("drift", marks=pytest.mark.long),
+    ],
 )
 def test_a_command_loads_only_what_it_needs(args: str, kubeconfig: Path) -> None:
     hub = [] if args == "--help" else ["--kubeconfig", str(kubeconfig)]
@@ -56,6 +63,7 @@ def test_a_command_loads_only_what_it_needs(args: str, kubeconfig: Path) -> None
     assert loaded <= ({"click"} if args == "--help" else READING)
 
 
+@pytest.mark.long
 @pytest.mark.proves("U2", "L7")
 def test_the_library_of_graphs_is_loaded_for_sets_alone_and_before_a_controller_decides() -> None:
     code = """

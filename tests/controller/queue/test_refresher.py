@@ -200,6 +200,7 @@ async def test_the_reason_counts_the_clusters_as_they_are_and_a_restart_writes_n
         assert len(stage.hub.writes("/demo/status")) == written + 3
 
 
+@pytest.mark.long
 @pytest.mark.proves("C25")
 async def test_a_storm_over_thousands_that_wait_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     many, events = int(window(2000, short=150)), 100

@@ -135,6 +135,7 @@ async def test_a_dry_run_of_a_drain_is_the_drain_that_follows() -> None:
             assert each.to == {c: n for c, n in came.items() if n > 0}, each.key
 
 
+@pytest.mark.long
 @pytest.mark.proves("M60")
 async def test_a_dry_run_of_a_rebalance_is_the_rebalance_that_follows() -> None:
     async with busy() as (stage, members):
@@ -158,6 +159,7 @@ async def test_a_dry_run_of_a_rebalance_is_the_rebalance_that_follows() -> None:
             assert sum(each.moves for each in found.moved) == found.moves > 0
 
 
+@pytest.mark.long
 @pytest.mark.proves("M68")
 async def test_a_new_cluster_takes_what_waits_and_a_scale_is_that_of_kubectl(
     tmp_path: Path,

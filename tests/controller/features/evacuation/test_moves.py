@@ -181,6 +181,7 @@ async def test_a_copy_goes_and_the_last_one_stays() -> None:
         assert stage.placed("web") == {"m2": 2}
 
 
+@pytest.mark.long
 @pytest.mark.proves("M9")
 async def test_units_that_never_become_ready_hold_the_old_ones() -> None:
     async with fleet("m1", "m2") as (stage, members):

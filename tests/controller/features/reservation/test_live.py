@@ -92,6 +92,7 @@ async def _says(world: World, reason: str) -> None:
     await until(so)
 
 
+@pytest.mark.long
 @pytest.mark.proves("N13")
 async def test_nothing_ends_for_good_while_the_clocks_differ(
     one: World, monkeypatch: pytest.MonkeyPatch
@@ -149,6 +150,7 @@ async def test_several_owners_use_it_up_and_give_it_back(one: World) -> None:
         await one.refused("stranger", "InsufficientCapacity")
 
 
+@pytest.mark.long
 async def test_who_waits_is_looked_at_when_a_reservation_comes(world: World) -> None:
     await world.cluster("a", cpu="4")
     apart = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "stowage.dev/cluster"}
@@ -182,6 +184,7 @@ async def test_a_cluster_that_goes_takes_it_elsewhere_or_ends_it(world: World) -
         assert len(await told(world, "ClusterLost")) == 1
 
 
+@pytest.mark.long
 @pytest.mark.proves("E26")
 async def test_a_cluster_that_is_used_up_by_others_is_told(one: World) -> None:
     async with deciding(one):
@@ -219,6 +222,7 @@ async def test_a_restart_in_which_nothing_changed_writes_nothing(
         await within(one, "demo", a=4)
 
 
+@pytest.mark.long
 async def test_a_policy_counts_what_is_reserved(world: World) -> None:
     zone = {"topology.kubernetes.io/zone": "host"}
     await world.cluster("a", cpu="8", labels=zone)

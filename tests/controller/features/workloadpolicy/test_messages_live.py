@@ -116,6 +116,7 @@ async def test_no_cluster_has_the_key_until_one_gets_it(world: World) -> None:
         assert await world.placed("lost") == {"h1": 3}
 
 
+@pytest.mark.long
 @pytest.mark.proves("K13", "K22")
 async def test_a_quota_of_zero_until_it_is_raised(zones: World) -> None:
     await policy(zones, member=0, host=0)
@@ -133,6 +134,7 @@ async def test_a_quota_of_zero_until_it_is_raised(zones: World) -> None:
         assert await zones.placed("none") == {"h1": 4}
 
 
+@pytest.mark.long
 @pytest.mark.proves("C15", "K29")
 async def test_a_cluster_comes_to_another_domain_with_its_shares(zones: World) -> None:
     await policy(zones, host=3, spare=1)
@@ -158,6 +160,7 @@ async def test_a_cluster_comes_to_another_domain_with_its_shares(zones: World) -
         assert await zones.placed("moved") == {"h1": 3, "m1": 2}
 
 
+@pytest.mark.long
 @pytest.mark.proves("K5", "K21", "K29")
 async def test_labels_are_edited_so_that_the_units_count_no_longer(zones: World) -> None:
     await policy(zones, {"matchLabels": {"app": "unit"}}, member=1, host=3)
@@ -178,6 +181,7 @@ async def test_labels_are_edited_so_that_the_units_count_no_longer(zones: World)
         assert await zones.events("unit", message)
 
 
+@pytest.mark.long
 @pytest.mark.proves("K5", "K33")
 async def test_what_counts_no_longer_makes_room_for_who_waits(zones: World) -> None:
     """Units get other labels, or their cluster another domain: the quota they took is free."""
@@ -200,6 +204,7 @@ async def test_what_counts_no_longer_makes_room_for_who_waits(zones: World) -> N
         assert placements(await zones.get("one")) == {"h1": 3}
 
 
+@pytest.mark.long
 @pytest.mark.proves("D3")
 async def test_a_weight_of_zero_is_refused_with_its_field(world: World) -> None:
     nothing = [{"clusterSelector": {}, "weight": 0}]
@@ -208,6 +213,7 @@ async def test_a_weight_of_zero_is_refused_with_its_field(world: World) -> None:
     assert "should be greater than or equal to 1" in str(refused.value)
 
 
+@pytest.mark.long
 @pytest.mark.proves("D3", "K32")
 async def test_from_a_hundred_thousand_to_none(world: World) -> None:
     await world.cluster("one")
@@ -260,6 +266,7 @@ RIGHT = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.proves("K17")
 async def test_policies_that_no_longer_meet_the_rules(
     bare_world: World, monkeypatch: pytest.MonkeyPatch

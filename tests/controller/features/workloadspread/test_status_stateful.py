@@ -189,6 +189,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.long
 @pytest.mark.proves("W22", "W23", "W28")
 @examples(100)
 @given(steps=STEPS)
