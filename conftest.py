@@ -32,15 +32,12 @@ settings.load_profile(SHORT)  # before --hypothesis-profile is looked at
 
 SHARED = {
     "playground": ("e2e", 1),
-    "hub": ("tests", 3),
-    "controller_hub": ("tests/controller", 1),
-    "full_cluster": ("tests/stowage", 1),
+    "m1": ("tests", 1),
+    "controller_hub": ("tests", 1),
+    "hub": ("tests", 1),
     "engine": ("tests/stowage", 1),
-    "stowage_hub": ("tests/stowage", 1),
-    "apiserver": ("tests", 1),
     "bare_hub": ("tests/controller", 1),
     "older_hub": ("tests/controller", 1),
-    "docs_hub": ("tests/docs", 1),
 }
 """Fixtures whose servers all tests below a folder share: the folder, and on how many workers.
 

@@ -1,4 +1,4 @@
-"""Hubs of the controller's live tests. They kill and restart them, so no other tests use these."""
+"""Hubs of the controller's live tests: `controller_hub`, and two with less of admission."""
 
 from __future__ import annotations
 
@@ -11,14 +11,6 @@ import pytest
 from stowage.playground import flags
 
 from .live import World, install, world_on
-
-
-@pytest.fixture(scope="session")
-def controller_hub(make_cluster: Callable[..., Any]) -> Any:
-    """A hub of the controller's tests alone: they kill it."""
-    cluster = make_cluster("controller-hub")
-    asyncio.run(install(cluster, policies=True))
-    return cluster
 
 
 @pytest.fixture(scope="session")

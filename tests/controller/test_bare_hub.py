@@ -33,6 +33,7 @@ BINDINGS = Resource(
 )
 
 
+@pytest.mark.long
 @pytest.mark.proves("C24")
 async def test_what_admission_would_have_refused_is_not_placed(bare_world: World) -> None:
     await bare_world.cluster("one")
@@ -52,6 +53,7 @@ async def test_what_admission_would_have_refused_is_not_placed(bare_world: World
         assert await bare_world.placed("negative") == {"one": 1}
 
 
+@pytest.mark.long
 @pytest.mark.proves("C24")
 async def test_another_namespace_waits_for_the_right_to_use_it(bare_world: World) -> None:
     await bare_world.cluster("one")
@@ -65,6 +67,7 @@ async def test_another_namespace_waits_for_the_right_to_use_it(bare_world: World
         assert await bare_world.placed("guest") == {"one": 1}
 
 
+@pytest.mark.long
 @pytest.mark.proves("C24", "K14", "K31")
 async def test_defaults_and_aliases_are_written_by_the_controller(bare_world: World) -> None:
     await bare_world.cluster("one")
@@ -99,6 +102,7 @@ async def test_where_it_may_not_write_workloads_it_says_so() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.long
 @pytest.mark.proves("S7", "Y2")
 async def test_where_only_validating_is_served_the_hub_refuses_and_the_controller_normalises(
     older_world: World,
@@ -115,6 +119,7 @@ async def test_where_only_validating_is_served_the_hub_refuses_and_the_controlle
         assert found["metadata"]["labels"][LABEL_POLICY] == "demo"
 
 
+@pytest.mark.long
 @pytest.mark.proves("N14", "S7")
 async def test_a_binding_that_only_warns_is_no_admission(older_world: World) -> None:
     """Annotation and name are those of a policy in force; the controller tries it, and judges."""
@@ -145,6 +150,7 @@ async def test_a_binding_that_only_warns_is_no_admission(older_world: World) -> 
         await older_world.client.merge_patch(bindings, ADMISSION_POLICY, actions)
 
 
+@pytest.mark.long
 @pytest.mark.proves("S7")
 async def test_what_the_hub_let_in_is_not_asked_about_again(older_world: World) -> None:
     """The author had the right; the namespace that would be asked for instead has it not."""
@@ -180,6 +186,7 @@ async def _grant(world: World, namespace: str) -> None:
     await until(lambda: namespace_may_use(*about_it))
 
 
+@pytest.mark.long
 @pytest.mark.proves("DP12")
 async def test_secrets_go_into_another_namespace_for_who_may_read_them(bare_world: World) -> None:
     await bare_world.cluster("one")
@@ -199,6 +206,7 @@ async def test_secrets_go_into_another_namespace_for_who_may_read_them(bare_worl
         assert await bare_world.placed("guest") == {"one": 1}
 
 
+@pytest.mark.long
 @pytest.mark.proves("S7", "C22")
 async def test_every_edit_is_reviewed_whoever_schedules(bare_world: World) -> None:
     async def says(name: str, generation: int) -> dict[str, Any]:
@@ -227,6 +235,7 @@ async def test_every_edit_is_reviewed_whoever_schedules(bare_world: World) -> No
         )
 
 
+@pytest.mark.long
 @pytest.mark.proves("S7")
 async def test_a_workload_made_anew_is_reviewed_anew(bare_world: World) -> None:
     """It begins at the same generation; a verdict written late must not speak of it."""
@@ -250,6 +259,7 @@ async def test_a_workload_made_anew_is_reviewed_anew(bare_world: World) -> None:
     assert (await bare_world.get("phoenix"))["status"] == UNOBSERVED
 
 
+@pytest.mark.long
 @pytest.mark.proves("N4b")
 async def test_without_policies_the_namespace_is_asked_for_the_right_to_a_priority(
     bare_world: World,

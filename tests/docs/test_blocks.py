@@ -6,7 +6,6 @@ tests/docs/files/, by the page's name.
 
 from __future__ import annotations
 
-import asyncio
 import re
 import shlex
 import shutil
@@ -206,16 +205,14 @@ def test_a_wrong_line_is_told_with_file_and_line(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def docs_hub(make_cluster: Callable[..., Cluster]) -> Cluster:
+def docs_hub(controller_hub: Cluster) -> Iterator[Cluster]:
     """A hub with our kinds and policies, and no process: what a page shows is stored there."""
-    from tests.controller.live import install  # noqa: PLC0415 - the quick tests need no controller
-
-    cluster = make_cluster("docs")
-    asyncio.run(install(cluster, policies=True))
     for namespace in ("shop", "demo"):
-        cluster.kubectl("create", "namespace", namespace)
-    cluster.kubectl("config", "set-context", "--current", "--namespace=shop")
-    return cluster
+        controller_hub.kubectl("create", "namespace", namespace, check=False)
+    context = ("config", "set-context", "--current")
+    controller_hub.kubectl(*context, "--namespace=shop")
+    yield controller_hub
+    controller_hub.kubectl(*context, "--namespace=default")
 
 
 @contextmanager

@@ -1,13 +1,11 @@
 """Run the command line as its users do, and the clusters that several modules share.
 
-`stowage_hub` is a hub with our kinds and no process: each user empties it first.
 `full_cluster` runs pods, and `propagated_hub` is a hub beside which a propagator runs; the modules
-that need one of these two are one group (`FLEET`), so that each is started once.
+that need one of these two, or install into a hub of their own, are one group (`FLEET`).
 """
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import functools
 import json
@@ -102,16 +100,6 @@ def _read_once() -> Iterator[None]:
 
     with mock.patch.object(crds, "manifests", manifests):
         yield
-
-
-@pytest.fixture(scope="session")
-def stowage_hub(make_cluster: Callable[..., Cluster]) -> Cluster:
-    """A hub with our kinds and policies, for one test at a time: each empties it."""
-    from tests.controller.live import install  # noqa: PLC0415 - most tests need no controller
-
-    cluster = make_cluster("stowage-hub")
-    asyncio.run(install(cluster, policies=True))
-    return cluster
 
 
 @pytest.fixture(scope="session")

@@ -55,6 +55,7 @@ def test_killed_and_restarted_with_its_data(make_cluster):
     assert "kept" in cluster.kubectl("get", "namespaces", "-o", "name")
 
 
+@pytest.mark.long
 def test_frozen_it_accepts_and_never_answers(make_cluster):
     cluster = make_cluster("mortal")
     cluster.freeze()

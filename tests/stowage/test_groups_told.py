@@ -24,8 +24,8 @@ GANGS = "/apis/v1/plugins/Coscheduling"
 
 
 @pytest.fixture
-async def world(stowage_hub: Any) -> AsyncIterator[World]:
-    async with world_on(stowage_hub, "shop") as world:
+async def world(controller_hub: Any) -> AsyncIterator[World]:
+    async with world_on(controller_hub, "shop") as world:
         await world.cluster("a", cpu="9")
         yield world
 

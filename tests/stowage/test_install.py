@@ -28,7 +28,9 @@ from tests.controller.live import deployment
 from tests.patience import until
 from tests.stowage import accounts
 
-from .conftest import assert_guarded
+from .conftest import FLEET, assert_guarded
+
+pytestmark = FLEET
 
 CONTROLLER = f"system:serviceaccount:{SYSTEM_NAMESPACE}:stowage-controller"
 PROPAGATOR = f"system:serviceaccount:{SYSTEM_NAMESPACE}:stowage-propagator"

@@ -18,7 +18,7 @@ from tests.stowage import accounts
 
 from .conftest import FLEET
 
-pytestmark = FLEET
+pytestmark = [FLEET, pytest.mark.long]
 
 MAKER = f"system:serviceaccount:{SYSTEM_NAMESPACE}:stowage-namespaces"
 POLICY = "ValidatingAdmissionPolicy 'stowage-namespaces'"

@@ -41,9 +41,9 @@ def test_who_names_a_cluster(spec: Any, field: str) -> None:
 
 
 @pytest.fixture
-async def hub(stowage_hub: Cluster) -> Any:
+async def hub(controller_hub: Cluster) -> Any:
     """A hub with a cluster `old` that has a Workload of 3 units, as processes have left it."""
-    async with ApiClient(stowage_hub.connection()) as client:
+    async with ApiClient(controller_hub.connection()) as client:
         await _clear(client)
         meta = {
             "name": "old",
@@ -216,8 +216,8 @@ async def test_what_is_refused_changes_nothing(hub: ApiClient) -> None:
     await refused("`stowage join old` again")
 
 
-def test_the_dry_run_tells_and_exits(stowage_hub: Cluster, hub: ApiClient, stowage: Any) -> None:
-    asked = ("rename", "old", "new", "--dry-run", f"--kubeconfig={stowage_hub.kubeconfig}")
+def test_the_dry_run_tells_and_exits(controller_hub: Cluster, hub: ApiClient, stowage: Any) -> None:
+    asked = ("rename", "old", "new", "--dry-run", f"--kubeconfig={controller_hub.kubeconfig}")
     found = stowage(*asked)
     assert (found.code, found.err) == (0, "")
     assert "old would be new" in found.out
@@ -227,7 +227,7 @@ def test_the_dry_run_tells_and_exits(stowage_hub: Cluster, hub: ApiClient, stowa
     told = json.loads(stowage(*asked, "-o", "json").out)
     assert told["holders"] == [{"kind": "Workload", "name": "default/web", "units": 3}]
     names = json.dumps({"spec": {"targetCluster": {"name": "old"}}})
-    stowage_hub.kubectl("patch", "wl", "web", "--type=merge", "-p", names)
+    controller_hub.kubectl("patch", "wl", "web", "--type=merge", "-p", names)
     refused = stowage(*asked)
     assert refused.code == 1
     assert "spec.targetCluster names old: keeps its units, and gets none on new" in refused.out

@@ -22,8 +22,8 @@ pytestmark = pytest.mark.proves("E26")
 
 
 @pytest.fixture
-async def world(stowage_hub: Any) -> AsyncIterator[World]:
-    async with world_on(stowage_hub, "shop") as world:
+async def world(controller_hub: Any) -> AsyncIterator[World]:
+    async with world_on(controller_hub, "shop") as world:
         for name in "ab":
             await world.cluster(name, cpu="4")
         yield world

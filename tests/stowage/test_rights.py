@@ -107,7 +107,6 @@ def hub(installed):
     return installed[0]
 
 
-@pytest.mark.long
 @pytest.mark.proves("S7", "Y2")
 def test_a_hub_before_1_36_gets_the_policies_that_it_serves(installed):
     hub, said = installed
