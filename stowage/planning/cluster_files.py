@@ -7,13 +7,15 @@ with file, document and field. Amounts may be numbers, which people write and th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic_core import PydanticCustomError
 
 from controller.model.objects import MemberCluster
 from crds import membercluster
 from machinery.types import quantities
+from machinery.types.bounds import MOST_AMOUNT, quoted
 from stowage.planning.manifests import Document
 
 Json = Mapping[str, Any]
@@ -37,6 +39,9 @@ def member(document: Document) -> MemberCluster:
 def _row(document: Document) -> _Row:
     if "name" not in document.body:
         raise document.error("kind: an object needs one; a row of an inventory needs a name")
+    if unknown := sorted(document.body.keys() - _Row.model_fields.keys()):
+        known = ", ".join(_Row.model_fields)
+        raise document.error(f"{quoted(unknown[0])} is no key of a row; those are {known}")
     return _Row.model_validate(document.body)
 
 
@@ -59,54 +64,75 @@ def _texts(amounts: Json | None) -> dict[str, str]:
     return {resource: str(amount) for resource, amount in (amounts or {}).items()}
 
 
-class _Amounts(BaseModel):
-    """Sums over the nodes of a cluster, in plain numbers."""
+_PLAIN = {"cpu_milli": "cpu", "memory_bytes": "memory"}
+"""The keys of plain numbers, in the smallest units of a resource."""
 
-    model_config = ConfigDict(extra="ignore")
 
-    cpu_milli: int = Field(default=0, ge=0)
-    memory_bytes: int = Field(default=0, ge=0)
-    pods: int = Field(default=0, ge=0)
+def _amounts(given: Any) -> dict[str, int]:
+    """Read sums over the nodes of a cluster, in quantities or plain numbers, in smallest units."""
+    if not isinstance(given, dict):
+        raise _fault("amounts by resource are needed, such as {cpu: 24, memory: 96Gi, pods: 330}")
+    found: dict[str, int] = {}
+    for key, text in given.items():
+        resource = _PLAIN.get(key, key)
+        if not _known(resource):
+            raise _fault(f"{quoted(key)} is no resource; cpu, memory and pods are, and vendor/name")
+        if resource in found:
+            raise _fault(f"{quoted(key)} stands beside another spelling of {resource}")
+        try:
+            n = quantities.value(text) if key in _PLAIN else quantities.amount(resource, text)
+        except ValueError as e:
+            raise _fault(f"{key}: {e}") from e
+        if not 0 <= n <= MOST_AMOUNT:
+            raise _fault(f"{key}: {quoted(text)} is negative, or more than any cluster offers")
+        found[resource] = n
+    return found
 
-    def quantities(self) -> dict[str, str]:
-        numbers = {"cpu": self.cpu_milli, "memory": self.memory_bytes, "pods": self.pods}
-        return {r: quantities.render(r, n) for r, n in numbers.items()}
 
-    def less(self, other: _Amounts, nodes: int) -> dict[str, str]:
-        """Return the free amounts of each node, if all nodes are used alike."""
-        return _Amounts(
-            cpu_milli=max(self.cpu_milli - other.cpu_milli, 0) // nodes,
-            memory_bytes=max(self.memory_bytes - other.memory_bytes, 0) // nodes,
-            pods=max(self.pods - other.pods, 0) // nodes,
-        ).quantities()
+def _known(resource: Any) -> bool:
+    """Whether it is a resource of nodes: those of others have the name of their vendor."""
+    plain = ("cpu", "memory", "pods", "ephemeral-storage")
+    return isinstance(resource, str) and (
+        resource in plain or resource.startswith("hugepages-") or "/" in resource
+    )
+
+
+def _fault(text: str) -> PydanticCustomError:
+    return PydanticCustomError("amounts", "{text}", {"text": text})
+
+
+def _rendered(amounts: Mapping[str, int]) -> dict[str, str]:
+    return {resource: quantities.render(resource, n) for resource, n in amounts.items()}
+
+
+Amounts = Annotated[dict[str, int], BeforeValidator(_amounts)]
 
 
 class _Row(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
     name: str = Field(min_length=1, max_length=63)
     labels: dict[str, str] = {}
     taints: list[dict[str, Any]] = []
     ready: bool = True
     provider: str = ""
     nodes: int = Field(ge=0)
-    allocatable: _Amounts
-    allocated: _Amounts = _Amounts()
+    allocatable: Amounts
+    allocated: Amounts = {}
 
     def manifest(self) -> dict[str, Any]:
         """Return the MemberCluster that the propagator would publish."""
-        free = self.allocatable.less(self.allocated, max(self.nodes, 1))
+        used, nodes = self.allocated, max(self.nodes, 1)
+        free = {r: max(n - used.get(r, 0), 0) // nodes for r, n in self.allocatable.items()}
         return {
             "metadata": {"name": self.name, "labels": self.labels},
             "spec": {"taints": self.taints},
             "status": {
                 "conditions": [{"type": "Ready", "status": "True" if self.ready else "False"}],
                 "provider": self.provider,
-                "nodeGroups": [{"count": self.nodes, "free": free}],
+                "nodeGroups": [{"count": self.nodes, "free": _rendered(free)}],
                 "capacity": {
                     "nodes": self.nodes,
-                    "allocatable": self.allocatable.quantities(),
-                    "requested": self.allocated.quantities(),
+                    "allocatable": _rendered(self.allocatable),
+                    "requested": _rendered(used),
                 },
             },
         }

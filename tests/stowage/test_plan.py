@@ -283,6 +283,49 @@ def test_a_fleet_in_one_line_a_cluster(write: Write) -> None:
     assert [c["reason"] for c in told["demo"]["clusters"]] == ["", "not ready"]
 
 
+@pytest.mark.proves("J1")
+@pytest.mark.parametrize(
+    "sums",
+    [
+        {"cpu": 8, "memory": "16Gi", "pods": 220},
+        {"cpu": "8000m", "memory": 2**34, "pods": "220"},
+        {"cpu_milli": 8000, "memory_bytes": 2**34, "pods": 220},
+    ],
+)
+def test_a_row_gives_amounts_as_kubernetes_writes_them(write: Write, sums: dict[str, Any]) -> None:
+    row = {"name": "a", "nodes": 2, "allocatable": {**sums, "nvidia.com/gpu": 4}}
+    files = write("w.yaml", workload("demo", replicas=20, distribution="Divided"))
+    assert shares(plan(files, write("fleet.yaml", [row]))["demo"]) == {"a": 16}
+
+
+@pytest.mark.proves("J1")
+def test_the_clusters_of_the_examples_have_room(write: Write) -> None:
+    files = write("w.yaml", workload("demo", replicas=96, distribution="Divided"))
+    fleet = str(EXAMPLES / "fleet" / "two-domains.yaml")
+    assert shares(plan(files, fleet)["demo"]) == {"a": 48, "b": 48}  # 24 cpu each, 500m a replica
+
+
+@pytest.mark.proves("J1")
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        ({"allocatabel": {}}, "'allocatabel' is no key of a row; those are name, labels"),
+        ({"allocatable": {"cpus": 8}}, "allocatable: 'cpus' is no resource"),
+        ({"allocatable": {"cpu": "8x"}}, "allocatable: cpu: "),
+        ({"allocatable": {"cpu": -1}}, "allocatable: cpu: -1 is negative"),
+        ({"allocatable": {"cpu": 1, "cpu_milli": 9}}, "'cpu_milli' stands beside another spelling"),
+        ({"allocated": [1]}, "allocated: amounts by resource are needed"),
+    ],
+)
+def test_a_row_with_an_unknown_key_is_refused(write: Write, edit: Any, said: str) -> None:
+    row = {"name": "a", "nodes": 2, "allocatable": {"cpu": 8}, **edit}
+    fleet = write("fleet.yaml", [{"name": "b", "nodes": 0, "allocatable": {}}, row])
+    result = run("plan", "-f", write("w.yaml", workload("demo")), "--fleet", fleet)
+    told = str(result.exception)
+    assert "fleet.yaml, document 2: " in told
+    assert said in told
+
+
 def test_standard_input_and_folders(write: Write, tmp_path: Path) -> None:
     fleet = write("fleet.yaml", cluster("a"))
     given = yaml.safe_dump(workload("demo"))
