@@ -1,8 +1,8 @@
 """Which clusters take part, where the number of domains is bounded: maxDomains and minDomains.
 
 The counts narrow the clusters in the order in which they stand: first the regions, then the
-clusters in them. The best domains go first, by their best cluster's score, and each domain of an
-earlier count keeps a cluster through the later ones. Where the best ones have too little room for
+clusters in them. The best domains go first, by their best cluster's score or, where rules give
+weights, by weight, and each domain of an earlier count keeps a cluster through the later ones. Where the best ones have too little room for
 all replicas, or cannot keep to a later count, all counts are looked at together: as few of the best
 ones give way to roomier ones as must (`controller.planner.domains`). So replicas are pending only
 where no choice of domains could hold them, or where counts cross in more ways than one decision may
@@ -93,13 +93,25 @@ def chosen(problem: Problem) -> Choice:
     stays, most = problem.settled(), np.where(problem.weight > 0, problem.cap(), 0)
     for bound in problem.caps():
         most = _shared(most, stays, bound)
-    score, held = problem.scored(), stays > 0
+    score, held = _by_weight(problem) if problem.ruled else problem.scored(), stays > 0
     if problem.subsets is not None:
         held = problem.present > 0  # replicas without a place elsewhere stay
         score = problem.subsets.best_first(score)
         most = _in_subsets(problem, problem.subsets, most, stays)
     field = Field(most > 0, held, most, stays, score, problem.order)
     return choose(problem.counts, field, problem.total)
+
+
+def _by_weight(problem: Problem) -> Ints:
+    """Return scores in the order of the weights, as these say who shall have how much.
+
+    The weight of the first count's domains decides, then the clusters' own, then their score.
+    """
+    weight, score = problem.weight, problem.scored()
+    domain = problem.counts[0].domain if problem.counts else np.arange(len(weight))
+    together = sums(domain, weight, int(domain.max(initial=0)) + 1)[domain]
+    both = together * (int(weight.max(initial=0)) + 1) + weight
+    return both * (int(score.max(initial=0)) + 1) + score
 
 
 def _in_subsets(problem: Problem, subsets: Subsets, most: Ints, stays: Ints) -> Ints:

@@ -96,6 +96,7 @@ class Problem:
         subsets: are filled one after the other; clusters outside all of them take no new replica.
         score: how well each cluster suits, the greater the better; None where all suit alike.
         names: of the clusters, for the reasons.
+        ruled: whether rules give the weights, so that these choose the domains before the scores.
     """
 
     total: int
@@ -113,6 +114,7 @@ class Problem:
     subsets: Subsets | None = None
     score: Ints | None = None
     names: Sequence[str] = ()
+    ruled: bool = False
 
     def check(self) -> None:
         """Refuse an invalid problem; the planner calls this before it divides anything.

@@ -224,6 +224,7 @@ def _static(info: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
     return replace(
         problem,
         weight=weight,
+        ruled=True,
         subsets=subsets,
         room=np.where(weight > 0, problem.room, problem.present),
         lower=np.maximum(problem.lower, lower),

@@ -387,3 +387,40 @@ class TestTooManyChoices:
         found = decided(asked(20, [limit(key, None, 3) for key in self.KEYS]), *self.snapshot())
         assert found.scheduled
         assert record(found)["pendingReasons"] == []
+
+
+def weighed(**by_cluster: int) -> list[dict[str, Any]]:
+    return [
+        {"clusterSelector": {"matchLabels": {CLUSTER: name}}, "weight": weight}
+        for name, weight in by_cluster.items()
+    ]
+
+
+@pytest.mark.proves("J4")
+class TestWeightsChooseTheDomains:
+    """Who gives a cluster most of the weight does not mean it to be cut for its name or score."""
+
+    def test_the_heaviest_clusters_are_kept(self) -> None:
+        rules = weighed(c1=1, c2=1, c3=98)
+        found = asked(100, [limit(CLUSTER, None, 2)], distributionWeights=rules)
+        fleet = [made("c1", 300), made("c2", 200), made("c3", 100)]  # the heaviest scores least
+        assert decided(found, *fleet).placements == {"c1": 1, "c3": 99}
+        one = asked(10, [limit(CLUSTER, 1, 1)], distributionWeights=rules)
+        assert decided(one, *fleet).placements == {"c3": 10}
+
+    def test_a_region_weighs_what_its_clusters_weigh_together(self) -> None:
+        fleet = [
+            made("c1", 100, **{REGION: "east"}),
+            made("c2", 100, **{REGION: "west"}),
+            made("c3", 100, **{REGION: "west"}),
+        ]
+        found = asked(20, [limit(REGION, None, 1)], distributionWeights=weighed(c1=3, c2=2, c3=2))
+        assert decided(found, *fleet).placements == {"c2": 10, "c3": 10}
+
+    def test_room_comes_first_and_what_runs_stays(self) -> None:
+        rules = weighed(c1=1, c2=1, c3=98)
+        fleet = [made("c1", 100), made("c2", 100), made("c3", 4)]
+        found = asked(20, [limit(CLUSTER, 1, 1)], distributionWeights=rules)
+        assert decided(found, *fleet).placements == {"c1": 20}
+        there = replace(found, present={"c2": 3})
+        assert decided(there, *fleet).placements == {"c2": 20}
