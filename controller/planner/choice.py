@@ -2,11 +2,12 @@
 
 The counts narrow the clusters in the order in which they stand: first the regions, then the
 clusters in them. The best domains go first, by their best cluster's score or, where rules give
-weights, by weight, and each domain of an earlier count keeps a cluster through the later ones. Where the best ones have too little room for
-all replicas, or cannot keep to a later count, all counts are looked at together: as few of the best
-ones give way to roomier ones as must (`controller.planner.domains`). So replicas are pending only
-where no choice of domains could hold them, or where counts cross in more ways than one decision may
-take the time to try: then the best choice that was found counts, and `Choice.untried` says so.
+weights, by weight, and each domain of an earlier count keeps a cluster through the later ones.
+Where the best ones have too little room for all replicas, or cannot keep to a later count, all
+counts are looked at together: as few of the best ones give way to roomier ones as must
+(`controller.planner.domains`). So replicas are pending only where no choice of domains could hold
+them, or where counts cross in more ways than one decision may take the time to try: then the best
+choice that was found counts, and `Choice.untried` says so.
 
 - Room is the number of replicas that a cluster can take within all other bounds; 0 where its
   weight is 0. Of clusters that share a quota, or the cap of a subset, the roomiest are assumed to
