@@ -172,3 +172,36 @@ def test_what_is_imported_from_koordinator_holds_its_room_in_a_plan(
     made = plan(str(ours), write("fleet.yaml", cluster("a"), cluster("b")))
     assert shares(made["web"]) == {next(iter(shares(made["web-room"]))): 4}
     assert sum(each["replicas"] for each in made["web"]["reservations"]) == 4
+
+
+@pytest.mark.proves("J5")
+class TestAnOwnerOfSeveral:
+    """Two reservations of 4 cpu hold all of a node of 8 cpu."""
+
+    @staticmethod
+    def told(write: Write, *rooms: str, cpu: int = 8, units: int = 1, **spec: Any) -> list[str]:
+        held = [reservation(f"r{n}", cpu=each) for n, each in enumerate(rooms)]
+        web = workload("web", replicas=units, cpu=spec.pop("asks"), **spec)
+        fleet = write("one.yaml", cluster("a", cpu=cpu))
+        return table(write("w.yaml", *held, web), fleet)[len(rooms) + 1 :]
+
+    def test_a_unit_takes_nothing_of_another_ones_room(self, write: Write) -> None:
+        assert self.told(write, "4", "4", asks="6")[0] == "shop/web 1 0 1 - pending"
+        lines = self.told(write, "4", "4", asks="3")
+        assert lines[:2] == ["shop/web 1 1 0 a=1 a +1", "1 unit inside rsv/r0"]
+
+    def test_what_it_lacks_comes_from_room_that_nobody_holds(self, write: Write) -> None:
+        lines = self.told(write, "4", "4", cpu=10, asks="6")
+        assert lines[:2] == ["shop/web 1 1 0 a=1 a +1", "1 unit inside rsv/r0"]
+        both = self.told(write, "4", "4", cpu=10, asks="6", units=2, distribution="Divided")
+        assert both[0] == "shop/web 2 1 1 a=1 a +1", "the room that nobody holds is for one"
+
+    def test_it_goes_where_it_lacks_the_least(self, write: Write) -> None:
+        lines = self.told(write, "4", "7", cpu=11, asks="6")
+        assert lines[:2] == ["shop/web 1 1 0 a=1 a +1", "1 unit inside rsv/r1"]
+        lines = self.told(write, "1", "4", cpu=7, asks="6")
+        assert lines[:2] == ["shop/web 1 1 0 a=1 a +1", "1 unit inside rsv/r1"]
+
+    def test_whole_units_use_all_of_them(self, write: Write) -> None:
+        lines = self.told(write, "4", "4", asks="2", units=4)
+        assert lines[0] == "shop/web 4 4 0 a=4 a +4"

@@ -138,18 +138,29 @@ class ReservationOwners:
     def inside(self, info: WorkloadInfo) -> dict[str, int]:
         """Return how many more replicas fit in the room held for the Workload, by cluster."""
         found: dict[str, int] = {}
-        for reserved in self.of(info):
-            for cluster in self.reserved(reserved.key):
-                if n := split.fitting(self.unused(reserved.key, cluster), info.request):
+        for replicas in self.inside_each(info).values():
+            for cluster, n in replicas.items():
+                if n:
                     found[cluster] = found.get(cluster, 0) + n
         return found
+
+    def inside_each(self, info: WorkloadInfo) -> dict[Key, dict[str, int]]:
+        """Return the same of each reservation by itself, 0 where less than a replica is unused."""
+        return {
+            reserved.key: {
+                cluster: split.fitting(unused, info.request)
+                for cluster in self.reserved(reserved.key)
+                if (unused := self.unused(reserved.key, cluster))
+            }
+            for reserved in self.of(info)
+        }
 
     def split(self, info: WorkloadInfo, placements: Placements) -> tuple[ReservedShare, ...]:
         """Return the Workload's shares inside reservations, were it placed so.
 
         Replicas that were inside and are still there stay, as long as the reservation lasts.
         Replicas that a cluster did not have before go into the reservations there, in order, into
-        each no more than use it up.
+        each as many as fit. Others go where they lack the least, into each no more than use it up.
         """
         return self._reached(info, self._counting(info, placements, self._claims(info, placements)))
 
@@ -199,7 +210,15 @@ class ReservationOwners:
     ) -> list[ReservedShare]:
         """Return the shares of `new` replicas that go inside, and take them off `new`."""
         kept = _by_name(self._counting(info, placements, said))
-        found = []
+        found, rest = list[ReservedShare](), list[tuple[Reserved, str, Amounts]]()
+
+        def enter(reserved: Reserved, cluster: str, most: int) -> int:
+            replicas = min(most, new[cluster])
+            if replicas:
+                new[cluster] -= replicas
+                found.append(_share(reserved, cluster, replicas))
+            return replicas
+
         for reserved in self.of(info):
             own = kept.get(_name(reserved), NOTHING)
             if own and reserved.once:
@@ -207,10 +226,11 @@ class ReservationOwners:
             for cluster in self.reserved(reserved.key).keys() & new.keys():
                 unused = self.unused(reserved.key, cluster, info.key)
                 unused = split.less(unused, info.request, own.get(cluster, 0))
-                replicas = min(split.using_up(unused, info.request), new[cluster])
-                if replicas:
-                    new[cluster] -= replicas
-                    found.append(_share(reserved, cluster, replicas))
+                entered = enter(reserved, cluster, split.fitting(unused, info.request))
+                rest.append((reserved, cluster, split.less(unused, info.request, entered)))
+        # What these take beside the reservation is room that nobody holds, so they take the least.
+        for reserved, cluster, unused in sorted(rest, key=lambda r: split.lack(r[2], info.request)):
+            enter(reserved, cluster, split.using_up(unused, info.request))
         return found
 
     def _counting(

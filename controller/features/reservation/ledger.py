@@ -91,7 +91,10 @@ class ReservationLedger(ReservationOwners):
 
     def releasable(self, info: WorkloadInfo) -> Loads:
         """Return the room that is held for the Workload, as `Snapshot.releasing` takes it."""
-        return added(self._held.get(reserved.key, {}) for reserved in self.of(info))
+        return added(self.held(reserved.key) for reserved in self.of(info))
+
+    def held(self, key: Key) -> Loads:
+        return self._held.get(key, {})
 
     def pending_owners(self, reserved: Reserved) -> Iterator[Key]:
         """Yield the owners that have replicas without a cluster; there may be many."""

@@ -13,6 +13,7 @@ second write, and nothing is taken that could be left unused.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -36,6 +37,8 @@ from controller.framework.status import SKIP, SUCCESS, Status, unschedulable
 from controller.model.objects import WorkloadAffinity
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints, Mask
+from controller.snapshot.nodegroups import UNLIMITED
+from controller.snapshot.saturating import plus
 from controller.snapshot.snapshot import Snapshot
 from crds.reservation import ReservationPhase
 from machinery.types import hostports, quantities
@@ -98,10 +101,15 @@ class ReservationPlugin:
         return replace(info, affinity=_NO_RULE, anti_affinity=_NO_RULE, spread=()), True
 
     def pre_filter(
-        self, state: CycleState, info: WorkloadInfo, _snapshot: Snapshot, _bound: PlacementIndex
+        self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> Status:
-        """Cap each cluster at the replicas that fit inside, while that is tried."""
+        """Cap each cluster at the replicas that fit inside, while that is tried.
+
+        Where several reservations may be used there, at those that take from none but their own.
+        """
         own = _own(state)
+        if own is not None and (most := _apart(state, info, snapshot, own)):
+            cap(state, lambda after: _column(after, most, UNLIMITED))
         if own is not None and own.first:
             cap(
                 state,
@@ -273,9 +281,34 @@ def _fits(info: WorkloadInfo, snapshot: Snapshot, room: Mapping[str, int]) -> bo
     return new <= sum(room.values())
 
 
-def _column(snapshot: Snapshot, replicas: Mapping[str, int]) -> Ints:
-    """Return a number for each cluster, shape (n,), 0 for those that are not named."""
-    column = np.zeros(len(snapshot), dtype=np.int64)
+def _apart(
+    state: CycleState, info: WorkloadInfo, snapshot: Snapshot, own: UsableReservations
+) -> dict[str, int]:
+    """Return the most replicas of each cluster on which several reservations may be used.
+
+    All of their room is given back, so without a bound a replica larger than what is left of its
+    own one would take the rest from another, which goes on holding that. Here each but one of them
+    serves whole replicas alone, and that one may have the room beside it that nobody holds.
+    """
+    inside = own.ledger.inside_each(info)
+    held = {key: own.ledger.held(key) for key in inside}
+    shared = Counter(cluster for loads in held.values() for cluster in loads)
+    several = [c for c, n in shared.items() if n > 1 and c in snapshot.row]
+    if not several:
+        return {}
+    rows, most = snapshot.rows(several), np.zeros(len(several), dtype=np.int64)
+    whole = {k: np.array([n.get(c, 0) for c in several], dtype=np.int64) for k, n in inside.items()}
+    for key, loads in held.items():
+        with_it = snapshot.releasing({c: loads[c] for c in several if c in loads})
+        fits = room(info, with_it, variants=variants_of(state))[rows]
+        others = sum((n for other, n in whole.items() if other != key), np.zeros_like(most))
+        most = np.maximum(most, plus(fits, others))
+    return dict(zip(several, most.tolist(), strict=True))
+
+
+def _column(snapshot: Snapshot, replicas: Mapping[str, int], default: int = 0) -> Ints:
+    """Return a number for each cluster, shape (n,), `default` for those that are not named."""
+    column = np.full(len(snapshot), default, dtype=np.int64)
     for name, number in replicas.items():
         row = snapshot.row.get(name)
         if row is not None:

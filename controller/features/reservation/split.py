@@ -9,6 +9,7 @@ from the free room.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 from typing import TypeAlias
 
 from controller.model.load import Load
@@ -42,6 +43,12 @@ def fitting(unused: Amounts, request: Amounts) -> int:
 def using_up(unused: Amounts, request: Amounts) -> int:
     """Return the fewest replicas of an owner that leave nothing of what they ask for."""
     return most_inside({r: unused[r] for r in _bounding(unused, request)}, request)
+
+
+def lack(unused: Amounts, request: Amounts) -> Fraction:
+    """Return the greatest part of a resource that one replica would take beside these amounts."""
+    parts = (1 - Fraction(unused[r], request[r]) for r in _bounding(unused, request))
+    return max(parts, default=Fraction(1))
 
 
 def most_inside(reserved: Amounts, request: Amounts) -> int:
