@@ -194,9 +194,9 @@ class _World:
 
     def _fits_group(self, group: NodeGroup, request: Mapping[str, int]) -> int:
         info = self._info
-        if any(group.labels.get(k, v) != v for k, v in info.node_selector.items()):
+        if any(group.labels.get(k, v) != v for k, v in info.place.labels):
             return 0
-        if not _bears(group.taints, info.pod_tolerations):
+        if not _bears(group.taints, info.place.tolerations):
             return 0
         free = free_of(group)
         return min(free.get(r, 0) // n for r, n in request.items())

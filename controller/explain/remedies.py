@@ -82,6 +82,18 @@ class _Blame:
         none = np.zeros(len(decision.snapshot), dtype=np.int64)
         self.count = reduce(np.add, self.by_plugin.values(), none)
 
+    @property
+    def curable(self) -> Mask:
+        """The clusters where something else than more room lifts what a plugin `short` says."""
+        found = np.zeros(len(self.decision.snapshot), dtype=np.bool_)
+        said = zip(self.decision.refusals, self.decision.masks, strict=True)
+        for refusal, mask in said:
+            plugin = self.decision.plugins.get(refusal.plugin)
+            curing = refusal.short and plugin and method_of(plugin, Explainer.cure)
+            if curing and _cure(self.shortage, self.decision.plugins, refusal, mask):
+                found |= mask
+        return found
+
     def alone(self, plugin: str) -> Mask:
         """Return the clusters that this plugin refuses and no other one does."""
         mask: Mask = self.by_plugin[plugin] & (self.count == 1)
@@ -122,6 +134,7 @@ def _room(decision: Decision, blame: _Blame) -> Iterator[Note]:
     for plugin in blame.short:
         tight |= blame.alone(plugin)
     fits = _fits(decision)
+    tight &= ~blame.curable
     tight |= (blame.count == 0) & blame.shortage.tight
     tight &= ~stopped(decision, blame.shortage)
     if not tight.any():
@@ -172,15 +185,15 @@ def _lacking(decision: Decision, tight: Mask) -> list[str]:
 
 def _lifts(blame: _Blame) -> list[Note]:
     """Return, for each predicate, the clusters that it alone keeps away, the most first."""
-    notes, shortage = [], blame.shortage
+    notes, shortage, plugins = [], blame.shortage, blame.decision.plugins
     for plugin in blame.by_plugin:
         rows = blame.alone(plugin)
-        if plugin in blame.short:
+        if plugin in blame.short and method_of(plugins[plugin], Explainer.cure) is None:
             continue
         for text in blame.texts(plugin, rows):
             mask = rows & _said(blame, plugin, text)
             names = shortage.names(mask)
-            what = _cure(shortage, blame.decision.plugins, Refusal(plugin, text), mask)
+            what = _cure(shortage, plugins, Refusal(plugin, text), mask)
             if not what:
                 continue
             sentence = f"{what}: that alone keeps it from {either(names)}{shortage.space(mask)}"
@@ -234,8 +247,12 @@ def _divided(info: WorkloadInfo) -> bool:
 
 def _amounts(decision: Decision, lacking: list[str], each: str) -> str:
     """Return the request of a replica for the lacking resources, in words."""
+    apart = any(map(hostports.is_apart, lacking))
+    lacking = [r for r in lacking if not hostports.is_apart(r)]
     ports = [hostports.place(r) for r in lacking if hostports.code(r) is not None]
     found = [_amount(r, _asked(decision, r)) for r in lacking if hostports.code(r) is None]
+    if apart:  # a replica on each node, so that `each` says nothing more
+        found.append(f"a {hostports.words(hostports.apart({}))}")
     text = " and ".join(found) or ("" if ports else "room in one piece")
     if not ports:
         return f"{text}{each}"

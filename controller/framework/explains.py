@@ -104,7 +104,7 @@ class Shortage:
         """Return `, with room for 4`: the replicas that clusters could take, where counted."""
         info = self.workload
         fits = room(info, self.snapshot, variants=variants_of(self.state))[rows]
-        if not info.counted or not info.request or (fits >= UNLIMITED).any():
+        if not info.counted or not info.request or (fits >= UNLIMITED).any() or not fits.any():
             return ""
         if not (info.whole or info.everywhere):
             return f", with room for {int(fits.sum())}"

@@ -15,11 +15,13 @@ import numpy as np
 
 from controller.framework.interface import CycleState
 from controller.model.objects import Toleration
+from controller.model.place import Place
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.nodegroups import UNLIMITED
 from controller.snapshot.snapshot import Snapshot
 from crds.workload import ScheduledReason
+from machinery.types import hostports
 
 _LIMIT = "limit"
 _ROOM = "room"
@@ -37,8 +39,7 @@ class Variant:
 
     rows: Callable[[Snapshot], Mask]
     request: Mapping[str, int]
-    node_selector: Mapping[str, str]
-    pod_tolerations: tuple[Toleration, ...]
+    place: Place
     tolerations: tuple[Toleration, ...]
     pod: bytes = b""
     """The skeleton of its pods, for a patch that is laid over them; as `WorkloadInfo.pod`."""
@@ -148,26 +149,38 @@ def room(
     snapshot: Snapshot,
     *,
     only: str | None = None,
+    placed: Callable[[Place], Place] = lambda place: place,
     variants: Sequence[Variant] = (),
 ) -> Ints:
     """Return the replicas that fit on each cluster, present ones included; in one resource or all.
 
-    Caps of plugins do not count here: `room_of` returns what a cluster may hold.
+    Replicas that refuse each other are no more than nodes. `placed` returns the nodes for them, of
+    those that they ask for. Caps of plugins do not count here: `room_of` returns what a cluster may
+    hold.
     """
     if not info.counted:
         return np.full(len(snapshot), UNLIMITED, dtype=np.int64)
 
+    def nodes(of: WorkloadInfo | Variant) -> Ints:
+        if not any(hostports.is_apart(r) for r in of.request if only in (None, r)):
+            return np.full(len(snapshot), UNLIMITED, dtype=np.int64)
+        return snapshot.nodes(placed(of.place))
+
     def fitting(of: WorkloadInfo | Variant) -> Ints:
         asked = {r: n for r, n in of.request.items() if only in (None, r)}
-        return snapshot.fitting(
-            asked, node_selector=of.node_selector, tolerations=of.pod_tolerations
-        )
+        return snapshot.fitting(asked, placed(of.place))
 
     fits = by_variant(variants, info, snapshot, fitting)
-    for name, replicas in info.present.items():
-        row = snapshot.row.get(name)
-        if row is not None:
-            fits[row] += replicas
+    present = {snapshot.row[c]: n for c, n in info.present.items() if c in snapshot.row}
+    for row, replicas in present.items():
+        fits[row] += replicas
+    if any(map(hostports.is_apart, info.request)) or any(
+        hostports.is_apart(r) for each in variants for r in each.request
+    ):
+        most = by_variant(variants, info, snapshot, nodes)
+        for row, replicas in present.items():  # which node is gone moves nothing
+            most[row] = max(most[row], replicas)
+        np.minimum(fits, most, out=fits)
     return fits
 
 

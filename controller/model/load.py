@@ -6,15 +6,14 @@ Replicas in flight, and room that is held, are counted by their load.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from controller.model.objects import Toleration
+from controller.model.place import Place
 from machinery.types import hostports
 
-Place: TypeAlias = tuple[tuple[tuple[str, str], ...], tuple[Toleration, ...]]
-"""A node selector and tolerations."""
+ANYWHERE = Place()
 MOST_FLYING = 2**50
 """The most replicas of one load in flight to one cluster, over all Workloads."""
 
@@ -23,8 +22,8 @@ MOST_FLYING = 2**50
 class Load:
     """The request of one replica, and where it may lie: no `place` means everywhere.
 
-    `ports` are the codes of its host ports, those in `request` among them; `resources` are the
-    other names there, which a cluster must offer.
+    `ports` are the codes of what each node has one of, those in `request` among them; `resources`
+    are the other names there, which a cluster must offer.
     """
 
     request: tuple[tuple[str, int], ...]
@@ -46,12 +45,7 @@ class Load:
         return self._hash
 
     @staticmethod
-    def of(
-        request: Mapping[str, int],
-        node_selector: Mapping[str, str] | None = None,
-        tolerations: Sequence[Toleration] = (),
-    ) -> Load:
-        place = (tuple(sorted((node_selector or {}).items())), tuple(tolerations))
+    def of(request: Mapping[str, int], place: Place = ANYWHERE) -> Load:
         return _one(tuple(sorted(request.items())), place)
 
 

@@ -14,7 +14,9 @@ from typing import Any
 import msgspec
 
 from controller.model import podtemplate
-from controller.model.objects import Template, Toleration, WorkloadSpec
+from controller.model.load import ANYWHERE
+from controller.model.objects import Template, WorkloadSpec
+from controller.model.place import Place
 from controller.model.requests import request_of
 from crds.names import LABEL_CLUSTER
 from machinery.kinds.paths import steps, value_at
@@ -60,8 +62,7 @@ class OverriddenPods:
 
     pod: bytes = b""
     request: Mapping[str, int] = field(default_factory=dict)
-    node_selector: Mapping[str, str] = field(default_factory=dict)
-    tolerations: tuple[Toleration, ...] = ()
+    place: Place = ANYWHERE
     misfit: str = ""
     text: str = ""
 
@@ -69,13 +70,9 @@ class OverriddenPods:
     def of(cls, template: Any) -> OverriddenPods:
         """Read a pod template. Raises ValueError for one of another form."""
         podtemplate.check_pods(template)
-        spec = template.get("spec") or {}
-        return cls(
-            podtemplate.skeleton(template.get("metadata") or {}, spec),
-            request_of(spec),
-            spec.get("nodeSelector") or {},
-            tuple(msgspec.convert(spec.get("tolerations") or [], list[Toleration])),
-        )
+        metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
+        request = request_of(spec, metadata.get("labels") or {})
+        return cls(podtemplate.skeleton(metadata, spec), request, Place.of(spec))
 
 
 def overridden_of(spec: WorkloadSpec, template: Template, profile: Profile) -> Overridden | None:

@@ -13,10 +13,12 @@ from typing import Any
 import msgspec
 
 from controller.model.objects import Template, Toleration
+from controller.model.place import Affinity
 from machinery.kinds import templates
 from machinery.kinds.profile import Profile
 
 _OF_POD = (
+    "affinity",
     "hostNetwork",
     "nodeSelector",
     "overhead",
@@ -53,6 +55,7 @@ class _PodSpec(msgspec.Struct, rename="camel"):
     host_network: bool | None = None
     node_selector: dict[str, str] | None = None
     tolerations: list[Toleration] | None = None
+    affinity: Affinity | None = None
 
 
 class _PodMeta(msgspec.Struct):

@@ -9,18 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from controller.model.place import apart
 from crds.admission.placeholder import CLASS_TEXT
 from crds.names import PLACEHOLDER_CLASS
 from machinery.types import hostports, quantities
 from machinery.types.bounds import MOST_AMOUNT, RESOURCES, quoted
 
+NONE: Mapping[str, str] = {}
 
-def request_of(pod: Mapping[str, Any], *, placeholder: bool = False) -> dict[str, int]:
+
+def request_of(
+    pod: Mapping[str, Any], labels: Mapping[str, str] = NONE, *, placeholder: bool = False
+) -> dict[str, int]:
     """Return what one pod requests, as kube-scheduler computes it, with one place among the pods.
 
     Containers and sidecars add up; an init container needs its own beside the sidecars started
     before it; the greater counts, or what the pod requests as a whole, plus the overhead. Then one
-    of each host port of containers and sidecars, the first `hostports.MOST_OF_ONE` by number.
+    of each host port of containers and sidecars, the first `hostports.MOST_OF_ONE` by number, and
+    a node of its own where it refuses to lie beside pods with its own `labels`.
 
     A `placeholder` only keeps room for a Reservation, and gives way to every other pod: it requests
     nothing. No other pod may have its PriorityClass.
@@ -55,7 +61,8 @@ def request_of(pod: Mapping[str, Any], *, placeholder: bool = False) -> dict[str
     for resource, n in running.items():
         _refuse_beyond(resource, n, "all containers together")
     running = {resource: n for resource, n in running.items() if n > 0}
-    return {**running, **_host_ports(pod), "pods": 1}
+    own = {hostports.apart(labels): 1} if apart(pod, labels) else {}
+    return {**running, **_host_ports(pod), **own, "pods": 1}
 
 
 def _host_ports(pod: Mapping[str, Any]) -> dict[str, int]:

@@ -33,6 +33,7 @@ from controller.model.objects import (
 )
 from controller.model.observedlimits import ObservedLimit, Shown, from_status, shown
 from controller.model.overridden import Overridden, overridden_of
+from controller.model.place import Place
 from controller.model.requests import request_of
 from controller.model.rollout import RolloutState, rollout_state
 from crds.admission.carried import guarded, kind_name
@@ -91,8 +92,8 @@ class WorkloadInfo:
     counted: bool
     request: Mapping[str, int]
     """The request of one replica: thousandths of cpu, whole numbers of the rest."""
-    node_selector: Mapping[str, str]
-    pod_tolerations: tuple[Toleration, ...]
+    place: Place
+    """The nodes that its pods may lie on."""
     pod_selector: str
     target_namespace: str
     guarded_kinds: tuple[str, ...]
@@ -153,7 +154,7 @@ class WorkloadInfo:
     @property
     def load(self) -> Load:
         """The request of one replica, and where on a cluster it may lie."""
-        return Load.of(self.request, self.node_selector, self.pod_tolerations)
+        return Load.of(self.request, self.place)
 
     @property
     def hash(self) -> str:
@@ -217,7 +218,7 @@ def workload_info(workload: Workload) -> WorkloadInfo:
     counted, replicas = not profile.whole, replicas_in(profile, body, spec.replicas)
     labels = pod_meta.get("labels") or {}
     request, bindings = (
-        request_of(pod, placeholder=keeps_room(spec.scheduler_name, meta.owner_references)),
+        request_of(pod, labels, placeholder=keeps_room(spec.scheduler_name, meta.owner_references)),
         _bindings(meta.labels, podtemplate.labels_of(template), labels),
     )
     changes = overridden_of(spec, template, profile)
@@ -240,8 +241,7 @@ def workload_info(workload: Workload) -> WorkloadInfo:
         replicas=replicas,
         counted=counted,
         request=request,
-        node_selector=pod.get("nodeSelector") or {},
-        pod_tolerations=tuple(msgspec.convert(pod.get("tolerations") or [], list[Toleration])),
+        place=Place.of(pod),
         pod_selector=_selector(template, pod_meta),
         target_namespace=spec.target_namespace or meta.namespace,
         guarded_kinds=_guarded(spec),

@@ -77,8 +77,7 @@ class ClusterOverrides:
         return Variant(
             partial(self._rows, info.overridden, pods),
             pods.request,
-            pods.node_selector,
-            pods.tolerations,
+            pods.place,
             info.tolerations,
             pods.pod,
         )

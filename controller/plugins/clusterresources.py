@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from controller.cache.placements import PlacementIndex
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
+from controller.framework.explains import NAMED, Shortage, either
 from controller.framework.interface import NOTHING_REFUSED, CycleState, FilterMask
 from controller.framework.room import (
     Variant,
@@ -21,15 +23,19 @@ from controller.framework.room import (
 from controller.framework.runtime.arguments import NoArgs
 from controller.framework.runtime.handle import Handle
 from controller.framework.runtime.services import Route, as_json, failure
+from controller.model.objects import Taint
+from controller.model.place import EVERY_TAINT, HARD, Place
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.amounts import amounts_of, rendered
-from controller.snapshot.columns import Ints
+from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.saturating import CEILING, plus
 from controller.snapshot.snapshot import Snapshot
 from machinery.http_messages import Request, Response
 from machinery.types import hostports
 
 NAME = "ClusterResources"
+_LABELS = "had no node with room that the pods' nodeSelector and node affinity match"
+_TAINTED = "had nodes with taints that the pods do not tolerate"
 MEASURED = ("cpu", "memory")
 """The resources whose free share is scored."""
 
@@ -72,12 +78,22 @@ class ClusterResources:
         full = room_of(state, info, snapshot) < need
         if not full.any():
             return NOTHING_REFUSED
-        lacking = {
-            resource: room(info, snapshot, only=resource, variants=variants_of(state)) < need
-            for resource in resources_of(state, info)
-        }
-        reasons = [(mask, _lack(resource)) for resource, mask in lacking.items()]
-        return FilterMask((), short=[*reasons, (full, "insufficient room")])
+        closed = _closed(state, info, snapshot, need)
+        left = full & ~np.any([mask for mask, _ in closed], axis=0) if closed else full
+        for resource in resources_of(state, info):
+            fits = room(info, snapshot, only=resource, variants=variants_of(state))
+            closed.append(((fits < need) & left, _lack(resource)))
+        return FilterMask((), short=[*closed, (left, "insufficient room")])
+
+    def cure(self, shortage: Shortage, text: str, rows: Mask) -> str:
+        """Name what keeps the pods from nodes with room: taints, or labels that these lack."""
+        if text == _LABELS:
+            return "a node with room that the pods' nodeSelector and node affinity match"
+        found = _untolerated(shortage.workload.place, shortage.snapshot, rows)
+        if text not in {_TAINTED, *(_taint(each) for each in found)}:
+            return ""
+        named = either([each.text for each in found], "and") or "the nodes' taints"
+        return f"a toleration of {named} in the pods' tolerations"
 
     def score(
         self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
@@ -105,7 +121,48 @@ class ClusterResources:
         return snapshot.kept.column((NAME, *asked), compute)
 
 
+def _closed(
+    state: CycleState, info: WorkloadInfo, snapshot: Snapshot, need: int
+) -> list[tuple[Mask, str]]:
+    """Return the clusters whose nodes have the room, and do not let the pods in; by what does not.
+
+    Taints come first, then labels: where both do, both would have to change.
+    """
+    hard = any(each.effect in HARD for taints in snapshot.groups.taint_sets for each in taints)
+    if not hard and info.place.anywhere and all(v.place.anywhere for v in variants_of(state)):
+        return []
+
+    def fits(placed: Callable[[Place], Place]) -> Mask:
+        return room(info, snapshot, placed=placed, variants=variants_of(state)) >= need
+
+    short = ~fits(lambda place: place)
+    tainted = short & fits(lambda place: replace(place, tolerations=EVERY_TAINT))
+    there = _untolerated(info.place, snapshot, tainted)
+    masks = [(tainted & rows, _taint(each)) for each, rows in there.items()]
+    masks.append((tainted & ~np.any([rows for rows, _ in masks] or [~tainted], axis=0), _TAINTED))
+    labelled = short & fits(lambda _: Place(tolerations=EVERY_TAINT)) & ~tainted
+    return [*masks, (labelled, _LABELS)]
+
+
+def _untolerated(place: Place, snapshot: Snapshot, rows: Mask) -> dict[Taint, Mask]:
+    """Return the first taints of nodes that keep the pods out of these clusters, and where."""
+    groups, found = snapshot.groups, dict[Taint, Mask]()
+    shut = rows[groups.cluster] & groups.open_to(replace(place, tolerations=EVERY_TAINT))
+    shut &= ~groups.open_to(place)
+    for code in np.unique(groups.taints[shut])[:NAMED].tolist():
+        for each in groups.taint_sets[code]:
+            if not place.bears(each):
+                on = found.setdefault(each, np.zeros(len(snapshot), dtype=np.bool_))
+                on[groups.cluster[shut & (groups.taints == code)]] = True
+    return dict(sorted(found.items(), key=lambda pair: pair[0].text)[:NAMED])
+
+
+def _taint(taint: Taint) -> str:
+    return f"had nodes with the taint {taint.text} that the pods do not tolerate"
+
+
 def _lack(resource: str) -> str:
     """Return, for example, `insufficient cpu` or `no free host port 8080/TCP`."""
     few = "insufficient" if hostports.code(resource) is None else "no free"
+    few = "no" if hostports.is_apart(resource) else few
     return f"{few} {hostports.words(resource)}"

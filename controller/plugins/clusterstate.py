@@ -16,9 +16,9 @@ from controller.framework.explains import Shortage, either
 from controller.framework.interface import NOTHING_REFUSED, CycleState, FilterMask
 from controller.framework.room import Variant, by_variant, variants_of
 from controller.model.objects import MemberCluster, Taint
+from controller.model.place import HARD, SOFT
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints, Mask
-from controller.snapshot.nodegroups import HARD, SOFT
 from controller.snapshot.snapshot import Snapshot
 from crds.names import forbidden_namespace
 

@@ -337,7 +337,7 @@ def more(info: WorkloadInfo, placements: Mapping[str, int]) -> dict[str, int]:
 def _bound_to(info: WorkloadInfo, owed: Iterable[_Open], snapshot: Snapshot) -> WorkloadInfo:
     """Return the Workload, bound to the domains of placed members that wait for it."""
     for key, values in dict.fromkeys(each.domains(snapshot) for each in owed):
-        info = _within(info, Requirement(key, "In", list(values)))
+        info = _within(info, Requirement(key, "In", tuple(values)))
     return info
 
 

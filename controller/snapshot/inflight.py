@@ -45,7 +45,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.model.load import MOST_FLYING, Load, Place, entries
+from controller.model.load import MOST_FLYING, Load, entries
+from controller.model.place import Place
 from controller.snapshot.columns import Floats, Ints, Mask
 from controller.snapshot.nodegroups import NodeGroups
 from controller.snapshot.saturating import CEILING, sums, times
@@ -328,8 +329,8 @@ class _Pairs:
             mask &= amounts[load] <= room
         mask &= ~self.groups.without_any(self.flights.ports, load, self.group)
         mask |= ~bound
-        for code, (selector, tolerations) in enumerate(self.flights.places[:MOST_PLACES]):
-            lets_in = self.groups.open_to(dict(selector), tolerations)
+        for code, each in enumerate(self.flights.places[:MOST_PLACES]):
+            lets_in = self.groups.open_to(each)
             mask &= (place != code) | lets_in[self.group]
         return mask
 

@@ -5,22 +5,22 @@ Clusters publish groups of like nodes instead of nodes, so that ten thousand nod
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from controller.model.objects import Taint, Toleration
+from controller.model.objects import Taint
+from controller.model.place import NodeTerm, Place
 from controller.snapshot.columns import Codes, Column, Ints, Mask
 from machinery.types import hostports
+from machinery.types.selectors import Requirement
 
 UNLIMITED = 2**36
 """Replicas that fit where nothing is checked, and the most told of any cluster: more than any
 Workload can ask for, and little enough that the sum over a hundred thousand clusters is exact in
 float64."""
-
-HARD = frozenset({"NoSchedule", "NoExecute"})
-SOFT = frozenset({"PreferNoSchedule"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +69,7 @@ class NodeGroups:
             port_sets=self.port_sets,
         )
 
-    def replicas(
-        self,
-        request: Mapping[str, int],
-        node_selector: Mapping[str, str],
-        tolerations: Sequence[Toleration],
-    ) -> Ints:
+    def replicas(self, request: Mapping[str, int], place: Place) -> Ints:
         """Return how many replicas fit on one node of each group."""
         replicas = np.full(len(self.count), UNLIMITED, dtype=np.int64)
         ports: set[int] = set()
@@ -88,7 +83,7 @@ class NodeGroups:
                 np.minimum(replicas, free // amount, out=replicas)
         if ports:
             np.minimum(replicas, self._with_free(ports), out=replicas)
-        replicas[~self.open_to(node_selector, tolerations)] = 0
+        replicas[~self.open_to(place)] = 0
         return replicas
 
     def room(self, resource: str) -> Ints:
@@ -117,21 +112,31 @@ class NodeGroups:
         mask: Mask = np.array(found, dtype=np.bool_)[at]
         return mask
 
-    def open_to(self, node_selector: Mapping[str, str], tolerations: Sequence[Toleration]) -> Mask:
+    def open_to(self, place: Place) -> Mask:
         """Return the groups whose taints and labels, as far as they are known, admit the pod."""
         sets = self.taint_sets
-        borne = np.fromiter(
-            (_bears(taints, tolerations) for taints in sets), dtype=np.bool_, count=len(sets)
-        )
-        mask: Mask = borne[self.taints]
-        for key, value in node_selector.items():
+        borne = (all(map(place.bears, taints)) for taints in sets)
+        mask: Mask = np.fromiter(borne, np.bool_, count=len(sets))[self.taints]
+        for key, value in place.labels:
             column = self.labels.get(key)
             if column is not None:  # groups report few labels: unknown is no refusal
                 mask &= column.equals(value) | column.missing()
+        if place.terms is not None:
+            mask &= self._in_any(place.terms)
         return mask
 
+    def _in_any(self, terms: Sequence[NodeTerm]) -> Mask:
+        found = np.zeros(len(self.count), dtype=np.bool_)
+        for term in terms:
+            mask = np.ones(len(self.count), dtype=np.bool_)
+            for each in term:
+                column = self.labels.get(each.key)
+                if column is not None:
+                    mask &= column.where(partial(_holds, each))
+            found |= mask
+        return found
 
-def _bears(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> bool:
-    return all(
-        taint.effect not in HARD or any(t.tolerates(taint) for t in tolerations) for taint in taints
-    )
+
+def _holds(requirement: Requirement, value: str | None) -> bool:
+    """Whether it holds of a label, as far as is known: a missing one may only be unknown."""
+    return value is None or requirement.matches({requirement.key: value})

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from controller.model.load import Load, less
+from controller.model.load import ANYWHERE, Load, less
 from controller.model.objects import MemberCluster, Taint, Toleration
+from controller.model.place import Place
 from controller.snapshot.columns import ABSENT, Column, DerivedColumns, Floats, Ints, Mask
 from controller.snapshot.inflight import MOST_PLACES, InFlight, cost_of, taken, taken_by
 from controller.snapshot.nodegroups import UNLIMITED, NodeGroups
@@ -142,13 +143,18 @@ class Snapshot:
 
         return self.kept.fixed(("untolerated", tuple(tolerations), effects), counted).copy()
 
-    def fitting(
-        self,
-        request: Mapping[str, int],
-        *,
-        node_selector: Mapping[str, str],
-        tolerations: Sequence[Toleration],
-    ) -> Ints:
+    def nodes(self, place: Place) -> Ints:
+        """Return the nodes of each cluster on which a pod may lie, full or not, shape (n,)."""
+
+        def counted() -> Ints:
+            groups = self.groups
+            there = np.where(groups.open_to(place), groups.count, 0)
+            found = sums(groups.cluster, there, len(self))
+            return np.where(self.virtual, UNLIMITED, np.minimum(found, UNLIMITED))
+
+        return self.kept.fixed(("nodes", place), counted).copy()
+
+    def fitting(self, request: Mapping[str, int], place: Place = ANYWHERE) -> Ints:
         """Return how many replicas fit on each cluster beside those in flight or held, shape (n,).
 
         A cluster that has not reported its room has none. `UNLIMITED` on a virtual cluster, and for
@@ -156,10 +162,10 @@ class Snapshot:
         """
         if not request:
             return np.full(len(self), UNLIMITED, dtype=np.int64)
-        load = Load.of(request, node_selector, tolerations)
+        load = Load.of(request, place)
 
         def replicas(groups: NodeGroups) -> Ints:
-            return groups.replicas(request, node_selector, tolerations)
+            return groups.replicas(request, place)
 
         def alike() -> tuple[Ints, Floats, Floats]:
             """Return what is free on each cluster, and what each replica of a load takes of it."""

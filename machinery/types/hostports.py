@@ -1,16 +1,23 @@
-"""Host ports of a pod, named as resources of which each node has one.
+"""Things of which each node has one, named as resources: host ports, and a place apart.
 
 kube-scheduler lets no two pods with the same host port on one node (its plugin NodePorts). Written
 as a resource, `hostport/TCP/8080`, a port is counted wherever room is counted. No resource of
 Kubernetes has two slashes in its name, so none is mistaken for one. The address of the node that a
 pod may name beside the port (hostIP) is ignored: two pods that share a port under different
-addresses count as if they could not, so that room is never overstated. Pure.
+addresses count as if they could not, so that room is never overstated.
+
+Pods that refuse to lie on a node with another of theirs each ask for such a place there (`apart`).
+Pure.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 from collections.abc import Collection, Mapping
 from functools import lru_cache
+from typing import Any
 
 from machinery.types import quantities
 from machinery.types.bounds import RESOURCES
@@ -18,10 +25,23 @@ from machinery.types.bounds import RESOURCES
 PREFIX = "hostport/"
 PROTOCOLS = ("TCP", "UDP", "SCTP")
 MOST_PORT = 65535
+_PORTS = len(PROTOCOLS) * (MOST_PORT + 1)
+_APART = f"{PREFIX}node/"
+_DIGEST = re.compile("[0-9a-f]{16}")
 MOST_OF_ONE = 16
 """Host ports that are counted of one template, and published of one node; the members' own
 schedulers see the others too."""
 NONE: frozenset[int] = frozenset()
+
+
+def apart(labels: Mapping[str, Any]) -> str:
+    """Return the place of which pods with these labels need one to each, as a resource."""
+    text = json.dumps(labels, sort_keys=True, default=str)
+    return f"{_APART}{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
+
+
+def is_apart(name: str) -> bool:
+    return name.startswith(_APART)
 
 
 def resource(protocol: str, port: int) -> str:
@@ -31,9 +51,15 @@ def resource(protocol: str, port: int) -> str:
 
 @lru_cache(maxsize=4096)
 def code(name: str) -> int | None:
-    """Return a port resource's number, ordered by protocol, then port; None for anything else."""
+    """Return the number of a resource of which each node has one; None for anything else.
+
+    Those of ports are ordered by protocol, then port.
+    """
     if not name.startswith(PREFIX):
         return None
+    if is_apart(name):
+        digest = name.removeprefix(_APART)
+        return _PORTS + int(digest, 16) if _DIGEST.fullmatch(digest) else None
     protocol, _, port = name.removeprefix(PREFIX).partition("/")
     plain = port.isdecimal() and port.isascii() and len(port) <= 5 and port[0] != "0"
     if protocol not in PROTOCOLS or not plain or int(port) > MOST_PORT:
@@ -48,6 +74,8 @@ def code_of(protocol: str, port: int) -> int:
 
 def named(port: int) -> str:
     """Return the resource of a code."""
+    if port >= _PORTS:
+        return f"{_APART}{port - _PORTS:016x}"
     protocol, number = divmod(port, MOST_PORT + 1)
     return resource(PROTOCOLS[protocol], number)
 
@@ -74,7 +102,9 @@ def _none(text: str | int) -> bool:
 
 
 def words(name: str) -> str:
-    """Return a resource as people call it: `host port 8080/TCP`; any but a port by its name."""
+    """Return a resource as people call it: `host port 8080/TCP`; most by their own name."""
+    if is_apart(name):
+        return "node without one of its replicas"
     if code(name) is None:
         return name
     return f"host port {place(name)}"

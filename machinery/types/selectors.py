@@ -39,7 +39,7 @@ class Requirement(msgspec.Struct, frozen=True):
 
     key: str
     operator: str
-    values: list[str] = []
+    values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether the labels satisfy it. An operator that does not exist matches nothing."""
@@ -59,10 +59,9 @@ class Requirement(msgspec.Struct, frozen=True):
                 return False
 
     def _compares(self, have: str) -> bool:
-        try:
-            left, right = int(have), int(self.values[0])
-        except (ValueError, IndexError):
+        if len(self.values) != 1 or not (_integer(have) and _integer(self.values[0])):
             return False
+        left, right = int(have), int(self.values[0])
         return left > right if self.operator == Operator.GT else left < right
 
 
@@ -126,5 +125,12 @@ def _check(requirement: Requirement, where: str) -> None:
             raise ValueError(f"{where}.operator: {operator!r} is none of {known}")
 
 
+_DIGITS = re.compile("[+-]?[0-9]+")
+_MOST = 2**63
+
+
 def _integer(text: str) -> bool:
-    return text.removeprefix("-").isdecimal() and text.isascii()
+    """Whether Go reads the text as an int64: `+7` and `007`, but neither `1_000` nor ` 7`."""
+    # Python's int refuses texts of more than some thousand digits.
+    digits = len(text) <= _LABEL_LIMIT and _DIGITS.fullmatch(text)
+    return bool(digits) and -_MOST <= int(text) < _MOST

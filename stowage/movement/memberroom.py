@@ -12,9 +12,8 @@ from typing import Any
 
 import msgspec
 
-from controller.model.objects import Capacity, MemberCluster, NodeGroup, Taint
+from controller.model.objects import Capacity, MemberCluster, NodeGroup
 from controller.model.unit import WorkloadInfo
-from crds.fields.labels import TaintEffect
 from machinery.types import hostports, quantities
 
 _CPU = "cpu"
@@ -96,13 +95,7 @@ def _fits(nodes: _Nodes, info: WorkloadInfo, request: Mapping[str, int]) -> bool
 
 
 def _takes(group: NodeGroup, info: WorkloadInfo) -> bool:
-    selected = all(group.labels.get(key) == value for key, value in info.node_selector.items())
-    return selected and all(_tolerates(info, each) for each in group.taints)
-
-
-def _tolerates(info: WorkloadInfo, taint: Taint) -> bool:
-    soft = taint.effect == TaintEffect.PREFER_NO_SCHEDULE.value
-    return soft or any(each.tolerates(taint) for each in info.pod_tolerations)
+    return info.place.takes(group.labels) and all(map(info.place.bears, group.taints))
 
 
 def _amounts(texts: Mapping[str, str | int]) -> dict[str, int]:

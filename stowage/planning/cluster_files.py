@@ -74,7 +74,7 @@ def _amounts(given: Any) -> dict[str, int]:
         raise _fault("amounts by resource are needed, such as {cpu: 24, memory: 96Gi, pods: 330}")
     found: dict[str, int] = {}
     for key, text in given.items():
-        resource = _PLAIN.get(key, key)
+        resource = str(_PLAIN.get(key, key))
         if not _known(resource):
             raise _fault(f"{quoted(key)} is no resource; cpu, memory and pods are, and vendor/name")
         if resource in found:
@@ -89,12 +89,10 @@ def _amounts(given: Any) -> dict[str, int]:
     return found
 
 
-def _known(resource: Any) -> bool:
+def _known(resource: str) -> bool:
     """Whether it is a resource of nodes: those of others have the name of their vendor."""
     plain = ("cpu", "memory", "pods", "ephemeral-storage")
-    return isinstance(resource, str) and (
-        resource in plain or resource.startswith("hugepages-") or "/" in resource
-    )
+    return resource in plain or resource.startswith("hugepages-") or "/" in resource
 
 
 def _fault(text: str) -> PydanticCustomError:

@@ -272,8 +272,9 @@ def _pods(stored: Reservation, reserved: Reserved) -> dict[str, Any]:
     if isinstance(affinity, dict) and affinity.get("nodeAffinity"):
         place["affinity"] = {"nodeAffinity": affinity["nodeAffinity"]}
     amounts = {r: n for r, n in reserved.request.items() if r != "pods"}
-    ports = [r for r in amounts if hostports.code(r) is not None]
-    requests = {r: quantities.render(r, n) for r, n in amounts.items() if r not in ports}
+    ones = [r for r in amounts if hostports.code(r) is not None]
+    ports = [each for each in ones if not hostports.is_apart(each)]
+    requests = {r: quantities.render(r, n) for r, n in amounts.items() if r not in ones}
     limits = {r: text for r, text in requests.items() if r not in _LIMITED}
     container: dict[str, Any] = {
         "name": "hold",

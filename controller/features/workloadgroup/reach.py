@@ -20,7 +20,7 @@ from controller.features.workloadgroup.compiled import CompiledGroup
 from controller.framework.interface import CycleState
 from controller.framework.room import room
 from controller.model.load import Load
-from controller.model.objects import Toleration
+from controller.model.place import Place
 from controller.model.unit import WorkloadInfo
 from controller.plugins.clusterselection import ClusterAffinityPlugin, ClusterSelector, NamedCluster
 from controller.plugins.clusterstate import (
@@ -235,7 +235,7 @@ class _Room:
         if given is None or not info.counted:
             fits = room(info, self.snapshot)
         else:
-            fits = self._freed(info.request, info.node_selector, info.pod_tolerations, given)
+            fits = self._freed(info.request, info.place, given)
         if info.everywhere:
             fits = np.where(fits >= info.replicas, info.replicas * each.members, 0)
         elif _goes_whole(each):
@@ -248,26 +248,20 @@ class _Room:
         least = _least([info.request for info in wanting])
         if not least or not all(info.counted for info in wanting):
             return self.open()
-        tolerations = tuple({t: None for info in wanting for t in info.pod_tolerations})
+        tolerations = tuple({t: None for info in wanting for t in info.place.tolerations})
+        place = Place(tolerations=tolerations)
         if self.given is not None:
-            return self._kept_out(self._freed(least, {}, tolerations, self.given))
-        fits = self.snapshot.fitting(least, node_selector={}, tolerations=tolerations)
-        return self._kept_out(fits)
+            return self._kept_out(self._freed(least, place, self.given))
+        return self._kept_out(self.snapshot.fitting(least, place))
 
     def _kept_out(self, fits: Ints) -> Ints:
         return fits if self.kept is None else np.where(self.kept, 0, fits)
 
-    def _freed(
-        self,
-        request: Mapping[str, int],
-        node_selector: Mapping[str, str],
-        tolerations: Sequence[Toleration],
-        given: Mapping[str, Ints],
-    ) -> Ints:
+    def _freed(self, request: Mapping[str, int], place: Place, given: Mapping[str, Ints]) -> Ints:
         """Return the replicas that fit into the free amounts of all nodes together, and `given`."""
         groups, size = self.snapshot.groups, len(self.snapshot)
         fits, none = np.full(size, UNLIMITED, dtype=np.int64), np.zeros(size, dtype=np.int64)
-        lets_in = groups.open_to(node_selector, tolerations)
+        lets_in = groups.open_to(place)
         for resource, amount in request.items():
             free = np.where(lets_in, times(groups.room(resource), groups.count), 0)
             left = np.maximum(sums(groups.cluster, free, size) - self.snapshot.coming(resource), 0)

@@ -20,10 +20,10 @@ from controller.features.workloadspread.compiled import CompiledSpread
 from controller.framework.room import Variant
 from controller.model import podtemplate
 from controller.model.objects import Toleration
+from controller.model.place import HARD, Place
 from controller.model.requests import request_of
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints, Mask
-from controller.snapshot.nodegroups import HARD
 from controller.snapshot.snapshot import Snapshot
 from machinery.types import strategic_merge
 
@@ -36,8 +36,7 @@ class PatchedPod:
     """The request of a pod once it is patched, and the nodes that it may lie on."""
 
     request: Mapping[str, int]
-    node_selector: Mapping[str, str]
-    tolerations: tuple[Toleration, ...]
+    place: Place
 
 
 def patched(info: WorkloadInfo, patch: Mapping[str, Any]) -> PatchedPod:
@@ -86,8 +85,7 @@ def _overlaid(info: WorkloadInfo, variant: Variant) -> WorkloadInfo:
         info,
         pod=variant.pod or info.pod,
         request=variant.request,
-        node_selector=variant.node_selector,
-        pod_tolerations=variant.pod_tolerations,
+        place=variant.place,
     )
 
 
@@ -108,13 +106,11 @@ def _varied(
         yield replace(kind, rows=partial(where.among, places))
 
 
-def _asked(
-    info: WorkloadInfo, patch: Mapping[str, Any] | None
-) -> tuple[Mapping[str, int], Mapping[str, str], tuple[Toleration, ...]]:
+def _asked(info: WorkloadInfo, patch: Mapping[str, Any] | None) -> tuple[Mapping[str, int], Place]:
     if patch is None:
-        return info.request, info.node_selector, info.pod_tolerations
+        return info.request, info.place
     pod = patched(info, patch)
-    return pod.request, pod.node_selector, pod.tolerations
+    return pod.request, pod.place
 
 
 class _Where:
@@ -165,11 +161,7 @@ def _patched(pod: bytes, patch: bytes) -> PatchedPod:
     podtemplate.check_pods(merged)
     spec = merged.get("spec") or {}
     try:
-        request = request_of(spec)
+        request = request_of(spec, (merged.get("metadata") or {}).get("labels") or {})
     except ValueError as e:
         raise ValueError(str(e).removeprefix("spec.template.")) from e
-    return PatchedPod(
-        request,
-        spec.get("nodeSelector") or {},
-        tuple(msgspec.convert(spec.get("tolerations") or [], list[Toleration])),
-    )
+    return PatchedPod(request, Place.of(spec))

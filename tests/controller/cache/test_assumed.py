@@ -17,6 +17,7 @@ from controller.config import default_profile
 from controller.eventhandlers import SchedulerCache, known
 from controller.model.load import Load
 from controller.model.objects import ClusterShare, Toleration, Workload
+from controller.model.place import Place
 from controller.plugins.prioritysort import PrioritySort
 from controller.queue.events import freed
 from controller.scheduling.cycle import decide
@@ -44,8 +45,7 @@ def promised(
 
 
 def fits(snapshot: Snapshot, asks: Request, **about: Any) -> int:
-    asked: dict[str, Any] = {"node_selector": {}, "tolerations": (), **about}
-    return int(snapshot.fitting(asks, **asked)[0])
+    return int(snapshot.fitting(asks, Place(**about))[0])
 
 
 def slots(node: Mapping[str, int], asks: Request) -> int:
@@ -136,7 +136,7 @@ class TestWhatIsExact:
         borne = (Toleration(key="gpu", operator="Exists"),)
         made.assume("a", Load.of(asks), 9)
         assert fits(made.snapshot(), asks, tolerations=borne) == 4, "the tainted node is untouched"
-        made.assume("a", Load.of(asks, arm, borne), 9)
+        made.assume("a", Load.of(asks, Place(tuple(arm.items()), borne)), 9)
         assert fits(made.snapshot(), asks, tolerations=borne) == 0
         made.assume("a", Load.of(asks), -9)
         assert fits(made.snapshot(), asks, tolerations=borne) == 4, "the other architecture is"

@@ -51,7 +51,7 @@ def fleet_of(dice: random.Random) -> SnapshotBuilder:
 
 
 def fits(found: Snapshot, cpu: int) -> dict[str, int]:
-    fitting = found.fitting({"cpu": cpu, "pods": 1}, node_selector={}, tolerations=())
+    fitting = found.fitting({"cpu": cpu, "pods": 1})
     return dict(zip(found.names, fitting.tolist(), strict=True))
 
 

@@ -60,7 +60,7 @@ def world() -> SchedulerCache:
 def room(of: SchedulerCache) -> int:
     """Units of such a Workload for which there is room."""
     asks = known(workload("asks")).info.request
-    return int(of.snapshot().fitting(asks, node_selector={}, tolerations=())[0])
+    return int(of.snapshot().fitting(asks)[0])
 
 
 def begun() -> SchedulerCache:

@@ -46,8 +46,7 @@ class Divider:
         small = Variant(
             rows=lambda of: np.array([name.startswith("big") for name in of.names], dtype=np.bool_),
             request={**info.request, "cpu": 100},
-            node_selector=info.node_selector,
-            pod_tolerations=info.pod_tolerations,
+            place=info.place,
             tolerations=(Toleration(operator="Exists"),),
         )
         vary(state, [small])

@@ -19,6 +19,7 @@ from controller.config import default_profile
 from controller.framework.interface import CycleState
 from controller.model.load import Load
 from controller.model.objects import Toleration
+from controller.model.place import Place
 from controller.plugins.clusterresources import NAME
 from controller.scheduling.decision import Decision
 from controller.snapshot.columns import DerivedColumns, Ints
@@ -48,7 +49,7 @@ def drawn(dice: random.Random) -> Load:
     if dice.random() < 0.2:
         request |= {dice.choice([*PORTS, "example.com/gpu"]): 1}
     zone = dice.choice([*ZONES, {"zone": str(dice.randrange(2 * MOST_PLACES))}])
-    return Load.of(request, zone, dice.choice([(), BORNE]))
+    return Load.of(request, Place(tuple(zone.items()), dice.choice([(), BORNE])))
 
 
 def fleet_of(dice: random.Random, loads: list[Load], size: int = 24) -> Snapshot:
@@ -77,12 +78,11 @@ def fleet_of(dice: random.Random, loads: list[Load], size: int = 24) -> Snapshot
 
 def told(snapshot: Snapshot, load: Load) -> list[list[int]]:
     """Everything that is kept, as the fleet says it."""
-    selector, tolerations = load.place or ((), ())
+    place = load.place or Place()
     asks = info("asks", replicas=2)
-    asks = replace(asks, request=dict(load.request), node_selector=dict(selector))
+    asks = replace(asks, request=dict(load.request), place=place)
     scores = SCORING.score(CycleState(), asks, snapshot, PlacementIndex())
-    about: dict[str, Any] = {"node_selector": dict(selector), "tolerations": tolerations}
-    fits = snapshot.fitting(dict(load.request), **about)
+    fits = snapshot.fitting(dict(load.request), place)
     return [
         each.tolist() for each in (fits, snapshot.coming("cpu"), snapshot.coming("pods"), scores)
     ]
@@ -110,7 +110,7 @@ def test_nor_does_it_where_more_places_are_told_than_are_looked_at() -> None:
     """Which of them are hangs on how many loads are on their way, and how many are held."""
 
     def load(zone: str, cpu: int = 1000) -> Load:
-        return Load.of({"cpu": cpu, "pods": 1}, {"zone": zone})
+        return Load.of({"cpu": cpu, "pods": 1}, Place((("zone", zone),)))
 
     room = {"count": 1, "free": {"cpu": "9", "pods": "99"}, "labels": {"zone": "a"}}
     made = builder(cluster(name, groups=[room]) for name in ("here", *"abcdefghijklmnop"))

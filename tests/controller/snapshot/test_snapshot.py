@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from controller.model.load import Load
 from controller.model.objects import MemberCluster, Toleration
+from controller.model.place import Place
 from controller.snapshot import encode
 from controller.snapshot.builder import (
     UNLIMITED,
@@ -33,8 +34,8 @@ LOAD = Load.of(UNIT)
 
 def fits(found: Snapshot, request: dict[str, int] = UNIT, **about: Any) -> dict[str, int]:
     """Units that fit, by name."""
-    asked = {"node_selector": {}, "tolerations": (), **about}
-    return dict(zip(found.names, found.fitting(request, **asked).tolist(), strict=True))
+    fitting = found.fitting(request, Place(**about))
+    return dict(zip(found.names, fitting.tolist(), strict=True))
 
 
 def group(count: int = 1, cpu: str = "4", memory: str = "16Gi", pods: str = "110", **more: Any):
@@ -259,8 +260,8 @@ class TestRoom:
         found = snapshot(
             cluster("a", groups=[group(labels=arm), group(labels=x86, cpu="1"), group(cpu="500m")])
         )
-        assert fits(found, node_selector=x86) == {"a": 3}
-        assert fits(found, node_selector={"disk": "ssd"}) == {"a": 11}
+        assert fits(found, labels=tuple(x86.items())) == {"a": 3}
+        assert fits(found, labels=(("disk", "ssd"),)) == {"a": 11}
 
     def test_units_in_flight_are_taken_off_rounded_up(self) -> None:
         made = builder([cluster("a"), cluster("b")])

@@ -188,7 +188,5 @@ class Hall:
     @staticmethod
     def _fits(snapshot: Any, workload: Workload, cluster: str) -> int:
         info = workload.info
-        found = snapshot.fitting(
-            info.request, node_selector=info.node_selector, tolerations=info.pod_tolerations
-        )
+        found = snapshot.fitting(info.request, info.place)
         return int(found[snapshot.row[cluster]])

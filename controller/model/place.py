@@ -1,0 +1,145 @@
+"""The nodes that a pod may lie on, as kube-scheduler tells them: by labels and by taints. Pure.
+
+A member publishes few labels of its nodes, and no name of one: a requirement on anything else is
+taken to hold. So room is not understated for want of knowledge, and the member decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import msgspec
+
+from controller.model.objects import Taint, Toleration
+from machinery.types.selectors import LabelSelector, Requirement, parse_label_selector
+
+HARD = frozenset({"NoSchedule", "NoExecute"})
+SOFT = frozenset({"PreferNoSchedule"})
+HOST = "kubernetes.io/hostname"
+
+NodeTerm: TypeAlias = tuple[Requirement, ...]
+"""Requirements that hold together; none where a term asks for nothing that is published."""
+EVERY_TAINT = (Toleration(operator="Exists"),)
+
+
+class _Term(msgspec.Struct, rename="camel"):
+    match_expressions: list[Requirement] | None = None
+    match_fields: list[Requirement] | None = None
+
+
+class _Terms(msgspec.Struct, rename="camel"):
+    node_selector_terms: list[_Term] | None = None
+
+
+class _NodeAffinity(msgspec.Struct):
+    required: _Terms | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class _PodTerm(msgspec.Struct, rename="camel"):
+    topology_key: str = ""
+    label_selector: dict[str, Any] | None = None
+    namespaces: list[str] | None = None
+    namespace_selector: dict[str, Any] | None = None
+    mismatch_label_keys: list[str] | None = None
+
+
+class _PodAntiAffinity(msgspec.Struct):
+    required: list[_PodTerm] | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(msgspec.Struct, rename="camel"):
+    """What of a pod's affinity binds it: required node affinity, and refusals of other pods."""
+
+    node_affinity: _NodeAffinity | None = None
+    pod_anti_affinity: _PodAntiAffinity | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The nodes for a pod: `labels` hold together with one of `terms`; None means no node affinity.
+
+    Args:
+        labels: its nodeSelector.
+        tolerations: of the nodes' taints.
+        terms: its required node affinity, of which one must hold. Of no term none holds.
+    """
+
+    labels: tuple[tuple[str, str], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    terms: tuple[NodeTerm, ...] | None = None
+
+    @staticmethod
+    def of(pod: Mapping[str, Any]) -> Place:
+        """Return the place of a checked pod spec."""
+        tolerations = pod.get("tolerations") or []
+        return Place(
+            tuple(sorted((pod.get("nodeSelector") or {}).items())),
+            tuple(msgspec.convert(tolerations, list[Toleration])) if tolerations else (),
+            _terms(pod),
+        )
+
+    @property
+    def anywhere(self) -> bool:
+        """Whether no label of a node keeps the pod away."""
+        return not self.labels and self.terms is None
+
+    def bears(self, taint: Taint) -> bool:
+        return taint.effect not in HARD or any(each.tolerates(taint) for each in self.tolerations)
+
+    def takes(self, labels: Mapping[str, str]) -> bool:
+        """Whether a node with these published labels may hold the pod."""
+        if any(labels.get(key, value) != value for key, value in self.labels):
+            return False
+        return self.terms is None or any(
+            all(each.key not in labels or each.matches(labels) for each in term)
+            for term in self.terms
+        )
+
+
+def _affinity(pod: Mapping[str, Any]) -> Affinity | None:
+    given = pod.get("affinity")
+    return msgspec.convert(given, Affinity) if given else None
+
+
+def _terms(pod: Mapping[str, Any]) -> tuple[NodeTerm, ...] | None:
+    affinity = _affinity(pod)
+    if affinity is None or affinity.node_affinity is None:
+        return None
+    if (required := affinity.node_affinity.required) is None:
+        return None
+    asked = required.node_selector_terms or ()
+    # A term that asks for nothing matches no node.
+    return tuple(
+        tuple(each.match_expressions or ())
+        for each in asked
+        if each.match_expressions or each.match_fields
+    )
+
+
+def apart(pod: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Whether a pod with these labels refuses to lie on a node with another one like it."""
+    affinity = _affinity(pod)
+    if affinity is None or affinity.pod_anti_affinity is None:
+        return False
+    return any(_against(each, labels) for each in affinity.pod_anti_affinity.required or ())
+
+
+def _against(term: _PodTerm, labels: Mapping[str, str]) -> bool:
+    if term.topology_key != HOST or term.label_selector is None:
+        return False
+    own = not term.namespaces and term.namespace_selector is None
+    if not own and term.namespace_selector != {}:
+        return False  # which namespaces these are is not known
+    if any(key in labels for key in term.mismatch_label_keys or ()):
+        return False
+    try:
+        selector: LabelSelector = parse_label_selector(term.label_selector)
+    except ValueError:
+        return False  # the member refuses the pod, and says why
+    return selector.matches(labels)

@@ -1,0 +1,238 @@
+"""The nodes that a pod may lie on: labels that it requires, taints, and its own other replicas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.explain.remedies import remedies
+from controller.model.place import Place, apart
+from controller.snapshot.builder import Snapshot
+from controller.snapshot.snapshot import Snapshot as Columns
+from machinery.types.selectors import Requirement
+from tests.controller.make import REQUIRED, ROOMY, builder, cluster, decided, info, snapshot
+
+ARCH, DISK = "kubernetes.io/arch", "example.com/disk"
+APP = {"app": "demo"}
+HOST = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": APP}}
+
+
+def pod(cpu: str = "1", **spec: Any) -> dict[str, Any]:
+    requests = {"cpu": cpu}
+    return {"containers": [{"name": "main", "resources": {"requests": requests}}], **spec}
+
+
+def needs(*terms: Any) -> dict[str, Any]:
+    """Required node affinity: one of the terms, each a list of (key, operator, values)."""
+    listed = [
+        {"matchExpressions": [{"key": k, "operator": o, "values": [*v]} for k, o, *v in term]}
+        for term in terms
+    ]
+    return {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": listed}}}}
+
+
+def refuses(*terms: Any) -> dict[str, Any]:
+    return {"affinity": {"podAntiAffinity": {REQUIRED: [*(terms or [HOST])]}}}
+
+
+def nodes(count: int = 1, cpu: str = "8", **more: Any) -> dict[str, Any]:
+    return {"count": count, "free": {**ROOMY, "cpu": cpu}, **more}
+
+
+def fits(spec: dict[str, Any], *groups: dict[str, Any]) -> int:
+    """The replicas that a cluster of these nodes can hold."""
+    asked = info(pod=spec)
+    found: Columns = snapshot(cluster("a", groups=[*groups]))
+    return int(found.fitting(asked.request, asked.place)[0])
+
+
+@pytest.mark.proves("J3")
+@pytest.mark.proves("KD63")
+class TestNodeAffinity:
+    def test_it_says_the_same_as_a_node_selector(self) -> None:
+        amd, arm = ({ARCH: each} for each in ("amd64", "arm64"))
+        fleet = [
+            cluster("amd", groups=[nodes(9, labels=amd)]),
+            cluster("arm", groups=[nodes(1, labels=arm)]),
+        ]
+        selector = info(pod=pod(nodeSelector=arm), replicas=4)
+        affinity = info(pod=pod(**needs([(ARCH, "In", "arm64")])), replicas=4)
+        assert decided(selector, *fleet).placements == {"arm": 4}
+        assert decided(affinity, *fleet).placements == {"arm": 4}
+        both = info(pod=pod(nodeSelector=amd, **needs([(ARCH, "In", "arm64")])))
+        found = decided(both, *fleet)
+        assert not found.placements
+        assert "2 had no node with room that the pods' nodeSelector and node affinity" in (
+            found.message
+        )
+
+    @pytest.mark.parametrize(
+        ("terms", "found"),
+        [
+            ([[(DISK, "In", "ssd", "nvme")]], 8),
+            ([[(DISK, "NotIn", "ssd")]], 4),
+            ([[(DISK, "Exists")]], 12),
+            ([[(DISK, "DoesNotExist")]], 0),
+            ([[(DISK, "In", "tape")]], 0),
+            ([[(DISK, "In", "ssd")], [(DISK, "In", "hdd")]], 12),
+            ([[(DISK, "In", "ssd"), ("size", "Gt", "900")]], 8),
+            ([[(DISK, "In", "ssd"), ("size", "Gt", "1000")]], 0),
+            ([[("size", "Lt", "900")]], 4),
+            ([[("size", "Gt", "9_9")]], 0),
+            ([[("size", "Gt", "1", "2")]], 0),
+            ([[(DISK, "Near", "ssd")]], 0),
+            ([[("rack", "In", "r1")]], 12),
+            ([[("rack", "In", "r1"), (DISK, "In", "hdd")]], 4),
+            ([[]], 0),
+        ],
+    )
+    def test_each_operator_as_kube_scheduler_reads_it(self, terms: Any, found: int) -> None:
+        """Terms are ORed, their expressions hold together; a label that no node tells is no No."""
+        groups = [
+            nodes(labels={DISK: "ssd", "size": "1000"}),
+            nodes(cpu="4", labels={DISK: "hdd", "size": "500"}),
+        ]
+        assert fits(pod(**needs(*terms)), *groups) == found
+
+    @pytest.mark.proves("RB3")
+    @pytest.mark.parametrize(
+        ("label", "matches"),
+        [
+            ("1000", True),
+            ("+1000", True),
+            ("007", True),
+            ("1_000", False),
+            (" 1000", False),
+            ("1e3", False),
+            ("\u0661\u0660", False),
+            (str(2**63), False),
+            (str(2**63 - 1), True),
+        ],
+    )
+    def test_numbers_are_read_as_go_reads_them(self, label: str, *, matches: bool) -> None:
+        assert Requirement("size", "Gt", ("1",)).matches({"size": label}) is matches
+        assert fits(pod(**needs([("size", "Gt", "1")])), nodes(labels={"size": label})) == (
+            8 if matches else 0
+        )
+
+    def test_names_of_nodes_are_not_known_and_refuse_nothing(self) -> None:
+        by_name = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+        terms = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [by_name]}}}
+        assert fits(pod(affinity=terms), nodes()) == 8
+
+    def test_another_form_is_told_with_its_field(self) -> None:
+        wrong = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": "x"}]}}}
+        with pytest.raises(ValueError, match=r"spec\.affinity\.nodeAffinity\..*matchExpressions"):
+            info(pod=pod(affinity=wrong))
+
+    def test_a_member_is_simulated_by_the_same_rule(self) -> None:
+        place = Place.of(pod(**needs([(DISK, "In", "ssd")])))
+        assert place.takes({DISK: "ssd"})
+        assert place.takes({})
+        assert not place.takes({DISK: "hdd"})
+
+
+@pytest.mark.proves("J8")
+@pytest.mark.proves("KD64")
+class TestReplicasApart:
+    """Required anti-affinity over host names, against a pod's own labels: one replica a node."""
+
+    def test_two_nodes_hold_two_and_the_third_waits(self) -> None:
+        asked = info(pod=pod(**refuses()), replicas=3, distribution="Divided")
+        found = decided(asked, cluster("a", groups=[nodes(2)]))
+        assert found.placements == {"a": 2}
+        assert [note.text for note in remedies(found)] == [
+            "1 more unit needs a node without one of its replicas on a"
+        ]
+
+    def test_a_cluster_of_one_node_is_refused_for_two(self) -> None:
+        asked = info(pod=pod(**refuses()), replicas=2)
+        one, two = cluster("a", groups=[nodes(1)]), cluster("b", groups=[nodes(2, cpu="1")])
+        assert decided(asked, one, two).placements == {"b": 2}
+        assert "1 no node without one of its replicas" in decided(asked, one).message
+
+    def test_present_replicas_and_those_on_their_way_have_their_nodes(self) -> None:
+        asked = info(pod=pod(**refuses()), replicas=5, distribution="Divided", present={"a": 2})
+        # Those that landed lie on nodes with room for more, or on full ones.
+        roomy = [nodes(3)]
+        assert decided(asked, cluster("a", groups=roomy)).placements == {"a": 3}
+        assert decided(asked, cluster("a", groups=[nodes(1), nodes(2, cpu="0")])).placements == {
+            "a": 3
+        }
+        gone = [nodes(1)]
+        assert decided(asked, cluster("a", groups=gone)).placements == {"a": 2}, "nothing leaves"
+        made = builder([cluster("a", groups=[nodes(3)])])
+        made.assume("a", asked.load, 2)
+        coming: Snapshot = made.snapshot()
+        assert int(coming.fitting(asked.request, asked.place)[0]) == 1
+        other = info("other", pod=pod(**refuses()), labels={"app": "demo", "tier": "x"})
+        assert int(coming.fitting(other.request, other.place)[0]) == 3
+
+    def test_nodes_that_let_no_pod_in_hold_none(self) -> None:
+        groups = [nodes(2), nodes(2, taints=[{"key": "gpu", "effect": "NoSchedule"}])]
+        assert fits(pod(**refuses()), *groups) == 2
+        tolerant = pod(tolerations=[{"operator": "Exists"}], **refuses())
+        assert fits(tolerant, *groups) == 4
+
+    @pytest.mark.parametrize(
+        ("term", "counts"),
+        [
+            (HOST, True),
+            ({**HOST, "labelSelector": {}}, True),
+            ({**HOST, "namespaceSelector": {}}, True),
+            ({**HOST, "matchLabelKeys": ["pod-template-hash"]}, True),
+            ({"topologyKey": "kubernetes.io/hostname"}, False),
+            ({**HOST, "labelSelector": {"matchLabels": {"app": "other"}}}, False),
+            ({**HOST, "topologyKey": "topology.kubernetes.io/zone"}, False),
+            ({**HOST, "namespaces": ["other"]}, False),
+            ({**HOST, "mismatchLabelKeys": ["app"]}, False),
+        ],
+    )
+    def test_only_a_rule_against_its_own_counts(self, term: Any, *, counts: bool) -> None:
+        assert apart(pod(**refuses(term)), APP) is counts
+
+    def test_what_is_only_preferred_binds_nothing(self) -> None:
+        soft = {"weight": 1, "podAffinityTerm": HOST}
+        wishes = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [soft]}}
+        assert not apart(pod(affinity=wishes), APP)
+
+
+@pytest.mark.proves("J7")
+class TestTaintsOfNodes:
+    """What keeps pods from nodes with room is told, and not that there were none."""
+
+    SLA = ({"key": "sla", "value": "950", "effect": "NoSchedule"},)
+
+    def test_the_taint_is_named_and_the_toleration_that_helps(self) -> None:
+        fleet = [
+            cluster("a", groups=[nodes(2, taints=[*self.SLA])]),
+            cluster("full", groups=[nodes(2, cpu="0")]),
+        ]
+        found = decided(info(pod=pod()), *fleet)
+        assert found.message == (
+            "0/2 clusters: 1 had nodes with the taint sla=950:NoSchedule that the pods do not "
+            "tolerate, 1 insufficient cpu"
+        )
+        assert [note.text for note in remedies(found)] == [
+            "all 2 units need 1 cpu each on full: there is room for 0 at the most",
+            "a toleration of sla=950:NoSchedule in the pods' tolerations: that alone keeps it from a",
+        ]
+        helped = info(pod=pod(tolerations=[{"key": "sla", "operator": "Exists"}]))
+        assert decided(helped, *fleet).placements == {"a": 2}
+
+    def test_a_node_that_is_open_and_full_is_no_reason(self) -> None:
+        groups = [nodes(1, cpu="0"), nodes(2, taints=[*self.SLA])]
+        assert (
+            "the taint sla=950:NoSchedule"
+            in decided(info(pod=pod()), cluster("a", groups=groups)).message
+        )
+
+    def test_more_room_is_asked_for_where_no_toleration_would_help(self) -> None:
+        groups = [nodes(1, cpu="0"), nodes(2, cpu="1", taints=[*self.SLA])]
+        found = decided(info(pod=pod(cpu="4")), cluster("a", groups=groups))
+        assert found.message == "0/1 clusters: 1 insufficient cpu"
+
+    def test_taints_that_only_wish_keep_nobody_away(self) -> None:
+        soft = [{"key": "sla", "effect": "PreferNoSchedule"}]
+        assert fits(pod(), nodes(1, taints=soft)) == 8
