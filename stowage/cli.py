@@ -71,6 +71,7 @@ for _command in (
     members.rename,
     members.sweep,
     moving.drain,
+    moving.taint,
     moving.rebalance,
     moving.simulate,
     rollout.rollout,

@@ -1,4 +1,4 @@
-"""`stowage drain`, `rebalance` and `simulate`: units move, or are seen to move before they do."""
+"""`stowage drain`, `taint`, `rebalance`, `simulate`: units move, or are seen to before they do."""
 
 from __future__ import annotations
 
@@ -86,6 +86,25 @@ def drain(
 
     with_hub(hub_connection(kubeconfig, context), run)
     command.exit(0 if done else 1)
+
+
+@click.command()
+@click.argument("cluster")
+@click.argument("taints", nargs=-1, required=True, metavar="KEY[=VALUE]:EFFECT|KEY[:EFFECT]-...")
+@HUB_OPTIONS[0]
+@HUB_OPTIONS[1]
+def taint(
+    cluster: str, taints: tuple[str, ...], kubeconfig: str | None, context: str | None
+) -> None:
+    """Set taints of a cluster, or remove them; all others stay."""
+    from stowage.movement import taint as tainting  # noqa: PLC0415 - see stowage.cli
+
+    edits = [tainting.TaintEdit.of(each) for each in taints]
+
+    async def run(hub: ApiClient) -> None:
+        await tainting.taint(hub, cluster, edits)
+
+    with_hub(hub_connection(kubeconfig, context), run)
 
 
 @click.command()

@@ -7,10 +7,13 @@ the test writes.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -19,7 +22,7 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from machinery.errors import Conflict, NotFound
 from stowage.cli import cli
-from stowage.movement import drain
+from stowage.movement import drain, taint
 from tests.controller.live import World, condition, deciding, placements, world_on
 from tests.patience import until
 
@@ -233,3 +236,54 @@ async def test_a_write_of_somebody_else_meanwhile_is_no_end(
     assert done.exit_code == 0, done.output
     await until(lambda: bool(lost))
     assert (await cluster(world, "m1"))["spec"]["unschedulable"] is True
+
+
+@pytest.mark.proves("J9")
+async def test_taints_are_set_and_removed_beside_those_of_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def taints() -> list[str]:
+        stored = (await cluster(world, "m1"))["spec"].get("taints", [])
+        return [f"{each['key']}={each.get('value', '')}:{each['effect']}" for each in stored]
+
+    assert (await run(world, "drain", "m1", "--wait=false")).exit_code == 0
+    real, meanwhile = ApiClient.merge_patch, ["example.com/b=2:NoSchedule"]
+
+    async def merge_patch(self: ApiClient, res: Any, name: str, patch: Any, **how: Any) -> Any:
+        if meanwhile:  # another person, between what this one has read and its write
+            other = taint.TaintEdit.of(meanwhile.pop())
+            await taint.taint(self, "m1", [other])
+        return await real(self, res, name, patch, **how)
+
+    monkeypatch.setattr(ApiClient, "merge_patch", merge_patch)
+    done = await run(world, "taint", "m1", "example.com/a:NoExecute", "example.com/a:NoSchedule")
+    assert done.exit_code == 0, done.output
+    drained = "stowage.dev/drain=:NoExecute"
+    both = ["example.com/a=:NoExecute", "example.com/a=:NoSchedule"]
+    assert await taints() == [drained, "example.com/b=2:NoSchedule", *both]
+    assert (await run(world, "taint", "m1", "example.com/a:NoExecute-")).exit_code == 0
+    assert (await run(world, "taint", "m1", "example.com/b=3:NoSchedule")).exit_code == 0
+    assert await taints() == [drained, both[1], "example.com/b=3:NoSchedule"]
+    assert (await run(world, "drain", "m1", "--undo")).exit_code == 0
+    assert (await run(world, "taint", "m1", "example.com/a-", "example.com/b-")).exit_code == 0
+    assert await taints() == []
+    missing = await run(world, "taint", "m1", "example.com/a-")
+    assert "m1 has no taint example.com/a" in str(missing.exception)
+    unknown = await run(world, "taint", "m9", "a:NoSchedule")
+    assert "the hub knows no cluster m9" in str(unknown.exception)
+
+
+@pytest.mark.proves("J9")
+@pytest.mark.parametrize("text", ["a", "a=b", ":NoExecute", "a:Never", "a:noexecute-", "-", ""])
+def test_what_is_no_taint_is_refused_with_the_form_of_one(text: str) -> None:
+    with pytest.raises(click.UsageError, match=r"write KEY\[=VALUE\]:EFFECT"):
+        taint.TaintEdit.of(text)
+
+
+@pytest.mark.proves("J9")
+def test_no_document_tells_to_replace_all_taints() -> None:
+    root = Path(__file__).parents[2]
+    pages = [root / "README.md", *(root / "docs").rglob("*.md"), *(root / "examples").rglob("*")]
+    texts = {page: page.read_text() for page in pages if page.suffix in {".md", ".yaml"}}
+    told = [page.name for page, text in texts.items() if re.search(r"patch .*\"?taints\"?:", text)]
+    assert told == []
