@@ -265,7 +265,7 @@ class SchedulerCache:
             and not info.everywhere
             and all(name in self.snapshot().row for name in info.present)
             and not info.limits
-            and not info.shown
+            and not (info.shown or info.waits)
             and not self._moves(info)
             and status.says(self._fields(info, info.present, self.snapshot(), self.index))
             and self._reviewed(workload.metadata)
@@ -336,7 +336,10 @@ class SchedulerCache:
         self._feed.workload(old, new)
         self._feed.landed(new.metadata.key, landed)
         edited = events.edited(old, new)
-        reported = old is None or old.info.shown != new.info.shown
+        reported = old is None or (old.info.shown, old.info.waits) != (
+            new.info.shown,
+            new.info.waits,
+        )
         if old is not None and not reported and self._moves(new.info):  # successors may be ready
             reported = old.status.clusters != new.status.clusters
         if (edited or not ours or reported) and self.needs_decision(new):

@@ -54,7 +54,8 @@ class Renames:
         if not self._now or info is None:
             return workload
         shares = {each.cluster for each in info.reservations}
-        if self._now.keys().isdisjoint({*info.present, *info.limits, *info.shown, *shares}):
+        shares |= {*info.present, *info.limits, *info.shown, *info.waits}
+        if self._now.keys().isdisjoint(shares):
             return workload
         named = self._now.get
         info = replace(
@@ -62,6 +63,7 @@ class Renames:
             present=self._present(info.present),
             limits=self._named(info.limits),
             shown=self._named(info.shown),
+            waits=self._named(info.waits),
             reservations=tuple(
                 msgspec.structs.replace(each, cluster=named(each.cluster, each.cluster))
                 for each in info.reservations

@@ -192,6 +192,15 @@ def shown(workload: Workload) -> dict[str, Shown]:
     return found
 
 
+def waiting(workload: Workload) -> dict[str, datetime]:
+    """Return since when pods of a share have no node, those that a rolling update adds too."""
+    return {
+        share.name: _utc(share.unschedulable_since)
+        for share in workload.status.clusters
+        if share.unschedulable and share.unschedulable_since and share.state != _UNREACHABLE
+    }
+
+
 def _utc(moment: datetime) -> datetime:
     """Return the moment in UTC, within the years from 1970 to 2970."""
     # A member reports the moment, and at the ends of the calendar nothing could be added to it.

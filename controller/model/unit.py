@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -31,7 +32,7 @@ from controller.model.objects import (
     WorkloadSpec,
     WorkloadStatus,
 )
-from controller.model.observedlimits import ObservedLimit, Shown, from_status, shown
+from controller.model.observedlimits import ObservedLimit, Shown, from_status, shown, waiting
 from controller.model.overridden import Overridden, overridden_of
 from controller.model.place import Place
 from controller.model.requests import request_of
@@ -119,6 +120,8 @@ class WorkloadInfo:
     """The bounds of clusters by what they ran of a divided Workload."""
     shown: Mapping[str, Shown]
     """The clusters' reports that bear on limits."""
+    waits: Mapping[str, datetime]
+    """Since when pods of a share wait for a node, those that a rolling update adds too."""
     version: str
     """The version of the object that all of this was read from."""
     profile: Profile = PRESENT
@@ -303,6 +306,7 @@ def _of_status(
         decided=decided,
         limits=from_status(status) if divided and decided[-1] == shape else _NOTHING,
         shown=shown(workload) or _NOTHING if counted else _NOTHING,
+        waits=waiting(workload) or _NOTHING if counted else _NOTHING,
         version=workload.metadata.resource_version,
         reservations=ReservedShare.read(status.reservations),
         runs=any(c.current or c.ready or c.scheduled for c in status.clusters),

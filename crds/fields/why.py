@@ -57,6 +57,8 @@ class ChangeCause(StrEnum):
     """A cluster has another taint of effect NoExecute that the Workload does not tolerate."""
     CLUSTER_LOST = "ClusterLost"
     """A cluster is unreachable for longer than the Workload tolerates."""
+    NO_NODE = "NoNode"
+    """No node of a cluster can run its units as they were edited."""
     OUT_OF_SERVICE = "OutOfService"
     """A person said that nothing runs on a cluster any more."""
     REBALANCED = "Rebalanced"

@@ -22,6 +22,7 @@ from machinery.clock import SystemClock
 from machinery.config.address import loopback
 from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError, NotFound, TransportError
+from machinery.types.bounds import clean
 from machinery.types.metadata import Key
 from stowage.console import output
 from stowage.console.terminal import say
@@ -76,6 +77,7 @@ class Explanation:
         record, parts = self.record, [head]
         if rooms := words.inside(record.get("reservations", ()), record["namespace"]):
             parts[0] += f"\n{rooms}"
+        parts[0] += "".join(f"\ndoes not fit: {clean(t)}" for t in record.get("doesNotFit", ()))
         if changed := words.hooks(record.get("hooks", ())):
             parts.append("\n".join(changed))
         if record["clusters"]:

@@ -21,6 +21,7 @@ from controller.framework.runtime.handle import DryRunHandle
 from controller.model.objects import MemberCluster, Workload
 from controller.scheduling.decision import Decision
 from crds.fields.dependencies import Dependencies
+from crds.fields.why import ChangeCause
 from crds.names import DEFAULT_SCHEDULER
 from machinery.clock import Clock, SystemClock
 from machinery.config.kubeconfig import Connection
@@ -59,6 +60,11 @@ class Planned:
     def changed(self) -> bool:
         return dict(self.before) != dict(self.decision.placements)
 
+    @property
+    def unfit(self) -> list[str]:
+        """What keeps placed units from ever running where they are."""
+        return [f"does not fit: {clean(text)}" for text in unfit(self.decision)]
+
     def to_dict(self) -> dict[str, Any]:
         """Return the record of the decision, and the shares of now as `present`."""
         present = [{"cluster": c, "replicas": n} for c, n in self.before.items()]
@@ -68,8 +74,21 @@ class Planned:
 
 
 def recorded(decision: Decision, kind: str) -> dict[str, Any]:
-    """Return the record of a decision, with the Reservations that its units are inside."""
-    return {**told(record(decision), kind), "reservations": inside(decision)}
+    """Return the record of a decision, with the Reservations that its units are inside.
+
+    `doesNotFit` has a sentence for each cluster on which they stay and no node can run them.
+    """
+    misfits = {"doesNotFit": texts} if (texts := unfit(decision)) else {}
+    return {**told(record(decision), kind), "reservations": inside(decision), **misfits}
+
+
+def unfit(decision: Decision) -> list[str]:
+    """Return why the units of clusters that they stay on find no node there."""
+    return [
+        eviction.note
+        for cluster, eviction in sorted(decision.moving.evictions.items())
+        if eviction.cause == ChangeCause.NO_NODE and decision.placements.get(cluster)
+    ]
 
 
 def inside(decision: Decision) -> list[dict[str, Any]]:
@@ -111,6 +130,7 @@ class Plan:
                 lines.append(f"  {_line(each.along)}")
             if each.rollout:
                 lines += (f"  {line}" for line in each.rollout.lines())
+            lines += (f"  {line}" for line in each.unfit)
             lines += (f"  {line}" for line in words.hooks(hooks.told(each.decision)))
             if not each.decision.scheduled:
                 lines.append(f"  {each.decision.reason.value}: {self._why(each.decision)}")

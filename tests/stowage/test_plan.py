@@ -609,3 +609,18 @@ def test_what_hooks_changed_is_told(tmp_path: Path) -> None:
     (bare,) = json.loads(run("plan", *about, "-o", "json").stdout)["workloads"]
     assert bare["hooks"] == []
     assert bare["pending"] == 2
+
+
+@pytest.mark.proves("J6")
+def test_units_that_no_node_can_run_any_more_are_told(write: Write) -> None:
+    there = workload("demo", replicas=2, cpu="1")
+    there["status"] = {"placements": [{"cluster": "a", "replicas": 2}]}
+    fleet = write("fleet.yaml", cluster("a", cpu=4), cluster("b", cpu=16), there)
+    files = write("w.yaml", workload("demo", replicas=2, cpu="6"))
+    shown = run("plan", "-f", files, "--fleet", fleet)
+    assert "  does not fit: no node of a has 6 cpu" in shown.stdout.splitlines()
+    assert plan(files, fleet)["demo"]["doesNotFit"] == ["no node of a has 6 cpu"]
+    explained = run("explain", "wl/demo", "-n", "shop", "-f", files, "--fleet", fleet)
+    assert "does not fit: no node of a has 6 cpu" in explained.stdout
+    kept = run("plan", "-f", write("k.yaml", workload("demo", cpu="2")), "--fleet", fleet)
+    assert "does not fit" not in kept.stdout

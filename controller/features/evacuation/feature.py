@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from controller.features.evacuation import taints
 from controller.features.evacuation.controller import EvacuationController
 from controller.features.evacuation.fleet import FleetMoves
+from controller.features.evacuation.noderoom import NodeRoom
 from controller.features.evacuation.plugin import NAME, TaintEviction
 from controller.features.evacuation.waiting import Waiting
-from controller.framework.runtime.arguments import Factory
+from controller.framework.runtime.arguments import Factory, Plain
 from controller.framework.runtime.feature import Enabled, Term, Watch
 from controller.framework.runtime.handle import Handle
 from controller.model.objects import MemberCluster, Workload
@@ -25,12 +26,13 @@ class Evacuations:
         Enabled("preFilter", NAME),
         Enabled("filter", NAME, before="ClusterResources"),
         Enabled("deschedule", NAME),
+        Enabled("deschedule", NodeRoom.name),
     )
 
     def __init__(self) -> None:
         self.moves = FleetMoves(self._freed)
         self.ledgers = (self.moves,)
-        self.plugins: Mapping[str, Factory] = {NAME: TaintEviction}
+        self.plugins: Mapping[str, Factory] = {NAME: TaintEviction, NodeRoom.name: Plain(NodeRoom)}
         self.watches = (
             Watch(WORKLOADS, Workload, self.workload_changed),
             Watch(MEMBER_CLUSTERS, MemberCluster, self.cluster_changed),
