@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from machinery.types.bounds import NAME, clean
+from machinery.types.bounds import NAME, clean, quoted
 
 DEPTH = 32
 """How deep a patch may nest. A pod template is 11 deep."""
@@ -312,7 +312,8 @@ def _keyed(base: Sequence[Any], patch: Sequence[Any], place: _Place) -> list[Any
             kept[found] = _mapping(kept[found], item, place.item(index))
             continue
         if place.path[1:] in {(each,) for each in CONTAINER_LISTS} and not item.get("image"):
-            raise place.item(index).fault("no container of that name in the template, and no image")
+            said = f"no container {quoted(item.get('name'))} in the template, and no image"
+            raise place.item(index).fault(said)
         kept.append(_mapping({}, item, place.item(index)))
         at.update(_index(kept[-1:], keys, begin=len(kept) - 1))
     return kept

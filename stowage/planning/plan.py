@@ -7,18 +7,22 @@ differs from what happens means that the hub changed in between.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from controller import catalogue, config
 from controller.explain import hooks
+from controller.explain.pending import shortage_of
 from controller.explain.record import record
+from controller.framework.explains import either
 from controller.framework.profile import Profile, SchedulerConfiguration
 from controller.framework.runtime.handle import DryRunHandle
 from controller.model.objects import MemberCluster, Workload
+from controller.plugins.clusteroverrides import ClusterOverrides
 from controller.scheduling.decision import Decision
 from crds.fields.dependencies import Dependencies
 from crds.fields.why import ChangeCause
@@ -65,12 +69,25 @@ class Planned:
         """What keeps placed units from ever running where they are."""
         return [f"does not fit: {clean(text)}" for text in unfit(self.decision)]
 
+    @property
+    def later(self) -> list[str]:
+        """What of a move follows after this step, which is not its end."""
+        units = words.count(self.decision.moving.held, "unit")
+        verb = "moves" if self.decision.moving.held == 1 else "move"
+        text = f"first step of a move: {units} {verb} later; stowage simulate shows the end"
+        return [text] if self.decision.moving.held else []
+
     def to_dict(self) -> dict[str, Any]:
-        """Return the record of the decision, and the shares of now as `present`."""
+        """Return the record of the decision, and the shares of now as `present`.
+
+        `moveLater` is how many units of a move follow after this step.
+        """
         present = [{"cluster": c, "replicas": n} for c, n in self.before.items()]
         along = {"bringsAlong": [each.to_dict() for each in self.along]} if self.along else {}
         rollout = {"rollout": self.rollout.to_dict()} if self.rollout else {}
-        return {**recorded(self.decision, self.kind), "present": present, **along, **rollout}
+        later = {"moveLater": held} if (held := self.decision.moving.held) else {}
+        found = recorded(self.decision, self.kind)
+        return {**found, "present": present, **later, **along, **rollout}
 
 
 def recorded(decision: Decision, kind: str) -> dict[str, Any]:
@@ -130,7 +147,7 @@ class Plan:
                 lines.append(f"  {_line(each.along)}")
             if each.rollout:
                 lines += (f"  {line}" for line in each.rollout.lines())
-            lines += (f"  {line}" for line in each.unfit)
+            lines += (f"  {line}" for line in (*each.unfit, *each.later))
             lines += (f"  {line}" for line in words.hooks(hooks.told(each.decision)))
             if not each.decision.scheduled:
                 lines.append(f"  {each.decision.reason.value}: {self._why(each.decision)}")
@@ -240,8 +257,23 @@ def make(files: Sequence[str], where: Where, *, clock: Clock) -> Plan:
         left(everybody[key], profiles) for key in asked.keys if key not in made and key in everybody
     ]
     groups = _groups(rehearsal, present, asked, [each.decision.workload.key for each in planned])
-    notes = [*present.notes, *theirs]
+    notes = [*present.notes, *theirs, *chain.from_iterable(map(_misfits, planned))]
     return Plan(planned, notes, groups, asked.bodies, present.clusters)
+
+
+def _misfits(planned: Planned) -> Iterator[str]:
+    """Yield which overrides do not fit on clusters that are not used: no reason tells of them."""
+    decision = planned.decision
+    said = zip(decision.refusals, decision.masks, strict=True) if decision.scheduled else ()
+    for refusal, mask in said:
+        if refusal.plugin != ClusterOverrides.name:
+            continue
+        names = [name for name, out in zip(decision.snapshot.names, mask, strict=True) if out]
+        where = either(sorted({*names} - decision.placements.keys()), "and")
+        why = decision.plugins[refusal.plugin].cure(shortage_of(decision), refusal.text, mask)
+        if where:
+            text = f"{titled(decision.workload.key)}: {refusal.text} on {where}, not used now"
+            yield clean(": ".join(filter(None, (text, why.partition(": ")[2]))))
 
 
 def _with_dependencies(

@@ -624,3 +624,41 @@ def test_units_that_no_node_can_run_any_more_are_told(write: Write) -> None:
     assert "does not fit: no node of a has 6 cpu" in explained.stdout
     kept = run("plan", "-f", write("k.yaml", workload("demo", cpu="2")), "--fleet", fleet)
     assert "does not fit" not in kept.stdout
+
+
+@pytest.mark.proves("J12", "J13")
+def test_an_override_that_does_not_fit_on_a_cluster_that_is_not_used_is_noted(write: Write) -> None:
+    patch = {"spec": {"template": {"spec": {"containers": [{"name": "mian"}]}}}}
+    selector = {"matchLabels": {"stowage.dev/cluster": "b"}}
+    override = {"name": "eu", "clusterSelector": selector, "patch": patch}
+    files = write("w.yaml", workload("demo", overrides=[override]))
+    fleet = write("fleet.yaml", cluster("a", cpu=16), cluster("b", cpu=4))
+    shown = run("plan", "-f", files, "--fleet", fleet)
+    assert shown.stderr.splitlines() == [
+        (
+            "note: shop/demo: override eu does not fit on b, not used now: "
+            "spec.template.spec.containers[0]: no container 'mian' in the template, and no image"
+        )
+    ]
+    fits = write("k.yaml", workload("demo"))
+    assert not run("plan", "-f", fits, "--fleet", fleet).stderr
+
+
+@pytest.mark.proves("J11")
+def test_the_first_step_of_a_rebalance_is_told_from_its_end(write: Write) -> None:
+    asked = {"movement": {"rebalanceAfter": "2026-01-02T00:00:00Z"}, "distribution": "Divided"}
+    there = workload("demo", replicas=8, cpu="1", distribution="Divided")
+    share = {"name": "a", "replicas": 8, "scheduled": 8, "current": 8, "ready": 8}
+    there["status"] = {"placements": [{"cluster": "a", "replicas": 8}], "clusters": [share]}
+    fleet = write("fleet.yaml", cluster("a", cpu=2), cluster("b", cpu=10), there)
+    files = write("w.yaml", workload("demo", replicas=8, cpu="1", **asked))
+    told = plan(files, fleet)["demo"]
+    shown = run("plan", "-f", files, "--fleet", fleet).stdout
+    left = told["moveLater"]
+    assert left > 0
+    line = f"  first step of a move: {left} units move later; stowage simulate shows the end"
+    assert line in shown.splitlines()
+    end = run("simulate", "-f", files, "--fleet", fleet).stdout.splitlines()
+    row = next(line.split() for line in end if line.startswith("shop/demo"))
+    moved = 8 - shares(told).get("a", 0)
+    assert str(moved + left) == row[3], "the end is all of it"

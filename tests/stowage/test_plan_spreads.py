@@ -121,7 +121,7 @@ def test_a_patch_that_does_not_fit_is_named(write: Write) -> None:
     asked = write("w.yaml", workload("demo"), spread({**subset("normal"), "patch": patch}))
     told = plan(asked, write("fleet.yaml", *MEMBERS))["demo"]
     assert told["reason"] == "InvalidSpread"
-    said = "spec.subsets[0].patch: spec.containers[0]: no container of that name in the template"
+    said = "spec.subsets[0].patch: spec.containers[0]: no container 'mian' in the template"
     assert said in told["message"]
 
 

@@ -117,7 +117,7 @@ def test_the_later_of_two_wins_and_patches_of_different_fields_both_hold() -> No
         ),
         (
             {"patch": {"spec": {"template": {"spec": {"containers": [{"name": "web"}]}}}}},
-            "spec.template.spec.containers[0]: no container of that name in the template",
+            "spec.template.spec.containers[0]: no container 'web' in the template",
         ),
         (
             {"patch": {"spec": {"template": {"spec": {"containers": "none"}}}}},

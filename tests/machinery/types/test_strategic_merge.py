@@ -154,7 +154,7 @@ def test_where_the_template_has_nothing() -> None:
     [
         (
             {"spec": {"containers": [{"name": "main"}, {"name": "side"}, {"name": "third"}]}},
-            "spec.containers[2]: no container of that name in the template, and no image",
+            "spec.containers[2]: no container 'third' in the template, and no image",
         ),
         (
             {"spec": {"containers": [{"name": "main", "ports": {"containerPort": 80}}]}},

@@ -135,7 +135,7 @@ def test_what_is_ours_survives_every_patch() -> None:
         ),
         (
             {"spec": {"containers": [{"name": "third"}]}},
-            "spec.containers[0]: no container of that name in the template, and no image",
+            "spec.containers[0]: no container 'third' in the template, and no image",
         ),
         ({"metadata": {"labels": {"app": "else"}}}, "metadata.labels.app: must stay web"),
         ({"metadata": {"labels": None}}, "metadata.labels.app: must stay web"),
