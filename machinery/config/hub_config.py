@@ -49,9 +49,10 @@ def hub_connection(
 ) -> Connection:
     """Return the hub's connection: of the file named, KUBECONFIG, ~/.kube/config, or in-cluster.
 
-    KUBECONFIG may name several files, of which those that exist are merged. In-cluster applies only
-    where nothing was named and no file exists. Raises ConfigurationError that says what was looked
-    for and what to do.
+    KUBECONFIG may name several files, of which those that exist are merged as kubectl does it: the
+    first that names a current context, and the first that has an entry, are those that count.
+    In-cluster applies only where nothing was named and no file exists. Raises ConfigurationError
+    that says what was looked for and what to do.
     """
     clock = clock or SystemClock()
     files = _files(kubeconfig or os.environ.get("KUBECONFIG") or "") or _files(_USERS_OWN)
@@ -109,6 +110,7 @@ class _Login:
     """The content of a kubeconfig for one context, and the library's settings made of it."""
 
     settings: Any
+    context: str
     namespace: str
     cluster: Mapping[str, Any]
     user: Mapping[str, Any] = field(repr=False)
@@ -148,6 +150,7 @@ def _of_kubeconfig(files: str, context: str | None, clock: Clock) -> Connection:
         password=basic.get("password"),
         tls_server_name=login.cluster.get("tls-server-name"),
         proxy_url=_proxy(login),
+        context=login.context,
         namespace=login.namespace,
         impersonate=login.user.get("as"),
         impersonate_groups=tuple(login.user.get("as-groups") or ()),
@@ -162,8 +165,9 @@ def _log_in(files: str, context: str | None) -> _Login:
 
     try:
         merge: Any = kube_config.KubeConfigMerger  # the library has no types
-        merged = merge(files)
-        return _checked(merged.config, merged.save_changes, context)
+        filled = [file for file in files.split(os.pathsep) if not _empty(Path(file))]
+        merged = merge(os.pathsep.join(filled))
+        return _checked(merged, context)
     except ConfigurationError as e:
         raise ConfigurationError(f"the kubeconfig {files} {e}") from e.__cause__
     except (config.ConfigException, yaml.YAMLError, OSError, *_UNCHECKED) as e:
@@ -174,9 +178,21 @@ def _log_in(files: str, context: str | None) -> _Login:
         raise ConfigurationError(f"{message}; mend it, or {_CURE}") from None
 
 
-def _checked(config: Any, save: Callable[[], None], context: str | None) -> _Login:
-    """Return the login of a merged kubeconfig. Raises ConfigurationError, which lacks the file."""
-    name = context or config.value.get("current-context") or ""
+def _empty(file: Path) -> bool:
+    """Return whether the file says nothing, which the library refuses and kubectl passes over."""
+    return file.is_file() and yaml.safe_load(file.read_bytes()) is None
+
+
+def _checked(merged: Any, context: str | None) -> _Login:
+    """Return the login of merged kubeconfigs. Raises ConfigurationError, which lacks the file."""
+    config = merged.config
+    if config is None:
+        raise ConfigurationError("does not say which context is meant: it is empty")
+    # The library takes the current context of the last file, and each entry of the first.
+    named = (each.get("current-context") for each in merged.config_files.values())
+    name = context or next(filter(None, named), "")
+    for file, each in merged.config_files.items():
+        _refuse_equal_names(file, each)
     chosen = _entry(config, "context", name)
     cluster = _entry(config, "cluster", chosen.get("cluster") or "")
     user = _entry(config, "user", chosen["user"]) if chosen.get("user") else {}
@@ -190,7 +206,9 @@ def _checked(config: Any, save: Callable[[], None], context: str | None) -> _Log
         raise ConfigurationError(
             f"skips TLS verification in context {name!r}: give certificate-authority-data instead"
         )
-    login = _loaded(config, save, name, chosen.get("namespace") or "default", cluster, user)
+    login = _loaded(
+        config, merged.save_changes, name, chosen.get("namespace") or "default", cluster, user
+    )
     plugin = user.get("exec") or user.get("auth-provider")
     if plugin and not (login.token or login.client_cert):
         program = plugin.get("command") or plugin.get("name")
@@ -199,6 +217,15 @@ def _checked(config: Any, save: Callable[[], None], context: str | None) -> _Log
             "credential: run it by hand, its error is in the log"
         )
     return login
+
+
+def _refuse_equal_names(file: str, config: Mapping[str, Any]) -> None:
+    """Refuse a file that has two entries of one name, as kubectl does: either could be meant."""
+    for kind in ("cluster", "user", "context"):
+        names = [entry["name"] for entry in config.get(f"{kind}s") or ()]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ConfigurationError(f"has two {kind}s with the name {twice!r}, in {file}")
 
 
 def _entry(config: Any, kind: str, name: str) -> Mapping[str, Any]:
@@ -240,6 +267,7 @@ def _loaded(
         loader.load_and_set(settings)
         return _Login(
             settings=settings,
+            context=context,
             namespace=namespace,
             cluster=cluster,
             user=user,

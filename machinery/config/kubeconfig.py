@@ -81,6 +81,8 @@ class Connection:
     password: str | None = field(default=None, repr=False)
     tls_server_name: str | None = None
     proxy_url: str | None = field(default=None, repr=False)
+    context: str = field(default="", compare=False)
+    """The kubeconfig's context that was meant; empty where there is none, as in a pod."""
     namespace: str = "default"
     impersonate: str | None = None
     impersonate_groups: tuple[str, ...] = ()
@@ -122,6 +124,7 @@ def parse_kubeconfig(
         password=_text(user.get("password"), f"{at_user}.password"),
         tls_server_name=_text(cluster.get("tls-server-name"), f"{at_cluster}.tls-server-name"),
         proxy_url=_text(cluster.get("proxy-url"), f"{at_cluster}.proxy-url"),
+        context=name,
         namespace=_namespace(chosen, where),
     )
     if trusted:

@@ -7,10 +7,10 @@ from typing import Any
 import click
 
 from stowage.commands.options import (
-    hub_connection,
     hub_options,
     quick_connection,
     with_hub,
+    written_connection,
 )
 from stowage.console.output import manifests
 from stowage.console.terminal import say
@@ -94,7 +94,7 @@ def install(
     if dry_run:
         manifests(objects)
         return
-    hub = hub_connection(kubeconfig, context)
+    hub = written_connection(kubeconfig, context)
     if not crds_only:
         from machinery.clock import SystemClock  # noqa: PLC0415 - as above
         from stowage.movement import upgrade  # noqa: PLC0415 - as above

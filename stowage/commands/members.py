@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowage.commands.options import OUTPUT, hub_connection, hub_options, with_hub
+from stowage.commands.options import (
+    OUTPUT,
+    hub_connection,
+    hub_options,
+    with_hub,
+    written_connection,
+)
 from stowage.console.terminal import say
 
 if TYPE_CHECKING:
@@ -112,7 +118,7 @@ def join(
         raise click.MissingParameter(param_type="argument", param_hint="NAME")
     if (profile is None) == (member_kubeconfig is None):
         raise click.UsageError("say either --member-kubeconfig or --from-clusterprofile")
-    hub = hub_connection(kubeconfig, context)
+    hub = written_connection(kubeconfig, context)
     if profile is not None:
         _join_profile(hub, profile, name or "", namespace, properties)
     else:
@@ -147,7 +153,7 @@ def _join_member(
     plan = join.Join(
         name=name,
         namespace=namespace,
-        member=hub_connection(member_kubeconfig, member_context),
+        member=written_connection(member_kubeconfig, member_context, called="member"),
         server=member_server,
         tls_server_name=member_tls_server_name,
         rights=Rights(how.pop("rights")),
@@ -175,12 +181,14 @@ def unjoin(
     """Take a cluster out of the fleet."""
     from stowage.setup import join  # noqa: PLC0415 - see stowage.cli
 
-    member = hub_connection(member_kubeconfig, member_context) if member_kubeconfig else None
-    plan = join.Unjoin(name=name, namespace=namespace, member=member, force=force)
-    with_hub(
-        hub_connection(kubeconfig, context),
-        lambda hub: join.unjoin(hub, plan, say=say),
+    hub = written_connection(kubeconfig, context)
+    member = (
+        written_connection(member_kubeconfig, member_context, called="member")
+        if member_kubeconfig
+        else None
     )
+    plan = join.Unjoin(name=name, namespace=namespace, member=member, force=force)
+    with_hub(hub, lambda client: join.unjoin(client, plan, say=say))
 
 
 @click.command()
@@ -212,8 +220,9 @@ def sweep(
     del namespace  # a MemberCluster is in none
     if confirm is not None and output != "table":
         raise click.UsageError("-o is for what is shown: leave it or --confirm out")
+    connect = hub_connection if confirm is None else written_connection
     with_hub(
-        hub_connection(kubeconfig, context),
+        connect(kubeconfig, context),
         lambda hub: (
             sweep.show(hub, cluster, output)
             if confirm is None
@@ -250,4 +259,5 @@ def rename(
         else:
             await renaming.rename(hub, plan, say=say)
 
-    with_hub(hub_connection(kubeconfig, context), run)
+    connect = hub_connection if dry_run else written_connection
+    with_hub(connect(kubeconfig, context), run)

@@ -13,12 +13,12 @@ from stowage.commands.options import (
     OUTPUT,
     PLUGINS,
     TIMEOUT,
-    hub_connection,
     hub_options_of,
     where_of,
     where_options,
     with_hub,
     workload_name,
+    written_connection,
 )
 from stowage.console.terminal import say
 
@@ -84,7 +84,7 @@ def drain(
             asked = draining.Drain(cluster=cluster, force=force, wait=wait, seconds=timeout)
             done = await draining.drain(hub, asked)
 
-    with_hub(hub_connection(kubeconfig, context), run)
+    with_hub(written_connection(kubeconfig, context), run)
     command.exit(0 if done else 1)
 
 
@@ -142,7 +142,7 @@ def rebalance(
     for note in found.notes:
         say(f"note: {note}", err=True)
     if not dry_run:
-        with_hub(hub_connection(kubeconfig, context), lambda hub: balance.request(hub, found))
+        with_hub(written_connection(kubeconfig, context), lambda hub: balance.request(hub, found))
     verb = "would move" if dry_run else "move"
     printing.show(found.to_dict(), output, text=found.table(verb=verb))
 

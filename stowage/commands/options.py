@@ -113,6 +113,16 @@ def hub_connection(kubeconfig: str | None, context: str | None) -> Connection:
     return guarded(hub_config.hub_connection(kubeconfig=kubeconfig, context=context))
 
 
+def written_connection(
+    kubeconfig: str | None, context: str | None, *, called: str = "hub"
+) -> Connection:
+    """Return the same, and name context and server, for commands that write there."""
+    found = hub_connection(kubeconfig, context)
+    by = f"context {found.context}" if found.context else "the pod's service account"
+    say(f"{called}: {found.server} ({by})", err=True)
+    return found
+
+
 def quick_connection(kubeconfig: str | None, context: str | None) -> Connection:
     """Return the same, without slow imports, for commands that only read."""
     from stowage.hub.connection import connection  # noqa: PLC0415 - see stowage.cli

@@ -16,6 +16,7 @@ from stowage.commands.options import (
     quick_connection,
     with_hub,
     workload_name,
+    written_connection,
 )
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def _carry_out(
     from stowage.rollout import follow  # noqa: PLC0415 - see stowage.cli
 
     name = workload_name(reference, "rolled out")
-    hub = hub_connection(kubeconfig, context)
+    hub = written_connection(kubeconfig, context)
     key = (namespace or hub.namespace, name)
     well = True
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import click
 
-from stowage.commands.options import OUTPUT, hub_connection, hub_options, with_hub
+from stowage.commands.options import (
+    OUTPUT,
+    hub_connection,
+    hub_options,
+    with_hub,
+    written_connection,
+)
 from stowage.console.output import manifests
 from stowage.console.terminal import say
 
@@ -35,7 +41,7 @@ def add(
         manifests(made)
         return
     with_hub(
-        hub_connection(kubeconfig, context),
+        written_connection(kubeconfig, context),
         lambda hub: tenants.add(hub, namespaces, home=namespace, say=say),
     )
 
@@ -50,7 +56,7 @@ def remove(
     from stowage.setup import tenants  # noqa: PLC0415 - see stowage.cli
 
     with_hub(
-        hub_connection(kubeconfig, context),
+        written_connection(kubeconfig, context),
         lambda hub: tenants.remove(hub, namespaces, home=namespace, say=say),
     )
 
