@@ -259,7 +259,14 @@ class Verbs(ABC):
         dry_run: bool = False,
         errand: RequestClass = OBJECT,
     ) -> dict[str, Any]:
-        """Apply on the server; return the merged object. Raises Conflict over another's field."""
+        """Apply on the server; return the merged object. Raises Conflict over another's field.
+
+        A body with a resourceVersion has the UID as well, or OF_NO_OBJECT; raises ValueError for
+        another one: where the object is gone meanwhile, the server would make a new one of it.
+        """
+        meta = obj.get("metadata", {})
+        if meta.get("resourceVersion", OF_NO_OBJECT) != OF_NO_OBJECT and not meta.get("uid"):
+            raise ValueError(f"an apply of {name} names a resourceVersion and no UID")
         params = {"fieldManager": field_manager, **_dry(dry_run)}
         if force:
             params["force"] = "true"
@@ -281,19 +288,6 @@ class Verbs(ABC):
         """Return the patched object. Raises Conflict for an old metadata.resourceVersion in it."""
         path = res.path(namespace, name, subresource)
         return await self._json("PATCH", path, body=patch, content_type=MERGE_PATCH, errand=errand)
-
-    async def update(
-        self,
-        res: Resource,
-        obj: Mapping[str, Any],
-        *,
-        namespace: str | None = None,
-        subresource: str | None = None,
-    ) -> dict[str, Any]:
-        """Return the object as replaced. Raises Conflict when its resourceVersion is old."""
-        name = obj["metadata"]["name"]
-        path = res.path(namespace or _namespace(res, obj), name, subresource)
-        return await self._json("PUT", path, body=obj)
 
     async def delete(
         self,

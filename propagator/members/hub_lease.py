@@ -229,8 +229,11 @@ class HubLease:
             "leaseTransitions": ours.moment.term,
             "renewTime": ours.moment.renewed,
         }
-        version = OF_NO_OBJECT if on is None else on.version
-        metadata = {"name": HUB_LEASE, "namespace": self._home, "resourceVersion": version}
+        metadata = {"name": HUB_LEASE, "namespace": self._home}
+        if on is None:
+            metadata |= {"resourceVersion": OF_NO_OBJECT}
+        else:
+            metadata |= {"resourceVersion": on.version, "uid": on.metadata.uid}
         kind = {"apiVersion": LEASES.api_version, "kind": LEASES.kind}
         answer = await self._client.apply(
             LEASES,

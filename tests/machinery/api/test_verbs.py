@@ -7,7 +7,7 @@ import itertools
 import json
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -174,13 +174,6 @@ async def test_create_posts_to_the_namespace_of_the_object(server: Server) -> No
     assert server.last.path == "/api/v1/namespaces"
 
 
-async def test_update_puts_the_object_under_its_own_name(server: Server) -> None:
-    assert await server.client.update(WORKLOADS, OBJECT, subresource="status") == OBJECT
-    assert server.last.summary == ("PUT", f"{ONE}/status", {})
-    assert server.last.body == OBJECT
-    assert server.last.headers["Content-Type"] == JSON
-
-
 async def test_delete_says_what_it_means(server: Server) -> None:
     await server.client.delete(WORKLOADS, "web", namespace="demo")
     assert server.last.summary == ("DELETE", ONE, {})
@@ -230,6 +223,27 @@ async def test_an_apply_names_its_manager_and_forces_only_when_told(server: Serv
     )
     path = ONE.replace("demo", "other") + "/status"
     assert server.last.summary == ("PATCH", path, {"fieldManager": "someone", "force": "true"})
+
+
+@pytest.mark.proves("RB26")
+@pytest.mark.parametrize(
+    ("metadata", "sent"),
+    [
+        ({}, True),
+        ({"uid": "u-1"}, True),
+        ({"uid": "u-1", "resourceVersion": "7"}, True),
+        ({"resourceVersion": verbs.OF_NO_OBJECT}, True),
+        ({"resourceVersion": "7"}, False),
+        ({"resourceVersion": "7", "uid": ""}, False),
+    ],
+)
+async def test_an_apply_that_names_a_version_names_the_object_too(
+    server: Server, metadata: dict[str, str], sent: bool
+) -> None:
+    body = {"metadata": {"name": "web", "namespace": "demo", **metadata}}
+    with nullcontext() if sent else pytest.raises(ValueError, match="and no UID"):
+        await server.client.apply(WORKLOADS, body, name="web")
+    assert len(server.asked) == sent
 
 
 async def test_a_dry_run_is_told_to_the_server(server: Server) -> None:

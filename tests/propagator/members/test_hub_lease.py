@@ -71,11 +71,13 @@ class Member:
         return self.lease
 
     async def apply(self, _: Any, body: dict[str, Any], **__: Any) -> dict[str, Any]:
-        there = self.lease["metadata"]["resourceVersion"] if self.lease else "1"
-        if body["metadata"]["resourceVersion"] != there:
+        found = self.lease["metadata"] if self.lease else {"resourceVersion": "1"}
+        there, said = found["resourceVersion"], body["metadata"]
+        # A server makes a new object for a version of one that is gone, unless the UID is named.
+        if said.get("uid") != found.get("uid") or said["resourceVersion"] != there:
             raise Conflict(code=409, reason="Conflict", message="changed meanwhile")
         self.writes += 1
-        version = {"resourceVersion": str(int(there) + 1)}
+        version = {"resourceVersion": str(int(there) + 1), "uid": found.get("uid") or "lease-uid"}
         self.lease = body | {"metadata": body["metadata"] | version}
         return self.lease
 
@@ -192,6 +194,42 @@ async def test_a_member_without_the_right_is_served_without(member: Member, cloc
     await clock.advance(600)
     assert await leader.lease.check() is None
     assert member.writes == 1
+
+
+class _Vanishing:
+    """A client of a member whose Lease is deleted right after each look at it."""
+
+    name = "m1"
+
+    def __init__(self, client: ApiClient) -> None:
+        self.apply = client.apply
+        self._client = client
+
+    async def get(self, *what: Any, **how: Any) -> dict[str, Any]:
+        found = await self._client.get(*what, **how)
+        await self._client.delete(LEASES, HUB_LEASE, namespace=SYSTEM_NAMESPACE)
+        return found
+
+
+@pytest.mark.proves("RB26")
+async def test_a_lease_that_goes_after_the_look_at_it_is_not_made_of_what_was_seen(hub: Cluster):
+    """A server makes a new object of an apply that names the version of one that is gone."""
+    clock = FakeClock()
+    async with ApiClient(hub.connection()) as client:
+
+        def lease(of: Any) -> HubLease:
+            async def holder() -> HubHolder:
+                return HUB
+
+            how: dict[str, Any] = {"before_write": lambda: None, "clock": clock}
+            return HubLease(of, home=SYSTEM_NAMESPACE, holder=holder, **how)
+
+        assert await lease(client).check() is None
+        ours = lease(_Vanishing(client))
+        assert await ours.check() is None
+        with pytest.raises(NotFound):
+            await client.get(LEASES, HUB_LEASE, namespace=SYSTEM_NAMESPACE)
+        assert await ours.unheld(), "it does not hold the Lease"
 
 
 # --- a real copy ----------------------------------------------------------------------------------
