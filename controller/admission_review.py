@@ -16,8 +16,8 @@ from typing import Any
 from controller.admission import Admission
 from controller.model.objects import Review, Workload
 from machinery import logs
-from machinery.api.client import ApiClient
 from machinery.api.resources import WORKLOADS
+from machinery.api.verbs import Verbs
 from machinery.clock import Clock
 from machinery.errors import NotFound
 from machinery.runtime.informer import Informer
@@ -36,13 +36,13 @@ class Reviewer:
 
     def __init__(
         self,
-        client: ApiClient,
+        client: Verbs,
         *,
         workloads: Informer[Workload],
         admission: Admission,
         needed: Callable[[], bool],
         clock: Clock,
-        check: Callable[[], None],
+        check: Callable[[], float | None],
     ) -> None:
         self._client = client
         self._workloads = workloads

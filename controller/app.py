@@ -43,6 +43,7 @@ from controller.scheduler import Scheduler
 from crds.names import ANNOTATION_RELEASE, DEFAULT_SCHEDULER, SYSTEM_NAMESPACE
 from machinery import logs, loopwatch, metrics, otlp, tracing
 from machinery.api.client import ApiClient
+from machinery.api.fenced import Fenced
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS, Resource
 from machinery.clock import Clock, SystemClock
 from machinery.config.address import loopback
@@ -327,8 +328,9 @@ class Controller:
             fleet_metrics.end()
 
     async def _decide(self, queue: SchedulingQueue) -> None:
+        hub = Fenced(self._client, self._check)
         term = Term(
-            self._client,
+            hub,
             self._clock,
             self._check,
             self._kinds.__getitem__,
@@ -337,7 +339,7 @@ class Controller:
         )
         running = self._controllers.begin(term, self._elector.forsake)
         status_updater = StatusUpdater(
-            self._client,
+            hub,
             workloads=self.placed,
             recorder=self._recorder,
             clock=self._clock,
@@ -355,7 +357,7 @@ class Controller:
             fresh=lambda: not self.unready(),
         )
         self._reviewer = reviewer = Reviewer(
-            self._client,
+            hub,
             workloads=self.workloads,
             admission=self._admission,
             needed=lambda: not self._refuses(),
@@ -408,9 +410,8 @@ class Controller:
             await self._clock.sleep(RESYNC_SECONDS * spread)
             await self.cache.resync(queue, self.placed.values(), clock=self._clock)
 
-    def _check(self) -> None:
-        if self._config.leader_elect:
-            self._elector.check()
+    def _check(self) -> float | None:
+        return self._elector.check() if self._config.leader_elect else None
 
 
 def identity() -> str:

@@ -22,7 +22,7 @@ import msgspec
 
 import crds
 from machinery.api.resources import Resource
-from machinery.api.verbs import Verbs
+from machinery.api.verbs import BeforeWrite, Verbs
 from machinery.clock import Clock
 from machinery.errors import AlreadyExists, Conflict, Invalid, NotFound, TransportError
 from machinery.pace import ServerBudget
@@ -54,12 +54,15 @@ class _News(NamedTuple):
 
 
 class MemoryHub(Verbs):
-    """The store and its client in one; `requests` are (method, path, body) of all that came."""
+    """The store and its client in one; `requests` are (method, path, body) of all that came.
+
+    `fenced` are method and path of the writes that end with a term.
+    """
 
     def __init__(self, *, clock: Clock, admission: bool = True) -> None:
         super().__init__(clock, ServerBudget(clock), BudgetShare())
-        self.clock = clock
         self.requests: list[tuple[str, str, Any]] = []
+        self.fenced: list[tuple[str, str]] = []
         self.enforces = True
         """Whether it does what the admission policies say that are there."""
         self.faults: list[Fault] = []
@@ -144,9 +147,13 @@ class MemoryHub(Verbs):
         *,
         params: Mapping[str, str] | None = None,
         body: bytes | Mapping[str, Any] | None = None,
+        before_write: BeforeWrite | None = None,
         **_how: Any,
     ) -> bytes:
         """As an API server answers."""
+        if method != "GET" and before_write is not None:
+            before_write()
+            self.fenced.append((method, path))
         given = msgspec.json.decode(body) if isinstance(body, bytes) else _copied(body)
         if (params or {}).get("dryRun"):  # tried and not stored, so neither counted nor faulted
             return msgspec.json.encode(self._tried(given))

@@ -20,8 +20,7 @@ from controller.model.placed import SchedulableLister
 from controller.scheduling.decision import Decision
 from crds.workload import EventReason, ScheduledReason
 from machinery import logs, metrics, tracing
-from machinery.api.client import ApiClient
-from machinery.api.verbs import MERGE_PATCH
+from machinery.api.verbs import MERGE_PATCH, Verbs
 from machinery.clock import Clock, microtime
 from machinery.errors import (
     ApiError,
@@ -46,12 +45,12 @@ class StatusUpdater:
 
     def __init__(
         self,
-        client: ApiClient,
+        client: Verbs,
         *,
         workloads: SchedulableLister,
         recorder: EventRecorder,
         clock: Clock,
-        check: Callable[[], None],
+        check: Callable[[], float | None],
     ) -> None:
         self._client = client
         self._workloads = workloads

@@ -8,6 +8,8 @@
   that got no answer is never sent again, not even by aiohttp, whatever its method;
 - right before each attempt of a change `before_write` is called, which raises when the right to
   write is gone: a lease may end in line, between two attempts, or while a token is fetched;
+- each change tells the server how long it may take, which is no longer than that right lasts: what
+  a cut network leaves behind would otherwise go on there long after it was given up here;
 - requests wait in line here (`machinery.api.lanes`), outside of their time limit, so that a burst
   of ours is never taken for a silent server; watches stand in no line and starve no request;
 - no answer is larger than what was asked for can be, none is inflated, and of all that one server
@@ -21,7 +23,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import io
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -53,7 +55,7 @@ from machinery.api.resources import Resource
 from machinery.api.retry import persist
 from machinery.api.server_history import ServerHistory
 from machinery.api.status_errors import refusal
-from machinery.api.verbs import JSON, METADATA, Verbs, selection
+from machinery.api.verbs import JSON, METADATA, BeforeWrite, Verbs, selection
 from machinery.clock import Clock, SystemClock
 from machinery.config.kubeconfig import Connection
 from machinery.errors import (
@@ -89,6 +91,7 @@ class _Call:
     errand: RequestClass
     acting_as: str | None = None
     agent: str = ""
+    before_write: BeforeWrite | None = None
 
 
 class ApiClient(Verbs):
@@ -98,7 +101,8 @@ class ApiClient(Verbs):
     counted.
     `timeout` bounds one attempt, in seconds; retries start within as much again. `requests` counts
     what was sent, for tests and benchmarks. `before_write` is called right before each attempt of
-    anything but a GET; what it raises is raised by the request, and nothing was sent.
+    anything but a GET; what it raises is raised by the request, and nothing was sent. It may return
+    the seconds until its right ends, within which the server has to have done what it is asked.
     Clients of the same server share its `history`.
     Raises KubeconfigError when the connection's certificates cannot be used.
     """
@@ -112,14 +116,13 @@ class ApiClient(Verbs):
         limit: int = 32,
         timeout: float = 10.0,
         user_agent: str = "stowage",
-        before_write: Callable[[], None] | None = None,
+        before_write: BeforeWrite | None = None,
         pace: ServerBudget | None = None,
         holding: BudgetShare | None = None,
         history: ServerHistory | None = None,
     ) -> None:
-        self.clock = clock or SystemClock()
-        budgets = pace or ServerBudget(self.clock), holding or BudgetShare()
-        super().__init__(self.clock, *budgets, history)
+        clock = clock or SystemClock()
+        super().__init__(clock, pace or ServerBudget(clock), holding or BudgetShare(), history)
         self.connection = connection
         self.name = name
         self.requests = 0
@@ -183,13 +186,14 @@ class ApiClient(Verbs):
         acting_as: str | None = None,
         agent: str = "",
         errand: RequestClass = OBJECT,
+        before_write: BeforeWrite | None = None,
     ) -> bytes:
         """Send one request, return the body of a 2xx answer.
 
         `path` is absolute and already quoted. A body that is not bytes is sent as JSON.
         `timeout` bounds one attempt, in seconds. `acting_as` is the user to impersonate. `agent`
         ends the User-Agent, for the server's audit log. `errand` says which lane the request takes
-        and how large the answer may be.
+        and how large the answer may be. `before_write` is called beside the client's own.
         Raises the tree of `machinery.errors`, TooMuch among it.
         """
         if body is not None and not isinstance(body, bytes):
@@ -205,6 +209,7 @@ class ApiClient(Verbs):
             errand=errand,
             acting_as=acting_as,
             agent=agent,
+            before_write=before_write,
         )
         try:
             return await self._send(call)
@@ -301,13 +306,12 @@ class ApiClient(Verbs):
 
     async def _attempt(self, call: _Call, token: str | None) -> bytes:
         async with self._lines[call.errand.lane].turn():
-            if self._before_write is not None and call.method != "GET":
-                self._before_write()
+            url = call.url if call.method == "GET" else self._ending(call)
             started = self.clock.monotonic()
             status = NO_ANSWER
             self.requests += 1
             try:
-                async with asyncio.timeout(call.seconds), self._start(call, token) as response:
+                async with asyncio.timeout(call.seconds), self._start(call, token, url) as response:
                     most = call.errand.most if response.status < 300 else bounds.REFUSAL_BYTES
                     answer = await self._read(response, most)
                     status = response.status
@@ -320,6 +324,19 @@ class ApiClient(Verbs):
         if status >= 300:
             raise refusal(status, response.headers, answer)
         return answer
+
+    def _ending(self, call: _Call) -> URL:
+        """Return the URL of a change with the time that its server has for it.
+
+        Raises what `before_write` raises.
+        """
+        seconds = call.seconds
+        for check in (self._before_write, call.before_write):
+            left = None if check is None else check()
+            seconds = seconds if left is None else min(seconds, left)
+        joint = "&" if call.url.raw_query_string else "?"
+        # A server takes 0 for no limit at all.
+        return URL(f"{call.url}{joint}timeout={max(1, int(seconds * 1000))}ms", encoded=True)
 
     async def _read(self, response: aiohttp.ClientResponse, most: int) -> bytes:
         """Return the body. Raises TooMuch, and hangs up, as soon as it exceeds its bound."""
@@ -339,7 +356,7 @@ class ApiClient(Verbs):
         self.requests += 1
         try:
             async with asyncio.timeout(call.seconds):
-                response = await self._start(call, token)
+                response = await self._start(call, token, call.url)
                 status = response.status
                 async with AsyncExitStack() as unless_taken:
                     unless_taken.push_async_exit(response)
@@ -354,11 +371,13 @@ class ApiClient(Verbs):
         finally:
             self._meter.count("WATCH", status)
 
-    def _start(self, call: _Call, token: str | None) -> aiohttp.client._RequestContextManager:
+    def _start(
+        self, call: _Call, token: str | None, url: URL
+    ) -> aiohttp.client._RequestContextManager:
         body = call.body
         return self._connections().request(
             call.method,
-            call.url,
+            url,
             data=body if body is None or len(body) < STREAMED_BODY else io.BytesIO(body),
             headers=self._headers_for(call, token),
             timeout=call.timeout,

@@ -8,9 +8,9 @@ whole: fields that an old client does not know must survive a round trip through
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -46,6 +46,10 @@ MOST_PAGES = 10_000
 """The most pages of one list: millions of objects. A server with more would never end."""
 
 
+BeforeWrite: TypeAlias = Callable[[], float | None]
+"""Raises where the right to write is gone; may return the seconds that it lasts."""
+
+
 class _Version(msgspec.Struct, rename="camel"):
     git_version: str = ""
 
@@ -79,6 +83,7 @@ class Verbs(ABC):
         holding: BudgetShare,
         history: ServerHistory | None = None,
     ) -> None:
+        self.clock = clock
         self.pace = pace
         """A reader that decodes much of this server's answers takes a TimeSlice of it."""
         self.holding = holding
@@ -101,8 +106,13 @@ class Verbs(ABC):
         accept: str = JSON,
         timeout: float | None = None,  # noqa: ASYNC109 - it bounds each attempt, not the call
         errand: RequestClass = OBJECT,
+        agent: str = "",
+        before_write: BeforeWrite | None = None,
     ) -> bytes:
-        """Send one request, return the body of a 2xx answer; else raise one of the errors."""
+        """Send one request, return the body of a 2xx answer; else raise one of the errors.
+
+        `agent` ends the User-Agent. `before_write` is called right before each attempt of a change.
+        """
 
     @abstractmethod
     def watch(

@@ -191,10 +191,15 @@ class LeaderElector:
             return None
         return self._seen.holder
 
-    def check(self) -> None:
-        """Raise LeaseLost unless we lead at this very moment; called right before each write."""
-        if not self.leading:
+    def check(self) -> float:
+        """Return the seconds that we lead for, unless renewed; called right before each write.
+
+        Raises LeaseLost unless we lead at this very moment.
+        """
+        left = self._until - self._clock.monotonic()
+        if left <= 0:
             raise LeaseLost(f"{self.identity} does not hold the lease {self._name}")
+        return left
 
     def forsake(self) -> None:
         """Stop leading, and let the lease expire instead of releasing it.

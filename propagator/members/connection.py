@@ -106,7 +106,7 @@ class Link:
         resources: Iterable[Resource],
         listener: LinkListener,
         health: HealthProbe,
-        before_write: Callable[[], None],
+        before_write: Callable[[], float | None],
         holder: Holder = no_holder,
         identities: Identities,
     ) -> None:

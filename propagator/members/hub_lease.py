@@ -118,7 +118,7 @@ class HubLease:
         *,
         home: str,
         holder: Holder,
-        before_write: Callable[[], None],
+        before_write: Callable[[], float | None],
         clock: Clock,
     ) -> None:
         self._client = client

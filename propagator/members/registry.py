@@ -45,7 +45,7 @@ class MemberRegistry:
         *,
         settings: SessionSettings,
         clock: Clock,
-        before_write: Callable[[], None],
+        before_write: Callable[[], float | None],
         identities: Identities,
         holder: Holder = no_holder,
     ) -> None:

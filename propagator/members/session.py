@@ -107,7 +107,7 @@ class MemberSession:
         clock: Clock,
         changed: Callable[[str, Key | None], None],
         facts: Callable[[str], None],
-        before_write: Callable[[], None],
+        before_write: Callable[[], float | None],
         holder: Holder = no_holder,
         holders: Holders,
         identities: Identities,

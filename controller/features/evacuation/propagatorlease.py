@@ -21,7 +21,7 @@ from machinery.clock import Clock
 from machinery.errors import NotFound, TransportError
 
 if TYPE_CHECKING:
-    from machinery.api.client import ApiClient
+    from machinery.api.verbs import Verbs
 
 LATE_SECONDS = 3.0
 """A leader renews every two seconds. While it is late no loss counts, as one may be due at any
@@ -47,7 +47,7 @@ class PropagatorLease:
     It is `judged` once the Lease was renewed while this process looked, or was long enough not.
     """
 
-    def __init__(self, client: ApiClient, *, namespace: str, clock: Clock) -> None:
+    def __init__(self, client: Verbs, *, namespace: str, clock: Clock) -> None:
         self._client = client
         self._namespace = namespace
         self._clock = clock

@@ -25,7 +25,7 @@ from machinery.kinds.revisions import digest_of, revision_data, revision_name
 from machinery.types.metadata import Meta
 
 if TYPE_CHECKING:
-    from machinery.api.client import ApiClient
+    from machinery.api.verbs import Verbs
 
 GRANT = "get, list, create and delete on controllerrevisions of the group apps"
 
@@ -52,7 +52,7 @@ class RevisionHistory:
     All methods raise TransportError where trying again may help.
     """
 
-    def __init__(self, client: ApiClient, *, check: Callable[[], None]) -> None:
+    def __init__(self, client: Verbs, *, check: Callable[[], float | None]) -> None:
         self._client = client
         self._check = check
 

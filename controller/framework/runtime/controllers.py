@@ -140,7 +140,7 @@ class Controllers:
                 LOG.exception("the controller %s did not end its term", part.name)
 
 
-def _checked(check: Callable[[], None]) -> None:
+def _checked(check: Callable[[], float | None]) -> None:
     fencing.check()
     check()
 

@@ -23,7 +23,7 @@ from machinery.runtime.event_recorder import EventRecorder
 from machinery.runtime.informer import Informer
 
 if TYPE_CHECKING:
-    from machinery.api.client import ApiClient
+    from machinery.api.verbs import Verbs
 
 
 Handler: TypeAlias = Callable[[Any, Any], None]
@@ -63,9 +63,9 @@ class Term:
     `namespace` is that of our processes' Leases.
     """
 
-    client: ApiClient
+    client: Verbs
     clock: Clock
-    check: Callable[[], None]
+    check: Callable[[], float | None]
     informer: Callable[[Resource], Informer[Any]]
     recorder: EventRecorder
     namespace: str = SYSTEM_NAMESPACE

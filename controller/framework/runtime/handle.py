@@ -154,7 +154,7 @@ class PluginHandle:
         holder: str,
         client: ApiClient | None,
         recorder: Recorder,
-        check: Callable[[], None] = lambda: None,
+        check: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._check = check
         self._controls: Callable[[str], bool] = lambda _: True

@@ -18,7 +18,9 @@ from aiohttp import web
 
 from machinery.api import client as transport
 from machinery.api import connections
+from machinery.api.acting import Acting
 from machinery.api.client import ApiClient
+from machinery.api.fenced import Fenced
 from machinery.api.resources import NAMESPACES
 from machinery.config.kubeconfig import Connection
 from machinery.errors import (
@@ -461,6 +463,57 @@ async def test_the_right_to_write_is_asked_for_at_each_attempt_of_a_change_and_o
             asked.clear()
             await client.request("GET", "/x")
             assert not asked
+
+
+@pytest.mark.proves("RB24")
+async def test_a_change_tells_its_server_how_long_the_right_to_write_lasts_at_each_attempt():
+    told: list[tuple[str, str]] = []
+    left = itertools.chain([6.5, 0.25], itertools.repeat(0.0001))
+    answers = itertools.chain([429, 200], itertools.repeat(200))
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        told.append((request.method, request.query_string))
+        return web.json_response({}, status=next(answers))
+
+    async with serving(handler) as server:
+        connection = Connection(server=server)
+        async with ApiClient(connection, before_write=lambda: next(left), timeout=8.0) as client:
+            await client.request("PATCH", "/x", params={"force": "true"}, body={})
+            await client.request("DELETE", "/x")
+            await client.request("GET", "/x")
+        async with ApiClient(connection, timeout=8.0) as client:
+            await client.request("POST", "/x", body={})
+            await client.request("POST", "/x", body={}, timeout=2.0)
+            await Fenced(client, lambda: 3.0).request("POST", "/x", body={})
+            await Acting(client, "a").request("POST", "/x", body={}, before_write=lambda: None)
+    assert told == [
+        ("PATCH", "force=true&timeout=6500ms"),
+        ("PATCH", "force=true&timeout=250ms"),
+        ("DELETE", "timeout=1ms"),
+        ("GET", ""),
+        ("POST", "timeout=8000ms"),
+        ("POST", "timeout=2000ms"),
+        ("POST", "timeout=3000ms"),
+        ("POST", "timeout=8000ms"),
+    ]
+
+
+@pytest.mark.proves("RB24")
+async def test_what_a_term_may_no_more_is_not_sent_by_its_client():
+    async def handler(request: web.Request) -> web.StreamResponse:
+        seen.append(request.method)
+        return web.json_response({})
+
+    def over() -> float:
+        raise LeaseLost("somebody else leads")
+
+    seen: list[str] = []
+    async with serving(handler) as server, ApiClient(Connection(server=server)) as client:
+        fenced = Fenced(client, over)
+        with pytest.raises(LeaseLost):
+            await fenced.create(NAMESPACES, {"metadata": {"name": "a"}})
+        await fenced.get(NAMESPACES, "a")
+    assert seen == ["GET"]
 
 
 @pytest.mark.proves("R9")

@@ -74,10 +74,13 @@ async def server() -> AsyncIterator[Server]:
 async def running() -> AsyncIterator[Server]:
     async def handle(request: web.Request) -> web.Response:
         body = await request.read()
+        query = dict(request.query)
+        if request.method != "GET":
+            assert query.pop("timeout"), "each change tells its time"
         asked = Asked(
             request.method,
             request.raw_path.partition("?")[0],
-            dict(request.query),
+            query,
             json.loads(body) if body else None,
             request.headers,
         )

@@ -169,6 +169,18 @@ async def contend(leases, clock):
     await asyncio.gather(*(c.task for c in contenders), return_exceptions=True)
 
 
+@pytest.mark.proves("RB24")
+async def test_it_says_for_how_long_it_leads(leases, clock, contend):
+    """Counted from when the last renewal began; a write ends by then."""
+    a = contend("a")
+    await clock.advance(0)
+    assert a.elector.check() == 7.0
+    await clock.advance(1.5)
+    assert a.elector.check() == 5.5
+    await clock.advance(0.5)
+    assert a.elector.check() == 7.0
+
+
 async def test_leads_and_renews(leases, clock, contend):
     a = contend("a")
     assert not a.elector.leading
