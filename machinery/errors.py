@@ -10,6 +10,7 @@ faults. Vendor exceptions are wrapped once, where they appear, with `from`, so t
     ├── LeaseLost                    a write was about to happen after leadership ended
     └── TransportError               a request did not do what was asked
         ├── Unreachable              no answer: refused, reset, timed out, no route, no such host
+        │   └── NotSent              no connection: nothing of the request reached the server
         ├── TLSVerificationFailed    an answer, from a server that is not verified
         └── ApiError                 the API server said no
             ├── BadRequest (400), Unauthorized (401), Forbidden (403), NotFound (404)
@@ -56,8 +57,16 @@ class Unreachable(TransportError):
     """No answer from the server: refused, reset, timed out, no route, no such host."""
 
 
+class NotSent(Unreachable):
+    """No connection, so nothing of the request reached the server: any verb may try again."""
+
+
 class TLSVerificationFailed(TransportError):
     """The server's certificate does not verify against the CA that the kubeconfig names."""
+
+
+NOTHING_SENT = (LeaseLost, NotSent, TLSVerificationFailed)
+"""Faults of which it is certain that the server was asked for nothing."""
 
 
 class ApiError(TransportError):

@@ -23,6 +23,7 @@ from machinery import logs, metrics, tracing
 from machinery.api.verbs import MERGE_PATCH, Verbs
 from machinery.clock import Clock, microtime
 from machinery.errors import (
+    NOTHING_SENT,
     ApiError,
     Conflict,
     NotFound,
@@ -149,7 +150,8 @@ class StatusUpdater:
                     agent=f"decision/{decision}",
                 )
             except (ApiError, Unreachable) as e:
-                if not isinstance(e, ApiError) or isinstance(e, ServerError):
+                refused = isinstance(e, ApiError) and not isinstance(e, ServerError)
+                if not (refused or isinstance(e, NOTHING_SENT)):
                     self._add_unconfirmed(key, patch)
                 if not isinstance(e, Conflict):
                     raise

@@ -39,7 +39,6 @@ from machinery.api.client_metrics import NO_ANSWER, Meter
 from machinery.api.connections import (
     FAULTS,
     Chunks,
-    NotSent,
     body_of,
     check_head,
     connecting,
@@ -59,6 +58,7 @@ from machinery.api.verbs import JSON, METADATA, BeforeWrite, Verbs, selection
 from machinery.clock import Clock, SystemClock
 from machinery.config.kubeconfig import Connection
 from machinery.errors import (
+    NotSent,
     ServerError,
     TooManyRequests,
     TransportError,

@@ -23,7 +23,7 @@ from aiohttp.client_proto import ResponseHandler
 
 from machinery.api.credentials import proxy
 from machinery.config.kubeconfig import Connection
-from machinery.errors import TLSVerificationFailed, TransportError, Unreachable
+from machinery.errors import NotSent, TLSVerificationFailed, TransportError, Unreachable
 from machinery.pace import CRUMB_BYTES, CRUMB_SECONDS, ServerBudget, TimeSlice
 from machinery.types import bounds
 from machinery.types.bounds import TooMuch
@@ -37,10 +37,6 @@ TLS_BUFFER = 16 * 1024
 many, and keeps them for each of thousands of idle watches."""
 FAULTS = (aiohttp.ClientError, OSError, UnicodeError)
 """The exceptions of aiohttp; TimeoutError and ssl.SSLError are OSErrors."""
-
-
-class NotSent(Unreachable):
-    """No connection, so nothing of the request reached the server: any verb may try again."""
 
 
 class _ReadBuffer(threading.local):

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 
 from crds.names import LABEL_MANAGED
 from machinery.clock import Clock
-from machinery.errors import ApiError, NotFound, ServerError
+from machinery.errors import NOTHING_SENT, ApiError, NotFound, ServerError
 from propagator.apply.apply_records import ObjectPlace
 from propagator.members.objects import managed
 from propagator.members.target import Target
@@ -44,8 +45,7 @@ class UnconfirmedWrites:
             if _refused(fault):
                 self.settle(place, uid)
             else:
-                answered = isinstance(_cause(fault), ServerError)
-                ripe = self._clock.monotonic() + (0.0 if answered else RIPE_SECONDS)
+                ripe = self._clock.monotonic() + (0.0 if _ended(fault) else RIPE_SECONDS)
                 self._ripe.setdefault((place.member, uid), {})[place] = ripe
             raise
         self.settle(place, uid)
@@ -99,7 +99,15 @@ def _cause(fault: BaseException) -> BaseException:
     return fault.__cause__ if isinstance(fault.__cause__, ApiError) else fault
 
 
-def _refused(fault: BaseException) -> bool:
-    """Whether the server said that it did nothing; its own faults (5xx) leave that open."""
+def _ended(fault: BaseException) -> bool:
+    """Whether the server does no more of it; a write whose time was over there (504) may go on."""
     cause = _cause(fault)
+    return isinstance(cause, ServerError) and cause.code != HTTPStatus.GATEWAY_TIMEOUT
+
+
+def _refused(fault: BaseException) -> bool:
+    """Whether the server did nothing: it said so, or was not asked; its own faults (5xx) may."""
+    cause = _cause(fault)
+    if isinstance(cause, NOTHING_SENT):
+        return True
     return isinstance(cause, ApiError) and not isinstance(cause, ServerError)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
-from machinery.errors import Conflict, Unreachable
+from machinery.errors import Conflict, NotSent, TransportError, Unreachable
 from tests.controller.features.workloadquota.quota import (
     QUOTA,
     TAINTS,
@@ -106,7 +106,9 @@ async def test_quota_stays_taken_until_it_is_known_what_became_of_the_write(
 
 
 @asynccontextmanager
-async def room_for_one_and_no_answer() -> AsyncIterator[tuple[Stage, list[bool]]]:
+async def room_for_one_and_no_answer(
+    fault: TransportError | None = None,
+) -> AsyncIterator[tuple[Stage, list[bool]]]:
     """Two Workloads where there is room for the first, whose writes fail until the list is empty."""
     stage = Stage()
     stage.cluster("a", cpu="3")
@@ -114,7 +116,7 @@ async def room_for_one_and_no_answer() -> AsyncIterator[tuple[Stage, list[bool]]
 
     async def unanswered(method: str, path: str, _body: Any) -> None:
         if failing and method == "PATCH" and path.endswith("/workloads/first/status"):
-            raise Unreachable("no answer in time")
+            raise fault or Unreachable("no answer in time")
 
     stage.hub.faults.append(unanswered)
     async with stage.leading():
@@ -139,3 +141,9 @@ async def test_what_was_not_written_is_free_again_as_soon_as_that_is_known() -> 
     async with room_for_one_and_no_answer() as (stage, _):
         stage.hub.remove(WORKLOADS, "first")
         await stage.until(lambda: stage.placed("other") == {"a": 2})
+
+
+@pytest.mark.proves("B13")
+async def test_a_write_that_was_never_sent_takes_no_room() -> None:
+    async with room_for_one_and_no_answer(NotSent("Connection refused")) as (stage, _):
+        assert stage.placed("other") == {"a": 2}

@@ -8,7 +8,15 @@ from typing import Any, cast
 import pytest
 
 from machinery.api.resources import Resource
-from machinery.errors import ApiError, NotFound, TransportError, Unreachable
+from machinery.errors import (
+    ApiError,
+    LeaseLost,
+    NotFound,
+    NotSent,
+    TLSVerificationFailed,
+    TransportError,
+    Unreachable,
+)
 from propagator.apply.apply_records import ObjectPlace
 from propagator.apply.unconfirmed_writes import RIPE_SECONDS, UnconfirmedWrites
 from propagator.members.objects import ManagedObject
@@ -106,7 +114,34 @@ async def test_a_server_in_trouble_may_have_done_it_and_one_that_refuses_has_not
         fail(unconfirmed, answer(code))
         assert await resolved(unconfirmed, member)
     assert member.looks == 0
+    fail(unconfirmed, answer(500, "InternalError"))
+    assert await resolved(unconfirmed, member)
+    assert member.looks == 1
+
+
+@pytest.mark.proves("B13")
+@pytest.mark.parametrize(
+    "fault",
+    [LeaseLost("over"), NotSent("Connection refused"), TLSVerificationFailed("another's")],
+    ids=["no lease", "no connection", "another server"],
+)
+async def test_what_was_never_sent_is_in_no_doubt(
+    unconfirmed: UnconfirmedWrites, fault: BaseException
+):
+    member = Member()
+    fail(unconfirmed, fault)
+    assert await resolved(unconfirmed, member)
+    assert member.looks == 0
+
+
+@pytest.mark.proves("B13")
+async def test_a_write_whose_time_was_over_on_the_server_may_go_on_there(
+    unconfirmed: UnconfirmedWrites, clock: FakeClock
+):
+    member = Member()
     fail(unconfirmed, answer(504, "Timeout"))
+    assert not await resolved(unconfirmed, member)
+    await clock.advance(RIPE_SECONDS)
     assert await resolved(unconfirmed, member)
     assert member.looks == 1
 
