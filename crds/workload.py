@@ -173,6 +173,8 @@ class PropagatedReason(StrEnum):
     KIND_NOT_ALLOWED = "KindNotAllowed"
     """The member does not take an object of that kind, or the Workload may not bring it along."""
     CLUSTER_UNREACHABLE = "ClusterUnreachable"
+    TOO_LARGE = "TooLarge"
+    """The member's API server can store no object of that size."""
     REJECTED = "Rejected"
     CONFLICT = "Conflict"
     """Another client changes the same fields on the member, again and again; or the member has what

@@ -15,11 +15,13 @@ faults. Vendor exceptions are wrapped once, where they appear, with `from`, so t
         └── ApiError                 the API server said no
             ├── BadRequest (400), Unauthorized (401), Forbidden (403), NotFound (404)
             ├── Conflict (409), AlreadyExists (409), Gone (410), Invalid (422)
+            ├── TooLarge (413, or a 500 with the words of etcd or its client)
             └── TooManyRequests (429), ServerError (5xx)
 """
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Any
 
 
@@ -103,6 +105,8 @@ class ApiError(TransportError):
     ) -> ApiError:
         """Return the subclass that fits an answer's code and reason, ready to be raised."""
         kind = _BY_REASON.get(reason) or _BY_CODE.get(code)
+        if code == HTTPStatus.INTERNAL_SERVER_ERROR and any(s in message for s in _LARGE_SIGNS):
+            kind = TooLarge
         if kind is None:
             kind = ServerError if code >= 500 else ApiError
         return kind(
@@ -142,6 +146,10 @@ class Invalid(ApiError):
     """422: the object breaks its schema or a validation rule."""
 
 
+class TooLarge(ApiError):
+    """Nothing of that size can be stored: a request of the same size is refused again."""
+
+
 class TooManyRequests(ApiError):
     """429: slow down, for `retry_after` seconds where given."""
 
@@ -150,6 +158,8 @@ class ServerError(ApiError):
     """5xx: the server's own fault; a later retry may help."""
 
 
+_LARGE_SIGNS = ("etcdserver: request is too large", "trying to send message larger than max")
+"""What etcd refuses above 1.5 MiB, and its client in the API server above 2 MiB (1.36.3)."""
 _BY_REASON: dict[str, type[ApiError]] = {
     "AlreadyExists": AlreadyExists,
     "Expired": Gone,
@@ -161,6 +171,7 @@ _BY_CODE: dict[int, type[ApiError]] = {
     404: NotFound,
     409: Conflict,
     410: Gone,
+    413: TooLarge,
     422: Invalid,
     429: TooManyRequests,
 }

@@ -21,7 +21,7 @@ import msgspec
 from machinery import logs
 from machinery.api.resources import Resource
 from machinery.api.verbs import MERGE_PATCH
-from machinery.errors import ApiError, Conflict, Invalid, NotFound, TransportError
+from machinery.errors import Conflict, Invalid, NotFound, TooLarge, TransportError
 from machinery.runtime.event_recorder import ObjectRef, one_cluster
 from machinery.runtime.fair_queue import namespace_of
 from machinery.runtime.informer import Informer
@@ -41,20 +41,11 @@ LEAST_WAIT = 0.1
 """The least seconds until the next draft: two clocks measure them, and never agree in full."""
 LONGEST_WAIT = 3600.0
 """Seconds after which an object is drafted again, as the wall clock may have been set."""
-_TOO_LARGE = 413
 
 
 def for_good(error: TransportError) -> bool:
     """Whether the same write would be refused again: it breaks the schema, or is too large."""
-    return isinstance(error, Invalid) or too_large(error)
-
-
-def too_large(error: TransportError) -> bool:
-    """Whether the hub takes nothing of that size."""
-    # A request that is too large for etcd fails like any fault of the server, but for its message.
-    return isinstance(error, ApiError) and (
-        error.code == _TOO_LARGE or "request is too large" in str(error)
-    )
+    return isinstance(error, Invalid | TooLarge)
 
 
 def answer(done: asyncio.Future[bool], granted: bool | TransportError) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from crds.workload import PropagatedReason
 from machinery.api.resources import Resource
-from machinery.errors import ApiError, Invalid, TransportError
+from machinery.errors import ApiError, Invalid, TooLarge, TransportError
 from machinery.overrides.override import OverrideMisfit, UnreadableOverrides
 from propagator.apply.apply_records import ObjectPlace
 from propagator.apply.differences import Difference, in_words
@@ -34,7 +34,10 @@ def rejected(member: str, piece: Piece, fault: ApiError) -> Refused:
         and any(s in fault.message for s in _FIXED_SIGNS)
     ):
         return Unchangeable(member, piece)
-    return Refused(PropagatedReason.REJECTED, f"{member}: {_where(piece)}: {fault}")
+    reason = (
+        PropagatedReason.TOO_LARGE if isinstance(fault, TooLarge) else PropagatedReason.REJECTED
+    )
+    return Refused(reason, f"{member}: {_where(piece)}: {fault}")
 
 
 def differs(piece: Piece, found: Sequence[Difference]) -> Refused:

@@ -33,6 +33,7 @@ LASTING = frozenset(
         PropagatedReason.INVALID_WORKLOAD,
         PropagatedReason.INVALID_OVERRIDE,
         PropagatedReason.KIND_NOT_ALLOWED,
+        PropagatedReason.TOO_LARGE,
         PropagatedReason.REJECTED,
     }
 )

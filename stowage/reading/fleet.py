@@ -91,6 +91,7 @@ PROPAGATED: Mapping[str, str] = {
     "NotReviewed": "look at the controller: it has not reviewed the edit",
     "KindNotAllowed": "spec.allowedKinds of the MemberCluster, and the right to bring it along",
     "ClusterUnreachable": "see the cluster above; it goes on by itself",
+    "TooLarge": "make the object that is named smaller, or several of it",
     "Rejected": "mend what the member's API server refuses",
     "Conflict": "find who else writes these fields on the member",
     "WaitingForGroup": "see its WorkloadGroup, which releases it with the others, or apply it",

@@ -210,6 +210,7 @@ class TestForGood:
             (422, "status.selector: Too long: may not be more than 4096 bytes", True),
             (413, "Request entity too large: limit is 3145728", True),
             (500, "etcdserver: request is too large", True),
+            (500, "rpc error: trying to send message larger than max (3 vs. 2)", True),
             (500, "etcdserver: leader changed", False),
             (409, "the object has been modified", False),
         ],

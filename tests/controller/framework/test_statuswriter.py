@@ -12,7 +12,15 @@ import pytest
 
 from controller.framework.runtime.feature import Term
 from controller.framework.statuswriter import LEAST_WAIT, Result, StatusEvent, StatusWriter
-from machinery.errors import ApiError, Conflict, Invalid, LeaseLost, NotFound, TransportError
+from machinery.errors import (
+    ApiError,
+    Conflict,
+    Invalid,
+    LeaseLost,
+    NotFound,
+    TooLarge,
+    TransportError,
+)
 from machinery.runtime.event_recorder import ObjectRef
 from machinery.runtime.store import Cache
 from machinery.types.metadata import Key, Meta, Object
@@ -139,7 +147,7 @@ async def test_on_a_conflict_the_newer_one_is_read_and_the_next_draft_made_on_it
 
 
 @pytest.mark.parametrize(
-    "error", [no(Invalid, "schema"), no(ApiError, "etcdserver: request is too large", 500)]
+    "error", [no(Invalid, "schema"), no(TooLarge, "etcdserver: request is too large", 500)]
 )
 async def test_what_the_hub_takes_in_no_form_becomes_shorter_at_once(error: Exception) -> None:
     hub = Hub(error)

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from machinery.api.client import ApiClient
 from machinery.api.resources import CONFIG_MAPS, Resource
-from machinery.errors import NotFound, ServerError
+from machinery.errors import NotFound, ServerError, TooLarge
 from stowage.playground.controlplanes import Cluster
 from tests.machinery.certificates import Authority, server_context
 
@@ -23,6 +23,13 @@ WEBHOOKS = Resource(
     version="v1",
     kind="ValidatingWebhookConfiguration",
     plural="validatingwebhookconfigurations",
+    namespaced=False,
+)
+DEFINITIONS = Resource(
+    group="apiextensions.k8s.io",
+    version="v1",
+    kind="CustomResourceDefinition",
+    plural="customresourcedefinitions",
     namespaced=False,
 )
 HELD = "held-by-admission"
@@ -103,3 +110,36 @@ async def test_a_write_ends_on_the_server_with_the_right_to_make_it(
         (await held).set()
         with pytest.raises(NotFound):
             await client.get(CONFIG_MAPS, HELD, namespace="default")
+
+
+@pytest.mark.proves("RB6")
+@pytest.mark.parametrize("mebibytes", [1.7, 2.5, 3.5], ids=["etcd", "its client", "the server"])
+async def test_what_is_too_large_to_be_stored_is_told_from_a_fault_of_the_store(
+    client: ApiClient, mebibytes: float
+) -> None:
+    """A CRD is a kind without a limit of its own that every server has."""
+    body = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "larges.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Cluster",
+            "names": {"kind": "Large", "plural": "larges"},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": False,
+                    "storage": True,
+                    "schema": {
+                        "openAPIV3Schema": {
+                            "type": "object",
+                            "description": "x" * int(mebibytes * 2**20),
+                        }
+                    },
+                }
+            ],
+        },
+    }
+    with pytest.raises(TooLarge):
+        await client.apply(DEFINITIONS, body, name="larges.example.com")

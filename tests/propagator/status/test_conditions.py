@@ -264,6 +264,13 @@ async def test_a_fault_of_the_hub_is_told_as_one(
         (500, "conversion webhook for example.com/v1, Kind=A failed: Post: EOF", True),
         (500, "etcdserver: request timed out", False),
         (500, "rpc error: code = Unavailable desc = transport is closing", False),
+        (500, "etcdserver: request is too large", True),
+        (
+            500,
+            "rpc error: code = ResourceExhausted desc = trying to send message larger than max",
+            True,
+        ),
+        (413, "Request entity too large: limit is 3145728", True),
         (503, "the server is currently unable to handle the request", False),
         (504, "Timeout: request did not complete", False),
         (422, "spec.x: Invalid value", True),

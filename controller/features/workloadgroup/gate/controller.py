@@ -35,12 +35,12 @@ from controller.features.workloadgroup.memory import GroupMemory
 from controller.features.workloadgroup.objects import WorkloadGroup
 from controller.framework.runtime.feature import Term
 from controller.framework.runtime.handle import Handle
-from controller.framework.statuswriter import Result, StatusWriter, too_large
+from controller.framework.statuswriter import Result, StatusWriter
 from controller.model.objects import Workload
 from crds.groups.gate import GateState
 from crds.groups.workloadgroup import MOST_GATE_BYTES, MOST_WORKLOADS
 from machinery.api.resources import WORKLOAD_GROUPS, WORKLOADS
-from machinery.errors import TransportError
+from machinery.errors import TooLarge, TransportError
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key
 
@@ -206,7 +206,7 @@ class GroupController(StatusWriter[WorkloadGroup, _GroupDraft]):
 
     def shorter(self, key: Key, result: _GroupDraft, error: TransportError) -> bool:
         """Release nothing more where the status is too large; the next, shorter draft says so."""
-        if result.gate.large or not too_large(error):
+        if result.gate.large or not isinstance(error, TooLarge):
             return False
         self._watched[key].most = result.gate.size - 1
         return True

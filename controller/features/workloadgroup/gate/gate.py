@@ -53,6 +53,7 @@ _LASTING: Final = frozenset(
         PropagatedReason.INVALID_OVERRIDE,
         PropagatedReason.KIND_NOT_ALLOWED,
         PropagatedReason.CLUSTER_UNREACHABLE,
+        PropagatedReason.TOO_LARGE,
         PropagatedReason.REJECTED,
     )
 )

@@ -632,7 +632,7 @@ async def test_what_the_hub_takes_for_too_large_is_told_in_a_short_status(stage:
         noted = (body or {}).get("status", {}).get("decisions") or {}
         if method == "PATCH" and "/workloadgroups/" in path and len(noted) > 2:
             tried.append(len(noted))
-            raise ApiError(code=500, reason="", message="etcdserver: request is too large")
+            raise ApiError.of(code=500, reason="", message="etcdserver: request is too large")
 
     stage.hub.faults.append(small)
     stage.cluster("m3", cpu="100")
