@@ -177,6 +177,8 @@ class WorkloadController:
             self._reporter.clear()
             self._idle.clear()
             self._drift.clear()
+            for watch in self._watches.values():
+                watch.clear()
 
     async def run(self) -> None:
         """Run the background work of one term until cancelled."""

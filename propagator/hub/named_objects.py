@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 from weakref import WeakValueDictionary
 
@@ -91,6 +91,16 @@ class NamedObjects(Generic[T]):
         finally:
             self._running = None
             await end([task for watch in self._watches.values() for task in watch.tasks])
+
+    def clear(self) -> None:
+        """Drop all that was read, between two runs: what it says is older than what others wrote.
+
+        Whoever asks for an object waits until its namespace has been listed anew.
+        """
+        self._held.clear()
+        for namespace, watch in self._watches.items():
+            watch.informer.discard()
+            self._watches[namespace] = replace(self._watch(namespace), named=watch.named)
 
     def need(self, key: Key, user: str = "") -> None:
         """Watch that object's namespace, as a Workload names the object; once for each user."""

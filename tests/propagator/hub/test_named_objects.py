@@ -31,6 +31,7 @@ class Hub:
         self.away = False
         self.asked = 0
         self.read = 0
+        self.version = "7"
         self.pace = ServerBudget(FakeClock())
         self.holding = BudgetShare()
         self.history = ServerHistory()
@@ -45,12 +46,15 @@ class Hub:
 
     async def pages(self, resource: Any, *, namespace: str, **_: Any) -> AsyncIterator[bytes]:
         self._ask(namespace)
-        listed = {"metadata": {"resourceVersion": "7"}, "items": [_secret(namespace)]}
+        listed = {
+            "metadata": {"resourceVersion": self.version},
+            "items": [_secret(namespace, self.version)],
+        }
         yield msgspec.json.encode(listed)
 
     async def latest(self, resource: Any, *, namespace: str, **_: Any) -> str:
         self._ask(namespace)
-        return "7"
+        return self.version
 
     @asynccontextmanager
     async def watch(self, resource: Any, *, namespace: str, **_: Any) -> AsyncIterator[Any]:
@@ -65,7 +69,9 @@ class Hub:
 
     async def get(self, resource: Any, name: str, *, namespace: str) -> dict[str, Any]:
         self.read += 1
-        return _secret(namespace) | {"data": {"password": "b25l"}, "type": "Opaque"}
+        password = "b25l" if self.version == "7" else "dHdv"
+        of = _secret(namespace, self.version)
+        return of | {"data": {"password": password}, "type": "Opaque"}
 
     def _ask(self, namespace: str) -> None:
         self.asked += 1
@@ -75,8 +81,8 @@ class Hub:
             raise Forbidden(code=403, reason="Forbidden", message="secrets are not for you")
 
 
-def _secret(namespace: str) -> dict[str, Any]:
-    meta = {"name": "db", "namespace": namespace, "uid": "u", "resourceVersion": "7"}
+def _secret(namespace: str, version: str) -> dict[str, Any]:
+    meta = {"name": "db", "namespace": namespace, "uid": "u", "resourceVersion": version}
     return {"metadata": meta}
 
 
@@ -221,3 +227,57 @@ async def test_a_watch_that_ends_by_a_fault_of_ours_ends_the_run() -> None:
     await clock.advance(1)
     with pytest.raises(RuntimeError, match="a fault of ours"):
         await running
+
+
+@pytest.mark.proves("B1")
+async def test_what_was_read_in_a_term_before_anothers_is_read_anew() -> None:
+    """Leaders A, B, A: what B has brought along is not written over with what A had read."""
+    hub, clock, changed = Hub(), FakeClock(), list[Any]()
+    hub.tenants.add("shop")
+    secrets = NamedObjects(hub, SECRETS, HubSecret, clock=clock, changed=changed.append)  # type: ignore[arg-type]  # a fake
+    secrets.need(KEY)
+    first = asyncio.create_task(secrets.run())
+    await clock.advance(1)
+    before = await secrets.get(KEY)
+    assert before is not None
+    assert before.data == {"password": "b25l"}
+    await end([first])
+
+    hub.version, hub.away = "9", True  # rotated in the term of another
+    changed.clear()
+    secrets.clear()
+    second = asyncio.create_task(secrets.run())
+    await clock.advance(1)
+    with pytest.raises(Unreachable):
+        await secrets.get(KEY)
+    hub.away = False
+    await clock.advance(31)
+    after = await secrets.get(KEY)
+    assert after is not None
+    assert after.data == {"password": "dHdv"}
+    assert KEY in changed
+    secrets.drop(KEY)
+    await end([second])
+    assert await secrets.get(KEY) is None
+
+
+@pytest.mark.proves("B1")
+async def test_nothing_is_answered_before_the_first_list_of_a_term() -> None:
+    hub, clock = Hub(), FakeClock()
+    hub.tenants.add("shop")
+    secrets = NamedObjects(hub, SECRETS, HubSecret, clock=clock, changed=lambda _: None)  # type: ignore[arg-type]  # a fake
+    secrets.need(KEY)
+    first = asyncio.create_task(secrets.run())
+    await clock.advance(1)
+    await end([first])
+    secrets.clear()
+    asked = asyncio.create_task(secrets.get(KEY))
+    await settle()
+    assert not asked.done()
+    hub.version = "9"
+    second = asyncio.create_task(secrets.run())
+    await clock.advance(1)
+    found = await asked
+    assert found is not None
+    assert found.data == {"password": "dHdv"}
+    await end([second])
