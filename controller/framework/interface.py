@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from controller.cache.placements import PlacementIndex
 from controller.framework.events import EventHint
 from controller.framework.status import SUCCESS, Status
+from controller.framework.variants import PlacementLimit, Variant
 from controller.model.unit import WorkloadInfo
 from controller.planner.plan import Apportionment
 from controller.planner.problem import Problem
@@ -49,6 +50,12 @@ class CycleState:
     """In the repeated pass, the names that were in `tentative`: these plugins step aside."""
     refused: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     """The clusters that a hook before Filter refuses, by the hook's name and the reason."""
+    limit: PlacementLimit | None = None
+    """Of `controller.framework.room`, as the next three are: none of them takes a plugin's name."""
+    variants: tuple[Variant, ...] = ()
+    caps: tuple[Callable[[Snapshot], Ints], ...] = ()
+    room: tuple[WorkloadInfo, Snapshot, Ints] | None = None
+    """The room that was counted last, and of what; of what fits now where nothing changes that."""
 
     def refuse(self, hook: str, cluster: str, reason: str) -> None:
         """Before Filter: keep new replicas from that cluster. Replicas that are there may stay."""

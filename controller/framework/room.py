@@ -8,53 +8,19 @@ all clusters together hold fewer than are wanted with `limit`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from controller.framework.interface import CycleState
-from controller.model.objects import Toleration
+from controller.framework.variants import PlacementLimit, Variant
 from controller.model.place import Place
 from controller.model.unit import WorkloadInfo
-from controller.snapshot.columns import Ints, Mask
+from controller.snapshot.columns import Ints
 from controller.snapshot.nodegroups import UNLIMITED
 from controller.snapshot.snapshot import Snapshot
-from crds.workload import ScheduledReason
 from machinery.types import hostports
-
-_LIMIT = "limit"
-_ROOM = "room"
-_VARIANTS = "variants"
-_CAPS = "caps"
-
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """A replica as it is on some clusters.
-
-    `rows` returns which ones, shape (n,), of a given snapshot, as a hook may have replaced it. The
-    other fields stand for those of the Workload; `tolerations` are of the clusters' own taints.
-    """
-
-    rows: Callable[[Snapshot], Mask]
-    request: Mapping[str, int]
-    place: Place
-    tolerations: tuple[Toleration, ...]
-    pod: bytes = b""
-    """The skeleton of its pods, for a patch that is laid over them; as `WorkloadInfo.pod`."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlacementLimit:
-    """The replicas of a Workload that may have clusters, all together, present ones included.
-
-    `plugin` set the limit, and `reason` is the condition's where fewer are placed than are wanted.
-    """
-
-    units: int
-    plugin: str
-    reason: ScheduledReason
 
 
 def limit(state: CycleState, most: PlacementLimit) -> None:
@@ -62,14 +28,12 @@ def limit(state: CycleState, most: PlacementLimit) -> None:
 
     A limit must count the present replicas in: it takes nothing away.
     """
-    known = limit_of(state)
-    if known is None or most.units < known.units:
-        state.data[_LIMIT] = most
+    if state.limit is None or most.units < state.limit.units:
+        state.limit = most
 
 
 def limit_of(state: CycleState) -> PlacementLimit | None:
-    said: PlacementLimit | None = state.data.get(_LIMIT)
-    return said
+    return state.limit
 
 
 def within(state: CycleState, replicas: int) -> int:
@@ -80,12 +44,11 @@ def within(state: CycleState, replicas: int) -> int:
 
 def vary(state: CycleState, variants: Sequence[Variant]) -> None:
     """Add variants of the replica; of two that hold for one cluster the later added counts."""
-    state.data[_VARIANTS] = (*variants, *variants_of(state))
+    state.variants = (*variants, *state.variants)
 
 
 def variants_of(state: CycleState) -> Sequence[Variant]:
-    said: Sequence[Variant] = state.data.get(_VARIANTS, ())
-    return said
+    return state.variants
 
 
 def cap(state: CycleState, most: Callable[[Snapshot], Ints]) -> None:
@@ -93,18 +56,13 @@ def cap(state: CycleState, most: Callable[[Snapshot], Ints]) -> None:
 
     Of several caps the least holds. `most` is called with the snapshot that hooks left.
     """
-    state.data[_CAPS] = (*_caps_of(state), most)
-    state.data.pop(_ROOM, None)
+    state.caps = (*state.caps, most)
+    state.room = None
 
 
 def without_room(state: CycleState) -> CycleState:
     """Return the state without the cached room."""
-    return replace(state, data={name: each for name, each in state.data.items() if name != _ROOM})
-
-
-def _caps_of(state: CycleState) -> Sequence[Callable[[Snapshot], Ints]]:
-    said: Sequence[Callable[[Snapshot], Ints]] = state.data.get(_CAPS, ())
-    return said
+    return replace(state, room=None)
 
 
 def by_variant(
@@ -130,16 +88,15 @@ def needed(info: WorkloadInfo) -> int:
 
 def room_of(state: CycleState, info: WorkloadInfo, snapshot: Snapshot) -> Ints:
     """Return the room in all resources, cached in the pass for this replica and snapshot."""
-    known = state.data.get(_ROOM)
+    known = state.room
     if known is None or known[0] is not info or known[1] is not snapshot:
-        known = state.data[_ROOM] = (info, snapshot, _capped(state, info, snapshot))
-    replicas: Ints = known[2]
-    return replicas
+        known = state.room = (info, snapshot, _capped(state, info, snapshot))
+    return known[2]
 
 
 def _capped(state: CycleState, info: WorkloadInfo, snapshot: Snapshot) -> Ints:
     fits = room(info, snapshot, variants=variants_of(state))
-    for most in _caps_of(state):
+    for most in state.caps:
         fits = np.minimum(fits, most(snapshot))
     return fits
 

@@ -14,8 +14,9 @@ from controller.cache.placements import PlacementIndex
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
 from controller.framework.explains import Shortage
 from controller.framework.interface import NOTHING_REFUSED, CycleState, FilterMask
-from controller.framework.room import Variant, vary
+from controller.framework.room import vary
 from controller.framework.status import SUCCESS, Status
+from controller.framework.variants import Variant
 from controller.model.overridden import Overridden, OverriddenPods
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints, Mask

@@ -11,18 +11,11 @@ from controller.cache.placements import PlacementIndex
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
 from controller.framework.explains import NAMED, Shortage, either
 from controller.framework.interface import NOTHING_REFUSED, CycleState, FilterMask
-from controller.framework.room import (
-    Variant,
-    by_variant,
-    needed,
-    resources_of,
-    room,
-    room_of,
-    variants_of,
-)
+from controller.framework.room import by_variant, needed, resources_of, room, room_of, variants_of
 from controller.framework.runtime.arguments import NoArgs
 from controller.framework.runtime.handle import Handle
 from controller.framework.runtime.services import Route, as_json, failure
+from controller.framework.variants import Variant
 from controller.model.objects import Taint
 from controller.model.place import EVERY_TAINT, HARD, Place
 from controller.model.unit import WorkloadInfo

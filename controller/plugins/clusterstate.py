@@ -14,7 +14,8 @@ from controller.cache.placements import PlacementIndex
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
 from controller.framework.explains import Shortage, either
 from controller.framework.interface import NOTHING_REFUSED, CycleState, FilterMask
-from controller.framework.room import Variant, by_variant, variants_of
+from controller.framework.room import by_variant, variants_of
+from controller.framework.variants import Variant
 from controller.model.objects import MemberCluster, Taint
 from controller.model.place import HARD, SOFT
 from controller.model.unit import WorkloadInfo

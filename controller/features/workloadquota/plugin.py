@@ -39,11 +39,12 @@ from controller.features.workloadquota.usage import Usage, Used
 from controller.framework.events import Action, EventHint, namespace_of, on
 from controller.framework.explains import Note, NoteKind, Shortage, Stop
 from controller.framework.interface import CycleState, Unplaced
-from controller.framework.room import PlacementLimit, cap, limit, variants_of
+from controller.framework.room import cap, limit, variants_of
 from controller.framework.runtime.arguments import Args
 from controller.framework.runtime.handle import Handle
 from controller.framework.runtime.services import Route
 from controller.framework.status import SUCCESS, Status, unschedulable
+from controller.framework.variants import PlacementLimit
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints
 from controller.snapshot.snapshot import Snapshot

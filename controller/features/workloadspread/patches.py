@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from controller.features.workloadspread.compiled import CompiledSpread
-from controller.framework.room import Variant
+from controller.framework.variants import Variant
 from controller.model import podtemplate
 from controller.model.objects import Toleration
 from controller.model.place import HARD, Place

@@ -14,8 +14,9 @@ from controller.config import default_profile
 from controller.explain.remedies import remedies
 from controller.framework.interface import Candidates, CycleState
 from controller.framework.profile import Profile
-from controller.framework.room import Variant, needed, vary
+from controller.framework.room import needed, vary
 from controller.framework.status import SUCCESS
+from controller.framework.variants import Variant
 from controller.model.objects import Toleration
 from controller.model.podtemplate import skeleton
 from controller.model.unit import WorkloadInfo
@@ -158,3 +159,26 @@ def test_a_unit_keeps_what_a_patch_of_its_pods_needs():
         b'"volumes":[{"name":"data"}]}}'
     )
     assert skeleton({}, {}) == b""
+
+
+class Noting:
+    """A plugin of any name that keeps something of its own under it, before others count room."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def pre_filter(self, state: CycleState, *_: Any) -> Any:
+        state.data[self.name] = self
+        return SUCCESS
+
+
+@pytest.mark.proves("B20")
+@pytest.mark.parametrize("name", ["room", "limit", "variants", "caps", "plan", "refused"])
+def test_a_plugin_may_have_any_name(name: str) -> None:
+    plain = default_profile()
+    noting = Noting(name)
+    profile = replace(plain, pre_filter=(noting, Divider(), *plain.pre_filter))
+    one = info(replicas=4, cpu=1000)
+    found = decide(snapshot(cluster("big", cpu=2)), one, PlacementIndex(), profile, NOW)
+    assert found.placements == {"big": 4}
+    assert found.cycle_state.data[name] is noting
