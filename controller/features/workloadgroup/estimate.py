@@ -23,7 +23,15 @@ import numpy as np
 
 from controller.features.workloadgroup.compiled import FAILED, TOO_FEW, CompiledGroup, named
 from controller.features.workloadgroup.ledger import Member
-from controller.features.workloadgroup.reach import MOST_CLASSES, Class, Reach, classes, usable
+from controller.features.workloadgroup.reach import (
+    MOST_CLASSES,
+    Class,
+    Filters,
+    Reach,
+    classes,
+    of_default_profile,
+    usable,
+)
 from controller.framework.explains import either
 from controller.framework.gathering import Trial
 from controller.framework.room import room
@@ -65,10 +73,16 @@ _DETAIL = 512
 """The most characters of one Workload's obstacle in a message."""
 
 
-def gap(group: CompiledGroup, members: Collection[Member], snapshot: Snapshot) -> str:
+def gap(
+    group: CompiledGroup,
+    members: Collection[Member],
+    snapshot: Snapshot,
+    filters: Filters = of_default_profile,
+) -> str:
     """Say what the quorum lacks, and how much; empty where no shortage is found.
 
-    `members` are all that could have replicas, with their present shares.
+    `members` are all that could have replicas, with their present shares; `filters` are those of
+    their profiles.
     """
     assigned = sum(member.assigned for member in members)
     need = group.min_member - assigned
@@ -77,7 +91,7 @@ def gap(group: CompiledGroup, members: Collection[Member], snapshot: Snapshot) -
         return ""
     snapshot, least = replace(snapshot, holds=NO_FLIGHTS, merged={}), need - group.min_member // 10
     found = [each for each in classes(infos) if each.wanted]
-    open_ = [usable(each.workload, snapshot) for each in found[:MOST_CLASSES]]
+    open_ = [usable(each.workload, snapshot, filters) for each in found[:MOST_CLASSES]]
     shut_out = (each for each, mask in zip(found, open_, strict=False) if not mask.any())
     could = sum(_wanted(each, snapshot) for each in found) - sum(
         _wanted(s, snapshot) for s in shut_out
@@ -92,7 +106,7 @@ def gap(group: CompiledGroup, members: Collection[Member], snapshot: Snapshot) -
     if least <= 0:
         return ""
     fits, short = (
-        Reach.of(infos, snapshot).places(),
+        Reach.of(infos, snapshot, filters=filters).places(),
         _short_in_sum(found, there, least, need, snapshot),
     )
     if fits >= least and not short:

@@ -9,15 +9,16 @@ count as if they fitted everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from controller.cache.placements import PlacementIndex
 from controller.features.workloadgroup.compiled import CompiledGroup
 from controller.framework.interface import CycleState
+from controller.framework.profile import Profile
 from controller.framework.room import room
 from controller.model.load import Load
 from controller.model.place import Place
@@ -48,13 +49,37 @@ _RULES = (
     ClusterReady(),
     TaintToleration(),
 )
+_NAMES = frozenset(rule.name for rule in _RULES)
 
 
-def usable(info: WorkloadInfo, snapshot: Snapshot) -> Mask:
-    """Return the clusters that rules and their state leave to new replicas, shape (n,)."""
+Filters: TypeAlias = Callable[[WorkloadInfo], Collection[str]]
+"""Returns the names of the plugins at Filter in the profile of a Workload."""
+
+
+def of_default_profile(_: WorkloadInfo) -> Collection[str]:
+    return _NAMES
+
+
+def filters_of(profiles: Mapping[str, Profile]) -> Filters:
+    """Return the filters of these profiles, by scheduler name; those by default without any."""
+
+    def named(info: WorkloadInfo) -> Collection[str]:
+        profile = profiles.get(info.scheduler_name)
+        return _NAMES if profile is None else [each.name for each in profile.filter]
+
+    return named
+
+
+def usable(info: WorkloadInfo, snapshot: Snapshot, filters: Filters = of_default_profile) -> Mask:
+    """Return the clusters that rules and their state leave to new replicas, shape (n,).
+
+    A rule that the Workload's profile does not have refuses nothing.
+    """
     refused = np.zeros(len(snapshot), dtype=np.bool_)
-    state, bound = CycleState(), PlacementIndex()
+    state, bound, asked = CycleState(), PlacementIndex(), filters(info)
     for rule in _RULES:
+        if rule.name not in asked:
+            continue
         for mask, _ in rule.filter(state, info, snapshot, bound).reasons:
             refused |= mask
     return ~refused
@@ -105,6 +130,7 @@ class Reach:
         snapshot: Snapshot,
         kept: Mask | None = None,
         given: Mapping[str, Ints] | None = None,
+        filters: Filters = of_default_profile,
     ) -> Reach:
         """Return the reach of these members.
 
@@ -114,9 +140,10 @@ class Reach:
             kept: clusters where none of them may go, shape (n,).
             given: amounts that others would give back, by resource, shape (n,) each. Their nodes
                 are not known, so the result is an upper bound.
+            filters: what the profiles of the members have at Filter.
         """
         found = classes(infos)
-        room = _Room(replace(snapshot, holds=NO_FLIGHTS, merged={}), kept, given)
+        room = _Room(replace(snapshot, holds=NO_FLIGHTS, merged={}), kept, given, filters)
         able = [room.able(each) for each in found[:MOST_CLASSES]]
         wanted = [_wanted(each, snapshot) for each in found]
         if len(found) > MOST_CLASSES:  # the others as one
@@ -166,6 +193,7 @@ class PendingGroup:
     infos: Sequence[WorkloadInfo]
     snapshot: Snapshot
     need: int
+    filters: Filters = of_default_profile
 
     def fitting(self, given: Mapping[str, Ints]) -> Mask:
         """Return the clusters that could take the quorum with these amounts back, shape (n,).
@@ -175,7 +203,7 @@ class PendingGroup:
         snapshot, none = self.snapshot, np.zeros(len(self.snapshot), dtype=np.bool_)
         if not len(snapshot) or not self._amounts_fit(given):
             return none
-        reach = Reach.of(self.infos, snapshot, given=given)
+        reach = Reach.of(self.infos, snapshot, given=given, filters=self.filters)
         domain, outside = self._domains()
         size = int(domain.max()) + 1
         enough = (reach.places_in(domain, size) >= self.need)[domain] & ~outside
@@ -225,6 +253,7 @@ class _Room:
     snapshot: Snapshot
     kept: Mask | None
     given: Mapping[str, Ints] | None
+    filters: Filters
 
     def open(self) -> Ints:
         """Return no bound, but on clusters that are kept."""
@@ -240,7 +269,7 @@ class _Room:
             fits = np.where(fits >= info.replicas, info.replicas * each.members, 0)
         elif _goes_whole(each):
             fits = np.minimum(fits, each.wanted)
-        return self._kept_out(np.where(usable(info, self.snapshot), fits, 0))
+        return self._kept_out(np.where(usable(info, self.snapshot, self.filters), fits, 0))
 
     def any_units(self, found: Sequence[Class]) -> Ints:
         """Return how often the least request of all members fits."""

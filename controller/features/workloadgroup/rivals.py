@@ -28,7 +28,12 @@ import numpy as np
 
 from controller.features.workloadgroup.compiled import CompiledGroup, named
 from controller.features.workloadgroup.ledger import Groups
-from controller.features.workloadgroup.reach import PendingGroup, amounts
+from controller.features.workloadgroup.reach import (
+    Filters,
+    PendingGroup,
+    amounts,
+    of_default_profile,
+)
 from controller.framework.gathering import Trial
 from controller.model.load import Loads, added
 from controller.model.unit import WorkloadInfo
@@ -98,6 +103,7 @@ class GroupUnderDecision:
         now: the time of the decision.
         patience: seconds after which a gang gets its turn; 0 for never.
         behind: the gang ahead that has the turn, where that is known.
+        filters: what the profiles of members have at Filter.
     """
 
     group: CompiledGroup
@@ -108,6 +114,7 @@ class GroupUnderDecision:
     now: datetime
     patience: float = PATIENCE_SECONDS
     behind: Behind | None = None
+    filters: Filters = of_default_profile
 
     @property
     def key(self) -> Key:
@@ -128,7 +135,11 @@ class GroupUnderDecision:
     @property
     def waiting(self) -> PendingGroup:
         return PendingGroup(
-            group=self.group, infos=self.infos, snapshot=self.snapshot, need=self._need
+            group=self.group,
+            infos=self.infos,
+            snapshot=self.snapshot,
+            need=self._need,
+            filters=self.filters,
         )
 
     def place(self) -> Order | None:

@@ -22,6 +22,7 @@ from controller.features.workloadgroup import estimate
 from controller.features.workloadgroup.compiled import FAILED, CompiledGroup
 from controller.features.workloadgroup.ledger import Groups, Member
 from controller.features.workloadgroup.memory import Denial, Findings, GroupMemory
+from controller.features.workloadgroup.reach import Filters, filters_of
 from controller.features.workloadgroup.rivals import Behind, GroupUnderDecision, words
 from controller.features.workloadgroup.topology import Within, attempts_of, no_domain
 from controller.framework.gathering import (
@@ -300,6 +301,7 @@ class Together:
             ledger=groups,
             now=now,
             patience=self.patience_seconds,
+            filters=self._filters,
         )
         return About(asked, self._seen(group, groups), self.memory.turns.behind(asked))
 
@@ -340,6 +342,10 @@ class Together:
         }
         return {**found, info.key: members.get(info.key) or Member.of(info, info.present)}
 
+    @property
+    def _filters(self) -> Filters:
+        return filters_of(self._handle.configuration.profiles)
+
     def _held(self, members: Iterable[Key]) -> list[Key]:
         return [key for key in members if self._is_held(key)]
 
@@ -360,7 +366,7 @@ class Together:
             return None
         members = groups.members(group.key).values()
         self._estimates.inc()
-        text = no_domain(group, snapshot) or estimate.gap(group, members, snapshot)
+        text = no_domain(group, snapshot) or estimate.gap(group, members, snapshot, self._filters)
         if not text or self._patched(members, bound, now):
             self._passed = attempt
             return None

@@ -57,7 +57,8 @@ NAMED_DOMAINS = 20
 """Domains that a message names; the others are in the policy's status."""
 
 _OWN_RULES = (NamedCluster(), ClusterSelector(), ClusterAffinityPlugin())
-"""A cluster that the Workload itself excludes is neither chosen nor counted."""
+"""A cluster that the Workload itself excludes is neither chosen nor counted, where its profile has
+the rule."""
 
 
 def policy_of(info: WorkloadInfo) -> Key | None:
@@ -334,6 +335,8 @@ def _excluded(
 ) -> Mask:
     out = np.zeros(len(snapshot), dtype=np.bool_)
     for rule in _OWN_RULES:
+        if not state.has("filter", rule.name):
+            continue
         for mask, _ in rule.filter(state, info, snapshot, bound).reasons:
             out |= mask
     return out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from controller.config import default_profile
 from controller.features.workloadgroup.compiled import compile_group
 from controller.features.workloadgroup.estimate import gap
 from controller.features.workloadgroup.ledger import Groups
+from controller.features.workloadgroup.reach import filters_of
 from controller.framework.gathering import TrialResult
 from controller.model.unit import WorkloadInfo
 from crds.names import GROUP_ALIASES, LABEL_GROUP
@@ -175,6 +178,25 @@ def test_no_estimate_refuses_what_a_pass_would_place_or_hold(
         assert not short
     if short:
         assert short.startswith("resource gap: ")
+
+
+@pytest.mark.proves("B19")
+def test_an_estimate_asks_the_rules_that_the_profile_has() -> None:
+    """A pass whose profile looks at no taints places the gang that the taint would keep out."""
+    taint = [{"key": "k", "effect": "NoSchedule"}]
+    made = Yard(room("a", "99"), room("tainted", "99", taints=taint))
+    asked = made.group(group(min_member=150))
+    made.store(member("w", 150, cpu="1"))
+    members, snapshot = made.groups.members((NS, "batch")).values(), made.world.snapshot()
+    profile = default_profile()
+    assert gap(asked, members, snapshot, filters_of({"stowage": profile}))
+    bare = replace(profile, filter=[p for p in profile.filter if p.name != "TaintToleration"])
+    assert not gap(asked, members, snapshot, filters_of({"stowage": bare}))
+    assert gap(asked, members, snapshot, filters_of({"another": bare}))
+    made.plugin._handle = SimpleNamespace(  # type: ignore[assignment] # as much as is asked of it
+        configuration=SimpleNamespace(profiles={"stowage": bare})
+    )
+    assert not gap(asked, members, snapshot, made.plugin._filters)
 
 
 def _untold(made: Yard) -> Any:

@@ -329,6 +329,24 @@ def test_each_point_can_be_switched_off_by_itself():
     assert len(inert.placements) == 1, "without PreFilter its distribution decides"
 
 
+@pytest.mark.proves("B19")
+def test_a_cluster_is_left_out_of_the_counts_by_rules_that_the_profile_has():
+    who = asked(replicas=3, clusterSelector={ZONE: "member"})
+    snapshot, plugin = builder(MEMBERS).snapshot(), Plugin()
+
+    def score(names: Any) -> list[int]:
+        index = world(policy(stored(host=4)), placed=[(asked("sibling"), {"h1": 2})])
+        state = CycleState(enabled=names)
+        assert plugin.pre_filter(state, who, snapshot, index).ok
+        return [int(each) for each in plugin.score(state, who, snapshot, index)]
+
+    known = default_profile().names
+    without = {**known, "filter": tuple(n for n in known["filter"] if n != "ClusterSelector")}
+    row = snapshot.row["h1"]
+    assert score(known)[row] == 100, "what runs where it may not be counts for nothing"
+    assert score(without)[row] == 50
+
+
 @pytest.mark.proves("K28", "K29")
 def test_editing_moves_nothing_and_shrinking_starts_where_it_is_over():
     before = {"m1": 1, "h1": 3}
