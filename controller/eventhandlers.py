@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from controller.cache.away import AwayClusters
 from controller.cache.assumed import AssumedPlacement, AssumedPlacements, PendingAffinity
 from controller.cache.ledger import HoldsRoom, Ledger, RoomHolder
 from controller.cache.placements import PlacementIndex
@@ -29,7 +30,7 @@ from controller.snapshot.builder import Snapshot, SnapshotBuilder
 from crds.workload import WorkloadCondition
 from machinery import logs
 from machinery.clock import Clock
-from machinery.tasks import Gradually, end
+from machinery.tasks import Gradually, end, in_slices
 from machinery.types.metadata import Key, Meta
 
 LOG = logs.get(__name__)
@@ -164,6 +165,11 @@ class SchedulerCache:
         self._stored: Callable[[Key], Workload | None] = lambda _: None
         self._evacuating = set[str]()
         """Clusters that Workloads leave, or that were lost a short while ago."""
+        self.away = AwayClusters(self._away_changed)
+        """The clusters that shares name and no MemberCluster names."""
+        self._listed = False
+        """Whether all clusters and Workloads have been seen: before that no name is known to be
+        that of no cluster."""
         self._feed = QueueFeed(sort)
         # Undone decisions whose freed room is announced once their Workloads are decided again.
         self._unannounced: dict[Key, Workload] = {}
@@ -220,9 +226,18 @@ class SchedulerCache:
 
     async def begin(self, queue: SchedulingQueue, workloads: Collection[Workload]) -> None:
         """Queue every Workload that needs a decision. Called before the first one is decided."""
+        self._listed = True
+        async for workload in in_slices(workloads, size=LOOK_STEP):
+            self._find_away(workload)
         for ranks in self._needing_decision(workloads):
             queue.activate(ranks)
             await asyncio.sleep(0)
+
+    def listed(self, workloads: Iterable[Workload]) -> None:
+        """Find the clusters that are away, once all clusters and Workloads are known."""
+        self._listed = True
+        for workload in workloads:
+            self._find_away(workload)
 
     async def resync(
         self, queue: SchedulingQueue, workloads: Collection[Workload], *, clock: Clock
@@ -302,7 +317,7 @@ class SchedulerCache:
         if workload is None:
             self._drop(info.key)
         else:
-            self._assumed.take(self.named(workload))
+            self._take(workload)
             if at_once:
                 self._unannounced[info.key] = decided
                 return
@@ -332,7 +347,9 @@ class SchedulerCache:
             return
         held = self._assumed.get(new.metadata.key)
         ours = held is not None and _is_assumed(held, new)  # the assumed placement came back
-        landed = self._assumed.take(self.named(new))
+        landed = self._take(new)
+        if self._listed:
+            self._find_away(new)
         self._feed.workload(old, new)
         self._feed.landed(new.metadata.key, landed)
         edited = events.edited(old, new)
@@ -346,23 +363,85 @@ class SchedulerCache:
             self._feed.activate([new.info], after_backoff=not (edited or reported))
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
-        """Handle an informer's change."""
-        if new is None:
-            assert old is not None  # noqa: S101 - the informer's promise
-            self._builder.remove(old.metadata.name)
-            self._evacuating.discard(old.metadata.name)
-            self._assumed.lost(old.metadata.name)
-            self._read_again(self._renames.saw(old, None))
-            self._cluster_lost(old.metadata.name)
-            self._feed.cluster(old, None)
+        """Handle an informer's change. A cluster that a person gives up counts as gone."""
+        known = new or old
+        assert known is not None  # noqa: S101 - the informer's promise
+        name, was = known.metadata.name, old is not None and not old.given_up
+        if new is not None:
+            self.revision = new.metadata.resource_version
+        if new is None or new.given_up:
+            read_again = self._renames.saw(known, None)
+            if known.given_up:
+                self.away.give_up(name)
+            if was:
+                self._cluster_gone(known, stands=not known.given_up)
+            self._read_again(read_again)
             return
-        self._builder.upsert(new)
-        self.revision = new.metadata.resource_version
-        name = new.metadata.name
-        (self._evacuating.add if new.evacuating else self._evacuating.discard)(name)
+        away = self.away.came(name)
+        self._upsert(away or (old if was else None), new)
+        if away is not None:
+            self._look_again(name)
         self._landing.add(name, [(name, key) for key in self._assumed.saw(new)])
-        self._read_again(self._renames.saw(old, new))
+        changed = self._renames.saw(old, new)
+        self._read_again(changed)
+        for former in new.spec.former_names:
+            if former in changed:
+                self.away.gone(former)
+
+    def _cluster_gone(self, cluster: MemberCluster, *, stands: bool) -> None:
+        """Handle the end of a MemberCluster; `stands`: what runs there is not given up."""
+        name = cluster.metadata.name
+        self._assumed.lost(name)
+        if stands and name not in self._renames and self._named_by_shares(name):
+            self.away.went(cluster)  # its row stays
+            return
+        self._away_changed(cluster, None)
+
+    def _away_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
+        """Take a cluster that is away as decisions read it, or drop it."""
+        if new is not None:
+            self._upsert(old, new)
+            return
+        assert old is not None  # noqa: S101 - one of both is there
+        name = old.metadata.name
+        self._builder.remove(name)
+        self._evacuating.discard(name)
+        self._look_again(name)
+        self._feed.cluster(old, None)
+
+    def _upsert(self, old: MemberCluster | None, new: MemberCluster) -> None:
+        name = new.metadata.name
+        self._builder.upsert(new)
+        (self._evacuating.add if new.evacuating else self._evacuating.discard)(name)
         self._feed.cluster(old, new)
+
+    def _named_by_shares(self, name: str) -> bool:
+        return bool(self._assumed.holders(name) or self.away.holders(name))
+
+    def _find_away(self, workload: Workload) -> None:
+        """Take the clusters of a Workload that no MemberCluster names for away."""
+        if not self.ours(workload):
+            return
+        info = self.named(workload).info
+        for name in (*info.present, *info.moving.leaving):
+            if name not in self._builder:
+                self.away.named(name)
+
+    def _take(self, new: Workload) -> list[str]:
+        """Take an informer's Workload; return the clusters where fewer of it are in flight."""
+        key = new.metadata.key
+        held, named = self._assumed.get(key), self.named(new)
+        moving = named.info.moving
+        left = self.away.holds(key, {*moving.leaving, *moving.displaced})
+        landed = self._assumed.take(named)
+        self._forget_away((*left, *(held.placements if held is not None else ())))
+        return landed
+
+    def _forget_away(self, clusters: Iterable[str]) -> None:
+        """Drop those that were away and that no share names any more."""
+        for name in clusters:
+            if name in self.away and not self._named_by_shares(name):
+                self.away.gone(name)
 
     def _land(self, item: tuple[str, Key]) -> None:
         cluster, key = item
@@ -372,7 +451,9 @@ class SchedulerCache:
 
     def _drop(self, key: Key) -> None:
         self._unannounced.pop(key, None)
+        held, left = self._assumed.get(key), self.away.holds(key, ())
         self._assumed.drop(key)
+        self._forget_away((*left, *(held.placements if held is not None else ())))
         self._feed.forget(key)
 
     @property
@@ -398,11 +479,12 @@ class SchedulerCache:
 
     def _read_renamed(self, key: Key) -> None:
         if (stored := self._stored(key)) is not None:
-            self._assumed.take(self.named(stored))
+            self._take(stored)
         self._activate_ours([key])
 
-    def _cluster_lost(self, cluster: str) -> None:
-        self._activate_ours([held.workload.key for held in self._assumed.on(cluster)])
+    def _look_again(self, cluster: str) -> None:
+        """Have the Workloads decided again that a cluster went away from, or is back for."""
+        self._activate_ours({*self._assumed.holders(cluster), *self.away.holders(cluster)})
 
     def _activate_ours(self, keys: Iterable[Key]) -> None:
         infos = (self.info(key) for key in keys)

@@ -101,6 +101,11 @@ PROPERTY_PREFIX = f"properties.{GROUP}/"
 LABEL_TENANT = f"{GROUP}/tenant"
 """On a member's namespace: given to the propagator. On its accounts and roles: they are ours."""
 
+ANNOTATION_UNJOIN = f"{GROUP}/unjoin"
+"""The annotation on a MemberCluster that lets it be deleted: `GIVEN_UP` or `RENAMED`."""
+GIVEN_UP, RENAMED = "GivenUp", "Renamed"
+"""The values of `ANNOTATION_UNJOIN`: a person gives up what runs there, or it has another name."""
+
 TAINT_DRAIN = f"{GROUP}/drain"
 """On a MemberCluster, by a person: what runs there goes elsewhere (`stowage drain`)."""
 FORCED_DRAIN = "Force"

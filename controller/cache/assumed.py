@@ -12,7 +12,7 @@ watches keep no order. The Workload's status names the version of the cluster th
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -138,6 +138,10 @@ class AssumedPlacements:
 
     def values(self) -> Iterable[AssumedPlacement]:
         return self._all.values()
+
+    def holders(self, cluster: str) -> Collection[Key]:
+        """Return the Workloads with a share on a cluster."""
+        return self._holders.get(cluster, ())
 
     def on(self, cluster: str) -> list[AssumedPlacement]:
         """Return those with a share on a cluster, by the Workload's name."""

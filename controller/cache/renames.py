@@ -29,6 +29,10 @@ class Renames:
         self._renamed: dict[str, MemberCluster] = {}
         self._now: dict[str, str] = {}
 
+    def __contains__(self, name: str) -> bool:
+        """Whether another cluster had that name."""
+        return name in self._now
+
     def saw(self, old: MemberCluster | None, new: MemberCluster | None) -> set[str]:
         """Note a cluster that came, changed or went; return the names of shares to read again."""
         known = new or old

@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -96,6 +96,16 @@ T = TypeVar("T", bound=Object)
 R = TypeVar("R", bound=Result)
 
 
+class Stored(Protocol[T]):
+    """The objects of a kind as they are stored: an informer, as a writer of statuses reads it."""
+
+    def get(self, key: Key) -> T | None: ...
+
+    def values(self) -> Collection[T]: ...
+
+    def upsert(self, obj: T) -> None: ...
+
+
 class StatusWriter(Generic[T, R]):
     """Writes the statuses of a kind for one term of leadership; one write for an object at a time.
 
@@ -111,7 +121,7 @@ class StatusWriter(Generic[T, R]):
         self._check = term.check
         self._recorder = term.recorder
         self._resource = resource
-        self._stored: Informer[T] = term.informer(resource)
+        self._stored: Stored[T] = term.informer(resource)
         self._drafts: dict[Key, R] = {}
         self._decoder = msgspec.json.Decoder(type_)
         self._queue: WorkQueue[Key] = WorkQueue(

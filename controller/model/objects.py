@@ -15,12 +15,22 @@ from typing import Any
 import msgspec
 
 from controller.model.rollout import Rollout
-from crds.names import ANNOTATION_PROFILE, LABEL_PROVIDER, LABEL_VERSION
+from crds.names import (
+    ANNOTATION_PROFILE,
+    ANNOTATION_UNJOIN,
+    GIVEN_UP,
+    LABEL_PROVIDER,
+    LABEL_VERSION,
+)
 from machinery.overrides.images import ImageRule
 from machinery.overrides.variables import ClusterFacts
 from machinery.types.bounds import MOST_UNITS, between
 from machinery.types.metadata import Key, Object
 from machinery.types.selectors import LabelSelector, SelectorTerm
+
+
+AWAY = "Away"
+"""The reason of Ready of a cluster that shares name and no MemberCluster names; never stored."""
 
 
 class Taint(msgspec.Struct, frozen=True):
@@ -201,6 +211,16 @@ class MemberCluster(Object, frozen=True):
         """The key of the ClusterProfile that it stands for."""
         namespace, _, name = self.metadata.annotations.get(ANNOTATION_PROFILE, "").partition("/")
         return (namespace, name) if namespace and name else None
+
+    @property
+    def away(self) -> bool:
+        """Whether shares name the cluster, and no MemberCluster does (`controller.cache.away`)."""
+        return self.reason == AWAY
+
+    @property
+    def given_up(self) -> bool:
+        """Whether `stowage unjoin` takes it out of the fleet: its shares are placed anew."""
+        return self.metadata.annotations.get(ANNOTATION_UNJOIN) == GIVEN_UP
 
     @property
     def evacuating(self) -> bool:

@@ -70,6 +70,9 @@ class SnapshotBuilder:
         self._last = _empty()
         self._touched = _Touched()
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._rows
+
     def upsert(self, cluster: MemberCluster) -> None:
         """Take a cluster, new or changed. An invalid quantity counts as no room."""
         name = cluster.metadata.name

@@ -12,7 +12,14 @@ from typing import Any
 import msgspec
 
 from crds.membercluster import MemberClusterCondition
-from crds.names import FORCED_DRAIN, SYSTEM_NAMESPACE, TAINT_DRAIN, TAINT_OUT_OF_SERVICE
+from crds.names import (
+    ANNOTATION_UNJOIN,
+    FORCED_DRAIN,
+    GIVEN_UP,
+    SYSTEM_NAMESPACE,
+    TAINT_DRAIN,
+    TAINT_OUT_OF_SERVICE,
+)
 from machinery.overrides.images import ImageRule
 from machinery.overrides.variables import ClusterFacts
 from machinery.types import conditions
@@ -87,6 +94,11 @@ class MemberCluster(Object, frozen=True):
         """What an override may say of it."""
         meta, spec = self.metadata, self.spec
         return ClusterFacts.of(meta.name, meta.labels, provider=spec.provider, version=spec.version)
+
+    @property
+    def given_up(self) -> bool:
+        """Whether `stowage unjoin` takes it out of the fleet: nothing is done there any more."""
+        return self.metadata.annotations.get(ANNOTATION_UNJOIN) == GIVEN_UP
 
     @property
     def out_of_service(self) -> bool:

@@ -90,6 +90,7 @@ class Rehearsal:
         for each in objects:
             self._tell(each)
             self._take_placed(each)
+        self._cache.listed(self.placed.values())
         self._faults = {key: each.fault for key, each in self.placed.items() if each.fault}
         self._sound = self._infos.keys() - self._faults.keys()
         self._undecided = {k for k, each in self.placed.items() if self._cache.needs_decision(each)}

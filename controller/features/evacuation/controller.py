@@ -8,9 +8,11 @@ costs nothing.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from controller.cache.away import AwayClusters
 from controller.features.evacuation import status, taints
 from controller.features.evacuation.brake import SCOPES, brake_of
 from controller.features.evacuation.fleet import FleetMoves
@@ -31,7 +33,7 @@ from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from machinery.runtime.informer import Informer
 from machinery.tasks import in_slices
 from machinery.types import conditions
-from machinery.types.metadata import Key
+from machinery.types.metadata import Key, Meta
 
 CALM_SECONDS = 1.0
 """Between two writes of a cluster."""
@@ -75,6 +77,8 @@ class EvacuationController(StatusWriter[MemberCluster, _Draft]):
         handle: Handle,
     ) -> None:
         super().__init__(term, MEMBER_CLUSTERS, MemberCluster)
+        self._away = handle.away()
+        self._stored: _Fleet = _Fleet(term.informer(MEMBER_CLUSTERS), self._away)
         self._workloads: Informer[Workload] = term.informer(WORKLOADS)
         self._moves = moves
         self._plugin = plugin
@@ -98,8 +102,17 @@ class EvacuationController(StatusWriter[MemberCluster, _Draft]):
         if _concerns(stored):
             self.add(stored.metadata.key)
 
+    def away_changed(self, name: str) -> None:
+        """Look at a cluster that went away, or is back: it counts for the brake."""
+        self.loss_changed()
+        if (stored := self._stored.get(("", name))) is not None:
+            self.cluster_changed(stored)
+        else:
+            self.forget(("", name))
+
     def loss_changed(self) -> None:
         """Look at every cluster that is lost: the brake depends on all of them."""
+        self._braked = None
         for each in self._stored.values():
             if taints.unreachable(each):
                 self.add(each.metadata.key)
@@ -244,6 +257,15 @@ class EvacuationController(StatusWriter[MemberCluster, _Draft]):
         self._written.pop(key, None)
         self._standing.pop(key, None)
 
+    async def _write(self, meta: Meta, status: Mapping[str, Any]) -> None:
+        """Write a status: that of a cluster that is away has no object to be stored in."""
+        known = self._away.get(meta.name)
+        if known is not None and known.metadata is meta:
+            self._check()
+            self._away.said(meta.name, status)
+        else:
+            await super()._write(meta, status)
+
     def _brake(self) -> str:
         """Return why nothing moves because of a loss; judged once for each change of a cluster."""
         if self._braked is None:
@@ -253,6 +275,27 @@ class EvacuationController(StatusWriter[MemberCluster, _Draft]):
                 BRAKE.labels(scope).set(found is not None and found.scope == scope)
             self._braked = "" if found is None else found.text
         return self._braked
+
+
+class _Fleet:
+    """The stored MemberClusters that are not given up, and the clusters that are away."""
+
+    def __init__(self, stored: Informer[MemberCluster], away: AwayClusters) -> None:
+        self._stored = stored
+        self._away = away
+
+    def get(self, key: Key) -> MemberCluster | None:
+        found = self._stored.get(key)
+        if found is None:
+            return self._away.get(key[1])
+        return None if found.given_up else found
+
+    def values(self) -> Collection[MemberCluster]:
+        stored = [each for each in self._stored.values() if not each.given_up]
+        return [*stored, *self._away.values()]
+
+    def upsert(self, cluster: MemberCluster) -> None:
+        self._stored.upsert(cluster)
 
 
 def _concerns(cluster: MemberCluster) -> bool:

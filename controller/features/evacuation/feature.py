@@ -47,6 +47,7 @@ class Evacuations:
         Nothing is judged while no controller runs.
         """
         self._handle = handle
+        handle.away().on_change(self._away_changed)
         for plugin in self._plugins():
             plugin.handle, plugin.judged = handle, self._judged
 
@@ -87,11 +88,15 @@ class Evacuations:
             return
         if new is None:
             assert old is not None  # noqa: S101 - the informer's promise
-            self._controller.forget(old.metadata.key)
+            self._controller.away_changed(old.metadata.name)
         else:
             self._controller.cluster_changed(new)
         if _lost(old) != _lost(new):
             self._controller.loss_changed()
+
+    def _away_changed(self, name: str) -> None:
+        if self._controller is not None:
+            self._controller.away_changed(name)
 
     def _freed(self) -> None:
         if self._controller is not None:

@@ -135,11 +135,7 @@ class TaintEviction:
             elif taint == taints.NOT_READY and (held := _held(cluster)) is not None:
                 found.append(about(reason=held[0], note=held[1]))
             elif lost and not fenced and info.moving.at_most_once(info.replicas):
-                name = cluster.metadata.name
-                note = (
-                    f"its units run at most once, and {name} does not answer: once nothing runs "
-                    f"there, taint it {TAINT_OUT_OF_SERVICE}:NoExecute, or delete the MemberCluster"
-                )
+                note = f"its units run at most once, and {_fencing(cluster)}"
                 reason = MovingReason.AWAITING_FENCING.value
                 found.append(about(reason=reason, note=note))
             else:
@@ -155,6 +151,21 @@ class TaintEviction:
             return max(most - moves.moving, 0), text
 
         return budget
+
+
+def _fencing(cluster: MemberCluster) -> str:
+    """Return why it is not known what runs on a cluster, and what a person does about it."""
+    name = cluster.metadata.name
+    unjoin = f"run `stowage unjoin {name} --force`"
+    if cluster.away:
+        return (
+            f"there is no MemberCluster {name}: register the cluster again, or, once nothing runs "
+            f"there, {unjoin}"
+        )
+    return (
+        f"{name} does not answer: once nothing runs there, taint it "
+        f"{TAINT_OUT_OF_SERVICE}:NoExecute, or {unjoin}"
+    )
 
 
 def _order(eviction: Eviction) -> tuple[bool, float]:

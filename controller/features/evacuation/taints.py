@@ -27,8 +27,11 @@ def cause_of(taint: Taint) -> ChangeCause:
 
 
 def unreachable(cluster: MemberCluster) -> bool:
-    """Whether a cluster does not answer: any other trouble is one of ours, or of its credential."""
-    return not cluster.ready and cluster.reason == ReadyReason.UNREACHABLE.value
+    """Whether a cluster does not answer, or nobody can ask it, as it has no MemberCluster.
+
+    Any other trouble is one of ours, or of its credential.
+    """
+    return not cluster.ready and (cluster.away or cluster.reason == ReadyReason.UNREACHABLE.value)
 
 
 def meant(cluster: MemberCluster) -> bool:

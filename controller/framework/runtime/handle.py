@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from controller.cache.away import AwayClusters
 from controller.cache.placements import PlacementIndex
 from controller.framework.events import Action
 from controller.framework.interface import Plugin
@@ -107,6 +108,10 @@ class Handle(Protocol):
         """Return the placements index, with the ledgers of all features. Never change it."""
         ...
 
+    def away(self) -> AwayClusters:
+        """Return the clusters that shares name and no MemberCluster names."""
+        ...
+
     def look(self, keys: Iterable[Key]) -> None:
         """Have these Workloads decided again. An unknown key, or one not ours, is no fault.
 
@@ -128,6 +133,7 @@ class SharedState(Protocol):
     """The state that all plugins of a process see: `controller.eventhandlers.SchedulerCache`."""
 
     index: PlacementIndex
+    away: AwayClusters
 
     def snapshot(self) -> Snapshot:
         """Return the snapshot of the clusters."""
@@ -188,6 +194,9 @@ class PluginHandle:
 
     def index(self) -> PlacementIndex:
         return PlacementIndex() if self._shared is None else self._shared.index
+
+    def away(self) -> AwayClusters:
+        return AwayClusters() if self._shared is None else self._shared.away
 
     def look(self, keys: Iterable[Key]) -> None:
         if self._shared is not None:

@@ -25,6 +25,7 @@ QUICK = MovementConfiguration(
     max_moving="100%",
     brake=BrakeConfiguration(max_lost="50%", topology_key="topology.kubernetes.io/zone"),
 )
+THREE = ("m1", "m2", "m3")
 LOOK_SECONDS = 0.25
 READY_SECONDS = 1.0
 
@@ -72,6 +73,30 @@ class Members:
         for name in names:
             self.away.discard(name)
             self._ready(name, "")
+
+    def unregister(self, *names: str) -> dict[str, dict[str, Any]]:
+        """kubectl delete membercluster; returns what applies them again."""
+        found = {name: self.stage.hub.read(MEMBER_CLUSTERS, name) for name in names}
+        for name in names:
+            self.away.add(name)
+            self.stage.hub.remove(MEMBER_CLUSTERS, name)
+        return found
+
+    def register(self, *bodies: dict[str, Any], name: str = "") -> None:
+        """Apply MemberClusters, without a status, as a propagator finds them; they answer."""
+        for body in bodies:
+            old, new = body["metadata"]["name"], name or body["metadata"]["name"]
+            meta = {"name": new, "labels": body["metadata"]["labels"]}
+            spec = {**body["spec"], **({"formerNames": [old]} if new != old else {})}
+            self.stage.hub.put(MEMBER_CLUSTERS, {"metadata": meta, "spec": spec, "status": {}})
+            room = {key: body["status"][key] for key in ("nodeGroups", "capacity")}
+            said = {"status": {**room, "conditions": []}}
+            self.stage.hub.edit(MEMBER_CLUSTERS, new, said, status=True)
+            if new != old:
+                for shares in self.shares.values():
+                    if old in shares:
+                        shares[new] = shares.pop(old)
+            self.back(new)
 
     def _ready(self, name: str, reason: str) -> None:
         stored = self.stage.hub.read(MEMBER_CLUSTERS, name)
@@ -125,8 +150,9 @@ class Members:
             self._renew()
         for workload in self.stage.hub.all(WORKLOADS):
             self._bring(workload)
-        for name in set(self.names) - self.away:
-            self._room(name)
+        for cluster in self.stage.hub.all(MEMBER_CLUSTERS):
+            if (name := cluster["metadata"]["name"]) not in self.away:
+                self._room(name)
 
     def _room(self, name: str) -> None:
         """Report what is free beside the units; each asks for one cpu."""
@@ -229,6 +255,27 @@ class Members:
         if clusters != status.get("clusters", []):
             body = {"status": {"clusters": clusters}}
             self.stage.hub.edit(WORKLOADS, workload["metadata"]["name"], body, status=True)
+
+
+@asynccontextmanager
+async def fleet(
+    *names: str, cpu: str = "100", movement: Any = QUICK
+) -> AsyncIterator[tuple[Stage, Members]]:
+    stage = Stage()
+    members = Members(stage, names or THREE)
+    for name in members.names:
+        stage.cluster(name, cpu=cpu, **{"topology.kubernetes.io/zone": name})
+    async with stage.leading(movement=movement), members.following():
+        yield stage, members
+
+
+async def web(stage: Stage, members: Members, replicas: int = 6, **spec: Any) -> None:
+    """`web` of 6 over three clusters, all of it ready."""
+    stage.workload("web", replicas=replicas, **{"distribution": "Divided", **spec})
+    await stage.until(lambda: sum(stage.placed("web").values()) == replicas)
+    await stage.until(lambda: "web" in members.looks and members.looks["web"][-1].ready == replicas)
+    members.looks["web"].clear()
+    await stage.calm(1)
 
 
 def _sorted(names: Iterable[str]) -> list[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -17,30 +15,7 @@ from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from tests.controller.live import deployment
 from tests.controller.memory import Stage
 
-from .movingfleet import QUICK, Members, causes, leaving
-
-THREE = ("m1", "m2", "m3")
-
-
-@asynccontextmanager
-async def fleet(
-    *names: str, cpu: str = "100", movement: Any = QUICK
-) -> AsyncIterator[tuple[Stage, Members]]:
-    stage = Stage()
-    members = Members(stage, names or THREE)
-    for name in members.names:
-        stage.cluster(name, cpu=cpu, **{"topology.kubernetes.io/zone": name})
-    async with stage.leading(movement=movement), members.following():
-        yield stage, members
-
-
-async def web(stage: Stage, members: Members, replicas: int = 6, **spec: Any) -> None:
-    """`web` of 6 over three clusters, all of it ready."""
-    stage.workload("web", replicas=replicas, **{"distribution": "Divided", **spec})
-    await stage.until(lambda: sum(stage.placed("web").values()) == replicas)
-    await stage.until(lambda: "web" in members.looks and members.looks["web"][-1].ready == replicas)
-    members.looks["web"].clear()
-    await stage.calm(1)
+from .movingfleet import QUICK, THREE, Members, causes, fleet, leaving, web
 
 
 @pytest.mark.proves("M1", "M2")
@@ -373,18 +348,6 @@ async def test_a_loss_without_room_keeps_the_units_on_paper() -> None:
         await stage.calm(30)
         assert stage.placed("web") == {"m1": 2, "m2": 2, "m3": 2}
         assert members.most_pods("web") == 6
-
-
-@pytest.mark.proves("M40")
-async def test_a_cluster_that_is_taken_out_of_the_fleet_is_left_at_once() -> None:
-    never = replace(QUICK, not_ready_toleration_seconds=-1)
-    async with fleet(movement=never) as (stage, members):
-        await web(stage, members)
-        members.lose("m1")
-        await stage.calm(30)
-        assert stage.placed("web")["m1"] == 2
-        stage.hub.remove(MEMBER_CLUSTERS, "m1")
-        await stage.until(lambda: stage.placed("web") == {"m2": 3, "m3": 3}, seconds=3)
 
 
 @pytest.mark.proves("M41")

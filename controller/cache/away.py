@@ -1,0 +1,128 @@
+"""Clusters that shares name and no MemberCluster names: they are away, and not given up.
+
+A MemberCluster that is deleted, made again or renamed by hand ends nothing on its cluster. While a
+Workload has shares there, decisions read the cluster as a lost one, with all that was known of it:
+its shares stay, and leave by their tolerations, within brake and budgets, and with fencing. It
+comes back by its name, or by a MemberCluster that had the name (`renames`). Only `stowage unjoin`
+gives a cluster up (`MemberCluster.given_up`).
+
+What was known of a cluster is kept in memory. After a restart its name alone is known, and the time
+of its tolerations begins anew, so that no restart makes one shorter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import msgspec
+
+from controller.model.objects import AWAY, ClusterStatus, Condition, MemberCluster
+from machinery.types.merge_patch import merged
+from machinery.types.metadata import Key, Meta
+
+READY = "Ready"
+
+
+class AwayClusters:
+    """The clusters that are away, as decisions read them. `changed` takes each as it was and is."""
+
+    def __init__(
+        self,
+        changed: Callable[[MemberCluster | None, MemberCluster | None], None] = lambda *_: None,
+    ) -> None:
+        self._changed = changed
+        self._listeners: list[Callable[[str], None]] = []
+        self._all: dict[str, MemberCluster] = {}
+        self._given_up = set[str]()
+        self._beside: dict[Key, frozenset[str]] = {}
+        self._holders: dict[str, set[Key]] = {}
+
+    def on_change(self, listener: Callable[[str], None]) -> None:
+        """Call `listener` with the name of a cluster that goes away, or is away no more."""
+        self._listeners.append(listener)
+
+    def get(self, name: str) -> MemberCluster | None:
+        return self._all.get(name)
+
+    def values(self) -> Collection[MemberCluster]:
+        return list(self._all.values())
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._all
+
+    def holds(self, key: Key, clusters: Collection[str]) -> Collection[str]:
+        """Note the clusters that a Workload leaves or may return to; return those of before."""
+        before, after = self._beside.get(key, frozenset()), frozenset(clusters)
+        if before == after:
+            return before
+        for name in before - after:
+            self._holders[name].discard(key)
+            if not self._holders[name]:
+                del self._holders[name]
+        for name in after - before:
+            self._holders.setdefault(name, set()).add(key)
+        if after:
+            self._beside[key] = after
+        else:
+            del self._beside[key]
+        return before
+
+    def holders(self, name: str) -> Collection[Key]:
+        """Return the Workloads that leave a cluster or may return to it."""
+        return self._holders.get(name, ())
+
+    def went(self, cluster: MemberCluster) -> None:
+        """Take a cluster, as it was last known, whose shares stand and whose MemberCluster went."""
+        self._put(away(cluster))
+
+    def named(self, name: str) -> None:
+        """Take a cluster of which only the name is known, unless it was given up."""
+        if name not in self._given_up and name not in self._all:
+            self._put(away(MemberCluster(metadata=Meta(name=name))))
+
+    def give_up(self, name: str) -> None:
+        """A person gives the cluster up: it is not away, whoever names it, until it is back."""
+        self._given_up.add(name)
+        self.gone(name)
+
+    def came(self, name: str) -> MemberCluster | None:
+        """Return what was known of a cluster that has a MemberCluster again."""
+        self._given_up.discard(name)
+        found = self._all.pop(name, None)
+        if found is not None:
+            self._tell(name)
+        return found
+
+    def gone(self, name: str) -> None:
+        """Drop a cluster that no share names any more, or that has another name."""
+        if (before := self._all.pop(name, None)) is not None:
+            self._changed(before, None)
+            self._tell(name)
+
+    def said(self, name: str, status: Mapping[str, Any]) -> None:
+        """Lay a merge patch over its status, which has no object to be stored in."""
+        before = self._all[name]
+        after = msgspec.convert(merged(msgspec.to_builtins(before.status), status), ClusterStatus)
+        self._all[name] = cluster = msgspec.structs.replace(before, status=after)
+        self._changed(before, cluster)
+
+    def _put(self, cluster: MemberCluster) -> None:
+        name = cluster.metadata.name
+        before = self._all.get(name)
+        self._all[name] = cluster
+        self._changed(before, cluster)
+        self._tell(name)
+
+    def _tell(self, name: str) -> None:
+        for listener in self._listeners:
+            listener(name)
+
+
+def away(cluster: MemberCluster) -> MemberCluster:
+    """Return a cluster as one that does not answer."""
+    said = f"there is no MemberCluster {cluster.metadata.name}"
+    ready = Condition(type=READY, status="False", reason=AWAY, message=said)
+    others = [each for each in cluster.status.conditions if each.type != READY]
+    status = msgspec.structs.replace(cluster.status, conditions=[ready, *others])
+    return msgspec.structs.replace(cluster, status=status)
