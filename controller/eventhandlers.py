@@ -416,7 +416,11 @@ class SchedulerCache:
         self._feed.cluster(old, new)
 
     def _named_by_shares(self, name: str) -> bool:
-        return bool(self._assumed.holders(name) or self.away.holders(name))
+        """Whether a stored share names the cluster: one that is only assumed runs nowhere yet."""
+        return bool(self.away.holders(name)) or any(
+            (stored := self._stored(key)) is None or name in self.named(stored).info.present
+            for key in self._assumed.holders(name)
+        )
 
     def _find_away(self, workload: Workload) -> None:
         """Take the clusters of a Workload that no MemberCluster names for away."""

@@ -101,6 +101,8 @@ PROPERTY_PREFIX = f"properties.{GROUP}/"
 LABEL_TENANT = f"{GROUP}/tenant"
 """On a member's namespace: given to the propagator. On its accounts and roles: they are ours."""
 
+ANNOTATION_IDENTITY = f"{GROUP}/cluster-uid"
+"""By `stowage join` on a MemberCluster and its Secret: the UID of the member's kube-system."""
 ANNOTATION_UNJOIN = f"{GROUP}/unjoin"
 """The annotation on a MemberCluster that lets it be deleted: `GIVEN_UP` or `RENAMED`."""
 GIVEN_UP, RENAMED = "GivenUp", "Renamed"
@@ -188,6 +190,9 @@ RESERVATION_ADMISSION_POLICY = f"reservations.{GROUP}"
 
 PRIORITY_ADMISSION_POLICY = f"priorities.{GROUP}"
 """The name of the validating policy of priorities, and of its binding."""
+
+MEMBERSHIP_ADMISSION_POLICY = f"memberships.{GROUP}"
+"""The name of the validating policy of the end of MemberClusters, and of its binding."""
 
 FORBIDDEN_NAMESPACE_PREFIX = "kube-"
 

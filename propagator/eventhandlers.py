@@ -89,9 +89,9 @@ class EventHandlers:
         self.syncs.add(name, [(name, key) for key in keys])
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
-        """Queue what waits for a cluster that a person has taken out of service, or out."""
-        before, after = (each is None or each.out_of_service for each in (old, new))
-        if old is None or before == after:
+        """Queue what waits for a cluster that a person has taken out of service, or gives up."""
+        before, after = (e is not None and (e.out_of_service or e.given_up) for e in (old, new))
+        if before == after:
             return
         for name, key in self._reporter.all_lacking():
             self._registry.wake(name, key)
@@ -144,6 +144,7 @@ def _same_decision(old: Workload, new: Workload) -> bool:
         and old.metadata.deleting == new.metadata.deleting
         and old.placements == new.placements
         and old.leaving == new.leaving
+        and old.causes == new.causes
         and old.groups == new.groups
         and old.status.review == new.status.review
     )

@@ -117,12 +117,14 @@ class WorkloadReconciler:
 
     async def _reconcile(self, session: Target, workload: Workload) -> float | None:
         workload = self._revisions.known(workload, session.name)
-        # The Workload shall have nothing on any member. A gang runs whole or not at all: one that
-        # lost its placements goes at once.
-        taken_back = workload.groups and not workload.placements
+        # The Workload shall have nothing on any member. A gang that has not run its quorum runs whole
+        # or not at all: what lost its placements goes at once.
+        starting = self._gates.starting(workload)
+        starting = starting and not self._gates.retains(workload, session.name)
+        withdrawn = starting and not workload.placements
         if not (workload.delivered or self._may_own(session, workload)):
             return None
-        if workload.ended or not workload.wants_replicas or taken_back:
+        if workload.ended or not workload.wants_replicas or withdrawn:
             return await self._shares.remove(session, workload)
 
         # The gate of its group comes before its placements.
@@ -141,9 +143,9 @@ class WorkloadReconciler:
             return await self._shares.apply(session, workload)
 
         # This member shall have none.
-        if self._gates.starting(workload):
+        if starting:
             # What is here is left of an attempt that was withdrawn: there is no healthy copy before
-            # the quorum has run.
+            # the quorum has run, but what ran before the gang did.
             return await self._shares.remove(session, workload)
         if not workload.placements:
             await self._inventory.wait_listed(session, workload)

@@ -292,6 +292,9 @@ class ShareWriter:
         left = await self._pruned(session, workload, also=also)
         refusals += left.refused.values()
         waits = [*left.waiting.values(), *pending]
+        if not (waits or workload.ended) and (ending := _pods(session, workload)):
+            what = "1 pod that ends is" if ending == 1 else f"{ending} pods that end are"
+            waits.append(f"{session.name}: {what} not gone yet")
         if not self._inventory.asked(session, workload):
             waits.append(f"{session.name}: not all kinds have been listed yet")
         under_way = [Refused(PropagatedReason.PROPAGATING, sentence) for sentence in waits]
@@ -506,6 +509,12 @@ def _moves(
     sentence = waits.sentence(member, desired.replicas)
     lacks = desired.replicas - waits.replicas
     return Outcome(desired, PropagatedReason.PROPAGATING, sentence, lacks=lacks)
+
+
+def _pods(session: Target, workload: Workload) -> int:
+    """Return the pods of a Workload on a member: a share is gone when they are."""
+    counts = session.pod_counts(main_of(workload))
+    return counts.current if counts is not None else 0
 
 
 def _gated(session: Target, workload: Workload, verdict: GateVerdict) -> Outcome:

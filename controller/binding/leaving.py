@@ -1,8 +1,9 @@
 """Which replicas still stand where a Workload is placed no more, until their successors are ready.
 
 `status.leaving` is written with the placements: a move is a step of both in one write. Replicas
-leave a cluster as others become ready, by what the propagator reports; those of a kind that must
-not run twice leave once the cluster shows that they are gone. What a lost cluster has stands there
+are replaced as others become ready, by what the propagator reports, and named until they are gone,
+as a disruption budget may keep them; those of a kind that must not run twice leave once the cluster
+shows that they are gone. What a lost cluster has stands there
 until it is back. A smaller number of wanted replicas moves nothing, so those that are too many go
 at once. Pure.
 """
@@ -13,6 +14,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from controller.cache.renames import by_name, renamed, with_names
 from controller.explain.steps import Occasion
 from controller.model.moving import lacking, ready_by_cluster
 from controller.model.objects import LeavingShare, Workload
@@ -49,9 +51,13 @@ def leaving_of(
         return []
     if not workload.status.leaving and dict(placements) == workload.placements:
         return []
-    clusters = snapshot.row
-    before = {each.cluster: each for each in workload.status.leaving if each.cluster in clusters}
-    standing = {name: n for name, n in workload.placements.items() if name in clusters}
+    clusters, left = snapshot.row, workload.status.leaving
+    names = (*workload.placements, *(each.cluster for each in left))
+    now = renamed(names, snapshot.clusters, clusters)
+    known = by_name(with_names(left, now))
+    before = {name: each for name, each in known.items() if name in clusters}
+    placed = {now.get(name, name): n for name, n in workload.placements.items()}
+    standing = {name: n for name, n in placed.items() if name in clusters}
     for each in before.values():
         standing[each.cluster] = standing.get(each.cluster, 0) + each.replicas
     excess = {
@@ -68,15 +74,20 @@ def leaving_of(
     stay = moved if once else min(_missing(workload, info, placements), moved)
     if stay and info.whole:
         moved = stay = sum(excess.values())  # a copy goes as a whole
-    found = []
+    found, surplus = [], info.moving.surplus
     # Those that have been leaving go on standing before others begin to.
     for cluster in sorted(excess, key=lambda each: (each not in before, each)):
         lost = _is_lost(cluster, before, moves, snapshot)
         replicas = min(excess[cluster] - gone.get(cluster, 0), moved if lost else stay)
         moved -= replicas
         stay -= 0 if lost else replicas
-        if replicas > 0:
-            found.append(_share(cluster, replicas, before.get(cluster), moves, occasion))
+        # What is replaced stands until the member has let it go.
+        was = before.get(cluster)
+        stands = min(was.replicas, surplus.get(cluster, 0)) if was and not lost else 0
+        replaced = max(min(excess[cluster], stands) - max(replicas, 0), 0)
+        if replicas > 0 or replaced:
+            units = max(replicas, 0) + replaced
+            found.append(_share(cluster, units, replaced, was, moves, occasion))
     # The rest of very many stays as well, by the guard of the propagator; but a status is bounded.
     return sorted(found[:MOST_LEAVING], key=lambda each: each.cluster)
 
@@ -113,12 +124,13 @@ def _is_lost(
 def _share(
     cluster: str,
     replicas: int,
+    replaced: int,
     before: LeavingShare | None,
     moves: Moves,
     occasion: Callable[[], Occasion],
 ) -> LeavingShare:
     if before is not None:
-        return msgspec.structs.replace(before, replicas=replicas)
+        return msgspec.structs.replace(before, replicas=replicas, replaced=replaced)
     now, eviction = occasion(), moves.evictions.get(cluster)
     if eviction is not None:
         return LeavingShare(cluster, replicas, eviction.cause, eviction.name, now.time)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from controller.cache.renames import renamed, with_names
 from controller.model.moving import lacking, moment_of, ready_by_cluster
 from controller.model.objects import DisplacedShare, LeavingShare, Workload
 from controller.model.placed import is_workload
@@ -82,23 +83,25 @@ def displaced_of(decision: Decision, workload: Workload) -> list[DisplacedShare]
     if not info.moving.spec.returns or info.whole or info.everywhere:
         return []
     before, after = workload.placements, decision.placements
+    known, there = workload.status.displaced, decision.snapshot.row
+    names = renamed([each.cluster for each in known], decision.snapshot.clusters, there)
     found = {
         each.cluster: each
-        for each in workload.status.displaced
+        for each in with_names(known, names)
         if each.cluster in decision.snapshot.row and each.cluster not in moves.dropped
     }
     grown = sum(max(n - before.get(cluster, 0), 0) for cluster, n in after.items())
     for cluster, eviction in moves.evictions.items():
         went = min(before.get(cluster, 0) - after.get(cluster, 0), grown)
         if went > 0 and eviction.cause in _RETURNING:
-            known, now = found.get(cluster), timestamp(decision.time)
-            replicas = went + (known.replicas if known else 0)
+            had, now = found.get(cluster), timestamp(decision.time)
+            replicas = went + (had.replicas if had else 0)
             found[cluster] = DisplacedShare(cluster, replicas, eviction.cause, now)
     for back in (moves.cancelled, moves.returned):
         for cluster, replicas in back.items():
-            if (known := found.get(cluster)) is not None:
-                left = known.replicas - replicas
-                found[cluster] = DisplacedShare(cluster, left, known.cause, known.time)
+            if (had := found.get(cluster)) is not None:
+                left = had.replicas - replicas
+                found[cluster] = DisplacedShare(cluster, left, had.cause, had.time)
     shares = sorted(found.values(), key=lambda each: (each.time, each.cluster))
     return [each for each in shares if each.replicas > 0][-MOST_DISPLACED:]
 

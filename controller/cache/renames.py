@@ -14,7 +14,8 @@ from typing import TypeVar
 
 import msgspec
 
-from controller.model.objects import MemberCluster, Workload
+from controller.model.moving import MovingState
+from controller.model.objects import DisplacedShare, LeavingShare, MemberCluster, Workload
 from controller.model.unit import WorkloadInfo
 from machinery.types.bounds import MOST_UNITS
 
@@ -57,9 +58,10 @@ class Renames:
         info: WorkloadInfo | None = workload.info
         if not self._now or info is None:
             return workload
-        shares = {each.cluster for each in info.reservations}
-        shares |= {*info.present, *info.limits, *info.shown, *info.waits}
-        if self._now.keys().isdisjoint(shares):
+        shares, moving = {each.cluster for each in info.reservations}, info.moving
+        moves = {*moving.leaving, *moving.displaced, *moving.surplus}
+        every = {*info.present, *info.limits, *info.shown, *info.waits, *shares, *moves}
+        if self._now.keys().isdisjoint(every):
             return workload
         named = self._now.get
         info = replace(
@@ -68,6 +70,7 @@ class Renames:
             limits=self._named(info.limits),
             shown=self._named(info.shown),
             waits=self._named(info.waits),
+            moving=self._moving(moving),
             reservations=tuple(
                 msgspec.structs.replace(each, cluster=named(each.cluster, each.cluster))
                 for each in info.reservations
@@ -80,6 +83,16 @@ class Renames:
         status = msgspec.structs.replace(workload.status, clusters=clusters)
         return msgspec.structs.replace(workload, info=info, status=status)
 
+    def _moving(self, moving: MovingState) -> MovingState:
+        return replace(
+            moving,
+            leaving=by_name(with_names(moving.leaving.values(), self._now)),
+            displaced=by_name(with_names(moving.displaced.values(), self._now)),
+            ready=self._named(moving.ready),
+            away=frozenset(self._now.get(name, name) for name in moving.away),
+            surplus=self._named(moving.surplus),
+        )
+
     def _named(self, by_cluster: Mapping[str, V]) -> dict[str, V]:
         renamed = {self._now[name]: each for name, each in by_cluster.items() if name in self._now}
         # An entry under the current name comes before entries under former names.
@@ -91,6 +104,25 @@ class Renames:
             now = self._now.get(name, name)
             found[now] = min(found.get(now, 0) + replicas, MOST_UNITS)
         return found
+
+
+S = TypeVar("S", LeavingShare, DisplacedShare)
+
+
+def with_names(shares: Iterable[S], now: Mapping[str, str]) -> list[S]:
+    """Return shares that leave, or may return, with the names that their clusters have now."""
+    return [msgspec.structs.replace(s, cluster=now.get(s.cluster, s.cluster)) for s in shares]
+
+
+def by_name(shares: Iterable[S]) -> dict[str, S]:
+    return {each.cluster: each for each in shares}
+
+
+def renamed(
+    names: Iterable[str], clusters: Iterable[MemberCluster], there: Collection[str]
+) -> dict[str, str]:
+    """As `current_names`, for shares of these names: without a look where all of them are there."""
+    return {} if all(name in there for name in names) else current_names(clusters, there)
 
 
 def current_names(clusters: Iterable[MemberCluster], there: Collection[str]) -> dict[str, str]:

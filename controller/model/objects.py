@@ -460,6 +460,8 @@ class LeavingShare(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str = ""
     """The object that the cause is about."""
     since: str = ""
+    replaced: int = 0
+    """Of the replicas, those whose successors are ready: they go as soon as the member lets them."""
 
 
 class DisplacedShare(msgspec.Struct, frozen=True, omit_defaults=True):

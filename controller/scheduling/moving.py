@@ -135,7 +135,7 @@ def resumed(info: WorkloadInfo, said: Descheduling, snapshot: Snapshot) -> dict[
             continue
         if not snapshot.ready[row] or snapshot.deleting[row]:
             continue
-        replicas = min(share.replicas, missing)
+        replicas = min(share.replicas - share.replaced, missing)
         if info.whole and replicas < share.replicas:
             continue
         if replicas > 0:

@@ -15,8 +15,9 @@ PriorityClass of placeholders (`placeholder`).
 
 A second validating policy keeps the propagator's notes on a Workload from being invented. Another
 one keeps a tenant's Reservation from naming owners of other tenants, whose units would be drawn to
-where it is, and another one asks who raises a priority above 0 (`priorities`). A last one brings a
-WorkloadPolicy's allocationMethod and its alias together (Ignore).
+where it is, another one asks who raises a priority above 0 (`priorities`), and another one lets a
+MemberCluster go only once a command has looked at what runs there (`membership`). A last one brings
+a WorkloadPolicy's allocationMethod and its alias together (Ignore).
 
 All look at the objects themselves, never at their status or scale, so that no write of our own
 processes depends on them; an update that leaves the spec alone is not looked at, and one that keeps
@@ -33,6 +34,7 @@ from crds.admission import (
     approving,
     carried,
     following,
+    membership,
     mutating,
     overriding,
     placeholder,
@@ -51,6 +53,7 @@ from crds.names import (
     FORBIDDEN_NAMESPACE_PREFIX,
     GROUP,
     MARKS_ADMISSION_POLICY,
+    MEMBERSHIP_ADMISSION_POLICY,
     POLICY_ADMISSION_POLICY,
     PRIORITY_ADMISSION_POLICY,
     RESERVATION_ADMISSION_POLICY,
@@ -101,6 +104,8 @@ def manifests() -> list[Manifest]:
         binding("Validating", RESERVATION_ADMISSION_POLICY),
         priorities.priority_policy(),
         binding("Validating", PRIORITY_ADMISSION_POLICY),
+        membership.membership_policy(),
+        binding("Validating", MEMBERSHIP_ADMISSION_POLICY),
     ]
 
 

@@ -23,14 +23,15 @@ def policy(
     *,
     name: str = ADMISSION_POLICY,
     plurals: Sequence[str] = ("workloads",),
+    operations: Sequence[str] = ("CREATE", "UPDATE"),
 ) -> Manifest:
-    """A policy about the creation and the change of objects of ours; Mutating or Validating."""
+    """A policy about such operations on objects of ours; Mutating or Validating."""
     constraints = {
         "resourceRules": [
             {
                 "apiGroups": [GROUP],
                 "apiVersions": [VERSION],
-                "operations": ["CREATE", "UPDATE"],
+                "operations": [*operations],
                 "resources": [*plurals],
             }
         ]

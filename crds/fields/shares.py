@@ -52,6 +52,8 @@ class LeavingShare(Model):
     """The MemberCluster's name."""
     replicas: Count
     """The units that still stand there beside those of placements."""
+    replaced: Count = 0
+    """Of these, the units whose successors are ready: they go as soon as the member lets them."""
     cause: Annotated[str, Field(max_length=64)] = ""
     """What set the move off, as in `history`."""
     name: Annotated[str, Field(max_length=317)] = ""

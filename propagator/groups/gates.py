@@ -114,6 +114,11 @@ class Gates:
             return False
         return group.open or bool(group.retained(workload.uid))
 
+    def retains(self, workload: Workload, member: str) -> bool:
+        """Whether replicas there ran before the gang released any: they are left as any share."""
+        group = self._group_of(workload)
+        return group is not None and member in group.retained(workload.uid)
+
     def removal_pending(self, workload: Workload, member: str) -> bool:
         """Whether the Workload had to go from that member under a closed gate, and has not yet.
 

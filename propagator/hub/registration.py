@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from crds.membercluster import ReadyReason
+from crds.membercluster import MemberClusterCondition, ReadyReason
 from crds.names import API_VERSION, GROUP, LABEL_REGISTER
 from machinery import logs
 from machinery.api.client import ApiClient
@@ -32,10 +32,12 @@ from machinery.config.kubeconfig import too_large
 from machinery.errors import AlreadyExists, KubeconfigError
 from machinery.runtime.informer import Informer
 from machinery.runtime.workqueue import WorkQueue, work
+from machinery.types import conditions
 from propagator.credentials.credentials import Credentials, credentials_of
 from propagator.hub.cluster_status import reported_health
 from propagator.hub.member_secrets import SecretBook
 from propagator.hub.named_objects import NoTenant
+from propagator.members.cluster_identity import noted
 from propagator.members.health import MemberHealth, verdict_of
 from propagator.members.registry import MemberRegistry
 from propagator.members.session import MemberSession
@@ -103,20 +105,30 @@ class Registrar:
     async def _reconcile(self, name: str) -> None:
         cluster = self._clusters.get(("", name))
         secret = self._secrets.get((self._namespace, name))
+        if cluster is not None and cluster.given_up:
+            await self._let_go(name, given_up=True)
+            return
         if cluster is not None:
             if secret is not None and cluster.spec.secret_ref is None and not _marked(secret):
                 cluster = await self._attach(cluster, secret)
             await self._take_back(cluster)
+            await self._take_over(cluster)
             await self._connect(cluster)
             # Only a MemberCluster that exists is marked: a process that dies before this leaves
             # one without a mark, and the next process adds it.
             await self._remember(cluster, secret)
             return
+        await self._let_go(name, given_up=False)
+        if secret is not None:
+            await self._register(secret)
+
+    async def _let_go(self, name: str, *, given_up: bool) -> None:
+        """End the session of a MemberCluster that is gone, or that a person gives up."""
         self._records.refer(name, None)
         self._parsed.pop(name, None)
         await self._registry.drop(name)
-        if secret is not None:
-            await self._register(secret)
+        if given_up:
+            self._registry.identities.give_up(name)
 
     async def _register(self, secret: Secret) -> None:
         name = secret.metadata.name
@@ -142,7 +154,13 @@ class Registrar:
         return attached
 
     async def _take_back(self, cluster: MemberCluster) -> None:
-        """Take this cluster's name off the former names of older ones."""
+        """Take this cluster's name off the former names of older ones, once it is served.
+
+        A registration that is refused, as it leads to the very cluster that had the name, changes
+        nothing.
+        """
+        if not conditions.holds(cluster.status, MemberClusterCondition.READY):
+            return
         for other in self._clusters.by_index(FORMER_INDEX, cluster.name):
             if other.metadata.creation_timestamp >= cluster.metadata.creation_timestamp:
                 continue  # `stowage rename` is in progress: the one with the name is the older one
@@ -150,6 +168,20 @@ class Registrar:
             version = {"resourceVersion": other.metadata.resource_version}
             patch = {"metadata": version, "spec": {"formerNames": kept}}
             await self._hub.merge_patch(MEMBER_CLUSTERS, other.name, patch)
+
+    async def _take_over(self, cluster: MemberCluster) -> None:
+        """Note a name that this very cluster had when its MemberCluster was deleted.
+
+        So shares under that name are this cluster's, as after `stowage rename`.
+        """
+        names = self._registry.identities.left(cluster)
+        known = cluster.spec.former_names
+        new = [n for n in names if n not in known and self._clusters.get(("", n)) is None]
+        if new:
+            version = {"resourceVersion": cluster.metadata.resource_version}
+            patch = {"metadata": version, "spec": {"formerNames": [*known, *new]}}
+            made = await self._hub.merge_patch(MEMBER_CLUSTERS, cluster.name, patch)
+            self._clusters.upsert(msgspec.convert(made, MemberCluster))
 
     async def _remember(self, cluster: MemberCluster, secret: Secret | None) -> None:
         """Mark the Secret, so that a later deletion of this MemberCluster is seen as one."""
@@ -270,7 +302,9 @@ def membercluster(secret: Secret) -> dict[str, Any]:
 def _read_of(cluster: MemberCluster) -> tuple[object, ...]:
     """Return what the registrar reads of a MemberCluster."""
     meta = cluster.metadata
-    return meta.uid, meta.generation, cluster.facts, cluster.inventory_trouble
+    ready = conditions.holds(cluster.status, MemberClusterCondition.READY)
+    seen = (ready, noted(cluster), cluster.given_up)
+    return meta.uid, meta.generation, cluster.facts, cluster.inventory_trouble, seen
 
 
 def _ours(label: str) -> bool:

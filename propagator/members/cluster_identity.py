@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import msgspec
 
 from crds.membercluster import ReadyReason
-from crds.names import ID_PROPERTY, SET_PROPERTY
+from crds.names import ANNOTATION_IDENTITY, ID_PROPERTY, SET_PROPERTY
 from machinery.api.resources import NAMESPACES, Resource
 from machinery.api.responses import shaped
 from machinery.api.verbs import Verbs
@@ -128,6 +128,8 @@ class Identities:
         self._read: dict[str, ClusterIdentity] = {}
         self._readers: defaultdict[str, set[str]] = defaultdict(set)
         self._serving: set[str] = set()
+        self._left: dict[str, ClusterIdentity] = {}
+        """The clusters that were served by a name whose MemberCluster is gone."""
         clusters.add_index(CLUSTER_ID_INDEX, lambda each: noted(each).keys)
         clusters.add_index(UID_INDEX, lambda each: [each.metadata.uid])
 
@@ -145,6 +147,7 @@ class Identities:
         refused = self._judge(name, found)
         if refused is None and found.id:
             self._serving.add(name)
+            self._left.pop(name, None)
         return refused
 
     def release(self, name: str) -> None:
@@ -152,9 +155,27 @@ class Identities:
         self._serving.discard(name)
 
     def forget(self, name: str) -> None:
-        """Drop what the session of that MemberCluster has read."""
+        """Drop what the session of that MemberCluster has read.
+
+        The name stays its cluster's until that is given up: shares under it are of that cluster.
+        """
+        found = self._read.get(name)
+        if found is not None and name in self._serving:
+            self._left[name] = found
         self.release(name)
         self._record(name, ClusterIdentity())
+
+    def give_up(self, name: str) -> None:
+        """The name is nobody's any more."""
+        self._left.pop(name, None)
+
+    def left(self, cluster: MemberCluster) -> list[str]:
+        """Return the names by which that cluster was served, and which it has lost since."""
+        found = noted(cluster)
+        if not (self._left and found.id):
+            return []
+        names = (name for name, each in self._left.items() if each.same(found))
+        return sorted(name for name in names if name != cluster.name)
 
     def note(self, cluster: MemberCluster, found: ClusterIdentity) -> dict[str, str]:
         """Return what the status of a cluster that is served says of its identity.
@@ -162,8 +183,8 @@ class Identities:
         A ClusterProperty that is noted on another one is not believed.
         """
         before = noted(cluster)
-        if before.id and self._noted(found.keys - before.keys, but=cluster.name):
-            found = before
+        if self._noted(found.keys - before.keys, but=cluster.name):
+            found = before if before.id else ClusterIdentity(found.uid)
         if not found.set_id:
             return {"clusterID": found.uid}
         told = {"clusterID": found.set_id, "clusterUID": found.uid}
@@ -183,7 +204,7 @@ class Identities:
         cluster = self._clusters.get(("", name))
         if cluster is None or not found.id:
             return None
-        before = noted(cluster)
+        before = self._before(cluster)
         if before.id and not before.same(found):
             return MemberHealth(
                 ReadyReason.CLUSTER_CHANGED,
@@ -204,12 +225,25 @@ class Identities:
             f"by `stowage rename {first.name} {name}` after that",
         )
 
+    def _before(self, cluster: MemberCluster) -> ClusterIdentity:
+        """Return the cluster that a MemberCluster is noted to be, or that its name was before.
+
+        A person who says which cluster is meant, as `stowage join --replace` does, is believed.
+        """
+        before, left = noted(cluster), self._left.get(cluster.name, ClusterIdentity())
+        said = cluster.metadata.annotations.get(ANNOTATION_IDENTITY, left.uid)
+        return before if before.id or said != left.uid else left
+
     def _others(self, name: str, found: ClusterIdentity) -> list[MemberCluster]:
-        """Return that cluster's other MemberClusters, by their notes, else by what was read."""
+        """Return that cluster's other MemberClusters, by their notes, else by what was read.
+
+        Where both UIDs are known they alone decide: a ClusterProperty is the member's own word.
+        """
         read = {each for key in found.keys for each in self._readers.get(key, ())} - {name}
         stored = [self._clusters.get(("", each)) for each in sorted(read)]
         unnoted = [each for each in stored if each is not None and not each.cluster_id]
-        return [*self._noted(found.keys, but=name), *unnoted]
+        alike = [e for e in self._noted(found.keys, but=name) if noted(e).same(found)]
+        return [*alike, *(e for e in unnoted if self._read[e.name].same(found))]
 
     def _noted(self, keys: Iterable[str], *, but: str) -> list[MemberCluster]:
         """Return the MemberClusters that are noted to be a cluster of one of these keys."""

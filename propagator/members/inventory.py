@@ -160,8 +160,11 @@ class OwnedObjects:
     def may_hold(self, workload: Workload, name: str) -> bool:
         """Return whether a member may hold objects of a Workload that are not known."""
         session = self._registry.get(name)
-        if session is None:  # removed, or, right after the start, without a session yet
-            return self._clusters.get(("", name)) is not None
+        if session is None:  # gone, or, right after the start, without a session yet
+            cluster = self._clusters.get(("", name))
+            return cluster is not None and not cluster.given_up
+        if session.refused_as_second:
+            return False  # another registration of the cluster knows
         return not self.knows(session, workload)
 
     def _absent_on(self, session: Target) -> set[tuple[str, str]]:

@@ -182,6 +182,11 @@ class MemberSession:
         return Contact.CONNECTING
 
     @property
+    def refused_as_second(self) -> bool:
+        """Whether another MemberCluster serves the cluster: this one is asked nothing."""
+        return self.verdict is not None and self.verdict.reason is ReadyReason.ALREADY_REGISTERED
+
+    @property
     def message(self) -> str:
         """The verdict as a sentence that names the member, without any secret."""
         return self.verdict.sentence(self.name) if self.verdict else f"{self.name}: not asked yet"

@@ -18,7 +18,9 @@ from machinery.runtime.workqueue import WorkQueue
 from machinery.types.metadata import Key
 from propagator.members.connection import Link
 from propagator.members.held_sweep import HeldSweep
+from propagator.members.health import PodCounts
 from propagator.members.objects import ManagedObject, Mark
+from propagator.members.pods import Main
 from propagator.members.watches import EVERYWHERE
 
 
@@ -57,6 +59,10 @@ class Target(Protocol):
     @property
     def ready(self) -> bool:
         """Whether the member answers now."""
+        ...
+
+    def pod_counts(self, main: Main) -> PodCounts | None:
+        """Return the counts of the pods of a Workload's main object; None while not known."""
         ...
 
     def allows(self, namespace: str) -> bool:

@@ -2,8 +2,8 @@
 
 Shares that grow while others leave get no more than what is seen to be gone there: terminating pods
 count, as do pods that an object there still asks for. A member that does not answer may run
-all that leaves it, until a person says by the taint `stowage.dev/out-of-service` that nothing runs
-there. If it comes back with the taint, what was made elsewhere meanwhile is there twice, and goes
+all that leaves it, and so may one whose MemberCluster is gone, until a person gives it up (`stowage
+unjoin`) or says by the taint `stowage.dev/out-of-service` that nothing runs there. If it comes back with the taint, what was made elsewhere meanwhile is there twice, and goes
 from it before anything else is written there.
 """
 
@@ -49,10 +49,12 @@ class AtMostOnce:
 
     def waiting(self, workload: Workload, member: str) -> Waiting | None:
         """Return what the share on that member gets for now; None where it gets all."""
-        others = [name for name in workload.leaving if name != member]
-        if not others or not workload.at_most_once:
+        if not workload.at_most_once:
             return None
         main, target = main_of(workload), workload.shares[member]
+        others = self._elsewhere(workload, main, member)
+        if not others:
+            return None
         by_cluster = {name: self._excess(workload, main, name) for name in others}
         excess = sum(by_cluster.values())
         present = self._present(main, member, target)
@@ -63,6 +65,21 @@ class AtMostOnce:
         if not main.profile.scales:
             replicas = 0
         return Waiting(replicas, tuple(name for name in others if by_cluster[name]))
+
+    def _elsewhere(self, workload: Workload, main: Main, member: str) -> list[str]:
+        """Return the other clusters that units leave, or where pods of units that left still end.
+
+        A cluster is noted as one that may have objects until these pods are gone.
+        """
+        sent = record_of(workload).names(self._registry.names) - workload.leaving.keys()
+        ending = (name for name in sent if self._pods(main, name) > workload.placements.get(name, 0))
+        return sorted({*workload.leaving, *ending} - {member})
+
+    def _pods(self, main: Main, name: str) -> int:
+        """Return the pods that a cluster is seen to run; 0 where it does not answer."""
+        session = self._registry.get(name)
+        counts = session.pod_counts(main) if session is not None and _serves(session) else None
+        return counts.current if counts is not None else 0
 
     def left(self, workload: Workload, member: str) -> int | None:
         """Return the units that a member out of service may still run, beside those elsewhere.
@@ -95,14 +112,14 @@ class AtMostOnce:
 
     def _excess(self, workload: Workload, main: Main, name: str) -> int:
         """Return the units on a cluster beyond those that are placed there."""
-        cluster = self._clusters.get(("", name))
-        if cluster is None:
-            return 0  # a person took it out of the fleet
+        cluster, leaves = self._clusters.get(("", name)), workload.leaving.get(name, 0)
+        if cluster is None or cluster.given_up:
+            return leaves if cluster is None else 0  # one that is named no more may run them
         session = self._registry.get(name)
         seen = session is not None and _serves(session) and self._shown(session, workload)
         counts = session.pod_counts(main) if session is not None and seen else None
         if session is None or counts is None:
-            return 0 if cluster.out_of_service else workload.leaving[name]
+            return 0 if cluster.out_of_service else leaves
         # Of a kind without a number the object itself has to go: it may still start pods.
         ending = not main.profile.scales
         found = main_object(main, owned(session, main.uid), ending=ending)

@@ -3,12 +3,14 @@
 Asked are the members that were ever sent something of the Workload (`hub.workloads.clusters_of`),
 and those that show something of it. A member acknowledges when its own worker, after the deletion,
 has found nothing there and no write is unconfirmed (`share_writer`). A member that does not answer
-holds the Workload up; one whose MemberCluster was deleted does not: what is left there is swept
-when it comes back (`orphans`).
+holds the Workload up, and so does one whose MemberCluster is gone while a share stands there. One
+that a person gave up (`stowage unjoin`) does not: what is left there is swept when it comes back
+(`orphans`).
 """
 
 from __future__ import annotations
 
+from propagator.hub.workload_metadata import record_of
 from propagator.hub.workloads import clusters_of
 from propagator.members.context import ControllerContext
 from propagator.members.inventory import OwnedObjects
@@ -48,13 +50,22 @@ class Finalizer:
         """Return the members that have not acknowledged. The view of the hub must be fresh."""
         confirmed = self._acknowledged.get(workload.uid, set())
         asked = clusters_of(workload, self._names) - confirmed
-        there = {name for name in asked if self._registered(name)}
+        there = {name for name in asked if self._registered(name) or self._away(workload, name)}
         return there | self._inventory.holders(workload.uid)
 
     def _names(self) -> set[str]:
         """Return all member names, also those without a session, to resolve noted digests by."""
         return {*self._registry.names(), *(cluster.name for cluster in self._clusters.values())}
 
+    def _away(self, workload: Workload, name: str) -> bool:
+        """Whether a share stands on a cluster that is named no more, and that is not given up."""
+        shares = name in workload.placements or name in workload.causes
+        return shares and name in record_of(workload) and self._clusters.get(("", name)) is None
+
     def _registered(self, name: str) -> bool:
         # Right after the start there are members that have no session yet.
-        return self._registry.get(name) is not None or self._clusters.get(("", name)) is not None
+        cluster = self._clusters.get(("", name))
+        if cluster is None or cluster.given_up:
+            return False
+        session = self._registry.get(name)
+        return session is None or not session.refused_as_second

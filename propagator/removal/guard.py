@@ -168,7 +168,7 @@ class Guard:
         key = workload.metadata.key
         self._disruptions.forget(member, key)
         causes = self._causes.get(key, {})
-        if member not in workload.leaving:
+        if member not in workload.causes:
             causes.pop(member, None)
         if not causes:
             self._causes.pop(key, None)

@@ -44,9 +44,9 @@ def status_of(
     """
     entries = [share.entry for share in shares]
     placed = [entry for entry in entries if entry["state"] != ShareState.LEAVING.value]
-    ready = sum(min(entry["ready"], entry["replicas"]) for entry in placed)
+    ready = sum(min(_ready(entry), entry["replicas"]) for entry in placed)
     if workload.profile.whole:
-        ready = sum(entry["ready"] for entry in placed)
+        ready = sum(_ready(entry) for entry in placed)
     desired = workload.status.desired
     if desired is None:
         desired = sum(workload.placements.values())
@@ -153,11 +153,22 @@ def _overall(placed: Sequence[Mapping[str, Any]], generation: int) -> WorkloadSt
 
 
 def _runs(entry: Mapping[str, Any], generation: int) -> bool:
-    """Whether a share runs; an unreachable one by its last numbers, if of this generation."""
+    """Whether a share runs; of a cluster that does not answer that is known of what has ended."""
     if entry["state"] == ShareState.UNREACHABLE.value:
         written = entry.get("observedGeneration") == generation
-        return bool(written and entry["ready"] >= entry["replicas"] > 0)
+        return bool(written and _ready(entry) >= entry["replicas"] > 0)
     return bool(entry["state"] == ShareState.RUNNING.value)
+
+
+def _ready(entry: Mapping[str, Any]) -> int:
+    """Return the ready replicas of a share; of a cluster that does not answer those that ended.
+
+    The others are Unknown there, as the pods of a lost Node are: the entry says how many there were
+    when it answered last.
+    """
+    if entry["state"] == ShareState.UNREACHABLE.value:
+        return int(entry.get("succeeded", 0))
+    return int(entry["ready"])
 
 
 def _addresses(entries: Iterable[Mapping[str, Any]]) -> str:

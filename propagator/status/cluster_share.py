@@ -311,6 +311,8 @@ def _why_there(seen: ObservedShare) -> str:
     outcome = seen.outcome
     if outcome is not None and outcome.reason is not None and outcome.message and not outcome.moves:
         return outcome.message
+    if outcome is not None and outcome.blocked is not None:
+        return outcome.blocked.message
     return LEAVING if seen.elsewhere else STAYING
 
 

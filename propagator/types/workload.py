@@ -79,6 +79,8 @@ class LeavingShare(msgspec.Struct, frozen=True, gc=False):
     cluster: str
     replicas: int
     cause: str = ""
+    replaced: int = 0
+    """Of the units, those whose successors are ready."""
 
 
 class _OutlineMeta(msgspec.Struct, frozen=True, gc=False):
@@ -271,7 +273,7 @@ class Workload(Object, frozen=True, dict=True):
         before, after = self._revisions_said, other._revisions_said
         if before == after:
             return set()
-        names = {*other.placements, *other.leaving}
+        names = {*other.placements, *other.causes}
         return {name for name in names if self.revision_of(name) != other.revision_of(name)}
 
     @property
@@ -361,11 +363,12 @@ class Workload(Object, frozen=True, dict=True):
     @cached_property
     def leaving(self) -> dict[str, int]:
         """Replicas that stand until their successors are ready, by cluster."""
-        return {share.cluster: share.replicas for share in self.status.leaving}
+        left = ((share.cluster, share.replicas - share.replaced) for share in self.status.leaving)
+        return {cluster: replicas for cluster, replicas in left if replicas > 0}
 
     @cached_property
     def causes(self) -> dict[str, str]:
-        """Why replicas leave, by the clusters of `leaving`."""
+        """Why replicas leave, by the clusters that they leave."""
         return {share.cluster: share.cause for share in self.status.leaving}
 
     @cached_property
@@ -570,7 +573,7 @@ def kept(workload: Workload) -> Workload:
         state=sys.intern(status.state),
         placements=[Placement(sys.intern(p.cluster), p.replicas) for p in status.placements],
         leaving=[
-            LeavingShare(sys.intern(p.cluster), p.replicas, sys.intern(p.cause))
+            LeavingShare(sys.intern(p.cluster), p.replicas, sys.intern(p.cause), p.replaced)
             for p in status.leaving
         ],
         overrides=_own(status.overrides),

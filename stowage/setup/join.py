@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from crds.names import LABEL_REGISTER
+from crds.names import ANNOTATION_IDENTITY, ANNOTATION_UNJOIN, GIVEN_UP, LABEL_REGISTER
 from machinery.api.client import ApiClient
-from machinery.api.resources import DEPLOYMENTS, MEMBER_CLUSTERS, NAMESPACES, SECRETS, WORKLOADS
+from machinery.api.resources import DEPLOYMENTS, MEMBER_CLUSTERS, NAMESPACES, SECRETS
 from machinery.clock import SystemClock
 from machinery.config.address import loopback
 from machinery.config.kubeconfig import Connection, parse_kubeconfig
@@ -30,12 +30,13 @@ from propagator.credentials.accounts import MEMBER_ACCOUNT
 from propagator.credentials.credentials import PodSecurity, Rights, credentials_of
 from propagator.credentials.tokens import kubeconfig
 from stowage.setup import member_side
+from stowage.setup.holders import holders
 from stowage.setup.install import apply_one, ensure_namespace
 from stowage.setup.member_side import Say, as_account
 
-IDENTITY_ANNOTATION = "stowage.dev/cluster-uid"
-"""The UID of the member's kube-system, which tells two clusters of one name apart."""
 READY_SECONDS = 120.0
+GIVEN_UP_SECONDS = 60.0
+"""How long the controller may take to place anew what a cluster that is given up had."""
 OPEN_WATCHES = (
     "new requests with its tokens are refused within seconds, but a watch that is open now goes on "
     "delivering for up to about half an hour; docs/members.md says how to end it at once"
@@ -107,31 +108,37 @@ async def join(hub: ApiClient, plan: Join, *, say: Say) -> None:
     await ensure_namespace(hub, plan.namespace)
     await apply_one(hub, registration(plan, token, identity), manager=member_side.MANAGER)
     say(f"hub: Secret {plan.namespace}/{plan.name} is there, it registers the cluster")
-    if plan.replace:
-        await _forget_cluster(hub, plan.name)
+    await _take_back(hub, plan, identity)
     await _ready(hub, plan.name, say)
     # Outlives the Secret, so that the name stays this cluster's until it is unjoined.
-    mark = {"metadata": {"annotations": {IDENTITY_ANNOTATION: identity}}}
+    mark = {"metadata": {"annotations": {ANNOTATION_IDENTITY: identity}}}
     await hub.merge_patch(MEMBER_CLUSTERS, plan.name, mark)
 
 
 async def unjoin(hub: ApiClient, plan: Unjoin, *, say: Say) -> None:
-    """Take a cluster out. Raises ConfigurationError while Workloads have shares there."""
-    holders = await _holders(hub, plan.name)
-    if holders and not plan.force:
+    """Give a cluster up. Raises ConfigurationError while Workloads have anything there.
+
+    With `force` what is there is left behind, and its replicas are placed anew. The mark comes
+    first, so that the same command goes on where this one was ended. A cluster whose MemberCluster
+    is gone is given up in the same way.
+    """
+    found = await holders(hub, plan.name)
+    if found and not plan.force:
+        told = [f"{name} ({each.words})" if each.words else name for name, each in found.items()]
         raise ConfigurationError(
-            f"{plan.name} still runs {', '.join(holders[:5])}{' …' if len(holders) > 5 else ''}: "
+            f"{plan.name} still runs {', '.join(told[:5])}{' …' if len(told) > 5 else ''}: "
             "delete or move them, or say --force to leave their objects behind there"
         )
-    if holders:
-        say(f"{plan.name}: the objects of {len(holders)} Workloads are left behind there")
-    # the Secret first: it would register the cluster again
-    removed = [
-        await member_side.remove(hub, resource, plan.name, namespace=namespace, say=_of("hub", say))
-        for resource, namespace in ((SECRETS, plan.namespace), (MEMBER_CLUSTERS, None))
-    ]
-    if not any(removed):
+    if found:
+        say(f"{plan.name}: the objects of {len(found)} Workloads are left behind there")
+    marked = await _give_up(hub, plan.name, make=any(each.shared for each in found.values()))
+    # The Secret would register the cluster again, and so it goes before the MemberCluster.
+    on_hub, where = _of("hub", say), plan.namespace
+    removed = await member_side.remove(hub, SECRETS, plan.name, namespace=where, say=on_hub)
+    if not (marked or removed):
         raise ConfigurationError(f"the hub knows no cluster {plan.name}: see `kubectl get mc`")
+    await _given_up(hub, plan.name)
+    await member_side.remove(hub, MEMBER_CLUSTERS, plan.name, namespace=None, say=on_hub)
     if plan.member is None:
         say(f"{plan.name}: its service account stays; --member-kubeconfig removes it as well")
         return
@@ -140,12 +147,40 @@ async def unjoin(hub: ApiClient, plan: Unjoin, *, say: Say) -> None:
     say(f"{plan.name}: {OPEN_WATCHES}")
 
 
+async def _give_up(hub: ApiClient, name: str, *, make: bool) -> bool:
+    """Mark the MemberCluster; return whether there is one. One that shares name is made anew."""
+    mark = {"annotations": {ANNOTATION_UNJOIN: GIVEN_UP}}
+    try:
+        await hub.merge_patch(MEMBER_CLUSTERS, name, {"metadata": mark})
+    except NotFound:
+        if not make:
+            return False
+        body = {"apiVersion": MEMBER_CLUSTERS.api_version, "kind": MEMBER_CLUSTERS.kind}
+        await hub.create(MEMBER_CLUSTERS, {**body, "metadata": {"name": name, **mark}, "spec": {}})
+    return True
+
+
+async def _given_up(hub: ApiClient, name: str) -> None:
+    """Return when no share names the cluster: it would count as away, and not as given up."""
+
+    async def missing() -> str:
+        left = [name for name, each in (await holders(hub, name)).items() if each.shared]
+        return ", ".join(left[:5]) + (" …" if len(left) > 5 else "")
+
+    last = await patiently(missing, seconds=GIVEN_UP_SECONDS, every=0.5, clock=SystemClock())
+    if last:
+        raise StowageError(
+            f"not done after {GIVEN_UP_SECONDS:.0f} s, and goes on by itself: shares of {last} "
+            f"still name {name}: does their scheduler run? The same command waits again"
+        )
+
+
 def registration(plan: Join, token: str, identity: str) -> dict[str, Any]:
     """Return the Secret that registers a cluster, with notes on its credential's rights."""
     connection = as_account(plan.reached, token)
     text = kubeconfig(connection, user=MEMBER_ACCOUNT)
     body = secret(plan.name, plan.namespace, text, plan.labels)
-    body["metadata"]["annotations"] = {IDENTITY_ANNOTATION: identity}
+    body["metadata"]["annotations"] = {ANNOTATION_IDENTITY: identity}
     body["stringData"] |= {
         credentials.RIGHTS: str(plan.rights),
         credentials.ACCOUNT: f"{plan.namespace}/{MEMBER_ACCOUNT}",
@@ -181,7 +216,7 @@ async def _refuse_another(hub: ApiClient, plan: Join, identity: str) -> None:
         name = cluster["metadata"]["name"]
         status = cluster.get("status", {})
         noted = status.get("clusterUID") or status.get("clusterID")
-        marked = cluster["metadata"].get("annotations", {}).get(IDENTITY_ANNOTATION)
+        marked = cluster["metadata"].get("annotations", {}).get(ANNOTATION_IDENTITY)
         if name != plan.name and identity == (noted or marked):
             raise ConfigurationError(
                 f"this cluster is registered as {name} already: `stowage rename {name} "
@@ -192,7 +227,7 @@ async def _refuse_another(hub: ApiClient, plan: Join, identity: str) -> None:
     for resource, namespace in ((SECRETS, plan.namespace), (MEMBER_CLUSTERS, None)):
         with suppress(NotFound):
             found = await hub.get(resource, plan.name, namespace=namespace)
-            known = found["metadata"].get("annotations", {}).get(IDENTITY_ANNOTATION)
+            known = found["metadata"].get("annotations", {}).get(ANNOTATION_IDENTITY)
             if known == identity or _nobodys(found):
                 return
             whose = "another cluster" if known else "a cluster that was registered without `join`"
@@ -209,11 +244,18 @@ def _nobodys(found: Mapping[str, Any]) -> bool:
     return found["kind"] == MEMBER_CLUSTERS.kind and not told
 
 
-async def _forget_cluster(hub: ApiClient, name: str) -> None:
-    """Remove the cluster's identity from its status, so that the Secret's cluster is accepted."""
+async def _take_back(hub: ApiClient, plan: Join, identity: str) -> None:
+    """Have a MemberCluster of that name accept the Secret's cluster.
+
+    One that an `unjoin` had begun to give up is given up no more. With `replace` the name may move
+    to another cluster than the one that is noted.
+    """
+    notes = {ANNOTATION_UNJOIN: None} | ({ANNOTATION_IDENTITY: identity} if plan.replace else {})
     with suppress(NotFound):
-        note = {"status": {"clusterID": None}}
-        await hub.merge_patch(MEMBER_CLUSTERS, name, note, subresource="status")
+        await hub.merge_patch(MEMBER_CLUSTERS, plan.name, {"metadata": {"annotations": notes}})
+        if plan.replace:
+            note = {"status": {"clusterID": None}}
+            await hub.merge_patch(MEMBER_CLUSTERS, plan.name, note, subresource="status")
 
 
 async def _known_token(hub: ApiClient, plan: Join) -> str:
@@ -272,12 +314,3 @@ async def _ready(hub: ApiClient, name: str, say: Say) -> None:
         raise StowageError(
             f"{name} is registered, but not Ready after {READY_SECONDS:.0f} s: {last}"
         )
-
-
-async def _holders(hub: ApiClient, name: str) -> list[str]:
-    listed = await hub.list(WORKLOADS)
-    return [
-        f"{each['metadata']['namespace']}/{each['metadata']['name']}"
-        for each in listed["items"]
-        if any(p["cluster"] == name for p in each.get("status", {}).get("placements", []))
-    ]

@@ -7,7 +7,7 @@ The hub's objects are exchanged one by one, and the command may end before and a
 2. create a Secret of the new name with the same data. Two MemberClusters lead to one cluster now,
    and the propagator serves the older one (`propagator.members.cluster_identity`);
 3. delete the old Secret, which would register the old name again;
-4. delete the old MemberCluster. From here on the new one is served, and the controller reads every
+4. mark the old MemberCluster as renamed, and delete it. From here on the new one is served, and the controller reads every
    share of the old name as one of the new name (`controller.cache.renames`), and writes it so.
 
 The same command continues an interrupted one; the reverse command undoes it.
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crds.membercluster import MemberCluster
-from crds.names import GROUP, LABEL_CLUSTER, LABEL_REGISTER
+from crds.names import ANNOTATION_UNJOIN, GROUP, LABEL_CLUSTER, LABEL_REGISTER, RENAMED
 from machinery.api.client import ApiClient
 from machinery.api.resources import (
     MEMBER_CLUSTERS,
@@ -34,6 +34,7 @@ from machinery.tasks import patiently
 from machinery.types import conditions
 from stowage.console.output import show, table
 from stowage.kinds import KINDS
+from stowage.setup.holders import Standing, standing
 from stowage.setup.member_side import Say
 
 Json = Mapping[str, Any]
@@ -43,6 +44,7 @@ MOST_FORMER = 16
 _RACES = 5
 _NOT_CARRIED = (
     f"{GROUP}/registered",  # a digest by the UID of the Secret
+    ANNOTATION_UNJOIN,
     f"{GROUP}/counted",  # the new MemberCluster is searched once more
     "kubectl.kubernetes.io/last-applied-configuration",
 )
@@ -63,15 +65,19 @@ class Rename:
 
 @dataclass(frozen=True)
 class Holder:
-    """An object that has units on the cluster, or names it in its spec.
+    """An object that has something on the cluster, or names it in its spec.
 
     `name` is `namespace/name`, `where` the field with the cluster's name; empty without one.
     """
 
     kind: str
     name: str
-    units: int = 0
+    has: Standing = Standing()
     where: str = ""
+
+    @property
+    def units(self) -> int:
+        return self.has.replicas
 
 
 @dataclass
@@ -202,6 +208,9 @@ async def _exchange(
     await hub.merge_patch(MEMBER_CLUSTERS, plan.new, note, subresource="status")
     if _own_secret(plan, before):
         await _carry_secret(hub, plan, say)
+    mark = {"metadata": {"annotations": {ANNOTATION_UNJOIN: RENAMED}}}
+    with suppress(NotFound):
+        await hub.merge_patch(MEMBER_CLUSTERS, plan.old, mark)
     await _end(hub, MEMBER_CLUSTERS, before, say)
 
 
@@ -283,7 +292,8 @@ async def _renamed(hub: ApiClient, plan: Rename, say: Say) -> None:
             ready = conditions.find(status, "Ready")
             said = f"{ready['reason']}: {ready['message']}" if ready else "no propagator has looked"
             return f"{plan.new} is not Ready: {said}"
-        left = [f"{each.kind} {each.name}" for each in await _holders(hub, plan.old) if each.units]
+        holding = (each for each in await _holders(hub, plan.old) if each.has.shared)
+        left = [f"{each.kind} {each.name}" for each in holding]
         named = ", ".join(left[:5]) + (" …" if len(left) > 5 else "")
         return f"shares say {plan.old}: {named}: does their scheduler run?" if left else ""
 
@@ -300,7 +310,7 @@ async def _renamed(hub: ApiClient, plan: Rename, say: Say) -> None:
 
 
 async def _holders(hub: ApiClient, name: str) -> list[Holder]:
-    """Return all objects that have units on the cluster, or name it in their spec."""
+    """Return all objects that have something on the cluster, or name it in their spec."""
     found = []
     for resource in (kind.resource for kind in KINDS if kind.selects):
         try:
@@ -308,12 +318,11 @@ async def _holders(hub: ApiClient, name: str) -> list[Holder]:
         except NotFound:
             continue  # a hub from before there were any
         for each in listed:
-            shares = each.get("status", {}).get("placements") or []
-            units = [share["replicas"] for share in shares if share["cluster"] == name]
+            has = standing(each, name)
             where = next(naming(each.get("spec", {}), name), "")
-            if units or where:
+            if has or where:
                 full = f"{each['metadata']['namespace']}/{each['metadata']['name']}"
-                found.append(Holder(resource.kind, full, sum(units), where))
+                found.append(Holder(resource.kind, full, has, where))
     return found
 
 
@@ -357,7 +366,7 @@ def _told(plan: Rename, found: RenameState) -> str:
 
 def _note(holder: Holder, plan: Rename) -> str:
     if not holder.where:
-        return ""
+        return holder.has.words
     stays = "keeps its units, and " if holder.units else ""
     return f"{holder.where} names {plan.old}: {stays}gets none on {plan.new} until it names that"
 
@@ -368,6 +377,7 @@ def _data(plan: Rename, found: RenameState) -> dict[str, Any]:
             "kind": h.kind,
             "name": h.name,
             "units": h.units,
+            **({"beside": h.has.words} if h.has.words else {}),
             **({"names": h.where} if h.where else {}),
         }
         for h in found.holders

@@ -59,6 +59,8 @@ def test_manifests_come_in_the_order_in_which_they_are_applied():
         ("ValidatingAdmissionPolicyBinding", names.RESERVATION_ADMISSION_POLICY),
         ("ValidatingAdmissionPolicy", names.PRIORITY_ADMISSION_POLICY),
         ("ValidatingAdmissionPolicyBinding", names.PRIORITY_ADMISSION_POLICY),
+        ("ValidatingAdmissionPolicy", names.MEMBERSHIP_ADMISSION_POLICY),
+        ("ValidatingAdmissionPolicyBinding", names.MEMBERSHIP_ADMISSION_POLICY),
     ]
 
 

@@ -18,6 +18,7 @@ from contextlib import (
 from dataclasses import dataclass, field
 from typing import Any
 
+from crds.names import ANNOTATION_UNJOIN, GIVEN_UP
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, NAMESPACES, SECRETS, USUAL, WORKLOADS, Resource
 from machinery.errors import NotFound, StowageError
@@ -226,15 +227,21 @@ class Stage:
         await self.hub.delete(WORKLOADS, name, namespace=self.namespace)
 
     async def unregister(self, member: str) -> dict[str, Any]:
-        """Take a member away; the Secret that registers it again."""
+        """Give a member up, as `stowage unjoin` does; the Secret that registers it again."""
         secret = await self.hub.get(SECRETS, member, namespace="stowage-system")
         await self.hub.delete(SECRETS, member, namespace="stowage-system")
-        await self.hub.delete(MEMBER_CLUSTERS, member)
+        await self.let_go(member)
         # Workloads come on a stream of their own: one that is deleted next could be heard of first.
         await until(lambda: self.process.term.registry.get(member) is None)
         for key in ("uid", "resourceVersion", "creationTimestamp", "managedFields", "annotations"):
             secret["metadata"].pop(key, None)
         return secret
+
+    async def let_go(self, member: str, how: str = GIVEN_UP) -> None:
+        """Delete a MemberCluster as a command does that has looked before."""
+        mark = {"metadata": {"annotations": {ANNOTATION_UNJOIN: how}}}
+        await self.hub.merge_patch(MEMBER_CLUSTERS, member, mark)
+        await self.hub.delete(MEMBER_CLUSTERS, member)
 
     def queued(self, member: str, name: str) -> bool:
         """Whether the member's workers have been called for that Workload, and are not there yet."""

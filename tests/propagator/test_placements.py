@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from crds.names import FINALIZER
+from crds.names import ANNOTATION_UNJOIN, FINALIZER, GIVEN_UP, RENAMED
 from crds.workload import PropagatedReason
 from machinery.api.resources import MEMBER_CLUSTERS, NAMESPACES, SECRETS, WORKLOADS, Resource
 from machinery.api.verbs import Verbs
@@ -674,8 +674,14 @@ async def test_a_member_that_does_not_answer_blocks_and_a_removed_one_releases(
             await stage.goes("m2")
             secret = await stage.hub.get(SECRETS, "m1", namespace="stowage-system")
             await stage.hub.delete(SECRETS, "m1", namespace="stowage-system")
-            await stage.hub.delete(MEMBER_CLUSTERS, "m1")
+            await stage.let_go("m1", RENAMED)  # it is named no more, and not given up
+            await until(lambda: stage.process.term.registry.get("m1") is None)
+            assert "no MemberCluster" in await stage.refused("demo", "ClusterUnreachable")
+            kind = {"apiVersion": MEMBER_CLUSTERS.api_version, "kind": MEMBER_CLUSTERS.kind}
+            mark = {"name": "m1", "annotations": {ANNOTATION_UNJOIN: GIVEN_UP}}
+            await stage.hub.create(MEMBER_CLUSTERS, {**kind, "metadata": mark, "spec": {}})
             await stage.gone("demo")
+            await stage.hub.delete(MEMBER_CLUSTERS, "m1")
         finally:
             m1.thaw()
         assert await stage.on("m1")

@@ -19,12 +19,20 @@ from propagator.types.workload import workload_of
 from tests.fakeclock import FakeClock
 
 
-@pytest.mark.proves("G24")
-@pytest.mark.parametrize("starts", [True, False])
-async def test_a_share_that_left_goes_at_once_while_its_gang_starts(
-    monkeypatch: pytest.MonkeyPatch, starts: bool
+@pytest.mark.proves("G24", "A6", "A12")
+@pytest.mark.parametrize("placed", [True, False])
+@pytest.mark.parametrize(
+    ("starts", "ran_before", "did"),
+    [(True, False, ["remove"]), (True, True, []), (False, False, [])],
+)
+async def test_a_share_that_left_goes_at_once_only_while_its_gang_starts(
+    monkeypatch: pytest.MonkeyPatch, placed: bool, starts: bool, ran_before: bool, did: list[str]
 ):
-    """What stands there is of a try that failed; afterwards it may be the last healthy copy."""
+    """What stands there is of a try that failed; else it may be the last healthy copy."""
+    status = {
+        "placements": [{"cluster": "m3", "replicas": 2}],
+        "clusters": [{"name": "m3", "replicas": 2, "state": "Creating"}],
+    }
     workload = workload_of(
         {
             "metadata": {
@@ -33,17 +41,14 @@ async def test_a_share_that_left_goes_at_once_while_its_gang_starts(
                 "uid": "u-a",
                 "labels": {LABEL_GROUP: "batch"},
             },
-            "spec": {"template": {"apiVersion": "apps/v1", "kind": "Deployment"}},
-            "status": {
-                "placements": [{"cluster": "m3", "replicas": 2}],
-                "clusters": [{"name": "m3", "replicas": 2, "state": "Creating"}],
-            },
+            "spec": {"replicas": 2, "template": {"apiVersion": "apps/v1", "kind": "Deployment"}},
+            "status": status if placed else {},
         }
     )
-    did: list[str] = []
+    done: list[str] = []
 
     async def remove(*_: Any) -> None:
-        did.append("remove")
+        done.append("remove")
 
     async def wait_listed(*_: Any) -> None:
         pass
@@ -54,7 +59,10 @@ async def test_a_share_that_left_goes_at_once_while_its_gang_starts(
         pass
 
     gates = SimpleNamespace(
-        verdict=lambda _: APPLY, removal_pending=lambda *_: False, starting=lambda _: starts
+        verdict=lambda _: APPLY,
+        removal_pending=lambda *_: False,
+        starting=lambda _: starts,
+        retains=lambda *_: ran_before,
     )
     parts: dict[str, Any] = {
         "workloads": SimpleNamespace(informer=SimpleNamespace(get=lambda _: workload)),
@@ -71,7 +79,7 @@ async def test_a_share_that_left_goes_at_once_while_its_gang_starts(
     context: Any = SimpleNamespace(clock=FakeClock(), registry=None, fresh=lambda: True)
     session: Any = SimpleNamespace(name="m2", mark=Mark())
     await WorkloadReconciler(context, **parts).reconcile(session, workload.metadata.key)
-    assert did == (["remove"] if starts else [])
+    assert done == did
 
 
 @pytest.mark.proves("M54")
@@ -98,7 +106,9 @@ async def test_nothing_is_written_on_a_member_that_still_runs_what_runs_elsewher
     parts: dict[str, Any] = {
         "workloads": SimpleNamespace(informer=SimpleNamespace(get=lambda _: workload)),
         "judged": SimpleNamespace(known=True),
-        "gates": SimpleNamespace(verdict=lambda _: APPLY, removal_pending=lambda *_: False),
+        "gates": SimpleNamespace(
+            verdict=lambda _: APPLY, removal_pending=lambda *_: False, starting=lambda _: False
+        ),
         "revisions": Revisions(cast("ApiClient", None)),
         "inventory": None,
         "shares": SimpleNamespace(apply=apply),

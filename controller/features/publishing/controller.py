@@ -109,6 +109,10 @@ class PublishingController(StatusWriter[Workload, Result]):
         if not (stored.status.observed.controller or stored.placements):
             return None
         clusters = ranked(stored) if publishes(stored) else []
+        # Other tools delete what an empty list takes from them. It is one only where nothing shall
+        # run: of units that wait for a place, the last list stands.
+        if not clusters and stored.status.desired:
+            return None
         asked = [kind for kind in self._kinds if kind.asked(stored)]
         found = [await _bring(kind, stored, clusters) for kind in asked]
         if stored.spec.publish.placement_decision and self._switched_off:

@@ -30,6 +30,7 @@ def stored(
     *,
     ready: Mapping[str, int],
     leaving: Mapping[str, int] | None = None,
+    stands: Mapping[str, int] | None = None,
     **spec: Any,
 ) -> Workload:
     """A Workload as the hub has it."""
@@ -42,8 +43,13 @@ def stored(
             for name, n in (leaving or {}).items()
         ],
         "clusters": [
-            {"name": name, "replicas": n, "ready": ready.get(name, 0)}
-            for name, n in {**ready, **placements}.items()
+            {
+                "name": name,
+                "replicas": n,
+                "ready": ready.get(name, 0),
+                "scheduled": (stands or {}).get(name, 0),
+            }
+            for name, n in {**ready, **(stands or {}), **placements}.items()
         ],
     }
     status.pop("why", None)
@@ -209,3 +215,44 @@ async def test_a_controller_writes_it_with_the_placements_and_ends_it_as_pods_ar
         report(a=2, b=3)
         await stage.until(lambda: not leaving())
         assert stage.placed("demo") == {"b": 3}
+
+
+@pytest.mark.proves("A33")
+@pytest.mark.parametrize(
+    ("stands", "ready", "told"),
+    [
+        ({"m1": 4}, {"m2": 4}, {"m1": (4, 4)}),
+        ({"m1": 1}, {"m2": 4}, {"m1": (1, 1)}),
+        ({"m1": 4}, {"m2": 1}, {"m1": (4, 1)}),
+        ({}, {"m2": 4}, {}),
+    ],
+)
+def test_what_is_replaced_is_named_until_it_is_gone(
+    stands: Mapping[str, int], ready: Mapping[str, int], told: Mapping[str, tuple[int, int]]
+) -> None:
+    moved = {"m2": 4}
+    workload = stored(moved, leaving={"m1": 4}, ready=ready, stands=stands)
+    found = leaving_of(
+        workload,
+        workload_info(workload),
+        moved,
+        moves=NO_MOVES,
+        snapshot=fleet(NAMES),
+        occasion=lambda: Occasion("2026-01-02T00:00:00Z", "Drained"),
+    )
+    assert {each.cluster: (each.replicas, each.replaced) for each in found} == told
+
+
+@pytest.mark.proves("A8")
+def test_what_leaves_a_cluster_leaves_it_by_its_new_name() -> None:
+    workload = stored({"m1": 2, "m2": 2}, leaving={"m1": 2}, ready={"m2": 2})
+    paris = make.cluster("paris", formerNames=["m1"])
+    found = leaving_of(
+        workload,
+        workload_info(workload),
+        {"paris": 2, "m2": 2},
+        moves=NO_MOVES,
+        snapshot=make.snapshot(paris, make.cluster("m2")),
+        occasion=lambda: Occasion("2026-01-02T00:00:00Z", "Renamed"),
+    )
+    assert {each.cluster: (each.replicas, each.cause) for each in found} == {"paris": (2, "Edited")}

@@ -44,6 +44,7 @@ class Fleet:
     kind: str = "StatefulSet"
     workload: Workload | None = None
     missing: set[str] = field(default_factory=set)
+    given_up: set[str] = field(default_factory=set)
 
     def once(self) -> AtMostOnce:
         context: Any = SimpleNamespace(
@@ -59,7 +60,8 @@ class Fleet:
     def cluster(self, key: Key) -> Any:
         if key[1] in self.missing:
             return None
-        return SimpleNamespace(out_of_service=self.members[key[1]].tainted)
+        tainted, name = self.members[key[1]].tainted, key[1]
+        return SimpleNamespace(out_of_service=tainted, given_up=name in self.given_up)
 
     def session(self, name: str) -> Any:
         member = self.members[name]
@@ -232,10 +234,24 @@ def test_what_is_not_listed_may_be_there_unless_the_member_has_confirmed_its_end
     assert fleet.once().waiting(moving(new=3, sent=""), "new") is None
 
 
-@pytest.mark.proves("M51")
-def test_a_cluster_that_was_taken_away_is_not_waited_for() -> None:
+@pytest.mark.proves("M51", "A2")
+def test_a_cluster_that_is_named_no_more_is_waited_for_until_it_is_given_up() -> None:
     fleet = Fleet({"old": Member(serves=False), "new": Member()}, missing={"old"})
+    waiting = fleet.once().waiting(moving(new=3), "new")
+    assert waiting is not None
+    assert waiting.replicas == 0
+    fleet = Fleet({"old": Member(serves=False), "new": Member()}, given_up={"old"})
     assert fleet.once().waiting(moving(new=3), "new") is None
+
+
+@pytest.mark.proves("A32")
+@pytest.mark.parametrize(("pods", "gets"), [(2, 1), (1, 2), (0, 3)])
+def test_pods_that_end_are_waited_for_though_the_share_is_named_no_more(
+    pods: int, gets: int
+) -> None:
+    fleet = Fleet({"old": Member(pods=pods), "new": Member()})
+    waiting = fleet.once().waiting(moving(leaving=0, new=3), "new")
+    assert (3 if waiting is None else waiting.replicas) == gets
 
 
 @pytest.mark.proves("M51")

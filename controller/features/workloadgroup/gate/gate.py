@@ -400,10 +400,16 @@ def _noted(group: CompiledGroup, members: Sequence[Standing], gate: Gate) -> Gat
 
 
 def _ran_before(group: CompiledGroup, member: Standing) -> Mapping[str, int]:
-    """Return the replicas that ran before the release, without those given up since."""
-    if member.uid in group.released:
-        return within(member.shares, group.retained.get(member.uid, {}))
-    return member.seen
+    """Return the replicas that ran before the release, without those given up since.
+
+    Where such a share has left the placements it is retained for as long as it stands: it is left
+    as any share is, once its successors are ready.
+    """
+    if member.uid not in group.released:
+        return member.seen
+    before = group.retained.get(member.uid, {})
+    left = {c: n for c, n in before.items() if c not in member.shares and c in member.there}
+    return {**within(member.shares, before), **left}
 
 
 def _bounded(group: CompiledGroup, gate: Gate, doubts: Unconfirmed) -> Gate:

@@ -1,0 +1,78 @@
+"""What Workloads have on a cluster, as `unjoin` and `rename` count it before they let it go.
+
+Placements say where replicas shall be. What leaves a cluster still runs there, what was sent there
+may be there until the cluster has shown that it is gone, and what is kept there holds data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from crds.names import ANNOTATION_CLUSTERS
+from machinery.api.client import ApiClient
+from machinery.api.resources import WORKLOADS
+from machinery.errors import NotFound
+from machinery.types.written_clusters import MemberRecord
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What an object with placements has on one cluster."""
+
+    replicas: int = 0
+    leaving: int = 0
+    sent: bool = False
+    """Whether it was sent something that is not seen to be gone."""
+    kept: int = 0
+    """Objects that stay there without a share."""
+
+    def __bool__(self) -> bool:
+        return bool(self.replicas or self.leaving or self.sent or self.kept)
+
+    @property
+    def shared(self) -> bool:
+        """Whether the status names the cluster as one where replicas are or leave."""
+        return bool(self.replicas or self.leaving)
+
+    @property
+    def words(self) -> str:
+        """What is there, beyond what is placed there; empty for nothing."""
+        kept = f"{self.kept} kept object{'' if self.kept == 1 else 's'}" if self.kept else ""
+        leaving = f"{self.leaving} leaving" if self.leaving else ""
+        sent = "not seen to be gone" if self.sent and not (self.replicas or leaving or kept) else ""
+        return ", ".join(filter(None, (leaving, kept, sent)))
+
+
+def standing(found: Json, cluster: str) -> Standing:
+    """Return what a Workload, or an object of another placed kind, has on a cluster."""
+    status = found.get("status") or {}
+    notes = found["metadata"].get("annotations") or {}
+    footprint = str((status.get("footprint") or {}).get("clusters") or "")
+    records = [MemberRecord.read(text) for text in (footprint, notes.get(ANNOTATION_CLUSTERS, ""))]
+    return Standing(
+        replicas=_replicas(status.get("placements"), cluster),
+        leaving=_replicas(status.get("leaving"), cluster),
+        sent=any(cluster in record for record in records),
+        kept=sum(each["cluster"] == cluster for each in status.get("kept") or ()),
+    )
+
+
+def _replicas(shares: Sequence[Json] | None, cluster: str) -> int:
+    return sum(each["replicas"] for each in shares or () if each["cluster"] == cluster)
+
+
+async def holders(hub: ApiClient, cluster: str) -> dict[str, Standing]:
+    """Return the Workloads that have anything on a cluster, as `namespace/name`."""
+    try:
+        listed = (await hub.list(WORKLOADS))["items"]
+    except NotFound:
+        return {}
+    found = {
+        f"{each['metadata']['namespace']}/{each['metadata']['name']}": standing(each, cluster)
+        for each in listed
+    }
+    return {name: each for name, each in found.items() if each}
