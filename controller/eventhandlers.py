@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from controller.cache.away import AwayClusters
 from controller.cache.assumed import AssumedPlacement, AssumedPlacements, PendingAffinity
+from controller.cache.away import AwayClusters
 from controller.cache.ledger import HoldsRoom, Ledger, RoomHolder
 from controller.cache.placements import PlacementIndex
 from controller.cache.renames import Renames

@@ -117,8 +117,8 @@ class WorkloadReconciler:
 
     async def _reconcile(self, session: Target, workload: Workload) -> float | None:
         workload = self._revisions.known(workload, session.name)
-        # The Workload shall have nothing on any member. A gang that has not run its quorum runs whole
-        # or not at all: what lost its placements goes at once.
+        # The Workload shall have nothing on any member. A gang that has not run its quorum runs
+        # whole or not at all: what lost its placements goes at once.
         starting = self._gates.starting(workload)
         starting = starting and not self._gates.retains(workload, session.name)
         withdrawn = starting and not workload.placements

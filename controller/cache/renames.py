@@ -27,6 +27,8 @@ class Renames:
 
     def __init__(self) -> None:
         self._there: set[str] = set()
+        self._unproven: set[str] = set()
+        """Of these, the registrations that have not led to a cluster: one may be refused."""
         self._renamed: dict[str, MemberCluster] = {}
         self._now: dict[str, str] = {}
 
@@ -39,17 +41,17 @@ class Renames:
         known = new or old
         assert known is not None  # noqa: S101 - the informer's promise
         name, before = known.metadata.name, self._now
-        if new is None:
-            self._there.discard(name)
-        else:
-            self._there.add(name)
+        (self._there.discard if new is None else self._there.add)(name)
+        proven = new is None or new.ready or bool(new.status.cluster_id)
+        (self._unproven.discard if proven else self._unproven.add)(name)
         if new is not None and new.spec.former_names:
             self._renamed[name] = new
         else:
             self._renamed.pop(name, None)
         if not (self._renamed or before):
             return set()
-        self._now = current_names(self._renamed.values(), self._there)
+        # A second registration of a cluster under a name that it had changes nothing.
+        self._now = current_names(self._renamed.values(), self._there - self._unproven)
         changed = before.items() ^ self._now.items()
         return {each for pair in changed for each in pair}
 

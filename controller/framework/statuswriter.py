@@ -24,7 +24,6 @@ from machinery.api.verbs import MERGE_PATCH
 from machinery.errors import Conflict, Invalid, NotFound, TooLarge, TransportError
 from machinery.runtime.event_recorder import ObjectRef, one_cluster
 from machinery.runtime.fair_queue import namespace_of
-from machinery.runtime.informer import Informer
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.tasks import in_slices
 from machinery.types.metadata import Key, Meta, Object

@@ -28,7 +28,6 @@ from machinery.types.bounds import MOST_UNITS, between
 from machinery.types.metadata import Key, Object
 from machinery.types.selectors import LabelSelector, SelectorTerm
 
-
 AWAY = "Away"
 """The reason of Ready of a cluster that shares name and no MemberCluster names; never stored."""
 
@@ -461,7 +460,7 @@ class LeavingShare(msgspec.Struct, frozen=True, omit_defaults=True):
     """The object that the cause is about."""
     since: str = ""
     replaced: int = 0
-    """Of the replicas, those whose successors are ready: they go as soon as the member lets them."""
+    """Of the replicas, those whose successors are ready: they go once the member lets them."""
 
 
 class DisplacedShare(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -17,8 +17,8 @@ from machinery.runtime.informer import Informer
 from machinery.runtime.workqueue import WorkQueue
 from machinery.types.metadata import Key
 from propagator.members.connection import Link
-from propagator.members.held_sweep import HeldSweep
 from propagator.members.health import PodCounts
+from propagator.members.held_sweep import HeldSweep
 from propagator.members.objects import ManagedObject, Mark
 from propagator.members.pods import Main
 from propagator.members.watches import EVERYWHERE

@@ -3,8 +3,9 @@
 Shares that grow while others leave get no more than what is seen to be gone there: terminating pods
 count, as do pods that an object there still asks for. A member that does not answer may run
 all that leaves it, and so may one whose MemberCluster is gone, until a person gives it up (`stowage
-unjoin`) or says by the taint `stowage.dev/out-of-service` that nothing runs there. If it comes back with the taint, what was made elsewhere meanwhile is there twice, and goes
-from it before anything else is written there.
+unjoin`) or says by the taint `stowage.dev/out-of-service` that nothing runs there. If it comes back
+with the taint, what was made elsewhere meanwhile is there twice, and goes from it before anything
+else is written there.
 """
 
 from __future__ import annotations
@@ -72,7 +73,9 @@ class AtMostOnce:
         A cluster is noted as one that may have objects until these pods are gone.
         """
         sent = record_of(workload).names(self._registry.names) - workload.leaving.keys()
-        ending = (name for name in sent if self._pods(main, name) > workload.placements.get(name, 0))
+        ending = (
+            name for name in sent if self._pods(main, name) > workload.placements.get(name, 0)
+        )
         return sorted({*workload.leaving, *ending} - {member})
 
     def _pods(self, main: Main, name: str) -> int:

@@ -7,7 +7,7 @@ have not written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -46,6 +46,7 @@ CLUSTERS: Mapping[str, str] = {
     "AlreadyRegistered": "stowage unjoin it, as another name serves the same cluster",
     "HeldByAnotherHub": "stop the propagator of the copy of this hub, or this one",
     "InventoryUnhealthy": "mend its ClusterProfile, or remove its annotation cluster-profile",
+    "Away": "apply its MemberCluster again, or stowage unjoin it: only that gives it up",
     "Unreachable": "look at its API server and the network to it; what it runs is kept",
 }
 """The advice by the reason of Ready on a MemberCluster: the first thing to try."""
@@ -67,7 +68,7 @@ MOVING: Mapping[str, str] = {
     "NoRoom": "more room, or rules that match another cluster; meanwhile it stays where it is",
     "DisruptionBudget": "more ready pods below the budget that is named, or stowage drain --force",
     "AwaitingFencing": "once nothing runs there, taint the cluster "
-    "stowage.dev/out-of-service:NoExecute, or delete the MemberCluster",
+    "stowage.dev/out-of-service:NoExecute, or stowage unjoin --force it",
     "NotReadyThere": "see its pods on the cluster that is named; the old ones stay until then",
 }
 """By the reason of Moving on a Workload; others end without a person, or are told above."""
@@ -175,10 +176,14 @@ def _process(name: str, lease: Lease | None, now: datetime) -> ProcessSummary:
     return ProcessSummary(name, spec.holder_identity or "", release, round(silent, 1), leads)
 
 
-def take_clusters(report: Report, clusters: Iterable[MemberCluster]) -> None:
-    """Count the clusters by state, and list those that are not ready, are left or hold a sweep."""
+def take_clusters(report: Report, clusters: Iterable[MemberCluster], names: set[str]) -> None:
+    """Count the clusters by state, and list those that are not ready, are left or hold a sweep.
+
+    The names that they have or had are added to `names`.
+    """
     braked = list[Finding]()
     for each in clusters:
+        names.update((each.metadata.name, *each.spec.former_names))
         if (left := _evacuating(each)) is not None:
             (braked if left.state == "Braked" else report.evacuating).append(left)
         ready = condition(each.status.conditions, "Ready")
@@ -231,7 +236,7 @@ def _evacuating(cluster: MemberCluster) -> Finding | None:
 
 
 def cluster_state(cluster: MemberCluster, ready: Condition | None) -> str:
-    if cluster.metadata.deleting:
+    if cluster.metadata.deleting or cluster.given_up:
         return "Leaving"
     if ready is None:
         return "Unknown"
@@ -240,8 +245,18 @@ def cluster_state(cluster: MemberCluster, ready: Condition | None) -> str:
     return "Cordoned" if cluster.spec.unschedulable else "Ready"
 
 
-def take_workloads(report: Report, workloads: Iterable[WorkloadSummary], now: datetime) -> None:
-    """Count the Workloads by state and list the findings; those of groups must be complete."""
+def take_workloads(
+    report: Report,
+    workloads: Iterable[WorkloadSummary],
+    now: datetime,
+    names: Collection[str] | None = None,
+) -> None:
+    """Count the Workloads by state and list the findings; those of groups must be complete.
+
+    `names` are those of all clusters, where they are known: a cluster with units that has none of
+    them is away.
+    """
+    away: dict[str, list[int]] = {}
     report.units = dict.fromkeys(("desired", "assigned", "ready"), 0)
     groups = frozenset(each.name for each in report.findings.get(GROUPS.name, ()))
     for each in workloads:
@@ -252,6 +267,9 @@ def take_workloads(report: Report, workloads: Iterable[WorkloadSummary], now: da
         if each.metadata.deleting:
             report.removing.append(_removed(each, now))
             continue
+        for share in status.placements:
+            if names is not None and share.cluster not in names:
+                away.setdefault(share.cluster, []).append(share.replicas)
         report.moving += _moved(each)
         report.moves_blocked += _blocked(each, now)
         report.rollouts += _rolled_out(each)
@@ -262,6 +280,18 @@ def take_workloads(report: Report, workloads: Iterable[WorkloadSummary], now: da
                 matter.help, matter.urgent = "", False
         report.pending += [waiting] if waiting else []
         report.failing += [failing] if failing else []
+    for name, units in sorted(away.items()):
+        tally(report.clusters, "Away")
+        report.clusters_not_ready.append(_away(name, units))
+
+
+def _away(name: str, units: Sequence[int]) -> Finding:
+    total, workloads = sum(units), len(units)
+    of = f"{total} unit{'' if total == 1 else 's'} of {workloads} Workload"
+    message = f"there is no MemberCluster of this name: {of}{'' if workloads == 1 else 's'}"
+    return Finding(
+        name, "Away", message=f"{message} may run there unseen", help=CLUSTERS["Away"], urgent=True
+    )
 
 
 def _group(workload: WorkloadSummary) -> str:

@@ -100,9 +100,12 @@ def read(api: ObjectReader, namespace: str | None, system: str, now: datetime) -
         leases = api.each(LEASES, fleet.Lease, system)
         clusters = api.each(MEMBER_CLUSTERS, MemberCluster)
         take(f"Leases of {system}", partial(fleet.take_leases, report, leases, now))
-        take("MemberClusters", partial(fleet.take_clusters, report, clusters))
+        names = set[str]()
+        take("MemberClusters", partial(fleet.take_clusters, report, clusters, names))
+        shown = None if "MemberClusters" in report.not_shown else names
         take_kinds(after=False)
-        fleet.take_workloads(report, api.each(WORKLOADS, fleet.WorkloadSummary, namespace), now)
+        workloads = api.each(WORKLOADS, fleet.WorkloadSummary, namespace)
+        fleet.take_workloads(report, workloads, now, shown)
         take_kinds(after=True)
     except NotFound as e:
         raise ConfigurationError("the hub does not know our kinds: run stowage install") from e

@@ -7,8 +7,9 @@ The hub's objects are exchanged one by one, and the command may end before and a
 2. create a Secret of the new name with the same data. Two MemberClusters lead to one cluster now,
    and the propagator serves the older one (`propagator.members.cluster_identity`);
 3. delete the old Secret, which would register the old name again;
-4. mark the old MemberCluster as renamed, and delete it. From here on the new one is served, and the controller reads every
-   share of the old name as one of the new name (`controller.cache.renames`), and writes it so.
+4. mark the old MemberCluster as renamed, and delete it. From here on the new one is served, and the
+   controller reads every share of the old name as one of the new name (`controller.cache.renames`),
+   and writes it so.
 
 The same command continues an interrupted one; the reverse command undoes it.
 """
@@ -72,7 +73,7 @@ class Holder:
 
     kind: str
     name: str
-    has: Standing = Standing()
+    has: Standing
     where: str = ""
 
     @property
@@ -190,7 +191,8 @@ def _refuse(found: RenameState, plan: Rename) -> None:
     raise ConfigurationError(
         f"specs name {plan.old}: {some}{more}. Units that run stay, but these get no further ones "
         f"on {plan.new} until they name it, and the patch of a WorkloadSpread ends, which restarts "
-        "its units. Say --force to rename all the same, and edit them then"
+        "its units. What spec.publish tells carries the new name, for which other tools may delete "
+        "what they made for the old one. Say --force to rename all the same, and edit them then"
     )
 
 
@@ -319,11 +321,18 @@ async def _holders(hub: ApiClient, name: str) -> list[Holder]:
             continue  # a hub from before there were any
         for each in listed:
             has = standing(each, name)
-            where = next(naming(each.get("spec", {}), name), "")
+            where = next(naming(each.get("spec", {}), name), "") or _published(each, has)
             if has or where:
                 full = f"{each['metadata']['namespace']}/{each['metadata']['name']}"
                 found.append(Holder(resource.kind, full, has, where))
     return found
+
+
+def _published(found: Json, has: Standing) -> str:
+    """Return the field by which other tools are told of the cluster's name; empty without."""
+    publish = found.get("spec", {}).get("publish") or {}
+    tells = publish.get("clusterDecision") or publish.get("placementDecision")
+    return "spec.publish" if tells and has.shared else ""
 
 
 def naming(spec: Any, name: str, path: str = "spec") -> Iterator[str]:

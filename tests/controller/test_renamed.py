@@ -57,6 +57,31 @@ class TestRenames:
         assert names.saw(None, cluster("a")) == {"a", "new"}, "somebody has the name again"
         assert names.of(found) is found
 
+    @pytest.mark.proves("A30")
+    def test_a_second_registration_under_a_former_name_takes_nothing_back(self) -> None:
+        names, found = Renames(), placed(a=3)
+        names.saw(None, renamed("new", "a"))
+        second = cluster("a", ready=False)
+        assert names.saw(None, second) == set()
+        assert names.of(found).placements == {"new": 3}
+        other = cluster("a", ready=False, status={"clusterID": "another"})
+        assert names.saw(second, other) == {"a", "new"}
+        assert names.of(found).placements == {"a": 3}
+
+    @pytest.mark.proves("A8")
+    def test_what_leaves_and_what_may_return_has_the_new_name_too(self) -> None:
+        names, bare = Renames(), placed(b=1)
+        names.saw(None, renamed("new", "a"))
+        left = {"cluster": "a", "replicas": 2, "cause": "Drained", "since": "2026-01-01T00:00:00Z"}
+        back = {"cluster": "a", "replicas": 1, "cause": "Drained", "time": "2026-01-01T00:00:00Z"}
+        moves = {"leaving": [left], "displaced": [back]}
+        status = msgspec.convert({**msgspec.to_builtins(bare.status), **moves}, type(bare.status))
+        meta = msgspec.structs.replace(bare.metadata, resource_version="2")
+        moving = known(msgspec.structs.replace(bare, metadata=meta, status=status, info=None))
+        info = names.of(moving).info
+        assert info.moving.leaving["new"].replicas == 2
+        assert info.moving.displaced["new"].replicas == 1
+
     def test_shares_of_both_names_are_one(self) -> None:
         names = Renames()
         names.saw(None, renamed("new", "a", "z"))

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from crds.names import LABEL_CLUSTER, LABEL_REGISTER, SYSTEM_NAMESPACE
+from crds.names import (
+    ANNOTATION_UNJOIN,
+    GIVEN_UP,
+    LABEL_CLUSTER,
+    LABEL_REGISTER,
+    SYSTEM_NAMESPACE,
+)
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, SECRETS, WORKLOADS
 from machinery.errors import ConfigurationError, StowageError
@@ -86,6 +92,9 @@ async def _clear(client: ApiClient) -> None:
         labels = LABEL_REGISTER if kind is SECRETS else None
         for each in (await client.list(kind, label_selector=labels))["items"]:
             where = each["metadata"].get("namespace")
+            if kind is MEMBER_CLUSTERS:
+                mark = {"metadata": {"annotations": {ANNOTATION_UNJOIN: GIVEN_UP}}}
+                await client.merge_patch(kind, each["metadata"]["name"], mark)
             await client.delete(kind, each["metadata"]["name"], namespace=where)
             if each["metadata"].get("finalizers"):
                 free = {"metadata": {"finalizers": None}}
@@ -144,7 +153,7 @@ def _dying(client: ApiClient, after: int, monkeypatch: pytest.MonkeyPatch) -> No
 async def test_wherever_it_dies_it_goes_on(hub: ApiClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """One of the two names is always registered, with a Secret that leads there, till it is done."""
     monkeypatch.setattr(rename, "RENAMED_SECONDS", 0.0)
-    for after in range(6):
+    for after in range(7):
         with monkeypatch.context() as until_then:
             _dying(hub, after, until_then)
             with pytest.raises((_Died, StowageError)) as ended:

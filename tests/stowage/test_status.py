@@ -231,6 +231,23 @@ def test_a_dead_cluster_is_one_thing_however_many_workloads_it_runs(
     assert "a long story" not in result.output
 
 
+@pytest.mark.proves("A29")
+def test_a_cluster_with_units_and_without_a_membercluster_needs_a_person(
+    hub: tuple[Hub, Path],
+) -> None:
+    there, file = hub
+    there.clusters = [cluster("m1"), cluster("new", formerNames=["old"])]
+    placements = [{"cluster": c, "replicas": 2} for c in ("m1", "m2", "old")]
+    there.workloads = [workload("a", placements=placements), workload("b", placements=placements)]
+    result = run(file)
+    assert result.exit_code == 1
+    assert "there is no MemberCluster of this name: 4 units of 2 Workloads" in result.output
+    assert "stowage unjoin" in result.output
+    assert "1 thing needs a person" in result.output
+    there.forbidden = "memberclusters"
+    assert "Away" not in run(file).output
+
+
 def test_every_reason_has_its_advice() -> None:
     assert {*SCHEDULED} == {r.value for r in ScheduledReason} - {"Scheduled"}
     assert {*fleet.PROPAGATED} == {r.value for r in PropagatedReason} - {
@@ -238,7 +255,7 @@ def test_every_reason_has_its_advice() -> None:
         "Propagating",
     }
     assert {*fleet.SWEEPS} == {r.value for r in SweepHeldReason}
-    assert {*fleet.CLUSTERS} == {r.value for r in ReadyReason} - {"Connected"}
+    assert {*fleet.CLUSTERS} == {r.value for r in ReadyReason} - {"Connected"} | {"Away"}
     assert {*reservations.ADVICE} == {r.value for r in ReservationReadyReason} - {
         "Available",
         "Pending",  # the condition Scheduled says why

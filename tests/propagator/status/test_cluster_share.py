@@ -146,6 +146,19 @@ def test_of_a_member_that_is_connecting_everything_stands_as_it_was_said(
     assert propagated(status) == {"type": "Propagated", "lastTransitionTime": SINCE, **said}
 
 
+@pytest.mark.proves("A28")
+def test_units_of_a_cluster_that_does_not_answer_are_unknown():
+    away = RAN | {"state": "Unreachable", "message": "m1 is away"}
+    for contact, before in ((Contact.AWAY, RAN), (Contact.CONNECTING, away)):
+        share, status = told(seen(contact, trouble="m1 is away"), before, said=GOOD)
+        assert share.entry["ready"] == 3, "as it answered last"
+        assert (status["ready"], status["readySummary"]) == (0, "0/3")
+        assert ready(status)["status"] == "False"
+    ended = RAN | {"succeeded": 3, "finished": 3}
+    _, status = told(seen(Contact.AWAY, trouble="m1 is away"), ended, said=GOOD)
+    assert status["readySummary"] == "3/3", "what has ended well ends no second time"
+
+
 @pytest.mark.proves("R5", "R10")
 def test_what_is_not_known_of_a_serving_member_keeps_its_last_number():
     share, status = told(seen(main=main(1)), WAITS, said=GOOD)

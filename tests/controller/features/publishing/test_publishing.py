@@ -12,7 +12,7 @@ import pytest
 from controller.features.publishing import clusterdecisions
 from controller.features.publishing.items import label_value
 from controller.model.movement import MovementConfiguration
-from crds.names import ANNOTATION_PROFILE
+from crds.names import ANNOTATION_PROFILE, ANNOTATION_UNJOIN, GIVEN_UP
 from machinery.api.resources import (
     CLUSTER_DECISIONS,
     MEMBER_CLUSTERS,
@@ -114,6 +114,24 @@ async def test_items_are_strings_in_the_order_of_rank_and_the_list_stays_when_it
         await shop.until(lambda: shop.items() == [])
 
 
+@pytest.mark.proves("A13")
+async def test_of_units_that_wait_for_a_place_the_last_list_stands(switched_on: Path) -> None:
+    shop = Shop()
+    for name in ("a", "b"):
+        shop.cluster(name)
+    async with shop.configured(switched_on):
+        shop.web(clusterDecision=True, placementDecision=True)
+        await shop.until(lambda: shop.names() == ["a", "b"])
+        await shop.until(lambda: shop.sizes() == {"web-0": 2})
+        for name in ("a", "b"):  # given up: nothing is left to name
+            mark = {"metadata": {"annotations": {ANNOTATION_UNJOIN: GIVEN_UP}}}
+            shop.hub.edit(MEMBER_CLUSTERS, name, mark)
+        await shop.until(lambda: not shop.placed("web"))
+        await shop.calm(10)
+        assert shop.names() == ["a", "b"]
+        assert shop.sizes() == {"web-0": 2}
+
+
 @pytest.mark.proves("CT5")
 async def test_argo_has_an_application_for_each_cluster_and_follows_a_move_at_its_next_look() -> (
     None
@@ -145,9 +163,9 @@ async def test_argo_has_an_application_for_each_cluster_and_follows_a_move_at_it
         shop.edit(clusterSelector={"pool": "b"})
         await shop.calm(5)
         assert [each["server"] for each in applications()] == ["https://b"]
-        shop.hub.remove(MEMBER_CLUSTERS, "b")
+        shop.hub.remove(MEMBER_CLUSTERS, "b")  # it is away, and what runs there stays
         await shop.calm(5)
-        assert applications() == []
+        assert [each["server"] for each in applications()] == ["https://b"]
 
 
 @pytest.mark.proves("CT4")

@@ -1,0 +1,118 @@
+"""`stowage unjoin` on a hub without processes: what it counts, marks and waits for."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from crds.names import ANNOTATION_CLUSTERS, ANNOTATION_UNJOIN, GIVEN_UP, SYSTEM_NAMESPACE
+from machinery.api.client import ApiClient
+from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
+from machinery.errors import AlreadyExists, ConfigurationError, Forbidden, NotFound, StowageError
+from stowage.playground.controlplanes import Cluster
+from stowage.setup import join
+from stowage.setup.holders import Standing, standing
+
+PLAN = join.Unjoin(name="here", namespace=SYSTEM_NAMESPACE)
+FORCED = join.Unjoin(name="here", namespace=SYSTEM_NAMESPACE, force=True)
+
+
+@pytest.mark.proves("A8")
+@pytest.mark.parametrize(
+    ("status", "notes", "found", "words"),
+    [
+        ({"placements": [{"cluster": "here", "replicas": 2}]}, {}, Standing(replicas=2), ""),
+        (
+            {"leaving": [{"cluster": "here", "replicas": 2}]},
+            {},
+            Standing(leaving=2),
+            "2 leaving",
+        ),
+        (
+            {"footprint": {"clusters": "here,other"}},
+            {},
+            Standing(sent=True),
+            "not seen to be gone",
+        ),
+        ({}, {ANNOTATION_CLUSTERS: "here"}, Standing(sent=True), "not seen to be gone"),
+        ({"kept": [{"cluster": "here"}]}, {}, Standing(kept=1), "1 kept object"),
+        ({"placements": [{"cluster": "other", "replicas": 2}]}, {}, Standing(), ""),
+    ],
+)
+def test_what_a_workload_has_on_a_cluster(
+    status: dict[str, Any], notes: dict[str, str], found: Standing, words: str
+) -> None:
+    body = {"metadata": {"name": "web", "annotations": notes}, "status": status}
+    assert standing(body, "here") == found
+    assert standing(body, "here").words == words
+
+
+async def _cluster(client: ApiClient, **annotations: str) -> None:
+    meta = {"name": "here", "annotations": annotations}
+    body = {"apiVersion": MEMBER_CLUSTERS.api_version, "kind": "MemberCluster"}
+    try:
+        await client.create(MEMBER_CLUSTERS, {**body, "metadata": meta, "spec": {}})
+    except AlreadyExists:
+        return
+    note = {"status": {"clusterID": "id"}}
+    await client.merge_patch(MEMBER_CLUSTERS, "here", note, subresource="status")
+
+
+async def _refusal(client: ApiClient) -> str:
+    try:
+        await client.delete(MEMBER_CLUSTERS, "here")
+    except Forbidden as e:
+        return str(e)
+    return ""
+
+
+async def _status(client: ApiClient, **status: Any) -> None:
+    patch = {"status": status}
+    await client.merge_patch(WORKLOADS, "web", patch, namespace="default", subresource="status")
+
+
+@pytest.mark.proves("A8", "A29")
+async def test_only_unjoin_gives_a_cluster_up_once_nothing_names_it(
+    stowage_hub: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(join, "GIVEN_UP_SECONDS", 0.0)
+    async with ApiClient(stowage_hub.connection()) as hub:
+        for _ in range(100):  # a policy that was made a moment ago may not be in force yet
+            await _cluster(hub)
+            said = await _refusal(hub)
+            if said:
+                break
+            await asyncio.sleep(0.1)
+        assert "run `stowage unjoin here`" in said
+        template = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {}}
+        body = {"apiVersion": WORKLOADS.api_version, "kind": "Workload"}
+        meta = {"name": "web", "namespace": "default"}
+        made = {**body, "metadata": meta, "spec": {"template": template}}
+        await hub.create(WORKLOADS, made, namespace="default")
+        try:
+            since = "2026-01-01T00:00:00Z"
+            left = {"cluster": "here", "replicas": 2, "cause": "Drained", "since": since}
+            await _status(hub, leaving=[left])
+            with pytest.raises(ConfigurationError, match=r"default/web \(2 leaving\)"):
+                await join.unjoin(hub, PLAN, say=lambda _: None)
+            with pytest.raises(StowageError, match="shares of default/web still name here"):
+                await join.unjoin(hub, FORCED, say=lambda _: None)
+            marked = await hub.get(MEMBER_CLUSTERS, "here")
+            assert marked["metadata"]["annotations"][ANNOTATION_UNJOIN] == GIVEN_UP
+            await _status(hub, leaving=[])
+            await join.unjoin(hub, FORCED, say=lambda _: None)
+            with pytest.raises(NotFound):
+                await hub.get(MEMBER_CLUSTERS, "here")
+            await _status(hub, placements=[{"cluster": "here", "replicas": 2}])
+            with pytest.raises(StowageError, match="still name here"):  # it is away: made anew
+                await join.unjoin(hub, FORCED, say=lambda _: None)
+            marked = await hub.get(MEMBER_CLUSTERS, "here")
+            assert marked["metadata"]["annotations"] == {ANNOTATION_UNJOIN: GIVEN_UP}
+            await _status(hub, placements=[])
+            await join.unjoin(hub, PLAN, say=lambda _: None)
+        finally:
+            await hub.delete(WORKLOADS, "web", namespace="default")
+            free = {"metadata": {"finalizers": None}}
+            await hub.merge_patch(WORKLOADS, "web", free, namespace="default")
