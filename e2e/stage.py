@@ -91,8 +91,9 @@ class Stage(Playground):
         return secret
 
     def unregister(self, member: str) -> None:
-        """Delete a member's registration from the hub."""
+        """Give a member up, as `stowage unjoin` does."""
         self.hub("-n", "stowage-system", "delete", "secret", member)
+        self.hub("annotate", "mc", member, "stowage.dev/unjoin=GivenUp", "--overwrite")
         self.hub("delete", "mc", member)
 
     def register(self, secret: dict[str, Any]) -> None:

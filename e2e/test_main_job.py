@@ -343,6 +343,7 @@ def test_a_secret_alone_registers_a_cluster(playground: Playground, namespace: s
         "stringData": {"kubeconfig": kubeconfig},
     }
     playground.hub("-n", "stowage-system", "delete", "secret", "member-3")
+    playground.hub("annotate", "mc", "member-3", "stowage.dev/unjoin=GivenUp")
     playground.hub("delete", "mc", "member-3")
     try:
         playground.hub.apply(secret)
@@ -360,6 +361,7 @@ def test_a_secret_alone_registers_a_cluster(playground: Playground, namespace: s
             "Ready=False, SecretNotFound",
             lambda: playground.ready("late")["reason"] == "SecretNotFound",
         )
+        playground.hub("annotate", "mc", "late", "stowage.dev/unjoin=GivenUp")
         playground.hub("delete", "mc", "late")
         meta = {key: before["metadata"][key] for key in ("name", "namespace", "labels")}
         playground.hub.apply({"apiVersion": "v1", "kind": "Secret", "metadata": meta, **data})

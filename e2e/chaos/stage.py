@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from crds.names import LABEL_REGISTER, SYSTEM_NAMESPACE
+from crds.names import ANNOTATION_UNJOIN, GIVEN_UP, LABEL_REGISTER, RENAMED, SYSTEM_NAMESPACE
 from e2e.chaos import judgement
 from e2e.chaos.hub_etcd import HubEtcd
 from e2e.harness import Kubectl, stowage
@@ -197,10 +197,15 @@ class ChaosStage:
         return True
 
     async def delete_cluster(self, name: str) -> bool:
-        """Delete the MemberCluster, not its Secret."""
-        with suppress(NotFound):
-            await self.hub.delete(MEMBER_CLUSTERS, name)
+        """Delete the MemberCluster, not its Secret; its cluster is away then, and not given up."""
+        await self._let_go(name, RENAMED)
         return True
+
+    async def _let_go(self, name: str, how: str) -> None:
+        mark = {"metadata": {"annotations": {ANNOTATION_UNJOIN: how}}}
+        with suppress(NotFound):
+            await self.hub.merge_patch(MEMBER_CLUSTERS, name, mark)
+            await self.hub.delete(MEMBER_CLUSTERS, name)
 
     async def taint(self, member: str, *keys: str) -> bool:
         """Give a member these taints of effect NoExecute, and no others, if it is registered."""
@@ -235,10 +240,10 @@ class ChaosStage:
         return False
 
     async def deregister(self, member: str) -> None:
-        """Delete the Secret and the MemberCluster; the member's objects are not touched."""
-        for resource, namespace in ((SECRETS, SYSTEM_NAMESPACE), (MEMBER_CLUSTERS, None)):
-            with suppress(NotFound):
-                await self.hub.delete(resource, member, namespace=namespace)
+        """Give a member up as `stowage unjoin` does; its objects are not touched."""
+        with suppress(NotFound):
+            await self.hub.delete(SECRETS, member, namespace=SYSTEM_NAMESPACE)
+        await self._let_go(member, GIVEN_UP)
 
     def _token(self, member: str, account: str) -> str:
         kubectl = self.cluster(member).kubectl

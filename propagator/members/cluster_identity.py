@@ -128,6 +128,8 @@ class Identities:
         self._read: dict[str, ClusterIdentity] = {}
         self._readers: defaultdict[str, set[str]] = defaultdict(set)
         self._serving: set[str] = set()
+        self._served: dict[str, ClusterIdentity] = {}
+        """The clusters that are served, or were when they were judged last."""
         self._left: dict[str, ClusterIdentity] = {}
         """The clusters that were served by a name whose MemberCluster is gone."""
         clusters.add_index(CLUSTER_ID_INDEX, lambda each: noted(each).keys)
@@ -145,8 +147,10 @@ class Identities:
         """
         self._record(name, found)
         refused = self._judge(name, found)
+        self._served.pop(name, None)
         if refused is None and found.id:
             self._serving.add(name)
+            self._served[name] = found
             self._left.pop(name, None)
         return refused
 
@@ -159,8 +163,7 @@ class Identities:
 
         The name stays its cluster's until that is given up: shares under it are of that cluster.
         """
-        found = self._read.get(name)
-        if found is not None and name in self._serving:
+        if (found := self._served.pop(name, None)) is not None:
             self._left[name] = found
         self.release(name)
         self._record(name, ClusterIdentity())

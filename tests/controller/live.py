@@ -23,6 +23,7 @@ import crds
 from controller.app import WORKERS, Controller, ControllerSettings
 from controller.framework.runtime.feature import Feature
 from crds import names
+from crds.names import GIVEN_UP
 from machinery.api.client import ApiClient
 from machinery.api.resources import (
     CRDS,
@@ -41,6 +42,7 @@ from machinery.config.kubeconfig import Connection
 from machinery.errors import NotFound
 from stowage.setup import install as installer
 from tests import inforce
+from tests.letting_go import let_go
 from tests.patience import PATIENCE, until
 
 READY = {"type": "Ready", "status": "True", "reason": "Connected", "message": ""}
@@ -269,6 +271,9 @@ class World:
     async def _delete(self, res: Resource, meta: Mapping[str, Any]) -> None:
         name, namespace = meta["name"], meta.get("namespace")
         with suppress(NotFound):
+            if res == MEMBER_CLUSTERS:
+                await let_go(self.client, name, GIVEN_UP)
+                return
             await self.client.delete(res, name, namespace=namespace)
             if not meta.get("finalizers", True):
                 return

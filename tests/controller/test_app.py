@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from crds.names import GIVEN_UP
 from machinery.api.client import ApiClient
-from machinery.api.resources import MEMBER_CLUSTERS
+from tests.letting_go import let_go
 
 from .live import World, condition, configured, deciding, placements
 
@@ -480,7 +481,7 @@ async def test_a_deleted_cluster_gives_its_shares_to_others(world: World) -> Non
         assert await world.placed("bound") == {"member-1": 1}
         await world.cluster("member-2")
 
-        await world.client.delete(MEMBER_CLUSTERS, "member-1")
+        await let_go(world.client, "member-1", GIVEN_UP)
         found = await world.until("demo", lambda s: s["placements"][0]["cluster"] == "member-2")
         assert placements(found) == {"member-2": 3}
         await world.refused("bound", "FailedToSchedule")

@@ -12,9 +12,11 @@ import aiohttp
 import pytest
 
 from controller import catalogue
-from machinery.api.resources import CRDS, EVENTS, MEMBER_CLUSTERS
+from crds.names import GIVEN_UP
+from machinery.api.resources import CRDS, EVENTS
 from machinery.errors import NotFound
 from tests import inforce
+from tests.letting_go import let_go
 from tests.patience import until
 
 from .berths import BERTHS, CRD, Berths, berth
@@ -169,7 +171,7 @@ async def test_a_restart_writes_nothing_and_a_lost_cluster_is_replaced(harbour: 
         await world.placed("demo")
         assert await harbour.calm() == before
         await world.cluster("two", cpu="4")
-        await world.client.delete(MEMBER_CLUSTERS, "one")
+        await let_go(world.client, "one", GIVEN_UP)
         for number in range(3):
             await harbour.until(f"b{number}", lambda s: s["quay"] == "two")
 

@@ -14,11 +14,11 @@ from controller.cache.renames import Renames
 from controller.eventhandlers import SchedulerCache as Cache
 from controller.eventhandlers import known
 from controller.model.objects import MemberCluster, Workload
-from machinery.api.resources import MEMBER_CLUSTERS
 from machinery.tasks import SLICE, end
 from tests.controller.features.reservation.reserving import inside, owner, phase, reserve, within
 from tests.controller.features.workloadgroup.test_live import begin, member, says, told
 from tests.controller.features.workloadpolicy.test_live import ZONE
+from tests.letting_go import let_go
 
 from .live import World, deciding, placements, policy
 from .make import cluster, workload
@@ -167,7 +167,7 @@ def _by_name(info: Any) -> Any:
 async def rename(world: World, old: str, new: str, **how: Any) -> None:
     """What `stowage rename` leaves behind, with the moment in which the new one is not ready."""
     await world.cluster(new, ready=False, formerNames=[old], **how)
-    await world.client.delete(MEMBER_CLUSTERS, old)
+    await let_go(world.client, old)
 
 
 @pytest.mark.proves("N3")

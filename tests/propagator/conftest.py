@@ -41,6 +41,7 @@ from propagator.settings import SessionSettings
 from propagator.types.cluster import MemberCluster, Secret, bounded
 from stowage.playground.controlplanes import Cluster
 from tests.inforce import review_of
+from tests.letting_go import let_go
 from tests.memoryhub import MemoryHub
 
 from . import waits
@@ -295,6 +296,9 @@ async def _cleaned(hub: Cluster) -> None:
                 meta = each["metadata"]
                 where = {"namespace": meta["namespace"]} if kind.namespaced else {}
                 with suppress(NotFound):
+                    if kind == MEMBER_CLUSTERS:
+                        await let_go(client, meta["name"])
+                        continue
                     await client.delete(kind, meta["name"], **where)
                     if meta.get("finalizers"):
                         released = {"metadata": {"finalizers": None}}

@@ -18,9 +18,9 @@ from contextlib import (
 from dataclasses import dataclass, field
 from typing import Any
 
-from crds.names import ANNOTATION_UNJOIN, GIVEN_UP
+from crds.names import GIVEN_UP
 from machinery.api.client import ApiClient
-from machinery.api.resources import MEMBER_CLUSTERS, NAMESPACES, SECRETS, USUAL, WORKLOADS, Resource
+from machinery.api.resources import NAMESPACES, SECRETS, USUAL, WORKLOADS, Resource
 from machinery.errors import NotFound, StowageError
 from machinery.runtime.informer import Informer
 from machinery.runtime.workqueue import WorkQueue
@@ -28,6 +28,7 @@ from propagator.app import Propagator
 from propagator.members.session import MemberSession
 from propagator.settings import PropagatorSettings, SessionSettings
 from stowage.playground.controlplanes import Cluster
+from tests.letting_go import let_go
 from tests.patience import PATIENCE
 
 from .conftest import CALM, clean, secret
@@ -230,18 +231,12 @@ class Stage:
         """Give a member up, as `stowage unjoin` does; the Secret that registers it again."""
         secret = await self.hub.get(SECRETS, member, namespace="stowage-system")
         await self.hub.delete(SECRETS, member, namespace="stowage-system")
-        await self.let_go(member)
+        await let_go(self.hub, member, GIVEN_UP)
         # Workloads come on a stream of their own: one that is deleted next could be heard of first.
         await until(lambda: self.process.term.registry.get(member) is None)
         for key in ("uid", "resourceVersion", "creationTimestamp", "managedFields", "annotations"):
             secret["metadata"].pop(key, None)
         return secret
-
-    async def let_go(self, member: str, how: str = GIVEN_UP) -> None:
-        """Delete a MemberCluster as a command does that has looked before."""
-        mark = {"metadata": {"annotations": {ANNOTATION_UNJOIN: how}}}
-        await self.hub.merge_patch(MEMBER_CLUSTERS, member, mark)
-        await self.hub.delete(MEMBER_CLUSTERS, member)
 
     def queued(self, member: str, name: str) -> bool:
         """Whether the member's workers have been called for that Workload, and are not there yet."""

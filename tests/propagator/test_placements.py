@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from crds.names import ANNOTATION_UNJOIN, FINALIZER, GIVEN_UP, RENAMED
+from crds.names import ANNOTATION_UNJOIN, FINALIZER, GIVEN_UP
 from crds.workload import PropagatedReason
 from machinery.api.resources import MEMBER_CLUSTERS, NAMESPACES, SECRETS, WORKLOADS, Resource
 from machinery.api.verbs import Verbs
@@ -19,6 +19,7 @@ from propagator.outcome import DesiredShare, outcome_of
 from propagator.removal.rule import keep_of
 from propagator.status.cluster_share import UNPLACED
 from stowage.playground.controlplanes import Cluster
+from tests.letting_go import let_go
 from tests.relay import Relay
 
 from .conftest import QUICK, kubeconfig
@@ -674,7 +675,7 @@ async def test_a_member_that_does_not_answer_blocks_and_a_removed_one_releases(
             await stage.goes("m2")
             secret = await stage.hub.get(SECRETS, "m1", namespace="stowage-system")
             await stage.hub.delete(SECRETS, "m1", namespace="stowage-system")
-            await stage.let_go("m1", RENAMED)  # it is named no more, and not given up
+            await let_go(stage.hub, "m1")  # it is named no more, and not given up
             await until(lambda: stage.process.term.registry.get("m1") is None)
             assert "no MemberCluster" in await stage.refused("demo", "ClusterUnreachable")
             kind = {"apiVersion": MEMBER_CLUSTERS.api_version, "kind": MEMBER_CLUSTERS.kind}

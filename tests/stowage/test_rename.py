@@ -7,19 +7,14 @@ from typing import Any
 
 import pytest
 
-from crds.names import (
-    ANNOTATION_UNJOIN,
-    GIVEN_UP,
-    LABEL_CLUSTER,
-    LABEL_REGISTER,
-    SYSTEM_NAMESPACE,
-)
+from crds.names import LABEL_CLUSTER, LABEL_REGISTER, SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, SECRETS, WORKLOADS
 from machinery.errors import ConfigurationError, StowageError
 from stowage.playground.controlplanes import Cluster
 from stowage.setup import rename
 from stowage.setup.rename import Rename, naming
+from tests.letting_go import let_go
 
 pytestmark = pytest.mark.proves("N3")
 PLAN = Rename(old="old", new="new", namespace=SYSTEM_NAMESPACE)
@@ -93,8 +88,8 @@ async def _clear(client: ApiClient) -> None:
         for each in (await client.list(kind, label_selector=labels))["items"]:
             where = each["metadata"].get("namespace")
             if kind is MEMBER_CLUSTERS:
-                mark = {"metadata": {"annotations": {ANNOTATION_UNJOIN: GIVEN_UP}}}
-                await client.merge_patch(kind, each["metadata"]["name"], mark)
+                await let_go(client, each["metadata"]["name"])
+                continue
             await client.delete(kind, each["metadata"]["name"], namespace=where)
             if each["metadata"].get("finalizers"):
                 free = {"metadata": {"finalizers": None}}

@@ -11,6 +11,7 @@ import pytest
 from machinery.api.resources import MEMBER_CLUSTERS, SECRETS, WORKLOADS
 from machinery.types import conditions
 from stowage.playground.controlplanes import Cluster
+from tests.letting_go import let_go
 from tests.propagator.conftest import secret, token_for
 from tests.propagator.stage import CONFIGMAPS, MakeStage, configmap
 from tests.propagator.waits import until
@@ -136,7 +137,7 @@ async def test_a_secret_that_nobody_labelled_or_that_was_let_go_of_is_not_taken(
         await rig.marked("fleet-b")
         await rig.becomes("fleet-a", "SecretNotFound")
         assert "secretRef" not in (await rig.cluster("fleet-a"))["spec"]
-        await rig.hub.delete(MEMBER_CLUSTERS, "fleet-b")
+        await let_go(rig.hub, "fleet-b")
         await until(lambda: rig.registry.get("fleet-b") is None)
         await rig.hub.create(MEMBER_CLUSTERS, imported("fleet-b"))  # the inventory has it still
         await rig.becomes("fleet-b", "SecretNotFound")

@@ -35,6 +35,7 @@ from propagator.settings import SessionSettings
 from propagator.types.cluster import Secret
 from stowage.playground.controlplanes import Cluster
 from stowage.playground.pki import Authority
+from tests.letting_go import let_go
 from tests.propagator.conftest import Rig, kubeconfig, secret, token_for
 from tests.propagator.stage import changes
 from tests.propagator.waits import handled, until
@@ -400,7 +401,7 @@ async def test_a_deleted_membercluster_stays_deleted_until_its_secret_changes(
         await rig.register("m1", {"kubeconfig": m1.admin_kubeconfig})
         await rig.becomes("m1", "Connected")
         await rig.marked("m1")
-        await rig.hub.delete(MEMBER_CLUSTERS, "m1")
+        await let_go(rig.hub, "m1")
         await until(lambda: rig.registry.get("m1") is None)
         await rig.handled()
         assert await gone()
@@ -426,7 +427,7 @@ async def test_a_secret_made_again_registers_though_the_end_of_its_membercluster
         with monkeypatch.context() as late:
             late.setattr(rig.clusters, "_follow", unheard.append)
             await rig.hub.delete(SECRETS, "m1", namespace=SYSTEM_NAMESPACE)
-            await rig.hub.delete(MEMBER_CLUSTERS, "m1")
+            await let_go(rig.hub, "m1")
             session = rig.registry.get("m1")
             await until(lambda: not session.ready)
             await rig.register("m1", {"kubeconfig": m1.admin_kubeconfig})
@@ -470,7 +471,7 @@ async def test_a_membercluster_deleted_while_nobody_looked_is_not_resurrected(
     async with rig_on() as rig:
         await rig.becomes("m1", "Connected")
     async with ApiClient(hub.connection()) as client:
-        await client.delete(MEMBER_CLUSTERS, "m1")
+        await let_go(client, "m1")
     async with rig_on() as rig:
         await rig.handled()
         with pytest.raises(NotFound):

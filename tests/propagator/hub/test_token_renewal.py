@@ -24,6 +24,7 @@ from propagator.hub import token_renewal
 from propagator.hub.token_renewal import _believe
 from propagator.settings import PropagatorSettings, RenewalSettings
 from stowage.playground.controlplanes import Cluster
+from tests.letting_go import let_go
 from tests.propagator.conftest import CALM, clean, secret, token_for
 from tests.propagator.waits import handled, until
 
@@ -113,7 +114,7 @@ async def test_a_token_is_renewed_and_nothing_is_interrupted(hub: Cluster, renew
         await link.client.version()
         # Its MemberCluster is registered with the renewed data: deleted, it stays so.
         await until(lambda: session_of(process) is not None)
-        await client.delete(MEMBER_CLUSTERS, "m1")
+        await let_go(client, "m1")
         await until(lambda: session_of(process) is None)
         await done(client, process)
         with pytest.raises(NotFound):

@@ -18,6 +18,7 @@ from machinery.errors import AlreadyExists, NotFound
 from machinery.types.metadata import Key
 from propagator.members.session import MemberSession
 from stowage.playground.controlplanes import Cluster
+from tests.letting_go import let_go
 from tests.propagator.conftest import Rig
 from tests.propagator.waits import until
 
@@ -57,7 +58,7 @@ async def test_a_member_is_served_through_one_registration(rig_on: Rigs, m1: Clu
         assert session is not None
         assert not session.ready
         await rig.marked("old")
-        await rig.hub.delete(MEMBER_CLUSTERS, "old")
+        await let_go(rig.hub, "old")
         await rig.becomes("young", "Connected")
         assert (await rig.cluster("young"))["status"]["clusterID"] == await uid_of(m1)
 
@@ -158,7 +159,7 @@ async def test_the_second_of_two_secrets_of_one_member_gets_no_writes(
         assert sent["young", True]
         assert not sent["young", False]
         await rig.marked("old")
-        await rig.hub.delete(MEMBER_CLUSTERS, "old")
+        await let_go(rig.hub, "old")
         await rig.becomes("young", "Connected")
         await until(lambda: sent["young", False])
         await member.delete(CONFIG_MAPS, key[1], namespace=key[0])

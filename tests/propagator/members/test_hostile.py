@@ -31,6 +31,7 @@ from machinery.errors import AlreadyExists, NotFound
 from stowage.playground.controlplanes import Cluster
 from tests import patience
 from tests.examples import window
+from tests.letting_go import let_go
 from tests.propagator.conftest import clean, secret
 from tests.propagator.members.hostile import Hostile, Mode, hostile
 from tests.propagator.stage import DEPLOYMENTS, deployment
@@ -96,7 +97,7 @@ class Scene:
     async def unregister(self, name: str) -> None:
         await self.hub.delete(SECRETS, name, namespace=SYSTEM_NAMESPACE)
         with suppress(NotFound):
-            await self.hub.delete(MEMBER_CLUSTERS, name)
+            await let_go(self.hub, name)
 
     async def ready(self, name: str) -> dict[str, Any]:
         """The condition Ready, empty before it is there."""

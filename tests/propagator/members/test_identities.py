@@ -54,6 +54,7 @@ def test_a_name_stays_its_clusters_until_that_is_given_up() -> None:
     first, another = ClusterIdentity("u1"), ClusterIdentity("u2")
     identities = _registered(_cluster("m1"))
     assert identities.refusal("m1", first) is None
+    identities.release("m1")  # its session ends
     identities.forget("m1")
     assert identities.left(_cluster("paris", clusterID="u1")) == ["m1"]
     refused = identities.refusal("m1", another)

@@ -19,6 +19,7 @@ from machinery.errors import NotFound
 from stowage.setup import install
 from tests import inforce
 from tests.controller.live import World, condition, deciding
+from tests.letting_go import let_go
 from tests.patience import until
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -106,7 +107,7 @@ async def test_in_and_out_by_the_upstream_definition_which_comes_later(
             return said(status, "InventoryUnhealthy") == "True"
 
         await until(told, seconds=30)
-        await client.delete(MEMBER_CLUSTERS, "rome")
+        await let_go(client, "rome")
 
         async def gone() -> bool:
             return not await exported(client, "rome")
