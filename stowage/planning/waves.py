@@ -6,7 +6,7 @@ they have come. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from controller.model.objects import MemberCluster
 from crds.fields.rollout import BACK, REST
 from machinery.kinds.revisions import digest_of, revision_data
 from machinery.types.budget import amount
-from machinery.types.selectors import parse_label_selector
+from machinery.types.selectors import LabelSelector, parse_label_selector
 from stowage.console import output
 from stowage.planning import words
 
@@ -45,7 +45,7 @@ class ForeseenWave:
             "wave": self.spec["name"],
             "clusters": words.shares(self.shares),
             "at once": number,
-            "then": "-" if last else then(self.spec),
+            "then": "-" if last else then(self.spec, clusters=len(self.shares)),
         }
 
 
@@ -57,6 +57,8 @@ class ForeseenRollout:
     stable: str
     waves: Sequence[ForeseenWave]
     said: str
+    last: int = 0
+    """The index of the last wave with a share, or with a cluster that may get one."""
 
     def to_dict(self) -> dict[str, Any]:
         waves = [each.to_dict() for each in self.waves]
@@ -68,13 +70,12 @@ class ForeseenRollout:
         head = f"rollout {words.transition(self.stable, self.revision)}: {self.said}"
         if not self.waves:
             return [head]
-        last = self.waves[-1]
-        rows = [each.row(last=each is last) for each in self.waves]
+        rows = [each.row(last=at >= self.last) for at, each in enumerate(self.waves)]
         return [head, *output.table(rows, COLUMNS, indent=2).splitlines()]
 
 
 def foreseen(
-    body: Json, shares: Mapping[str, int], clusters: Iterable[MemberCluster]
+    body: Json, shares: Mapping[str, int], clusters: Sequence[MemberCluster]
 ) -> ForeseenRollout | None:
     """Return what would become of a Workload's revision; None where nothing would be rolled out.
 
@@ -105,11 +106,16 @@ def foreseen(
     said = "from wave to wave, in this order"
     if revision == present:
         said = f"goes on as it stands ({status.get('phase')}), in this order"
-    return ForeseenRollout(revision, stable, list(_waves(spec["rollout"], shares, clusters)), said)
+    waves = list(_waves(spec["rollout"], shares, clusters))
+    selector = LabelSelector(match_labels=spec.get("clusterSelector") or {})
+    fleet = {c.metadata.name: 0 for c in clusters if selector.matches(c.labels)}
+    reached = [waves, list(_waves(spec["rollout"], fleet, clusters))]
+    last = max((at for some in reached for at, w in enumerate(some) if w.shares), default=0)
+    return ForeseenRollout(revision, stable, waves, said, last)
 
 
 def _waves(
-    rollout: Json, shares: Mapping[str, int], clusters: Iterable[MemberCluster]
+    rollout: Json, shares: Mapping[str, int], clusters: Sequence[MemberCluster]
 ) -> Iterator[ForeseenWave]:
     """Yield each wave with its clusters, by name; what no wave takes is the last one."""
     labels = {each.metadata.name: each.labels for each in clusters}
@@ -136,8 +142,14 @@ def needs_approval(wave: Json) -> bool:
     return bool(wave.get("approval"))
 
 
-def then(wave: Json) -> str:
-    """Return what comes between a wave and the next one: `soaks 10m, waits for an approval`."""
+def then(wave: Json, clusters: int = 1) -> str:
+    """Return what comes between a wave of so many clusters and the next one.
+
+    As `soaks 10m, waits for an approval`.
+    """
     found = [f"soaks {seconds(soak(wave))}"] if soak(wave) else []
+    if found and not clusters:
+        found = ["waits until it has a cluster that soaks"]
     found += ["waits for an approval"] if needs_approval(wave) else []
-    return ", ".join(found) or "the next wave"
+    told = ", ".join(found) or "the next wave"
+    return told if clusters else f"no cluster: {told}"

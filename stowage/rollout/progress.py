@@ -216,7 +216,9 @@ class RolloutProgress:
     def _state(self, at: int) -> str:
         wave, place = self.waves[at], self._place
         if not wave.get("clusters"):
-            return "no clusters"
+            spec = self.spec_of(wave["name"])
+            holds = at == place and (needs_approval(spec) or soak(spec))
+            return "no clusters, the next wave waits" if holds else "no clusters"
         if self.phase in BACK:
             return "given up" if wave.get("startTime") else "not begun"
         if place is not None and at > place:

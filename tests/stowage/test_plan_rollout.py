@@ -126,3 +126,36 @@ def test_replicas_are_no_revision_and_without_a_rollout_nothing_is_said(tmp_path
     plain = edited(before)
     del plain["spec"]["rollout"]
     assert "rollout" not in planned(tmp_path, [before], plain)
+
+
+@pytest.mark.proves("A27")
+@pytest.mark.parametrize(
+    ("owes", "said"),
+    [
+        ({"approval": True}, "no cluster: waits for an approval"),
+        ({"soakSeconds": 600}, "no cluster: waits until it has a cluster that soaks"),
+        ({}, "no cluster: the next wave"),
+    ],
+)
+def test_a_wave_that_no_cluster_is_in_is_told_with_what_it_owes(
+    tmp_path: Path, owes: dict[str, Any], said: str
+):
+    before = stored()
+    file = edited(before)
+    nothing = {"matchLabels": {"tier": "cannary"}}
+    file["spec"]["rollout"] = {"waves": [{"name": "canary", "clusterSelector": nothing, **owes}]}
+    assert f"canary - 0 {said}" in " ".join(planned(tmp_path, [before], file).split())
+
+
+@pytest.mark.proves("A27")
+def test_the_last_wave_with_a_share_owes_what_another_cluster_may_wait_for(tmp_path: Path):
+    before = stored()
+    before["spec"]["replicas"] = 1
+    before["spec"]["clusterSelector"] = {"tier": "canary"}
+    before["status"] = placed(m1=1) | {"rollout": before["status"]["rollout"]}
+    file = edited(before)
+    assert "canary m1=1 1 -" in " ".join(planned(tmp_path, [before], file).split())
+    del before["spec"]["clusterSelector"]
+    before["spec"]["distribution"] = "Single"
+    told = " ".join(planned(tmp_path, [before], edited(before)).split())
+    assert "canary m1=1 1 soaks 10m, waits for an approval" in told

@@ -166,3 +166,12 @@ def test_digests_are_told_by_their_first_digits_and_names_are_cut():
     table = RolloutProgress.of(body, datetime.now(UTC)).table()
     assert "m0, m1, m2, … 2 more" in table
     assert STABLE not in table
+
+
+@pytest.mark.proves("A27")
+def test_a_wave_without_clusters_says_that_the_next_one_waits():
+    body = staged("AwaitingApproval", wave="eu")
+    body["status"]["rollout"]["waves"][1] = {"name": "eu"}
+    assert states(body)[1:] == ["no clusters, the next wave waits", "waits for an approval"]
+    del body["spec"]["rollout"]["waves"][1]["approval"]
+    assert states(body)[1] == "no clusters"

@@ -17,6 +17,7 @@ from controller.model.rollout import Rollout, RolloutState, RolloutStatus
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints
 from controller.snapshot.snapshot import Snapshot
+from machinery.types.selectors import LabelSelector
 
 
 def view_of(workload: Workload, snapshot: Snapshot, now: datetime) -> RolloutView | None:
@@ -28,7 +29,7 @@ def view_of(workload: Workload, snapshot: Snapshot, now: datetime) -> RolloutVie
     if state is None or state.spec is None:
         return None
     shares = {each.name: each for each in workload.status.clusters}
-    held, last = workload.placements, len(state.spec.waves)
+    held = workload.placements
     waves, last = waves_of(state.spec, snapshot), len(state.spec.waves)
     left = {each.cluster for each in workload.status.leaving}.difference(held)
     clusters = []
@@ -39,7 +40,9 @@ def view_of(workload: Workload, snapshot: Snapshot, now: datetime) -> RolloutVie
             cluster = replace(cluster, **shown)
         clusters.append(cluster)
     spec = _pace(state.spec, workload.info)
-    return RolloutView(spec, *_named(state, snapshot), clusters, now)
+    open_waves = _open_waves(waves, workload.info, snapshot)
+    named = _named(state, snapshot)
+    return RolloutView(spec, *named, clusters, now, open_waves=open_waves)
 
 
 def placed_view(
@@ -85,6 +88,12 @@ def waves_of(spec: Rollout, snapshot: Snapshot) -> Ints:
     for at in reversed(range(len(spec.waves))):
         waves[snapshot.selected(spec.waves[at].cluster_selector)] = at
     return waves
+
+
+def _open_waves(waves: Ints, info: WorkloadInfo, snapshot: Snapshot) -> frozenset[int]:
+    """Return the waves of the clusters that the Workload's own selector takes."""
+    taken = snapshot.selected(LabelSelector(match_labels=info.cluster_selector))
+    return frozenset(np.unique(waves[taken]).tolist())
 
 
 def _placed(

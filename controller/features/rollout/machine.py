@@ -63,6 +63,8 @@ class RolloutView:
         clusters: each one that holds something, in the order of their names.
         now: the time; None in a decision, which asks no clock.
         lost: why the stable revision cannot be brought back; empty where it can.
+        open_waves: the indices of the waves with a cluster that may get a share, whether or not it
+            has one.
     """
 
     spec: Rollout
@@ -71,6 +73,7 @@ class RolloutView:
     clusters: Sequence[RolloutCluster]
     now: datetime | None = None
     lost: str = ""
+    open_waves: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +291,8 @@ class Machine:
         stored = self.view.stored
         asked = before == self.phase and stored is not None and stored.wave == self._name()
         if self.phase == RolloutPhase.AWAITING_APPROVAL and not asked:
-            text = f"wave {self._name()} is complete; the next one waits for an approval"
+            done = "is complete" if self._members[self.wave] else "has no cluster"
+            text = f"wave {self._name()} {done}; the next one waits for an approval"
             self._tell(EventReason.APPROVAL_NEEDED, text)
 
     def _phase(self, gate: str) -> str:
@@ -301,18 +305,42 @@ class Machine:
         if self._halted() or not self._held():  # what nothing ran is not proven
             return RolloutPhase.PROGRESSING
         members, wave = self._members[self.wave], self._waves[self.wave]
-        later = any(self._members[self.wave + 1 :])
+        if not self._is_followed() and not members:
+            return self._end()
         if not members:
-            return None if later else self._end()
+            return self._gate_of_none(wave)
         if not self._wave_is_done(members):
             return RolloutPhase.PROGRESSING
         ended = self._end_of(wave)
-        if not later:
+        if not self._is_followed():
             return self._end()
         if (soaked := ended + timedelta(seconds=wave.soak_seconds)) > self._now():
             self._soaked = soaked
             return RolloutPhase.SOAKING
+        if wave.approval:
+            return None if self._approved(wave) else RolloutPhase.AWAITING_APPROVAL
+        # Of a soak that nobody saw the end of, and nobody approves, nothing is known.
+        seen = not wave.soak_seconds or any(map(self._shows_health, members))
+        return None if seen else RolloutPhase.PROGRESSING
+
+    def _is_followed(self) -> bool:
+        """Whether a later wave has a cluster, or may get one: what ran there may have left it."""
+        later = any(self._members[self.wave + 1 :])
+        return later or any(wave > self.wave for wave in self.view.open_waves)
+
+    def _gate_of_none(self, wave: RolloutWave) -> str | None:
+        """Return the same of a wave without clusters: what it owes, it owes all the same."""
+        times, stored = self._times.get(wave.name, _Times()), self.view.stored
+        was = (stored.phase, stored.wave) if stored is not None else None
+        # Only a look that saw the end of the soak has left this phase in the status.
+        soaked = times.ended and was == (RolloutPhase.AWAITING_APPROVAL, wave.name)
+        if wave.soak_seconds and not soaked:
+            times.ended = None  # nothing soaks: who comes begins anew
+            return RolloutPhase.PROGRESSING
         return None if self._approved(wave) else RolloutPhase.AWAITING_APPROVAL
+
+    def _shows_health(self, cluster: RolloutCluster) -> bool:
+        return cluster.reachable and self.healthy(cluster.name)
 
     def _end(self) -> str:
         """Return Complete, unless a cluster of a wave that was left is not done yet."""

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from controller.features.rollout.machine import RolloutStep, failure
-from controller.model.rollout import Rollout, RolloutWave
+from controller.model.rollout import Rollout, RolloutStatus, RolloutWave
 from crds.fields.rollout import RolledOutReason, RolloutPhase
 from crds.names import short_revision
 from machinery.clock import timestamp
@@ -48,7 +48,8 @@ def message_of(step: RolloutStep, spec: Rollout) -> str:
         case RolloutPhase.SOAKING:
             return f"wave {status.wave} soaks{_until(step, spec)}"
         case RolloutPhase.AWAITING_APPROVAL:
-            return f"wave {status.wave} is complete, the next one waits for an approval of {new}"
+            done = "is complete" if _clusters(status) else f"has no cluster that shows {new}"
+            return f"wave {status.wave} {done}, the next one waits for an approval of {new}"
         case RolloutPhase.PAUSED:
             return "no further cluster is started: spec.rollout.paused"
         case RolloutPhase.ROLLING_BACK:
@@ -70,7 +71,17 @@ def _progress(step: RolloutStep) -> str:
         return text + (f"; and {more} more {'cluster' if more == 1 else 'clusters'}" * bool(more))
     if not any(each.clusters for each in status.waves):
         return f"no cluster has a share yet for {new}"
+    if not _clusters(status):
+        return (
+            f"wave {status.wave} has no cluster that could soak with {new}: the next one waits "
+            "until it has one, or until its soakSeconds are taken off"
+        )
     return f"no cluster of wave {status.wave} answers"
+
+
+def _clusters(status: RolloutStatus) -> int:
+    """Return how many clusters the present wave has."""
+    return sum(each.clusters for each in status.waves if each.name == status.wave)
 
 
 def _until(step: RolloutStep, spec: Rollout) -> str:

@@ -31,12 +31,15 @@ class Road:
         self.exceptions: dict[str, str] = {}
         self.digest = OLD
         self.lost = ""
+        self.open_waves: frozenset[int] = frozenset()
         self.told: list[str] = []
 
     def look(self) -> RolloutStep:
         now = BEGINNING + timedelta(seconds=self.seconds)
         there = [self.clusters[name] for name in sorted(self.clusters)]
-        view = RolloutView(self.spec, self.status, self.exceptions, there, now, self.lost)
+        view = RolloutView(
+            self.spec, self.status, self.exceptions, there, now, self.lost, self.open_waves
+        )
         step = Machine(view, self.digest).step()
         self.status, self.exceptions = step.status, dict(step.exceptions)
         self.told += [event.reason for event in step.events]

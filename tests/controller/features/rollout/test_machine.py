@@ -588,3 +588,112 @@ def test_of_too_many_revisions_the_rarest_become_the_stable_one() -> None:
     assert sum(len(each.clusters) for each in told) == len(exceptions)
     assert len(next(each for each in told if each.revision == OLD).clusters) == 4
     assert next(each for each in told if each.revision == f"{0:016x}").clusters[0] == "m0"
+
+
+def owing(**fields: Any) -> Road:
+    """One canary, whose wave owes what is given, and two others."""
+    clusters = [("c1", 0), ("m1", 1), ("m2", 1)]
+    return Road(canary(**fields), clusters=clusters)
+
+
+def goes(road: Road, how: str) -> None:
+    """The only cluster of the wave is lost to it."""
+    if how == "lost":
+        del road.clusters["c1"]
+    elif how == "drained":
+        road.see("c1", leaving=True)
+    else:  # relabelled, or another selector
+        road.see("c1", wave=1)
+        road.obey("c1")
+
+
+@pytest.mark.proves("A27")
+@pytest.mark.parametrize("how", ["lost", "drained", "edited"])
+@pytest.mark.parametrize("healthy", [False, True])
+def test_an_approval_is_owed_by_a_wave_that_loses_its_last_cluster(how: str, healthy: bool) -> None:
+    road = owing(approval=True)
+    road.edit(NEW)
+    if healthy:
+        road.obey("c1")
+        road.look()
+    goes(road, how)
+    before = road.given()
+    for _ in range(2):
+        step = road.after(200)
+        assert (road.phase, road.given()) == ("AwaitingApproval", before)
+    assert "wave canary has no cluster that shows bbbb" in condition_of(step, road.spec).message
+    assert road.told.count("ApprovalNeeded") == 1
+    road.pace(approvals=[RolloutApproval(NEW, "canary")])
+    assert road.given() > before
+
+
+@pytest.mark.proves("A27")
+@pytest.mark.parametrize("how", ["lost", "drained", "edited"])
+@pytest.mark.parametrize("seconds", [0, 599])
+@pytest.mark.parametrize("approval", [False, True])
+def test_a_soak_is_owed_by_a_wave_that_loses_its_last_cluster(
+    how: str, seconds: int, approval: bool
+) -> None:
+    road = owing(soak_seconds=600, approval=approval)
+    road.pace(approvals=[RolloutApproval(NEW, "canary")])  # ahead: it pays no soak
+    road.edit(NEW)
+    if seconds:
+        road.obey("c1")
+        road.look()
+        road.after(seconds)
+    goes(road, how)
+    before = road.given()
+    for _ in range(2):
+        step = road.after(10_000)
+        assert (road.phase, road.given()) == ("Progressing", before)
+    assert "wave canary has no cluster that could soak" in condition_of(step, road.spec).message
+    road.admit("c2", 0)
+    road.obey("c2")
+    assert (road.look().status.phase, road.given()) == ("Soaking", before | {"c2"})
+    road.after(599)
+    assert (road.phase, road.given()) == ("Soaking", before | {"c2"})
+    road.after(1)
+    assert road.given() > before | {"c2"}
+
+
+@pytest.mark.proves("A27")
+@pytest.mark.parametrize(
+    ("owed", "phase"), [("approval", "AwaitingApproval"), ("soak", "Progressing")]
+)
+def test_a_selector_that_matches_nothing_holds_its_wave(owed: str, phase: str) -> None:
+    fields = {"approval": True} if owed == "approval" else {"soak_seconds": 600}
+    road = Road(canary(**fields), clusters=[("m1", 1), ("m2", 1)])
+    road.edit(NEW)
+    assert (road.after(10_000).status.phase, road.given()) == (phase, set())
+    road.pace(waves=[canary()])
+    assert (road.phase, road.given()) == ("Progressing", {"m1"}), "it owes nothing any more"
+
+
+@pytest.mark.proves("A27")
+def test_a_soak_that_ends_unseen_is_owed_until_a_cluster_of_it_answers() -> None:
+    road = owing(soak_seconds=600)
+    road.edit(NEW)
+    road.obey("c1")
+    road.look()
+    road.see("c1", reachable=False)
+    step = road.after(10_000)
+    assert (road.phase, road.given()) == ("Progressing", {"c1"})
+    assert condition_of(step, road.spec).message == "no cluster of wave canary answers"
+    road.see("c1", reachable=True)
+    road.look()
+    assert road.given() == {"c1", "m1"}
+
+
+@pytest.mark.proves("A27")
+def test_an_approval_is_owed_though_what_ran_in_the_wave_after_it_has_left() -> None:
+    road = owing(approval=True)
+    road.open_waves = frozenset({0, 1})
+    road.edit(NEW)
+    road.obey("c1")
+    road.look()
+    del road.clusters["m1"], road.clusters["m2"]
+    assert road.look().status.phase == "AwaitingApproval"
+    road.admit("m1", 1)
+    assert road.target("m1") == OLD, "it comes back, and nobody has approved"
+    road.pace(approvals=[RolloutApproval(NEW, "canary")])
+    assert road.given() == {"c1", "m1"}
