@@ -57,6 +57,8 @@ class Outcome:
     """The replicas that wait until they are gone elsewhere."""
     written: bool = False
     """Whether all of the desired revision is written, whatever the number of replicas waits for."""
+    found: str = ""
+    """The revision that stands there while the controller has not said one; empty for unknown."""
 
     @property
     def moves(self) -> bool:

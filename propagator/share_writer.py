@@ -8,6 +8,7 @@ exists. Each result goes to `record_outcome`, for the report of the Workload.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
@@ -15,6 +16,7 @@ from crds.workload import PropagatedReason
 from machinery import logs, tracing
 from machinery.errors import Conflict, TransportError
 from machinery.kinds.paths import InvalidTemplate
+from machinery.kinds.revisions import digest_of
 from machinery.overrides.override import OverrideMisfit, UnreadableOverrides
 from machinery.runtime.backoff import KeyedBackoff
 from machinery.types.metadata import Key
@@ -25,7 +27,7 @@ from propagator.apply.applier import Overtaken
 from propagator.apply.image_turns import ImageTurns
 from propagator.apply.object_writer import PieceWriter
 from propagator.apply.refusals import Unchangeable, invalid_override, misfit, unlisted, unreadable
-from propagator.apply.render import MemberFacts, PatchMisfit, Piece, beside, render
+from propagator.apply.render import MemberFacts, PatchMisfit, Piece, applied_of, beside, render
 from propagator.apply.unconfirmed_writes import UnconfirmedWrites
 from propagator.decision_spans import applying
 from propagator.dependencies.follower import Follower
@@ -33,7 +35,7 @@ from propagator.errors import HubFault, Refused, Unrenderable
 from propagator.groups.gates import Gates
 from propagator.groups.rule import GateVerdict
 from propagator.hub.named_objects import NamedObjects, NoTenant
-from propagator.hub.revisions import Revisions
+from propagator.hub.revisions import AwaitsRevision, Revisions, revision_of_spec
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
 from propagator.members.inventory import OwnedObjects, main_object, owned
@@ -159,6 +161,10 @@ class ShareWriter:
             outcome, requeue_after = await write(session, workload, desired)
         except Overtaken:
             return 0.0
+        except AwaitsRevision as waits:
+            requeue_after = self._backoff.failed((session.name, workload.uid), str(waits))
+            found = await self._found(session, workload)
+            outcome = Outcome(desired, waits.reason, str(waits), found=found)
         except Unrenderable as refusal:
             requeue_after = None
             outcome = Outcome(desired, refusal.reason, str(refusal))
@@ -364,6 +370,31 @@ class ShareWriter:
         except TransportError as fault:
             raise HubFault("the Workload could not be prepared", fault) from fault
         return await self._revisions.of_member(prepared, session.name)
+
+    async def _found(self, session: Target, workload: Workload) -> str:
+        """Return the revision that stands there of a Workload that was not staged before.
+
+        It is that of the spec where nothing stands, or where the spec would change nothing; else
+        one that no ControllerRevision has, as the hub keeps no copy of what runs.
+        """
+        await self._inventory.wait_listed(session, workload)
+        spec, there = revision_of_spec(workload), owned(session, workload.uid)
+        live = main_object(main_of(workload), there)
+        if not there:
+            return spec
+        written = {(each.kind, *found.metadata.key): applied_of(found) for each, found in there}
+        with suppress(Refused):
+            replicas = live.replicas if live is not None else None
+            share = workload.shares[session.name] if replicas is None else replicas
+            pieces = await self._rendered(session, workload, share)
+            if live is not None:
+                pieces[-1] = beside(pieces[-1], live)
+            wanted = {(each.kind, each.namespace, each.name): each for each in pieces}
+            own = [(key, each) for key, each in wanted.items() if not each.shared]
+            same = all(written.get(key) == each.template_digest for key, each in own)
+            if same and written.keys() <= wanted.keys():
+                return spec
+        return digest_of({"before": spec})
 
     async def _apply_all(self, session: Target, workload: Workload, replicas: int) -> _Applied:
         """Write all objects, and remove what is rendered no more. Raises Refused."""

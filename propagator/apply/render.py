@@ -306,6 +306,12 @@ def beside(piece: Piece, live: ManagedObject) -> Piece:
     return replace(piece, body=body, digest=digest, template_digest=template_digest)
 
 
+def applied_of(live: ManagedObject) -> str:
+    """Return the digest of what was last applied there, without the images of its cluster."""
+    annotations = live.metadata.annotations
+    return annotations.get(ANNOTATION_TEMPLATE_HASH) or annotations.get(ANNOTATION_HASH, "")
+
+
 def _with(body: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
     """Return a copy of the body with another value at the path."""
     inner = _with(body[path[0]], path[1:], value) if path[1:] else value

@@ -32,6 +32,16 @@ class AwaitsRevision(Refused):
         super().__init__(PropagatedReason.PROPAGATING, told)
 
 
+class KeepsRevision(Refused):
+    """The member runs what was never staged: it stays until another revision is said."""
+
+    def __init__(self, member: str) -> None:
+        told = (
+            f"{member}: keeps what it runs until its wave, as the hub has no copy of that revision"
+        )
+        super().__init__(PropagatedReason.PROPAGATING, told)
+
+
 class _Content(msgspec.Struct, frozen=True, rename="camel"):
     """The fields of a spec that a revision consists of."""
 
@@ -89,6 +99,8 @@ class Revisions:
         try:
             found = await self._hub.get(CONTROLLER_REVISIONS, name, namespace=namespace)
         except NotFound as fault:
+            if _shown(workload, member) == revision:
+                raise KeepsRevision(member) from fault
             raise _lost(member, f"{where} is gone") from fault
         except Forbidden as fault:
             raise _lost(member, str(fault)) from fault
@@ -147,6 +159,12 @@ def _with(workload: Workload, content: _Content) -> Workload:
         {name: workload.__dict__[name] for name in _SAME if name in workload.__dict__}
     )
     return other
+
+
+def _shown(workload: Workload, member: str) -> str:
+    """Return the revision that the member's share of the status has."""
+    shares = (each for each in workload.status.clusters if each["name"] == member)
+    return str(next(shares, {}).get("revision", ""))
 
 
 def _lost(member: str, why: str) -> Refused:

@@ -243,7 +243,7 @@ def _facts(seen: ObservedShare, word: Word, readiness: Readiness) -> dict[str, A
     if word is Word.KNOWN and outcome and outcome.reason is None and seen.main is not None:
         facts["observedGeneration"] = outcome.desired.generation
     if not seen.desired.revision:
-        facts["revision"] = None
+        facts["revision"] = (outcome is not None and outcome.found) or None
     elif outcome is not None and outcome.written and seen.main is not None:
         facts["revision"] = outcome.desired.revision
     return facts

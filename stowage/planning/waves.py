@@ -90,6 +90,12 @@ def foreseen(
     revision, stable = digest_of(revision_data(spec)), status.get("stable") or ""
     present = status.get("revision") or ""
     placed = (body.get("status") or {}).get("placements")
+    said = "from wave to wave, in this order"
+    if not stable and placed and revision != present and _runs(body):
+        stable = present  # what runs is what each cluster keeps until its turn
+        if not present:
+            said = "from wave to wave where it changes what runs, in this order"
+            return _staged(body, revision, stable, said, shares, clusters)
     if not (stable and (placed or revision in (present, stable))):
         said = "the first placement, so no waves: all clusters at once"
         if placed or (present and not stable):
@@ -103,15 +109,31 @@ def foreseen(
     if revision == present and status.get("phase") in BACK:
         said = f"given up ({status['phase']}), so no waves: an edit of the template begins anew"
         return ForeseenRollout(revision, stable, (), said)
-    said = "from wave to wave, in this order"
     if revision == present:
         said = f"goes on as it stands ({status.get('phase')}), in this order"
+    return _staged(body, revision, stable, said, shares, clusters)
+
+
+def _staged(
+    body: Json,
+    revision: str,
+    stable: str,
+    said: str,
+    shares: Mapping[str, int],
+    clusters: Sequence[MemberCluster],
+) -> ForeseenRollout:
+    spec = body["spec"]
     waves = list(_waves(spec["rollout"], shares, clusters))
     selector = LabelSelector(match_labels=spec.get("clusterSelector") or {})
     fleet = {c.metadata.name: 0 for c in clusters if selector.matches(c.labels)}
     reached = [waves, list(_waves(spec["rollout"], fleet, clusters))]
     last = max((at for some in reached for at, w in enumerate(some) if w.shares), default=0)
     return ForeseenRollout(revision, stable, waves, said, last)
+
+
+def _runs(body: Json) -> bool:
+    """Whether some replicas of a Workload are ready."""
+    return any(each.get("ready") for each in (body.get("status") or {}).get("clusters") or ())
 
 
 def _waves(

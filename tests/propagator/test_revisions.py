@@ -290,3 +290,35 @@ async def test_what_the_stable_revision_names_stays_for_the_members_that_run_it(
         await say(stage, second)
         await stage.appears("m2", "new", kind=CONFIGMAPS)
         await stage.goes("m2", "old", kind=CONFIGMAPS)
+
+
+@pytest.mark.proves("A9")
+async def test_a_rollout_that_comes_with_a_new_template_finds_what_runs(stage_on: MakeStage):
+    async with stage_on() as stage:
+        await stage.create("web", targetDeployment=deployment(image="nginx:1"), replicas=2)
+        await stage.place("web", m1=1, m2=1)
+        await stage.propagated("web")
+        await stage.patch("web", {"spec": {"rollout": ROLLOUT}})
+        present = await revision(stage)
+        for member in ("m1", "m2"):
+            await told(stage, member, present)  # the rollout came alone: nothing would change
+        second = await edit(stage, "nginx:2")
+        seen: dict[str, Any] = {}
+
+        async def found() -> bool:
+            seen.update(await stage.share("web", "m2"))
+            return seen.get("revision") not in (None, present, second)
+
+        await until(found, what=lambda: seen)
+        await say(stage, second, **{"r" + seen["revision"]: ["m2"]})
+        assert image_in(await runs(stage, "m1", "nginx:2"))
+        await told(stage, "m1", second)
+
+        async def keeps() -> bool:
+            seen.update(await stage.share("web", "m2"))
+            return "keeps what it runs until its wave" in seen.get("message", "")
+
+        await until(keeps, what=lambda: seen)
+        assert image_in(await stage.appears("m2")) == "nginx:1"
+        await say(stage, second)
+        await runs(stage, "m2", "nginx:2")

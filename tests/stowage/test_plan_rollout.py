@@ -159,3 +159,22 @@ def test_the_last_wave_with_a_share_owes_what_another_cluster_may_wait_for(tmp_p
     before["spec"]["distribution"] = "Single"
     told = " ".join(planned(tmp_path, [before], edited(before)).split())
     assert "canary m1=1 1 soaks 10m, waits for an approval" in told
+
+
+@pytest.mark.proves("A9")
+@pytest.mark.parametrize("staged", [False, True])
+def test_an_edit_of_what_runs_passes_no_wave(tmp_path: Path, staged: bool):
+    before = stored()
+    ready = [{"name": "m1", "replicas": 2, "ready": 2}]
+    before["status"] = placed(m1=2, m2=2, m3=2, m4=2, m5=2) | {"clusters": ready}
+    old = revision(before)[:4]
+    if staged:
+        rollout = {"phase": "Progressing", "revision": revision(before)}
+        before["status"]["rollout"] = rollout
+    file = edited(before)
+    if not staged:
+        del before["spec"]["rollout"]
+    told = planned(tmp_path, [before], file)
+    assert "canary   m1=2" in told
+    expected = f"{old} → " if staged else "from wave to wave where it changes what runs"
+    assert expected in told

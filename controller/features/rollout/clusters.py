@@ -17,6 +17,7 @@ from controller.model.rollout import Rollout, RolloutState, RolloutStatus
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints
 from controller.snapshot.snapshot import Snapshot
+from machinery.kinds.profile import Profile
 from machinery.types.selectors import LabelSelector
 
 
@@ -36,7 +37,7 @@ def view_of(workload: Workload, snapshot: Snapshot, now: datetime) -> RolloutVie
     for name in sorted({*held, *left}):
         cluster = _placed(name, snapshot, waves, last, held.get(name))
         if name in shares:
-            shown = _shown(shares[name], cluster.units)
+            shown = _shown(shares[name], cluster.units, workload.info.profile)
             cluster = replace(cluster, **shown)
         clusters.append(cluster)
     spec = _pace(state.spec, workload.info)
@@ -109,13 +110,15 @@ def _placed(
     )
 
 
-def _shown(share: ClusterShare, units: int) -> Mapping[str, Any]:
+def _shown(share: ClusterShare, units: int, profile: Profile) -> Mapping[str, Any]:
     """Return the fields of a RolloutCluster that the propagator's report gives."""
     return {
         "revision": share.revision,
         "settled": _settled(share, units),
         "ready": min(share.updated, max(share.ready - share.outdated, 0), units),
         "note": share.message,
+        # Of a kind that tells no number of its units, what was written is taken to run.
+        "runs": share.ready > 0 or bool(share.revision and not profile.scales),
     }
 
 

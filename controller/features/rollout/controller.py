@@ -156,7 +156,7 @@ class RolloutController(StatusWriter[Workload, _Draft]):
         if present is None or present.fault or not present.of(stored.metadata):
             return None
         view = self._view(stored)
-        if view is None:
+        if view is None or view.unknown:
             return None
         if not _refused(stored):
             return Machine(view, present.revision).step()

@@ -13,6 +13,7 @@ goes on where the status stands. A cluster is in one of these states:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -39,6 +40,7 @@ class RolloutCluster:
         units: those of its share.
         ready: those of them that are updated and ready.
         note: what the propagator tells of it.
+        runs: some of its units run, of whichever revision.
     """
 
     name: str
@@ -50,6 +52,7 @@ class RolloutCluster:
     units: int = 0
     ready: int = 0
     note: str = ""
+    runs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,13 @@ class RolloutView:
     now: datetime | None = None
     lost: str = ""
     open_waves: frozenset[int] = frozenset()
+
+    @property
+    def unknown(self) -> bool:
+        """Whether it is not known yet what runs of a Workload that was not staged before."""
+        return self.stored is None and any(
+            each.runs and not each.revision for each in self.clusters if each.reachable
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +158,8 @@ class Machine:
 
     def step(self) -> RolloutStep:
         """Return what follows from what is seen now."""
+        if not self.stable:
+            self._find_stable()
         self._take()
         if self.phase not in BACK:
             self._try_again()
@@ -176,6 +188,22 @@ class Machine:
         return self._outcome()
 
     # What is rolled out.
+
+    def _find_stable(self) -> None:
+        """Take for stable what runs where no revision was on all clusters before.
+
+        Each cluster keeps its own until its turn. What runs nowhere is a first placement.
+        """
+        found = Counter(
+            each.revision
+            for each in self._held()
+            if each.runs and each.revision not in ("", self.digest)
+        )
+        if not found:
+            return
+        self.stable = min(found, key=lambda each: (-found[each], each))
+        self.exceptions = {e.name: e.revision or self.stable for e in self.view.clusters}
+        self.revision = ""  # nothing was staged: each cluster is named now
 
     def _take(self) -> None:
         """Begin with a new revision, or once more with one of which the abort was withdrawn."""

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.features.rollout.machine import RolloutCluster
+from controller.features.rollout.machine import RolloutCluster, RolloutView
 from controller.features.rollout.status import revisions_of
 from controller.features.rollout.words import condition_of
 from controller.model.rollout import RolloutApproval, RolloutStatus, RolloutWave
@@ -697,3 +697,61 @@ def test_an_approval_is_owed_though_what_ran_in_the_wave_after_it_has_left() -> 
     assert road.target("m1") == OLD, "it comes back, and nobody has approved"
     road.pace(approvals=[RolloutApproval(NEW, "canary")])
     assert road.given() == {"c1", "m1"}
+
+
+def runs(road: Road, *names: str, **fields: Any) -> None:
+    for name in names:
+        road.see(name, runs=True, **fields)
+
+
+@pytest.mark.proves("A9")
+def test_an_edit_after_a_first_revision_that_one_cluster_never_got_well_is_staged() -> None:
+    road = two()
+    road.status, road.digest = None, OLD
+    runs(road, *road.clusters, revision="")
+    for name in road.clusters:
+        road.see(name, revision=OLD, settled=name != "m3")
+    road.see("m3", runs=False)
+    assert (road.look().status.phase, road.given(OLD)) == ("Progressing", set(road.clusters))
+    road.edit(NEW)
+    assert (road.phase, road.given()) == ("Progressing", {"c1"})
+    assert road.status is not None
+    assert road.status.stable == OLD
+    road.edit(NEWER)
+    assert (road.given(NEWER), road.given(OLD)) == ({"c1"}, {"c2", "m1", "m2", "m3"})
+
+
+@pytest.mark.proves("A9")
+def test_a_first_revision_that_runs_nowhere_is_replaced_at_once() -> None:
+    road = two()
+    road.status, road.digest = None, OLD
+    for name in road.clusters:
+        road.see(name, revision=OLD, settled=False)
+    road.look()
+    road.edit(NEW)
+    assert road.given() == set(road.clusters)
+
+
+@pytest.mark.proves("A9")
+def test_a_rollout_that_comes_with_a_new_template_stages_it() -> None:
+    road = two()
+    road.status, road.digest = None, NEW
+    runs(road, *road.clusters, revision="", settled=True)
+    view = RolloutView(road.spec, None, {}, list(road.clusters.values()), BEGINNING)
+    assert view.unknown, "nothing is decided before the members have said what they run"
+    runs(road, *road.clusters, revision=OLD)
+    road.see("m2", reachable=False, revision="")
+    road.see("m3", leaving=True)
+    road.look()
+    assert road.given() == {"c1"}
+    assert road.given(OLD) == {"c2", "m1", "m2", "m3"}
+    assert road.status is not None
+    assert (road.phase, road.status.stable) == ("Progressing", OLD)
+
+
+@pytest.mark.proves("A9", "T24")
+def test_a_rollout_that_comes_alone_changes_nothing() -> None:
+    road = two()
+    road.status, road.digest = None, OLD
+    runs(road, *road.clusters)
+    assert (road.look().status.phase, road.exceptions) == ("Complete", {})
