@@ -45,6 +45,7 @@ from machinery import logs, loopwatch, metrics, otlp, tracing
 from machinery.api.client import ApiClient
 from machinery.api.fenced import Fenced
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS, Resource
+from machinery.api.server_time import ServerClock
 from machinery.clock import Clock, SystemClock
 from machinery.config.address import loopback
 from machinery.config.kubeconfig import Connection
@@ -120,7 +121,8 @@ class Controller:
     ) -> None:
         self._settings = settings
         self._client = client
-        self._clock = clock or SystemClock()
+        # Another process, whose clock may go otherwise, has written the moments that are read here.
+        self._clock = ServerClock(clock or SystemClock(), client.server_time)
         self._features = catalogue.features() if features is None else features
         self.identity = settings.identity or identity()
         self._recorder = EventRecorder(

@@ -19,6 +19,7 @@ from crds.names import ANNOTATION_RELEASE, PROPAGATOR_LEASE
 from machinery import logs, loopwatch, metrics, otlp
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_GROUPS, WORKLOADS
+from machinery.api.server_time import ServerClock
 from machinery.clock import Clock, SystemClock
 from machinery.config.hub_config import hub_connection
 from machinery.discovery.schema import Schema
@@ -54,7 +55,8 @@ class Propagator:
     ) -> None:
         self._hub = hub
         self._settings = settings
-        self._clock = clock or SystemClock()
+        # Another process, whose clock may go otherwise, has written the moments that are read here.
+        self._clock = ServerClock(clock or SystemClock(), hub.server_time)
         self._identity = settings.identity or identity()
         self._recorder = EventRecorder(
             hub, controller="stowage.dev/propagator", instance=self._identity, clock=self._clock

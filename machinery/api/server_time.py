@@ -2,12 +2,12 @@
 
 Between two answers it goes on by our monotonic clock. So a wall clock of ours that is set, or
 drifts away, shows at once: a caller that is about to do something irreversible because of the time
-checks here whether both agree.
+checks here whether both agree, and a process whose steps all wait for moments has a `ServerClock`.
 """
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 
 from machinery.clock import Clock
@@ -53,3 +53,25 @@ class ServerTime:
         if abs(ahead) <= AGREE_SECONDS:
             return ""
         return f"more than {AGREE_SECONDS:.0f} s {'ahead of' if ahead > 0 else 'behind'} the hub's"
+
+
+class ServerClock:
+    """A clock whose wall shows a server's time as soon as both do not agree.
+
+    So a machine whose clock is wrong takes no step before its time, and its stamps are right.
+    """
+
+    def __init__(self, clock: Clock, server: ServerTime) -> None:
+        self._clock = clock
+        self._server = server
+
+    def now(self) -> datetime:
+        ahead = self._server.ahead()
+        agree = abs(ahead) <= AGREE_SECONDS
+        return self._clock.now() - timedelta(seconds=0.0 if agree else ahead)
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)

@@ -8,6 +8,8 @@ import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from datetime import datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,7 +31,12 @@ STEP = 0.1
 
 
 class _Clock(FakeClock):
-    """One that tells when the next sleeper wakes."""
+    """One that tells when the next sleeper wakes, and whose wall can be set."""
+
+    ahead = timedelta()
+
+    def now(self) -> datetime:
+        return super().now() + self.ahead
 
     @property
     def wakes(self) -> float:
@@ -65,6 +72,12 @@ class Stage:
     def __init__(self) -> None:
         self.clock = _Clock()
         self.hub = MemoryHub(clock=self.clock)
+
+    def set_clock(self, seconds: float) -> None:
+        """Somebody sets the wall clock that far ahead; the hub has told the time by then."""
+        self.clock.ahead = timedelta()
+        self.hub.server_time.saw(format_datetime(self.clock.now(), usegmt=True))
+        self.clock.ahead = timedelta(seconds=seconds)
 
     def cluster(self, name: str, *, cpu: str = "8", pods: str = "110", **labels: str) -> None:
         """A ready cluster of one node."""

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from machinery.api.server_time import ServerTime
+from machinery.api.server_time import ServerClock, ServerTime
 
 pytestmark = pytest.mark.proves("N13")
 
@@ -72,3 +72,19 @@ def test_what_is_no_date_is_left_out(date: str | None) -> None:
     hub.saw(date)
     assert hub.ahead() == 0.0
     assert hub.difference() == ""
+
+
+@pytest.mark.proves("A10")
+@pytest.mark.parametrize("set_by", [600, -600, 31])
+def test_a_wall_clock_that_is_wrong_shows_the_servers_time(set_by: int) -> None:
+    clock = _Clock()
+    hub = ServerTime(clock)
+    ours = ServerClock(clock, hub)
+    clock.wall += timedelta(seconds=set_by)
+    assert ours.now() == clock.wall, "nothing is known of another time"
+    hub.saw(NOON)
+    clock.go_on(5)
+    assert ours.now() == datetime(2026, 1, 1, 12, 0, 5, tzinfo=UTC)
+    assert ours.monotonic() == clock.monotonic()
+    clock.wall -= timedelta(seconds=set_by - 30)
+    assert ours.now() == clock.wall, "they agree again"

@@ -268,6 +268,19 @@ async def test_a_lost_cluster_is_left_once_its_toleration_ends_and_all_at_once()
         assert stage.says("web", "Moving")[1] == "Settled"
 
 
+@pytest.mark.proves("A10")
+@pytest.mark.parametrize("seconds", [600, -600])
+async def test_a_wall_clock_that_is_wrong_ends_no_toleration(seconds: int) -> None:
+    async with fleet() as (stage, members):
+        await web(stage, members)
+        members.lose("m1")
+        await stage.until(lambda: members.evacuation("m1")[1] == "Tolerating", seconds=15)
+        lost = stage.clock.monotonic()
+        stage.set_clock(seconds)
+        await stage.until(lambda: "m1" not in stage.placed("web"), seconds=20)
+        assert stage.clock.monotonic() - lost > 3, "its toleration is of five seconds"
+
+
 @pytest.mark.proves("M33")
 async def test_nothing_is_lost_while_no_propagator_looks() -> None:
     async with fleet() as (stage, members):

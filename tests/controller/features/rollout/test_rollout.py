@@ -540,3 +540,22 @@ async def test_what_another_instance_has_stored_meanwhile_is_not_tidied_up() -> 
     history = RevisionHistory(cast("ApiClient", fleet.hub), check=lambda: None)
     await history.prune(msgspec.convert(body["metadata"], Meta))
     assert fleet.kept() == {stable, "c" * 16, fleet.revision}
+
+
+@pytest.mark.proves("A10")
+async def test_a_wall_clock_that_is_wrong_ends_no_soak_and_no_deadline() -> None:
+    wave = {**CANARY, "soakSeconds": 600}
+    fleet = RolloutFleet(canaries=1)
+    async with fleet.at_rest(waves=[wave], onFailure="Rollback", progressDeadlineSeconds=300):
+        fleet.sick = {"c1"}
+        new = fleet.image("v2")
+        await fleet.goes_on(5)
+        fleet.set_clock(700)
+        await fleet.goes_on(20)
+        assert (fleet.phase, fleet.with_revision(new)) == ("Progressing", {"c1"})
+        fleet.sick = set()
+        await fleet.comes_to("Soaking")
+        fleet.set_clock(3600)
+        await fleet.goes_on(30)
+        assert (fleet.phase, fleet.with_revision(new)) == ("Soaking", {"c1"})
+        await fleet.comes_to("Complete", seconds=700)
