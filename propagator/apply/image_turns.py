@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from machinery.clock import Clock
@@ -45,8 +45,10 @@ class _Turn:
             return True
         if live.metadata.annotations.get(ANNOTATION_HASH) != self.main.digest:
             return False  # not written yet, or not shown
-        found = counts_of(live.judged, self.units)
-        ready = min(found.updated, found.ready) >= self.units
+        # What leaves the member is lowered, and written no more.
+        units = self.units if live.replicas is None else min(self.units, live.replicas)
+        found = counts_of(live.judged, units)
+        ready = min(found.updated, found.ready) >= units
         return found.observed and ready and not found.outdated
 
 
@@ -66,9 +68,11 @@ class ImageTurns:
         live, now = look(), self._clock.monotonic()
         waiting = self._waiting[member]
         waiting.discard(uid)
+        turn = self._turns.get(member)
+        if turn is not None and turn.uid == uid:  # scaled or edited: it is over by what is asked now
+            turn = self._turns[member] = replace(turn, main=main, look=look, units=units)
         if live is None or not _only_images(main, live):
             return None
-        turn = self._turns.get(member)
         if turn is not None and turn.uid != uid and not turn.over(now):
             waiting.add(uid)
             return max(LOOK_SECONDS, len(waiting) / LOOKS_PER_SECOND)

@@ -150,3 +150,30 @@ def test_many_that_wait_ask_ten_times_a_second_together(turns: ImageTurns) -> No
     assert pauses[-1] == 4.0
     turns.ended("u-7")
     assert member.pause(wanted(NEW, "u-8"), "u-8") == 3.9
+
+
+@pytest.mark.proves("B6")
+@pytest.mark.parametrize("to", [1, 5])
+def test_the_turn_passes_on_though_its_workload_is_scaled_meanwhile(
+    turns: ImageTurns, to: int
+) -> None:
+    member, two = Member(turns), wanted(NEW, "u-2")
+    member.shown = {uid: live(wanted(OLD, uid)) for uid in ("u-1", "u-2")}
+    assert member.pause(wanted(NEW), "u-1") is None
+    scaled = wanted(NEW, units=to)
+    for _ in range(2):
+        assert member.pause(scaled, "u-1", to) is None
+        assert member.pause(two, "u-2") == LOOK_SECONDS, "it rolls"
+    member.shown["u-1"] = live(scaled, ready=to)
+    assert member.pause(two, "u-2") is None
+
+
+@pytest.mark.proves("B6")
+def test_the_turn_passes_on_though_its_workload_is_edited_meanwhile(turns: ImageTurns) -> None:
+    member, two = Member(turns), wanted(NEW, "u-2")
+    member.shown = {uid: live(wanted(OLD, uid)) for uid in ("u-1", "u-2")}
+    assert member.pause(wanted(NEW), "u-1") is None
+    edited = wanted(NEW, image="nginx:2")
+    assert member.pause(edited, "u-1") is None
+    member.shown["u-1"] = live(edited)
+    assert member.pause(two, "u-2") is None
