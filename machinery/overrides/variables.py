@@ -16,6 +16,8 @@ from machinery.types.selectors import label_value
 
 _VARIABLE = re.compile(r"(\$?)\$\(stowage\.([^)]*)\)")
 _LABEL = "label:"
+_NAMES = frozenset({"cluster", _LABEL + LABEL_CLUSTER})
+"""The variables that are the cluster's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,15 @@ def labels_named(value: Any) -> frozenset[str]:
     if isinstance(value, Mapping | list):
         return frozenset[str]().union(*map(labels_named, inner))
     return frozenset()
+
+
+def names_cluster(value: Any) -> bool:
+    """Return whether a variable in a JSON value becomes the name of the cluster."""
+    if isinstance(value, str):
+        names = {name for escaped, name in _VARIABLE.findall(value) if not escaped}
+        return not names.isdisjoint(_NAMES)
+    inner = value.values() if isinstance(value, Mapping) else value
+    return isinstance(value, Mapping | list) and any(map(names_cluster, inner))
 
 
 def variable(value: Any) -> bool:

@@ -69,7 +69,7 @@ class ImageTurns:
         waiting = self._waiting[member]
         waiting.discard(uid)
         turn = self._turns.get(member)
-        if turn is not None and turn.uid == uid:  # scaled or edited: it is over by what is asked now
+        if turn is not None and turn.uid == uid:  # over by what is asked by now
             turn = self._turns[member] = replace(turn, main=main, look=look, units=units)
         if live is None or not _only_images(main, live):
             return None

@@ -16,7 +16,7 @@ The same command continues an interrupted one; the reverse command undoes it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,6 +31,7 @@ from machinery.api.resources import (
 )
 from machinery.clock import SystemClock
 from machinery.errors import AlreadyExists, ConfigurationError, Conflict, NotFound, StowageError
+from machinery.overrides.variables import names_cluster
 from machinery.tasks import patiently
 from machinery.types import conditions
 from stowage.console.output import show, table
@@ -56,7 +57,7 @@ _BODIES = frozenset({"template", "targetDeployment", "targetService", "manifests
 
 @dataclass(frozen=True, kw_only=True)
 class Rename:
-    """The arguments of `rename`; with `force`, also where a spec names the old one."""
+    """The arguments of `rename`; with `force`, also where a spec names or fills in the old one."""
 
     old: str
     new: str
@@ -68,13 +69,15 @@ class Rename:
 class Holder:
     """An object that has something on the cluster, or names it in its spec.
 
-    `name` is `namespace/name`, `where` the field with the cluster's name; empty without one.
+    `name` is `namespace/name`, `where` the field with the cluster's name, `fills` the override that
+    gives it to pods by a variable; empty without one.
     """
 
     kind: str
     name: str
     has: Standing
     where: str = ""
+    fills: str = ""
 
     @property
     def units(self) -> int:
@@ -183,17 +186,28 @@ async def _check_secrets(hub: ApiClient, plan: Rename, before: Json, *, begun: b
 
 def _refuse(found: RenameState, plan: Rename) -> None:
     """Raise ConfigurationError where only --force renames the cluster."""
-    says = [each for each in found.holders if each.where]
-    if not says or plan.force:
+    if plan.force:
         return
-    some = ", ".join(f"{each.kind} {each.name} ({each.where})" for each in says[:5])
-    more = " …" if len(says) > 5 else ""
-    raise ConfigurationError(
-        f"specs name {plan.old}: {some}{more}. Units that run stay, but these get no further ones "
-        f"on {plan.new} until they name it, and the patch of a WorkloadSpread ends, which restarts "
-        "its units. What spec.publish tells carries the new name, for which other tools may delete "
-        "what they made for the old one. Say --force to rename all the same, and edit them then"
-    )
+    if says := _some((h, h.where) for h in found.holders):
+        raise ConfigurationError(
+            f"specs name {plan.old}: {says}. Units that run stay, but these get no further ones "
+            f"on {plan.new} until they name it, and the patch of a WorkloadSpread ends, which "
+            "restarts its units. What spec.publish tells carries the new name, for which other "
+            "tools may delete what they made for the old one. Say --force to rename all the same, "
+            "and edit them then"
+        )
+    if fills := _some((h, h.fills) for h in found.holders):
+        raise ConfigurationError(
+            f"overrides give the name {plan.old} to pods: {fills}. With another name the pods that "
+            f"run there are other ones, and their cluster restarts them. Say --force to rename all "
+            "the same"
+        )
+
+
+def _some(holders: Iterable[tuple[Holder, str]]) -> str:
+    """Return the first five of those with a field, and whether there are more."""
+    says = [f"{each.kind} {each.name} ({where})" for each, where in holders if where]
+    return ", ".join(says[:5]) + (" …" if len(says) > 5 else "")
 
 
 # --- the steps ------------------------------------------------------------------------------------
@@ -322,9 +336,10 @@ async def _holders(hub: ApiClient, name: str) -> list[Holder]:
         for each in listed:
             has = standing(each, name)
             where = next(naming(each.get("spec", {}), name), "") or _published(each, has)
+            fills = _filled(each) if has else ""
             if has or where:
                 full = f"{each['metadata']['namespace']}/{each['metadata']['name']}"
-                found.append(Holder(resource.kind, full, has, where))
+                found.append(Holder(resource.kind, full, has, where, fills))
     return found
 
 
@@ -333,6 +348,12 @@ def _published(found: Json, has: Standing) -> str:
     publish = found.get("spec", {}).get("publish") or {}
     tells = publish.get("clusterDecision") or publish.get("placementDecision")
     return "spec.publish" if tells and has.shared else ""
+
+
+def _filled(body: Json) -> str:
+    """Return the first override whose variable is the name of the cluster; empty for none."""
+    overrides = enumerate(body.get("spec", {}).get("overrides") or ())
+    return next((f"spec.overrides[{at}]" for at, o in overrides if names_cluster(o)), "")
 
 
 def naming(spec: Any, name: str, path: str = "spec") -> Iterator[str]:
@@ -365,7 +386,9 @@ def _told(plan: Rename, found: RenameState) -> str:
     """Return the objects of a rename as a table, with the specs that hold the old name."""
     if found.before is None:
         return f"{plan.old} is {plan.new} already"
-    head = f"{plan.old} would be {plan.new}; nothing is moved or restarted"
+    restarts = any(each.fills for each in found.holders)
+    kept = "nothing is moved, and what its name is given to restarts" if restarts else ""
+    head = f"{plan.old} would be {plan.new}; {kept or 'nothing is moved or restarted'}"
     rows = [
         {"kind": h.kind, "name": h.name, "units": h.units, "note": _note(h, plan)}
         for h in found.holders
@@ -375,7 +398,8 @@ def _told(plan: Rename, found: RenameState) -> str:
 
 def _note(holder: Holder, plan: Rename) -> str:
     if not holder.where:
-        return holder.has.words
+        restarts = f"{holder.fills} gives the name to its pods: they restart"
+        return "; ".join(filter(None, (holder.has.words, restarts if holder.fills else "")))
     stays = "keeps its units, and " if holder.units else ""
     return f"{holder.where} names {plan.old}: {stays}gets none on {plan.new} until it names that"
 
@@ -388,6 +412,7 @@ def _data(plan: Rename, found: RenameState) -> dict[str, Any]:
             "units": h.units,
             **({"beside": h.has.words} if h.has.words else {}),
             **({"names": h.where} if h.where else {}),
+            **({"fills": h.fills} if h.fills else {}),
         }
         for h in found.holders
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from stowage.playground.controlplanes import Cluster
 from stowage.setup import rename
 from stowage.setup.rename import Rename, naming
 from tests.letting_go import let_go
+from tests.memoryhub import MemoryHub
 
 pytestmark = pytest.mark.proves("N3")
 PLAN = Rename(old="old", new="new", namespace=SYSTEM_NAMESPACE)
@@ -39,6 +41,46 @@ def test_who_names_a_cluster(spec: Any, field: str) -> None:
     assert list(naming(spec, "old")) == [field]
     assert not list(naming(spec, "other"))
     assert not list(naming({"template": spec}, "old")), "what is the member's own"
+
+
+@pytest.mark.proves("A23")
+@pytest.mark.parametrize(
+    ("text", "status", "counts"),
+    [
+        ("$(stowage.cluster)", {"placements": [{"cluster": "old", "replicas": 2}]}, True),
+        ("a-$(stowage.cluster).x", {"leaving": [{"cluster": "old"}]}, True),
+        (
+            f"$(stowage.label:{LABEL_CLUSTER})",
+            {"placements": [{"cluster": "old", "replicas": 2}]},
+            True,
+        ),
+        ("$$(stowage.cluster)", {"placements": [{"cluster": "old", "replicas": 2}]}, False),
+        ("$(stowage.label:region)", {"placements": [{"cluster": "old", "replicas": 2}]}, False),
+        ("$(stowage.cluster)", {"placements": [{"cluster": "other", "replicas": 2}]}, False),
+    ],
+)
+async def test_an_override_that_gives_pods_the_name_counts(
+    text: str, status: dict[str, Any], counts: bool
+) -> None:
+    memory = MemoryHub()
+    identity = {"clusterID": "1"}
+    memory.put(MEMBER_CLUSTERS, {"metadata": {"name": "old"}, "spec": {}, "status": identity})
+    patch = {"spec": {"template": {"metadata": {"annotations": {"in": text}}}}}
+    override = {"name": "all", "clusterSelector": {}, "patch": patch}
+    meta = {"name": "web", "namespace": "shop"}
+    body = {"metadata": meta, "spec": {"overrides": [override]}, "status": status}
+    memory.put(WORKLOADS, body)
+    found = await rename.look(memory, PLAN)
+    assert [each.fills for each in found.holders if each.fills] == ["spec.overrides[0]"] * counts
+    told = rename._told(PLAN, found)
+    assert ("gives the name to its pods: they restart" in told) == counts
+    assert ("nothing is moved or restarted" in told) != counts
+    if counts:
+        with pytest.raises(ConfigurationError, match=r"shop/web \(spec.overrides\[0\]\)"):
+            rename._refuse(found, PLAN)
+    else:
+        rename._refuse(found, PLAN)
+    rename._refuse(found, replace(PLAN, force=True))
 
 
 @pytest.fixture
