@@ -321,10 +321,12 @@ class Template(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Manifest(msgspec.Struct, frozen=True, rename="camel"):
-    """The kind of an object that goes along."""
+    """An object that goes along, as far as its pods are counted."""
 
     api_version: Any = ""
     kind: Any = ""
+    metadata: Any = None
+    spec: Any = None
 
 
 class DistributionWeight(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -10,12 +10,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from dataclasses import field as made_by
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from controller.model import movement, podtemplate, why
+from controller.model.alongside import alongside, most_of
 from controller.model.load import Load
 from controller.model.moving import AT_REST, MovingState, moving_state
 from controller.model.objects import (
@@ -130,6 +132,10 @@ class WorkloadInfo:
     """The `controller.model.podtemplate.skeleton` of its pods, for patches of them."""
     overridden: Overridden | None = None
     """What its overrides make of the template; None where it has none."""
+    alongside: Mapping[str, int] = made_by(default_factory=dict)
+    """The request of the pods that its manifests make on each cluster; "pods" is their number."""
+    most_request: Mapping[str, int] = made_by(default_factory=dict)
+    """The most that one replica requests by any of its overrides; empty without one."""
     divided: bool = False
     """A plugin divides its replicas whatever its distribution; set by a decision (`Settle`)."""
     booked: bool = False
@@ -263,6 +269,8 @@ def workload_info(workload: Workload) -> WorkloadInfo:
         shape=shape,
         pod=podtemplate.skeleton(pod_meta, pod),
         overridden=changes,
+        alongside=alongside(spec.manifests, changes.raw if changes else b""),
+        most_request=most_of(changes) if changes is not None else {},
         controller=_controller(meta),
         template_name=podtemplate.name_of(template),
         groups=groups_named(meta.labels, podtemplate.labels_of(template), labels),

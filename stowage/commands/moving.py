@@ -104,7 +104,7 @@ def taint(
     async def run(hub: ApiClient) -> None:
         await tainting.taint(hub, cluster, edits)
 
-    with_hub(hub_connection(kubeconfig, context), run)
+    with_hub(written_connection(kubeconfig, context), run)
 
 
 @click.command()

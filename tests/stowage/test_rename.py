@@ -15,6 +15,7 @@ from machinery.errors import ConfigurationError, StowageError
 from stowage.playground.controlplanes import Cluster
 from stowage.setup import rename
 from stowage.setup.rename import Rename, naming
+from tests.fakeclock import FakeClock
 from tests.letting_go import let_go
 from tests.memoryhub import MemoryHub
 
@@ -62,7 +63,7 @@ def test_who_names_a_cluster(spec: Any, field: str) -> None:
 async def test_an_override_that_gives_pods_the_name_counts(
     text: str, status: dict[str, Any], counts: bool
 ) -> None:
-    memory = MemoryHub()
+    memory = MemoryHub(clock=FakeClock())
     identity = {"clusterID": "1"}
     memory.put(MEMBER_CLUSTERS, {"metadata": {"name": "old"}, "spec": {}, "status": identity})
     patch = {"spec": {"template": {"metadata": {"annotations": {"in": text}}}}}

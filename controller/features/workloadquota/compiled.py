@@ -102,10 +102,24 @@ def held(request: Amounts) -> dict[str, int]:
 
 
 def of_unit(info: WorkloadInfo) -> dict[str, int]:
-    """Return the amounts of one replica; none for a placeholder, whose Reservation counts them."""
+    """Return the amounts of one replica; none for a placeholder, whose Reservation counts them.
+
+    The most counts that any of its overrides asks for: it may go to that cluster.
+    """
     if info.scheduler_name == PLACEHOLDER_SCHEDULER and info.controller[:2] == (
         API_VERSION,
         "Reservation",
     ):
         return {}
-    return {UNITS: 1, **asked(info.request)}
+    return {UNITS: 1, **asked(most_request(info))}
+
+
+def most_request(info: WorkloadInfo) -> Amounts:
+    """Return the request of one replica, by the template or by the override that asks for more."""
+    request, more = info.request, info.most_request
+    return {name: max(request.get(name, 0), more.get(name, 0)) for name in {**request, **more}}
+
+
+def of_cluster(info: WorkloadInfo) -> dict[str, int]:
+    """Return the amounts of the pods that its manifests make on each cluster."""
+    return held(info.alongside) if info.alongside else {}

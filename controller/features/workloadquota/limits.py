@@ -25,6 +25,8 @@ class Short:
     asks: int
     unknown: bool = False
     patched: bool = False
+    along: bool = False
+    """What it asks for is a replica with the pods of its manifests."""
 
     def words(self, replicas: int = 1) -> str:
         """Return `WorkloadQuota team: requests.cpu 198 of 200 used, a unit asks for 4`."""
@@ -37,6 +39,7 @@ class Short:
             )
         if self.name != RESERVATIONS:
             who = "a unit asks for" if replicas == 1 else f"{replicas} units ask for"
+            who = "a unit, with the pods of its manifests, asks for" if self.along else who
             text = f"{text}, {who} {rendered(self.name, self.asks * replicas)}"
         if self.unknown:
             text += ", and another scheduler has claimed some for a Workload that is not seen yet"

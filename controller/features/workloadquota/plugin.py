@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -27,10 +27,13 @@ from controller.features.reservation.ledger import ReservationLedger
 from controller.features.reservation.split import fitting
 from controller.features.workloadquota.answers import QuotaHandlers
 from controller.features.workloadquota.compiled import (
+    Amounts,
     CompiledQuota,
     asked,
     default_quota,
     held,
+    most_request,
+    of_cluster,
     of_unit,
     resource_of,
 )
@@ -163,7 +166,7 @@ class WorkloadQuotaPlugin(ClaimsQuota):
             each = of_unit(info)
             if each and (wrong := _patched(state, info, quotas, used)) is not None:
                 return Spare(0, wrong)
-            return spare(quotas, used, each) if each else ANY
+            return _with_manifests(info, quotas, used, each) if each else ANY
         if not any(info.present.values()) and (short := one_more(quotas, used)) is not None:
             return Spare(0, short)
         return spare(quotas, used, held(info.request))
@@ -171,9 +174,9 @@ class WorkloadQuotaPlugin(ClaimsQuota):
     def _may_help(self, info: WorkloadInfo, _old: Any, _new: Any) -> bool:
         """Return whether one more replica would be let in now; called for thousands at once."""
         index = self._handle.index()
-        reservations = index.ledger(ReservationLedger)
+        reservations, most = index.ledger(ReservationLedger), most_request(info)
         for resource, more in self._left(index, info.namespace, reservations):
-            if more < (info.request.get(resource, 0) if resource else 1):
+            if more < (most.get(resource, 0) if resource else 1):
                 room = reservations.unused_in(info.namespace)
                 quotas = self.quotas(index, info.namespace)
                 return bool(room and not info.booked and _inside(info, quotas, reservations))
@@ -201,11 +204,27 @@ class WorkloadQuotaPlugin(ClaimsQuota):
         return self._known[1]
 
 
+def _with_manifests(
+    info: WorkloadInfo, quotas: Sequence[CompiledQuota], used: Used, each: Amounts
+) -> Spare:
+    """Return how many replicas are let in, each as if it went to a cluster of its own.
+
+    Which clusters there will be is decided later, and none of them shall come above a quota.
+    """
+    along = of_cluster(info)
+    if not along:
+        return spare(quotas, used, each)
+    both = {name: each.get(name, 0) + along.get(name, 0) for name in {**each, **along}}
+    found = spare(quotas, used, both)
+    short = None if found.short is None else replace(found.short, along=True)
+    return Spare(found.replicas, short)
+
+
 def _patched(
     state: CycleState, info: WorkloadInfo, quotas: Sequence[CompiledQuota], used: Used
 ) -> Short | None:
     """Return an amount that a patch raises on some cluster above the template's."""
-    base = asked(info.request)
+    base = asked(most_request(info))
     for variant in variants_of(state):
         for name, n in asked(variant.request).items():
             for quota in quotas:

@@ -15,7 +15,13 @@ from typing import TypeAlias
 
 from controller.cache.ledger import PlacementsByWorkload
 from controller.features.reservation.ledger import ReservationLedger
-from controller.features.workloadquota.compiled import Amounts, CompiledQuota, held, of_unit
+from controller.features.workloadquota.compiled import (
+    Amounts,
+    CompiledQuota,
+    held,
+    of_cluster,
+    of_unit,
+)
 from controller.model.unit import WorkloadInfo
 from crds.workloadquota import RESERVATIONS
 from machinery.types.metadata import Key
@@ -29,6 +35,8 @@ Told: TypeAlias = Callable[[str, bool], None]
 class _QuotaCount:
     """The amounts of one replica, the number of placed ones, and how the Workload counts.
 
+    `along` is what its manifests bring to each of its `clusters`.
+
     `booked` Workloads are units of a Reservation; `inside` ones have shares inside Reservations.
     """
 
@@ -36,24 +44,35 @@ class _QuotaCount:
     replicas: int
     booked: bool
     inside: bool
+    along: Amounts
+    clusters: int
 
     @staticmethod
     def of(info: WorkloadInfo, placements: Placements) -> _QuotaCount:
         replicas = sum(placements.values())
         each = held(info.request) if info.booked else of_unit(info)
-        return _QuotaCount(each, replicas, info.booked, bool(info.reservations))
+        clusters, inside = sum(n > 0 for n in placements.values()), bool(info.reservations)
+        return _QuotaCount(each, replicas, info.booked, inside, of_cluster(info), clusters)
 
     def total(self) -> dict[str, int]:
         """Return the amounts for the namespace; the room of Reservations is in their ledger."""
         if self.booked:
             return {RESERVATIONS: 1} if self.replicas else {}
-        return {name: n * self.replicas for name, n in self.each.items()}
+        return self.of_shares(self.replicas, self.clusters)
+
+    def of_shares(self, replicas: int, clusters: int) -> dict[str, int]:
+        """Return the amounts of so many replicas on so many clusters."""
+        found = {name: n * replicas for name, n in self.each.items()}
+        for name, n in self.along.items():
+            found[name] = found.get(name, 0) + n * clusters
+        return found
 
     def falls(self, after: _QuotaCount) -> bool:
         """Return whether the Workload may count for less than before."""
-        return self.replicas > after.replicas or any(
-            n > after.each.get(r, 0) for r, n in self.each.items()
-        )
+        if self.replicas > after.replicas or self.clusters > after.clusters:
+            return True
+        parts = ((self.each, after.each), (self.along, after.along))
+        return any(n > new.get(r, 0) for old, new in parts for r, n in old.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +175,11 @@ class Usage:
             for key, shares in foreign.items():
                 counted = own.counted.get(key)
                 unknown = unknown or counted is None
-                for name, n in counted.each.items() if counted is not None else ():
-                    amounts[name] = amounts.get(name, 0) + n * sum(shares.values())
+                more = (
+                    {} if counted is None else counted.of_shares(sum(shares.values()), len(shares))
+                )
+                for name, n in more.items():
+                    amounts[name] = amounts.get(name, 0) + n
                 if counted is not None and counted.booked and not counted.replicas:
                     amounts[RESERVATIONS] = amounts.get(RESERVATIONS, 0) + 1
         return Used(amounts, unknown)

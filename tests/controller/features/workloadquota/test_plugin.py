@@ -387,3 +387,78 @@ async def test_the_endpoints_tell_what_the_next_decision_reads(
     assert one == rest["quotas"][0]
     none = await asked(bound, "/quotas/:namespace/:name", {}, namespace="shop", name="none")
     assert none.status == 404
+
+
+def side(kind: str = "Deployment", cpu: str = "2", **fields: Any) -> dict[str, Any]:
+    """An object of spec.manifests that makes pods."""
+    pods = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]}}
+    group = {"CronJob": "batch/v1", "Job": "batch/v1", "Pod": "v1", "Crew": "example.com/v1"}
+    spec: dict[str, Any] = {"template": pods, **fields}
+    if kind == "CronJob":
+        spec = {"jobTemplate": {"spec": {"template": pods}}}
+    if kind == "Pod":
+        spec = pods["spec"]
+    return {
+        "apiVersion": group.get(kind, "apps/v1"),
+        "kind": kind,
+        "metadata": {"name": "side"},
+        "spec": spec,
+    }
+
+
+@pytest.mark.proves("A11")
+@pytest.mark.parametrize(
+    ("manifest", "pods"),
+    [
+        (side(replicas=6), 6),
+        (side(), 1),
+        (side("StatefulSet", replicas=3), 3),
+        (side("DaemonSet"), 1),
+        (side("Job", parallelism=4), 4),
+        (side("CronJob"), 1),
+        (side("Pod"), 1),
+        (side("Crew", replicas=5), 5),
+        ({"apiVersion": "v1", "kind": "ConfigMap", "data": {}}, 0),
+    ],
+)
+def test_pods_of_manifests_count_once_on_each_cluster(manifest: dict[str, Any], pods: int) -> None:
+    bound = holding(quota(units=1 + pods, cpu=1 + 2 * pods))
+    web = asking("web", 1, manifests=[manifest])
+    assert sum(place(web, bound).placements.values()) == 1
+    assert used(bound)["units"] == 1 + pods
+    assert used(bound)["requests.cpu"] == 1000 + 2000 * pods
+    found = tried(web, holding(quota(units=max(pods, 1), cpu=max(2 * pods, 1))))
+    assert bool(found.placements) == (not pods)
+    if pods:
+        assert "a unit, with the pods of its manifests, asks for" in found.message
+
+
+@pytest.mark.proves("A11")
+def test_an_override_of_a_manifest_counts() -> None:
+    bound = holding(quota(units=100, cpu=100))
+    pods = side(cpu="9")["spec"]["template"]
+    pods["spec"]["containers"][0]["image"] = "side:1"
+    override = {
+        "name": "more",
+        "clusterSelector": {},
+        "target": {"kind": "Deployment", "name": "side"},
+        "patch": {"spec": {"template": pods}},
+    }
+    place(asking("web", 1, manifests=[side()], overrides=[override]), bound)
+    assert used(bound)["requests.cpu"] == 10_000
+
+
+@pytest.mark.proves("A11")
+def test_the_most_that_an_override_asks_for_counts_also_when_it_comes_later() -> None:
+    bound = holding(quota(cpu=10))
+    place(asking("web", 4), bound)
+    container = {"name": "main", "resources": {"requests": {"cpu": "3"}}}
+    patch = {"spec": {"template": {"spec": {"containers": [container]}}}}
+    override = {"name": "eu", "clusterSelector": {"matchLabels": {"region": "eu"}}, "patch": patch}
+    later = replace(asking("web", 5, overrides=[override]), present={"a": 4})
+    bound.put(later, {"a": 4})  # the edit is seen
+    assert sum(tried(later, bound).placements.values()) == 4, "what is placed stays"
+    assert used(bound)["requests.cpu"] == 12_000
+    said = tried(asking("new", 1, overrides=[override]), bound).message
+    assert "requests.cpu 12 of 10 used, a unit asks for 3" in said
+    assert "WorkloadSpread" not in said

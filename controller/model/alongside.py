@@ -1,0 +1,118 @@
+"""The pods that come beside a Workload's replicas, and the most that its overrides ask for. Pure.
+
+Both are what a quota counts: the first once on each cluster, the second for each replica, whichever
+cluster it goes to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from controller.model.objects import Manifest
+from controller.model.overridden import Overridden
+from controller.model.requests import request_of
+from machinery.kinds.paths import InvalidTemplate, steps, value_at
+from machinery.kinds.profile import Profile
+from machinery.kinds.table import profile_of
+from machinery.kinds.templates import pods_in, replicas_in
+from machinery.overrides.override import (
+    ClusterOverride,
+    OverrideMisfit,
+    UnreadableOverrides,
+    cluster_overrides_of,
+    overridden,
+)
+from machinery.overrides.variables import ClusterFacts
+
+Body = Mapping[str, Any]
+Amounts = Mapping[str, int]
+_NOWHERE = ClusterFacts("", {})
+_PODS = ("spec.template", "spec.jobTemplate.spec.template")
+"""Where an object of a kind without a profile may have a pod template."""
+
+
+def alongside(manifests: Sequence[Manifest], raw: bytes) -> dict[str, int]:
+    """Return the request of all pods that the manifests make on one cluster, "pods" their number.
+
+    The most counts that any of the overrides `raw` asks for. Raises ValueError, naming the
+    manifest, for pods that cannot be read.
+    """
+    found: dict[str, int] = {}
+    for at, each in enumerate(manifests):
+        if not isinstance(each.spec, dict):
+            continue
+        meta = each.metadata if isinstance(each.metadata, dict) else {}
+        body = {
+            "apiVersion": each.api_version,
+            "kind": each.kind,
+            "metadata": {"name": meta.get("name")},
+            "spec": each.spec,
+        }
+        profile = profile_of(each.api_version, each.kind)
+        try:
+            amounts = [_request(profile, form) for form in _forms(profile, body, raw)]
+        except ValueError as e:
+            raise ValueError(f"spec.manifests[{at}]: {e}") from e
+        for name, n in _most(amounts).items():
+            found[name] = found.get(name, 0) + n
+    return found
+
+
+def most_of(changes: Overridden) -> Amounts:
+    """Return the most that a replica asks for by any of its overrides, and by all of them."""
+    places = range(len(changes.overrides))
+    chosen = [*((at,) for at in places), tuple(places)]
+    return _most([changes.on(each, _NOWHERE).request for each in chosen])
+
+
+def _forms(profile: Profile, body: Body, raw: bytes) -> Iterator[Body]:
+    """Yield an object as it is, with each of its overrides, and with all of them."""
+    yield body
+    about = (body["kind"], body["metadata"]["name"])
+    known = ((o.target, o) for o in _known(raw))
+    mine = [o for target, o in known if target and (target.kind, target.name) == about]
+    pods, path = steps(profile.pod_path or _PODS[0]), profile.replicas_path
+    for chosen in [*([each] for each in mine), *([mine] if len(mine) > 1 else [])]:
+        try:
+            yield overridden(dict(body), chosen, _NOWHERE, pods=pods, replicas_path=path)
+        except (OverrideMisfit, ValueError):
+            continue  # it reaches no member
+
+
+def _known(raw: bytes) -> Sequence[ClusterOverride]:
+    try:
+        return cluster_overrides_of(raw) if raw else ()
+    except UnreadableOverrides:
+        return ()  # none of them holds
+
+
+def _request(profile: Profile, body: Body) -> dict[str, int]:
+    """Return the request of all pods of one object. Raises ValueError."""
+    if profile.known:
+        number = 1 if profile.whole else replicas_in(profile, body)
+        pods = [found for _, found in pods_in(profile, body)]
+    else:
+        asked = body["spec"].get("replicas")
+        number = asked if isinstance(asked, int) and asked >= 0 else 1
+        held = (value_at(body, path) for path in _PODS)
+        pods = [each for each in held if isinstance(each, Mapping)] or [body]
+    found: dict[str, int] = {}
+    for each in pods:
+        spec = each.get("spec")
+        if not isinstance(spec, dict) or not isinstance(spec.get("containers"), list):
+            continue
+        try:
+            asks = request_of(spec)
+        except (AttributeError, TypeError) as e:
+            raise InvalidTemplate("its containers cannot be read") from e
+        for name, n in asks.items():
+            found[name] = found.get(name, 0) + n * number
+    return found
+
+
+def _most(amounts: Sequence[Amounts]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for each in amounts:
+        found |= {name: max(n, found.get(name, 0)) for name, n in each.items()}
+    return found
