@@ -190,6 +190,8 @@ class WorkloadReadyReason(StrEnum):
 
     ALL_READY = "AllReady"
     REPLICAS_NOT_READY = "ReplicasNotReady"
+    READINESS_UNKNOWN = "ReadinessUnknown"
+    """A custom kind says nothing by which it could be taken for ready."""
     DECIDED = "Decided"
     """With spec.delivery None: every unit has a cluster, and nothing more is ours to do."""
     NOT_DECIDED = "NotDecided"
@@ -211,6 +213,7 @@ WAITING = frozenset(
         RolledOutReason.AWAITING_APPROVAL,
         RolledOutReason.PAUSED,
         WorkloadReadyReason.REPLICAS_NOT_READY,
+        WorkloadReadyReason.READINESS_UNKNOWN,
         WorkloadReadyReason.NOT_DECIDED,
     }
 )

@@ -391,7 +391,8 @@ def _shares(status: Mapping[str, Any]) -> dict[str, int]:
 def _hash(decision: Decision, workload: Workload) -> str:
     kept = bool(decision.placements) and dict(decision.placements) == workload.placements
     info = decision.workload
-    if info.edited and decision.moving.stuck:  # what cannot leave yet leaves once it can
+    # What cannot leave yet leaves once it can.
+    if info.edited and decision.moving.keeps_rules_of_before:
         return "-".join((info.decided[0], info.demand, info.shape))[-HASH_LIMIT:]
     # Shares that a refusal left in place are still the old decision's: the refused edit stays an
     # edit.

@@ -200,6 +200,11 @@ class WorkloadInfo:
         """Whether all replicas go to one cluster."""
         return self.distribution == "Single" and not self.everywhere and not self.split
 
+    @property
+    def stays(self) -> bool:
+        """Whether nothing moves it, as its kind is not known, and its author says no budget."""
+        return not self.profile.known and self.moving.spec.max_surge is None
+
     def with_present(self, present: Mapping[str, int]) -> WorkloadInfo:
         return replace(self, present=present)
 

@@ -31,6 +31,7 @@ from controller.framework.interface import (
     Candidates,
     CycleState,
     Descheduling,
+    Eviction,
     Plugin,
     PreScore,
     Unplaced,
@@ -48,6 +49,7 @@ from controller.scheduling.moving import NO_MOVES, Departures, Moves
 from controller.scheduling.outcome import ScheduledCondition, of_assignment, of_refusal
 from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.snapshot import Snapshot
+from crds.fields.why import ChangeCause
 from crds.workload import WorkloadState
 
 
@@ -186,6 +188,7 @@ class _Pass:
             self._changed(hook, "Filter", PassView(answer[0], answer[1]))
         self.verdicts = np.zeros(len(self.snapshot), dtype=np.int16)
         self.keeps = ~self.snapshot.deleting
+        excluded = np.zeros(len(self.snapshot), dtype=np.bool_)
         for (name, text), clusters in self.state.refused.items():
             mask = np.zeros(len(self.snapshot), dtype=np.bool_)
             mask[self.snapshot.rows(clusters)] = True
@@ -198,13 +201,27 @@ class _Pass:
                 # A change of a cluster moves nothing that runs there. Only the Workload's own rules
                 # do, and only after they were edited.
                 if self.info.edited and not plugin.ignored_during_execution:
-                    self.keeps &= ~mask
+                    excluded |= mask
             for mask, text in refused.reached:
                 self._refuse(mask, plugin.name, text, reached=True)
             for mask, text in refused.short:
                 self._refuse(mask, plugin.name, text, short=True)
+        self._exclude(excluded)
         self._leave()
         return None
+
+    def _exclude(self, excluded: Mask) -> None:
+        """Take the shares from clusters that the edited rules exclude, unless the kind stays."""
+        if not self.info.stays:
+            self.keeps &= ~excluded
+            return
+        evictions = {
+            name: moving.stayed(self.info, Eviction(cause=ChangeCause.EDITED.value))
+            for name in self.info.present
+            if (row := self.snapshot.row.get(name)) is not None and excluded[row]
+        }
+        if evictions:
+            self.said = replace(self.said, evictions={**evictions, **self.said.evictions})
 
     def _refuse(
         self, mask: Mask, plugin: str, text: str, *, reached: bool = False, short: bool = False
@@ -346,7 +363,7 @@ class _Pass:
         )
         if leaving.rows or back or not self._stands(assignment):
             return assignment, moves
-        if state.rebalance_asked(now) or self.said.returns:
+        if (state.rebalance_asked(now) and not self.info.stays) or self.said.returns:
             return self._onward(assignment, moves)
         return assignment, moves
 

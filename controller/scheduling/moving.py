@@ -31,6 +31,7 @@ from controller.model.unit import WorkloadInfo
 from controller.planner.reasons import Reason, RuleKind
 from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.snapshot import Snapshot
+from crds.fields.movement import MovingReason
 from crds.fields.why import ChangeCause
 
 EVERY = 2**31
@@ -69,6 +70,12 @@ class Moves:
     rebalanced: str = ""
     look: datetime | None = None
 
+    @property
+    def keeps_rules_of_before(self) -> bool:
+        """Whether replicas stay though the edited rules exclude their clusters."""
+        edited = ChangeCause.EDITED.value
+        return bool(self.stuck) or any(each.cause == edited for each in self.evictions.values())
+
     def wait(self, now: datetime) -> float | None:
         """Return the seconds until `look`, None for never."""
         return None if self.look is None else max((self.look - now).total_seconds(), 0.0)
@@ -98,8 +105,21 @@ def descheduling(
         about = (info, snapshot, bound, now)
         said = ask(plugin, "Deschedule", answers.a_descheduling, plugin.deschedule, *about)
         found = said if found is NOTHING_LEAVES else _merged(found, said)
+    if info.stays:
+        evictions = {name: stayed(info, each) for name, each in found.evictions.items()}
+        return Descheduling(evictions) if evictions else NOTHING_LEAVES
     says = found.evictions or found.returns or info.moving.rebalance_due
     return found if says else NOTHING_LEAVES
+
+
+def stayed(info: WorkloadInfo, eviction: Eviction) -> Eviction:
+    """Return an eviction that waits for a person, as nothing is known of the kind."""
+    group = info.profile.group
+    note = (
+        f"{info.kind} of {group} is a kind of which nothing is known, so it stays; "
+        "spec.movement.maxSurge lets it move"
+    )
+    return replace(eviction, due=None, reason=MovingReason.UNKNOWN_KIND.value, note=note)
 
 
 def _merged(one: Descheduling, other: Descheduling) -> Descheduling:

@@ -72,6 +72,9 @@ class MovingReason(StrEnum):
     """Too many clusters are lost at once."""
     FLEET_BUDGET = "FleetBudget"
     """As many units of the fleet move as may."""
+    UNKNOWN_KIND = "UnknownKind"
+    """Nothing says when its kind is ready, ends, or may run twice: it stays where it runs, unless
+    its author writes spec.movement.maxSurge."""
     NOT_READY_THERE = "NotReadyThere"
     """The new units do not become ready."""
 

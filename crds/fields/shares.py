@@ -163,6 +163,8 @@ class ClusterShare(Model):
     """How far it has come."""
     message: Annotated[str, Field(max_length=4096)] = ""
     """Why it does not go on, if it does not."""
+    health: ShareHealth | None = None
+    """How the object that runs its units is doing, by what is known of its kind."""
     blocked: ShareBlocked | None = None
     """Why units stay that should have left."""
     load_balancer: dict[str, Any] | None = None

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from crds.fields.drift import DriftedReason
-from crds.fields.shares import ShareState
+from crds.fields.shares import ShareHealth, ShareState
 from crds.workload import PropagatedReason, WorkloadCondition, WorkloadReadyReason, WorkloadState
 from machinery.types import conditions
 from propagator.drift.records import STANDING, Drifted
@@ -205,8 +205,10 @@ def _conditions(
             message = f"{remark}; {message}"
         _renew(after, workload, WorkloadCondition.PROPAGATED, good, reason.value, message, now)
     ready = progress.placed(workload) and _all_ready(workload, placed, shares, state)
-    why = WorkloadReadyReason.ALL_READY if ready else WorkloadReadyReason.REPLICAS_NOT_READY
-    _renew(after, workload, WorkloadCondition.READY, ready, why.value, "", now)
+    why, text = WorkloadReadyReason.ALL_READY, ""
+    if not ready:
+        why, text = _not_ready(workload, shares)
+    _renew(after, workload, WorkloadCondition.READY, ready, why.value, text, now)
     stands = [each for each in drift if each["state"] in STANDING]
     if stands or WorkloadCondition.DRIFTED.value in after:
         cause = min((each["state"] for each in stands), default=DriftedReason.NONE.value)
@@ -229,6 +231,25 @@ def _all_ready(
     # Whether old units are among the ready ones is not known until the member is looked at again.
     known = all(share.word is not Word.STANDS for share in shares)
     return known or condition(workload, WorkloadCondition.READY).get("status") == "True"
+
+
+def _not_ready(
+    workload: Workload, shares: Sequence[ReportedShare]
+) -> tuple[WorkloadReadyReason, str]:
+    """Return why not every unit is ready, where more is known than that."""
+    profile = workload.profile
+    silent = [
+        f"{share.seen.name}: {profile.kind} {main.metadata.name} says nothing"
+        for share in shares
+        if (main := share.seen.main) is not None
+        and not share.seen.leaving
+        and main.judged.health is ShareHealth.UNKNOWN
+    ]
+    if not silent:
+        return WorkloadReadyReason.REPLICAS_NOT_READY, ""
+    kind = f"{profile.kind.lower()}.{profile.group}"
+    advice = f"ready of a WorkloadKind {kind} says when it is ready"
+    return WorkloadReadyReason.READINESS_UNKNOWN, f"{_joined(silent)}; {advice}"
 
 
 def _outdated(workload: Workload, shares: Iterable[ReportedShare]) -> bool:

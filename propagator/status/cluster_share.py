@@ -54,6 +54,7 @@ _FACTS = (
     "unschedulableSince",
     "updated",
     "outdated",
+    "health",
     "observedGeneration",
     "revision",
     "loadBalancer",
@@ -111,6 +112,8 @@ class ReportedShare:
     entry: Mapping[str, Any]
     outdated: int = 0
     """Replicas of an older template, by the last numbers that are known."""
+    lasting: int = 0
+    """Replicas that stand in for others; 0 where its cluster does not serve."""
 
     @property
     def outcome(self) -> Outcome | None:
@@ -181,7 +184,8 @@ def share_of(
         entry["current"] = _current(seen.pods, entry)
     entry = {key: value for key, value in entry.items() if value is not None}
     old = readiness.outdated if readiness is not None else entry["ready"] - entry["updated"]
-    return ReportedShare(seen, word, _unless_only_mark_changed(entry, before), max(old, 0))
+    told, lasting = _unless_only_mark_changed(entry, before), readiness.lasting if readiness else 0
+    return ReportedShare(seen, word, told, max(old, 0), lasting)
 
 
 def _judged(seen: ObservedShare) -> Judged | None:
@@ -223,6 +227,7 @@ def _facts(seen: ObservedShare, word: Word, readiness: Readiness) -> dict[str, A
     """Return the facts of a cluster that serves; None removes a fact."""
     facts: dict[str, Any] = {"ready": readiness.ready, "updated": readiness.updated}
     facts["outdated"] = readiness.outdated or None
+    facts["health"] = readiness.health.value if seen.main is not None else None
     facts["finished"] = readiness.finished
     # Unset instead of 0: most kinds never end, and a status has thousands of shares.
     facts["succeeded"] = readiness.succeeded or None
@@ -302,7 +307,7 @@ def _state(
     if runs and not readiness.outdated:
         return ShareState.RUNNING, ""
     trouble = seen.pods.trouble if seen.pods is not None else ""
-    message = f"pods are not ready: container {trouble}" if trouble else ""
+    message = f"pods are not ready: container {trouble}" if trouble else seen.main.judged.message
     return (ShareState.RUNNING if runs else ShareState.CREATING), message
 
 

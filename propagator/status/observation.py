@@ -80,8 +80,13 @@ class Survey:
                 yield OthersShare(name, workload.decided[name], session.others_pods(main, key))
 
     async def runs(self, workload: Workload, outcomes: Mapping[str, Outcome]) -> bool:
-        """Whether this process has written each present share, and sees it run now."""
+        """Whether this process has written each present share, and sees it run now.
+
+        Copies that run nothing, as a DaemonSet that no node takes, are ready and no replacement: at
+        least one share has to stand in for what leaves.
+        """
         # The hub's status does not count: it may be of an earlier process, or of a backup.
+        stands_in = 0
         async for name in in_slices(sorted(workload.placements)):
             seen = self._observe(workload, name, outcomes.get(name))
             if seen.outcome is None or seen.outcome.reason is not None:
@@ -89,7 +94,8 @@ class Survey:
             share = share_of(seen, workload.profile, {}, said=0)
             if share.entry["state"] != ShareState.RUNNING.value:
                 return False
-        return True
+            stands_in += share.lasting
+        return stands_in > 0 or not any(workload.placements.values())
 
     def kept(self, workload: Workload) -> list[dict[str, Any]]:
         """Return the objects that stay though they are not wanted, at most MOST_KEPT.

@@ -33,6 +33,7 @@ _BLOCKED = frozenset(
         MovingReason.DISRUPTION_BUDGET,
         MovingReason.AWAITING_FENCING,
         MovingReason.BRAKED,
+        MovingReason.UNKNOWN_KIND,
     )
 )
 _DRAIN = Taint(TAINT_DRAIN, taints.NO_EXECUTE)

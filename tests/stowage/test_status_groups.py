@@ -156,14 +156,14 @@ def waiting(
     """A Workload of the group that says so, by a label in that place."""
     made = workload(name, "Pending", assigned=0, pending=4, conditions=said(reason, message, since))
     pods = {"metadata": {"labels": LABELS}} if place == "pods" else {}
-    template = {"apiVersion": "apps/v1", "kind": "Job", "spec": {"template": pods}}
+    template = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": pods}}
     if place == "itself":
         made["metadata"]["labels"] = LABELS
     elif place == "template":
         template["metadata"] = {"labels": LABELS}
     made["spec"]["targetDeployment" if place == "deployment" else "template"] = template
     if place == "deployment":
-        template |= {"kind": "Deployment", "metadata": {"labels": LABELS}}
+        template |= {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"labels": LABELS}}
     return made
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,8 +14,9 @@ import pytest
 from crds.fields.shares import ClusterShare, ShareState
 from crds.workload import PropagatedReason, WorkloadCondition
 from machinery.api.client import ApiClient
-from machinery.api.resources import DEPLOYMENTS
+from machinery.api.resources import DEPLOYMENTS, Resource
 from machinery.kinds.builtin import DEPLOYMENT
+from machinery.kinds.table import profile_of
 from machinery.types.conditions import RECONCILING, STALLED, find
 from machinery.types.metadata import Meta
 from propagator.hub.revisions import Revisions
@@ -45,7 +47,13 @@ RAN = {
     "message": "",
     "loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]},
 }
-WAITS = RAN | {"ready": 1, "unschedulable": 2, "unschedulableSince": SINCE, "state": "Creating"}
+WAITS = RAN | {
+    "health": "Progressing",
+    "ready": 1,
+    "unschedulable": 2,
+    "unschedulableSince": SINCE,
+    "state": "Creating",
+}
 
 NO_ROLLOUT = Revisions(cast("ApiClient", None))
 """Of Workloads without one nothing is asked."""
@@ -391,3 +399,76 @@ async def test_ten_thousand_placements_leave_room_for_others(contact: Contact | 
         assert "MemberCluster" in propagated(status)["message"]
     else:
         assert len(shares) == many
+
+
+@pytest.mark.proves("A24", "KD41")
+@pytest.mark.parametrize(("wanted", "runs"), [(0, False), (2, True)])
+async def test_copies_that_run_nothing_stand_in_for_none_that_leaves(
+    wanted: int, runs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though each of them is ready: no node of their clusters takes a pod of the DaemonSet."""
+    spec = {"template": {"apiVersion": "apps/v1", "kind": "DaemonSet"}}
+    placed = {"placements": [{"cluster": "m1", "replicas": 1}]}
+    agent = workload_of({"metadata": {"name": "agent"}, "spec": spec, "status": placed})
+    status = {
+        "observedGeneration": 7,
+        **dict.fromkeys(("desiredNumberScheduled", "numberReady"), wanted),
+        "updatedNumberScheduled": wanted,
+    }
+    there = managed(
+        Resource("apps", "v1", "daemonsets", "DaemonSet"),
+        {"metadata": {"name": "agent", "generation": 7}, "status": status},
+    )
+    one = seen(main=there, units_asked=1)
+    survey = Survey(ground_of(None), inventory=nothing_held(), revisions=NO_ROLLOUT)
+    written = replace(one, outcome=Outcome(one.desired))
+    monkeypatch.setattr(survey, "_observe", lambda *_: written)
+    assert share_of(written, agent.profile, {}, said=0).entry["state"] == "Running"
+    assert await survey.runs(agent, {}) is runs
+
+
+@pytest.mark.proves("KD34", "A3")
+def test_a_share_that_says_nothing_is_unknown_and_the_condition_tells_what_to_do() -> None:
+    spec = {
+        "template": {"apiVersion": "example.com/v1", "kind": "Widget"},
+        "replicasPath": "spec.size",
+    }
+    placed = {"placements": [{"cluster": "m1", "replicas": 3}]}
+    meta = {"name": "w", "namespace": "shop", "uid": "u1", "generation": 1}
+    widget = workload_of({"metadata": meta, "spec": spec, "status": placed})
+    resource = Resource("example.com", "v1", "widgets", "Widget")
+
+    def told_of(status: Any) -> dict[str, Any]:
+        there = managed(resource, {"metadata": {"name": "w"}, "status": status})
+        one = seen(main=there)
+        share = share_of(replace(one, outcome=Outcome(one.desired)), widget.profile, {}, said=1)
+        return status_of(widget, [share], T0)
+
+    silent = told_of({"replicas": 3, "readyReplicas": 3})
+    (entry,) = silent["clusters"]
+    assert (entry["health"], entry["ready"], entry["state"]) == ("Unknown", 0, "Creating")
+    assert silent["readySummary"] == "0/3"
+    ready = find(silent, "Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "ReadinessUnknown")
+    assert ready["message"] == (
+        "m1: Widget w says nothing; ready of a WorkloadKind widget.example.com says when it is "
+        "ready"
+    )
+    assert find(silent, RECONCILING)["status"] == "True"
+    says = told_of({"conditions": [{"type": "Ready", "status": "True"}]})
+    assert (says["clusters"][0]["health"], says["state"]) == ("Healthy", "Running")
+    assert find(says, "Ready")["status"] == "True"
+    not_yet = told_of({"conditions": [{"type": "Ready", "status": "False"}]})
+    assert not_yet["clusters"][0]["health"] == "Progressing"
+    assert find(not_yet, "Ready")["reason"] == "ReplicasNotReady"
+
+
+@pytest.mark.proves("KD38")
+def test_a_share_that_is_stuck_is_degraded_with_the_words_of_its_member() -> None:
+    stuck = {"type": "Stalled", "status": "True", "message": "no such volume"}
+    resource = Resource("example.com", "v1", "widgets", "Widget")
+    body = {"metadata": {"name": "w"}, "status": {"conditions": [stuck]}}
+    one = seen(main=managed(resource, body))
+    profile = profile_of("example.com/v1", "Widget")
+    entry = share_of(replace(one, outcome=Outcome(one.desired)), profile, {}, said=1).entry
+    assert (entry["health"], entry["message"]) == ("Degraded", "no such volume")

@@ -745,3 +745,41 @@ async def test_events_and_metrics_tell_of_moves() -> None:
         for name in ("m2", "m3"):
             members.taint(name, TAINT_DRAIN)
         await stage.until(lambda: stage.hub.events("MoveBlocked"))
+
+
+WIDGET = {"apiVersion": "example.com/v1", "kind": "Widget", "spec": {"size": 6}}
+OF_A_WIDGET = {"template": WIDGET, "targetDeployment": None, "replicasPath": "spec.size"}
+
+
+@pytest.mark.proves("KD42")
+async def test_a_kind_of_which_nothing_is_known_stays_where_it_runs() -> None:
+    async with fleet() as (stage, members):
+        stage.workload("web", replicas=6, distribution="Divided", **OF_A_WIDGET)
+        await stage.until(lambda: stage.placed("web") == {"m1": 2, "m2": 2, "m3": 2})
+        await stage.calm(1)
+        stands = stage.placed("web")
+        members.taint("m1", TAINT_DRAIN)
+        await stage.until(lambda: stage.says("web", "Moving")[1] == "UnknownKind")
+        said = stage.says("web", "Moving")
+        assert said[0] == "False"
+        assert said[2].startswith("2 of 6 units leave m1 (drain): Widget of example.com is a kind")
+        members.lose("m2")
+        await stage.calm(60)
+        assert (stage.placed("web"), leaving(stage, "web")) == (stands, {})
+        members.back("m2")
+        stage.hub.edit(WORKLOADS, "web", {"spec": {"movement": {"maxSurge": 1}}})
+        await stage.until(lambda: "m1" not in stage.placed("web"), seconds=60)
+
+
+@pytest.mark.proves("KD42")
+async def test_a_kind_of_which_nothing_is_known_stays_where_its_rules_are_edited() -> None:
+    async with fleet("m1", "m2") as (stage, _):
+        spec = {"clusterSelector": {"stowage.dev/cluster": "m1"}, **OF_A_WIDGET}
+        stage.workload("web", replicas=3, **spec)
+        await stage.until(lambda: stage.placed("web") == {"m1": 3})
+        edit = {"spec": {"clusterSelector": {"stowage.dev/cluster": "m2"}}}
+        stage.hub.edit(WORKLOADS, "web", edit)
+        await stage.until(lambda: stage.says("web", "Moving")[1] == "UnknownKind")
+        await stage.calm(30)
+        assert (stage.placed("web"), leaving(stage, "web")) == ({"m1": 3}, {})
+        assert stage.says("web", "Moving")[1] == "UnknownKind"
