@@ -52,15 +52,14 @@ def request_of(
     for index, container in enumerate(pod["containers"]):
         _add(running, _container(container, f"containers[{index}]."))
     _most(running, peak)
-    whole = _container(pod, "")
-    running |= {resource: n for resource, n in whole.items() if _for_pods(resource)}
+    running |= _whole(pod, running)
     _add(running, _amounts(pod.get("overhead") or {}, "overhead"))
     if len(running) >= RESOURCES:
         text = f"its containers ask for {len(running)} resources; {RESOURCES - 1} at most"
         raise ValueError(f"spec.template.spec.containers: {text}")
     for resource, n in running.items():
         _refuse_beyond(resource, n, "all containers together")
-    running = {resource: n for resource, n in running.items() if n > 0}
+    running = {resource: _amount(resource, n) for resource, n in running.items() if n > 0}
     own = {hostports.apart(labels): 1} if apart(pod, labels) else {}
     return {**running, **_host_ports(pod), **own, "pods": 1}
 
@@ -99,6 +98,19 @@ def _port(protocol: str, port: int, where: str, field: str) -> int:
     return hostports.code_of(protocol, port)
 
 
+def _whole(pod: Mapping[str, Any], containers: Mapping[str, int]) -> dict[str, int]:
+    """Return what the pod requests as a whole.
+
+    A limit without a request is the request only of what no container asks for, as the API server
+    defaults it (1.36.3).
+    """
+    resources = pod.get("resources") or {}
+    limits = _amounts(resources.get("limits") or {}, "resources")
+    asked = _amounts(resources.get("requests") or {}, "resources")
+    free = {resource: n for resource, n in limits.items() if resource not in containers}
+    return {resource: n for resource, n in {**free, **asked}.items() if _for_pods(resource)}
+
+
 def _for_pods(resource: str) -> bool:
     """Whether a pod may request the resource as a whole, whatever its containers say."""
     return resource in ("cpu", "memory") or resource.startswith("hugepages-")
@@ -112,21 +124,27 @@ def _container(container: Mapping[str, Any], where: str) -> dict[str, int]:
 
 
 def _amounts(texts: Mapping[str, Any], where: str) -> dict[str, int]:
+    """Return thousandths, each rounded up, as admission does it in templates too (1.36.3)."""
     amounts = {}
     for resource, text in texts.items():
         if resource.startswith(hostports.PREFIX):
             message = f"{quoted(resource)} is no resource; name a port as the container's hostPort"
             raise ValueError(f"spec.template.spec.{where}: {message}")
         try:
-            amounts[resource] = quantities.amount(resource, text)
+            amounts[resource] = quantities.milli(text)
         except ValueError as e:
             raise ValueError(f"spec.template.spec.{where}: {e}") from e
         _refuse_beyond(resource, amounts[resource], where)
     return amounts
 
 
-def _refuse_beyond(resource: str, amount: int, where: str) -> None:
+def _amount(resource: str, thousandths: int) -> int:
+    return thousandths if resource == "cpu" else -(-thousandths // 1000)
+
+
+def _refuse_beyond(resource: str, thousandths: int, where: str) -> None:
     """Raise ValueError for less than nothing, and for more than any node can offer."""
+    amount = _amount(resource, thousandths)
     what = f"spec.template.spec.{where}: {quoted(resource)}"
     if amount < 0:
         raise ValueError(f"{what} is negative; ask for nothing or more")

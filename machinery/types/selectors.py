@@ -16,6 +16,8 @@ from typing import Any
 import msgspec
 
 _LABEL_LIMIT = 63
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_MOST_DIGITS = 64
 
 
 def label_value(text: str) -> str:
@@ -59,9 +61,9 @@ class Requirement(msgspec.Struct, frozen=True):
                 return False
 
     def _compares(self, have: str) -> bool:
-        if len(self.values) != 1 or not (_integer(have) and _integer(self.values[0])):
+        left, right = integer(have), integer(self.values[0] if len(self.values) == 1 else "")
+        if left is None or right is None:
             return False
-        left, right = int(have), int(self.values[0])
         return left > right if self.operator == Operator.GT else left < right
 
 
@@ -118,19 +120,16 @@ def _check(requirement: Requirement, where: str) -> None:
             raise ValueError(f"{where}.values: {requirement.operator} needs at least one value")
         case Operator.EXISTS | Operator.DOES_NOT_EXIST if count:
             raise ValueError(f"{where}.values: {requirement.operator} takes no values")
-        case Operator.GT | Operator.LT if count != 1 or not _integer(requirement.values[0]):
+        case Operator.GT | Operator.LT if count != 1 or integer(requirement.values[0]) is None:
             raise ValueError(f"{where}.values: {requirement.operator} takes exactly one integer")
         case operator if operator not in {o.value for o in Operator}:
             known = ", ".join(o.value for o in Operator)
             raise ValueError(f"{where}.operator: {operator!r} is none of {known}")
 
 
-_DIGITS = re.compile("[+-]?[0-9]+")
-_MOST = 2**63
-
-
-def _integer(text: str) -> bool:
-    """Whether Go reads the text as an int64: `+7` and `007`, but neither `1_000` nor ` 7`."""
-    # Python's int refuses texts of more than some thousand digits.
-    digits = len(text) <= _LABEL_LIMIT and _DIGITS.fullmatch(text)
-    return bool(digits) and -_MOST <= int(text) < _MOST
+def integer(text: str) -> int | None:
+    """Return the integer that Go's strconv.ParseInt reads in 64 bits, as Kubernetes does."""
+    if len(text) > _MOST_DIGITS or not _INTEGER.fullmatch(text):
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None

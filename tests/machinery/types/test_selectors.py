@@ -39,6 +39,21 @@ def test_operators(key: str, operator: str, values: list[str], holds: bool) -> N
     assert SelectorTerm(match_expressions=[requirement]).matches(LABELS) is holds
 
 
+@pytest.mark.proves("RB3")
+@pytest.mark.parametrize("label", ["1_000", "1e3", "0x10", "99.5", "²", "٣", "9223372036854775808"])
+def test_what_go_does_not_read_as_an_integer_is_neither_greater_nor_less(label: str) -> None:
+    for operator in ("Gt", "Lt"):
+        assert not Requirement("n", operator, ["7"]).matches({"n": label})
+        assert not Requirement("n", operator, [label]).matches({"n": "7"})
+
+
+@pytest.mark.proves("RB3")
+@pytest.mark.parametrize("label", ["0010", "+10", "9223372036854775807"])
+def test_what_go_reads_as_an_integer_is_one(label: str) -> None:
+    assert Requirement("n", "Gt", ["-7"]).matches({"n": label})
+    assert not Requirement("n", "Lt", ["7"]).matches({"n": label})
+
+
 def test_empty_selects_everything_or_nothing() -> None:
     assert LabelSelector().matches(LABELS)
     assert not SelectorTerm().matches(LABELS)
