@@ -34,8 +34,16 @@ class Difference(NamedTuple):
 
 
 def differences(live: Json, applied: Json) -> list[Difference]:
-    """Return what the apply that was answered by `applied` changes of `live`, in order."""
-    return list(_differing((), _compared(applied), _compared(live)))
+    """Return what the apply that was answered by `applied` changes of `live`, in order.
+
+    An annotation that was applied as null is answered as an empty one (1.36.3): it is none.
+    """
+    here, there = _compared(applied), _compared(live)
+    known = there["metadata"].get("annotations") or {}
+    notes = here["metadata"].pop("annotations", {})
+    if kept := {key: text for key, text in notes.items() if text or key in known}:
+        here["metadata"]["annotations"] = kept
+    return list(_differing((), here, there))
 
 
 def in_words(found: Sequence[Difference], *, secret: bool) -> str:

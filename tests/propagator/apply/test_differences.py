@@ -77,6 +77,17 @@ def test_labels_and_annotations_of_others_count() -> None:
     assert words(live, applied) == "metadata.annotations[example.com/who] (you here, me there)"
 
 
+@pytest.mark.proves("RB7")
+def test_an_annotation_that_is_applied_as_null_is_no_difference() -> None:
+    live, applied = web(), web()
+    applied["metadata"]["annotations"] = {"example.com/who": ""}  # as the server stores null
+    assert not differences(live, applied)
+    live["metadata"]["annotations"] = {"example.com/who": ""}
+    assert not differences(live, applied)
+    live["metadata"]["annotations"] = {"example.com/who": "me"}
+    assert words(live, applied).startswith("metadata.annotations[example.com/who]")
+
+
 def test_a_label_of_ours_on_the_pods_counts() -> None:
     """It would restart them."""
     applied = web()

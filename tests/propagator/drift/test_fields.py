@@ -187,6 +187,19 @@ def test_what_a_server_does_not_keep_is_no_drift(live: Live, empty: Any):
     assert live.drift(body) == []
 
 
+@pytest.mark.proves("RB7")
+def test_null_in_a_map_of_texts_is_stored_as_an_empty_text_and_no_drift(live: Live):
+    body = copy.deepcopy(BODY)
+    pods = {"example.com/who": None}
+    body["spec"]["template"]["metadata"] = {
+        **body["spec"]["template"].get("metadata", {}),
+        "annotations": pods,
+    }
+    stored = live.body["spec"]["template"].setdefault("metadata", {})
+    stored["annotations"] = {"example.com/who": ""}
+    assert live.drift(body) == []
+
+
 def test_what_somebody_took_and_set_back_is_no_drift(live: Live):
     del live.our_container["f:resources"]
     live.container["resources"]["limits"] = {"cpu": "2"}  # added by others
