@@ -4,13 +4,16 @@ It is laid over a pod template (`merge`), or over a whole object of a built-in k
 template that it may have (`merge_object`). A patch must mean the same in the controller, which
 counts what it asks for, and in the propagator, which writes it to members. A mapping is merged key
 by key and `null` removes a key. A list of objects for which the schema names a merge key
-(containers by name, ports by containerPort) is merged item by item, new items go to its end; any
-other list is replaced. The directives `$patch: delete`, `$patch: replace` and `$retainKeys` mean
-what they do in Kubernetes; those that only tools write (`$setElementOrder` …) are refused by name.
+(containers by name, ports by containerPort) is merged item by item, and is in the order that the
+server gives it, as `$(NAME)` in an env may name what stands before it; any other list is replaced.
+The directives `$patch: delete`, `$patch: replace` and `$retainKeys` mean what they do in
+Kubernetes; those that only tools write (`$setElementOrder` …) are refused by name.
 
-Unlike the API server it refuses what is surely a mistake: a value of another type than the one in
-its place, a container that the template does not have and that names no image, a template without
-containers. A patch is user input, so its depth and size are bounded before it is walked.
+Unlike the API server it tells ports of one number by their protocol too, and spread constraints of
+one topologyKey by whenUnsatisfiable: by the first key alone the server loses one of them (1.36.3).
+And it refuses what is surely a mistake: a value of another type than the one in its place, a
+container that the template does not have and that names no image, a template without containers. A
+patch is user input, so its depth and size are bounded before it is walked.
 """
 
 from __future__ import annotations
@@ -302,7 +305,7 @@ def _keyed(base: Sequence[Any], patch: Sequence[Any], place: _Place) -> list[Any
     kept = [] if replaces else list(base)
     gone = {_named(item, keys) for item in patch if item.get(_DIRECTIVE) == "delete"}
     kept = [each for each in kept if not gone & _names(each, keys)]
-    at = _index(kept, keys)
+    at, stood, patched = _index(kept, keys), len(kept), dict[int, None]()
     for index, item in enumerate(patch):
         if item.get(_DIRECTIVE) in ("delete", "replace"):
             continue
@@ -310,13 +313,31 @@ def _keyed(base: Sequence[Any], patch: Sequence[Any], place: _Place) -> list[Any
         found = at.get(name)
         if found is not None:
             kept[found] = _mapping(kept[found], item, place.item(index))
+            patched[found] = None
             continue
         if place.path[1:] in {(each,) for each in CONTAINER_LISTS} and not item.get("image"):
             said = f"no container {quoted(item.get('name'))} in the template, and no image"
             raise place.item(index).fault(said)
         kept.append(_mapping({}, item, place.item(index)))
+        patched[len(kept) - 1] = None
         at.update(_index(kept[-1:], keys, begin=len(kept) - 1))
-    return kept
+    return [kept[index] for index in _order([*patched], stood)]
+
+
+def _order(patched: Sequence[int], stood: int) -> Iterator[int]:
+    """Yield indices as the API server orders items that no `$setElementOrder` orders.
+
+    These are items of the patch in its order, and the others in theirs, of the `stood` that were
+    there. An item of the patch goes ahead of the next other one, but for one that stood behind it.
+    """
+    named, others = set(patched), 0
+    for index in patched:
+        while index < stood and others < index:
+            if others not in named:
+                yield others
+            others += 1
+        yield index
+    yield from (index for index in range(others, stood) if index not in named)
 
 
 def _index(

@@ -71,10 +71,54 @@ def test_a_container_is_merged_by_name_and_the_others_stay() -> None:
     assert second == TEMPLATE["spec"]["containers"][1]
 
 
-def test_a_container_that_is_new_goes_to_the_end() -> None:
+def test_a_container_that_is_new_goes_ahead_of_those_that_the_patch_does_not_name() -> None:
     """The first example of Kubernetes' page on `kubectl patch`."""
     spec = patched(containers=[{"name": "cache", "image": "redis"}])
-    assert [each["name"] for each in spec["containers"]] == ["main", "side", "cache"]
+    assert [each["name"] for each in spec["containers"]] == ["cache", "main", "side"]
+
+
+@pytest.mark.proves("RB1")
+@pytest.mark.parametrize(
+    ("live", "patch", "stored"),
+    [
+        ("abd", "e", "eabd"),
+        ("abd", "be", "abed"),
+        ("abd", "eb", "eabd"),
+        ("abd", "de", "abde"),
+        ("abd", "da", "bda"),
+        ("abd", "ed", "eabd"),
+        ("abcd", "cxa", "bcxad"),
+        ("", "ba", "ba"),
+    ],
+)
+def test_items_stand_as_the_server_orders_them(live: str, patch: str, stored: str) -> None:
+    def pod(names: str, value: str) -> dict[str, Any]:
+        env = [{"name": name, "value": value} for name in names]
+        return {"spec": {"containers": [{"name": "main", "image": "x", "env": env}]}}
+
+    env = merge(pod(live, "0"), pod(patch, "1"))["spec"]["containers"][0]["env"]
+    assert "".join(each["name"] for each in env) == stored
+    assert {each["name"] for each in env if each["value"] == "1"} == set(patch)
+
+
+@pytest.mark.proves("RB1")
+def test_what_the_server_loses_by_its_first_key_is_kept() -> None:
+    """On purpose: ports of one number by their protocol, constraints of one topologyKey."""
+    ports = [{"containerPort": 53, "protocol": "TCP"}, {"containerPort": 53, "protocol": "UDP"}]
+    made = merge(
+        {"spec": {"containers": [{"name": "main", "image": "x", "ports": ports}]}},
+        {"spec": {"containers": [{"name": "main", "ports": [{**ports[1], "name": "dns"}]}]}},
+    )
+    assert made["spec"]["containers"][0]["ports"] == [ports[0], {**ports[1], "name": "dns"}]
+    spread = [
+        {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": each}
+        for each in ("DoNotSchedule", "ScheduleAnyway")
+    ]
+    made = merge(
+        {"spec": {"topologySpreadConstraints": spread}},
+        {"spec": {"topologySpreadConstraints": [{**spread[1], "maxSkew": 3}]}},
+    )
+    assert made["spec"]["topologySpreadConstraints"] == [spread[0], {**spread[1], "maxSkew": 3}]
 
 
 def test_tolerations_are_replaced() -> None:
@@ -133,7 +177,7 @@ def test_ports_are_told_apart_by_their_protocol() -> None:
 
 def test_two_items_of_one_name_in_a_patch_are_merged_one_after_the_other() -> None:
     new = [{"name": "C", "value": "3"}, {"name": "C", "value": "4"}]
-    assert main(env=new)["env"][2:] == [{"name": "C", "value": "4"}]
+    assert main(env=new)["env"][:-2] == [{"name": "C", "value": "4"}]
 
 
 def test_a_quantity_may_change_between_number_and_text() -> None:
