@@ -9,7 +9,6 @@ dropped: a member has thousands of objects, and the spec is the largest part.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -32,6 +31,7 @@ from machinery.kinds.readiness import Judged, judge
 from machinery.kinds.table import profile_of
 from machinery.kinds.templates import labelled_path
 from machinery.types.metadata import Key, Meta, Object
+from machinery.types.texts import shared
 from propagator.members.field_digest import FieldPrint, ManagedFieldsEntry, print_of, rivals_of
 from propagator.members.sanitize import check_metadata, is_label_value, load_balancer
 
@@ -122,7 +122,7 @@ def _pods_uid(profile: Profile, body: Mapping[str, Any]) -> str | None:
     uid = labels.get(LABEL_WORKLOAD_UID, "") if isinstance(labels, Mapping) else ""
     if not isinstance(uid, str) or not is_label_value(uid):
         uid = ""
-    return sys.intern(uid) if uid or profile.known else None
+    return shared(uid) if uid or profile.known else None
 
 
 @lru_cache(maxsize=4096)

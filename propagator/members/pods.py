@@ -12,7 +12,6 @@ is not known: there the namespace decides.
 from __future__ import annotations
 
 import re
-import sys
 from collections import defaultdict
 from functools import lru_cache
 from typing import NamedTuple
@@ -22,6 +21,7 @@ from machinery.api.resources import group_of
 from machinery.kinds.profile import Naming, Profile
 from machinery.kinds.table import HASHED_MAKERS, MAKER_GROUPS, known_kind
 from machinery.types.metadata import Key, Meta
+from machinery.types.texts import shared
 from propagator.types.workload import Workload
 
 LABEL_TEMPLATE_HASH = "pod-template-hash"
@@ -69,11 +69,11 @@ def claim_of(meta: Meta) -> PodClaim | None:
     maker = next((owner for owner in meta.owner_references if owner.controller), None)
     group, kind, name = ("", "", "")
     if maker is not None:
-        group, kind, name = group_of(maker.api_version), sys.intern(maker.kind), maker.name
+        group, kind, name = group_of(maker.api_version), shared(maker.kind), maker.name
     if not uid and group not in MAKER_GROUPS:
         return None
     digest = meta.labels.get(LABEL_TEMPLATE_HASH, "")
-    return _shared(PodClaim(uid, sys.intern(meta.namespace), group, kind, name, digest))
+    return _shared(PodClaim(uid, shared(meta.namespace), group, kind, name, digest))
 
 
 def cost_of(meta: Meta) -> tuple[int | None, bool]:

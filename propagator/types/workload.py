@@ -41,6 +41,7 @@ from machinery.kinds.table import profile_of
 from machinery.kinds.templates import pod_template, runs_once
 from machinery.overrides.override import ClusterOverride, cluster_overrides_of
 from machinery.types.metadata import Key, Object, OwnerReference
+from machinery.types.texts import shared
 from propagator.types.movement import Movement
 from propagator.types.overrides import Overrides, overrides_of
 
@@ -546,22 +547,22 @@ def kept(workload: Workload) -> Workload:
     meta, spec, status = workload.metadata, workload.spec, workload.status
     bare = structs.replace(
         meta,
-        namespace=sys.intern(meta.namespace),
+        namespace=shared(meta.namespace),
         creation_timestamp="",
         labels=meta.labels or _NO_TEXTS,
         annotations={key: meta.annotations[key] for key in _READ if key in meta.annotations}
         or _NO_TEXTS,
-        finalizers=[sys.intern(each) for each in meta.finalizers],
+        finalizers=[shared(each) for each in meta.finalizers],
         owner_references=meta.owner_references or _NO_OWNERS,
     )
     own = structs.replace(
         spec,
-        scheduler_name=sys.intern(spec.scheduler_name),
-        adoption=sys.intern(spec.adoption),
-        drift=sys.intern(spec.drift),
-        on_delete=sys.intern(spec.on_delete),
-        delivery=sys.intern(spec.delivery),
-        dependencies=sys.intern(spec.dependencies),
+        scheduler_name=shared(spec.scheduler_name),
+        adoption=shared(spec.adoption),
+        drift=shared(spec.drift),
+        on_delete=shared(spec.on_delete),
+        delivery=shared(spec.delivery),
+        dependencies=shared(spec.dependencies),
         target_deployment=_own(spec.target_deployment),
         target_service=_own(spec.target_service),
         template=_own(spec.template),
@@ -570,25 +571,25 @@ def kept(workload: Workload) -> Workload:
     )
     said = structs.replace(
         status,
-        state=sys.intern(status.state),
-        placements=[Placement(sys.intern(p.cluster), p.replicas) for p in status.placements],
+        state=shared(status.state),
+        placements=[Placement(shared(p.cluster), p.replicas) for p in status.placements],
         leaving=[
-            LeavingShare(sys.intern(p.cluster), p.replicas, sys.intern(p.cause), p.replaced)
+            LeavingShare(shared(p.cluster), p.replicas, shared(p.cause), p.replaced)
             for p in status.leaving
         ],
         overrides=_own(status.overrides),
         revisions=_own(status.revisions),
         clusters=[_sharing(each) for each in status.clusters],
         dependencies=[_sharing(each) for each in status.dependencies],
-        ready_summary=sys.intern(status.ready_summary),
-        cluster_summary=sys.intern(status.cluster_summary),
+        ready_summary=shared(status.ready_summary),
+        cluster_summary=shared(status.cluster_summary),
         conditions=[_interned(each) for each in status.conditions],
         footprint=_interned(status.footprint),
     )
     return Workload(
         metadata=bare,
-        kind=sys.intern(workload.kind),
-        api_version=sys.intern(workload.api_version),
+        kind=shared(workload.kind),
+        api_version=shared(workload.api_version),
         spec=own,
         status=said,
     )
@@ -599,15 +600,13 @@ def _own(raw: msgspec.Raw) -> msgspec.Raw:
 
 
 def _sharing(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        key: sys.intern(value) if isinstance(value, str) else value for key, value in entry.items()
-    }
+    return {key: shared(value) if isinstance(value, str) else value for key, value in entry.items()}
 
 
 def _interned(struct: S) -> S:
     """Return the struct with the one copy of each of its texts."""
     values = structs.astuple(struct)
-    return type(struct)(*(sys.intern(each) if type(each) is str else each for each in values))
+    return type(struct)(*(shared(each) if type(each) is str else each for each in values))
 
 
 def groups_of(labels: Mapping[str, str], template: msgspec.Raw) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ are decoded, and what is decoded becomes a `Pod` or a `Node` at once.
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
@@ -26,6 +25,7 @@ from machinery.clock import parse_timestamp
 from machinery.types import hostports, quantities
 from machinery.types.bounds import NAME, TAINTS, WORD
 from machinery.types.metadata import Meta, Object
+from machinery.types.texts import shared
 from propagator.members.pods import PodClaim, claim_of, cost_of, deployment_of
 from propagator.members.sanitize import check_texts, is_label_key, is_label_value, resources
 
@@ -196,7 +196,7 @@ def slim_pod(pod: Object) -> Object:
     cost, marked = cost_of(pod.metadata) if ours else (None, False)
     return Pod(
         metadata=_slim_meta(pod.metadata, moments=ours),
-        node=sys.intern(pod.spec.node_name),
+        node=shared(pod.spec.node_name),
         claim=claim,
         requests=_shared(_requests(pod)) if pod.spec.node_name else (),
         ports=_ports(pod) if pod.spec.node_name else (),
@@ -205,7 +205,7 @@ def slim_pod(pod: Object) -> Object:
         unschedulable=_waiting_since(pod, conditions.get("PodScheduled")),
         cost=cost,
         marked=marked,
-        trouble=sys.intern(_trouble(pod)) if ours and not ready else "",
+        trouble=shared(_trouble(pod)) if ours and not ready else "",
     )
 
 
@@ -341,10 +341,10 @@ def _slim_meta(meta: Meta, *, moments: bool = False) -> Meta:
     """
     return Meta(
         # Interned: many pods are created in one second.
-        creation_timestamp=sys.intern(meta.creation_timestamp[:WORD]) if moments else "",
+        creation_timestamp=shared(meta.creation_timestamp[:WORD]) if moments else "",
         deletion_timestamp="ends" if moments and meta.deleting else None,
         name=meta.name,
-        namespace=sys.intern(meta.namespace),
+        namespace=shared(meta.namespace),
         uid=meta.uid,
         resource_version=meta.resource_version,
         labels=_NOTHING,
