@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
