@@ -93,7 +93,7 @@ def waves_of(spec: Rollout, snapshot: Snapshot) -> Ints:
 
 def _open_waves(waves: Ints, info: WorkloadInfo, snapshot: Snapshot) -> frozenset[int]:
     """Return the waves of the clusters that the Workload's own selector takes."""
-    taken = snapshot.selected(LabelSelector(match_labels=info.cluster_selector))
+    taken = snapshot.selected(LabelSelector(match_labels=dict(info.cluster_selector)))
     return frozenset(np.unique(waves[taken]).tolist())
 
 
