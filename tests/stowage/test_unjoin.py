@@ -75,10 +75,10 @@ async def _status(client: ApiClient, **status: Any) -> None:
 
 @pytest.mark.proves("A8", "A29")
 async def test_only_unjoin_gives_a_cluster_up_once_nothing_names_it(
-    stowage_hub: Cluster, monkeypatch: pytest.MonkeyPatch
+    controller_hub: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(join, "GIVEN_UP_SECONDS", 0.0)
-    async with ApiClient(stowage_hub.connection()) as hub:
+    async with ApiClient(controller_hub.connection()) as hub:
         for _ in range(100):  # a policy that was made a moment ago may not be in force yet
             await _cluster(hub)
             said = await _refusal(hub)
