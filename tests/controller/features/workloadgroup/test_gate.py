@@ -6,12 +6,14 @@ import json
 import time
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
+from controller.features.workloadgroup.gate import gate as gates
 from controller.features.workloadgroup.gate.gate import (
     NO_DOUBTS,
     Gate,
@@ -1119,3 +1121,13 @@ def test_a_look_at_the_largest_group_is_no_matter_of_long(gang: Gang):
         times.append(time.thread_time() - began)
         assert len(gate.released) == 4096
     assert min(times) < 0.2
+
+
+@pytest.mark.proves("A12")
+def test_what_ran_before_is_retained_for_as_long_as_it_stands() -> None:
+    """Its rules are edited while the gang starts: it is left as any share is."""
+    group: Any = SimpleNamespace(released={"u": "d"}, retained={"u": {"m1": 2, "m2": 3}})
+    edited = gates.Standing("web", "u", placed=True, shares={"m2": 2, "m3": 3})
+    stands = replace(edited, there=frozenset({"m1", "m2"}))
+    assert gates._ran_before(group, stands) == {"m1": 2, "m2": 2}
+    assert gates._ran_before(group, edited) == {"m2": 2}, "m1 has nothing of it any more"
