@@ -53,12 +53,12 @@ class AtMostOnce:
         if not workload.at_most_once:
             return None
         main, target = main_of(workload), workload.shares[member]
-        others = self._elsewhere(workload, main, member)
+        present = self._present(main, member, target)
+        others = self._elsewhere(workload, main, member) if present < target else ()
         if not others:
             return None
         by_cluster = {name: self._excess(workload, main, name) for name in others}
         excess = sum(by_cluster.values())
-        present = self._present(main, member, target)
         back = held_back(excess, self._growing_later(workload, main, member) if excess else ())
         replicas = grown(target=target, present=present, back=back)
         if replicas >= target:
@@ -72,10 +72,11 @@ class AtMostOnce:
 
         A cluster is noted as one that may have objects until these pods are gone.
         """
-        sent = record_of(workload).names(self._registry.names) - workload.leaving.keys()
-        ending = (
-            name for name in sent if self._pods(main, name) > workload.placements.get(name, 0)
-        )
+        record, placed = record_of(workload), workload.placements
+        if record.entries <= placed.keys():  # as mostly, also of a very wide Workload
+            return sorted(workload.leaving.keys() - {member})
+        sent = record.names(self._registry.names) - placed.keys() - workload.leaving.keys()
+        ending = (name for name in sent if self._pods(main, name))
         return sorted({*workload.leaving, *ending} - {member})
 
     def _pods(self, main: Main, name: str) -> int:
