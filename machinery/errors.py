@@ -22,7 +22,9 @@ faults. Vendor exceptions are wrapped once, where they appear, with `from`, so t
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
+
+E = TypeVar("E", bound=BaseException)
 
 
 class StowageError(Exception):
@@ -49,6 +51,17 @@ class KubeconfigError(StowageError):
 
 class LeaseLost(StowageError):
     """Leadership ended, or may have ended, before the write that was about to happen."""
+
+
+def fresh(fault: E) -> E:
+    """Return a copy of an exception to keep, or to raise for a kept one.
+
+    An exception that is raised again holds the frames of every time, and one that is kept those of
+    the first, with all that these frames hold.
+    """
+    made = type(fault).__new__(type(fault), *fault.args)
+    made.__dict__.update(fault.__dict__)
+    return made
 
 
 class TransportError(StowageError):

@@ -20,7 +20,7 @@ from crds.workload import Adoption, PropagatedReason
 from machinery.api.resources import Resource
 from machinery.api.verbs import Verbs
 from machinery.clock import Clock
-from machinery.errors import ApiError, Conflict, Forbidden, NotFound, TransportError
+from machinery.errors import ApiError, Conflict, Forbidden, NotFound, TransportError, fresh
 from machinery.runtime.backoff import KeyedBackoff, steady
 from machinery.runtime.informer import Informer
 from propagator.access.carried_objects import not_taken, takes
@@ -144,14 +144,14 @@ class PieceWriter:
         wanted = _DesiredObject.of(session, workload, piece)
         asked = (piece.digest, workload.spec.adoption)
         if self._refusals.remaining(wanted, asked):
-            raise cast("Refused", self._refusals.reason(wanted))
+            raise fresh(cast("Refused", self._refusals.reason(wanted)))
         try:
             backoff = await self._write(session, workload, piece)
         except Refused as refusal:
             if (
                 refusal.reason is not PropagatedReason.PROPAGATING
             ):  # a deletion there ends by itself
-                self._refusals.failed(wanted, asked, reason=refusal)
+                self._refusals.failed(wanted, asked, reason=fresh(refusal))
             raise
         self._refusals.reset(wanted)
         return backoff

@@ -20,7 +20,7 @@ import msgspec
 from machinery.api.client import ApiClient
 from machinery.api.resources import Resource
 from machinery.clock import Clock
-from machinery.errors import Forbidden, NotFound, StowageError
+from machinery.errors import Forbidden, NotFound, StowageError, fresh
 from machinery.runtime.informer import Informer
 from machinery.tasks import end
 from machinery.types.metadata import Key, Object
@@ -140,7 +140,7 @@ class NamedObjects(Generic[T]):
             self._held.pop(key, None)
             raise NoTenant(self._resource.kind, key)
         if not watch.informer.synced and watch.informer.last_error is not None:
-            raise watch.informer.last_error
+            raise fresh(watch.informer.last_error)
         known = watch.informer.get(key)
         if known is None or known.metadata.deleting:
             self._held.pop(key, None)

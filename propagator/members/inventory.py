@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 from machinery.api.resources import Resource
 from machinery.clock import Clock
-from machinery.errors import Forbidden, NotFound, TransportError, Unreachable
+from machinery.errors import Forbidden, NotFound, TransportError, Unreachable, fresh
 from machinery.runtime.informer import Informer
 from propagator.errors import Refused
 from propagator.members.connection import Link
@@ -66,7 +66,7 @@ async def listed(
     # Tracked again each time: new credentials bring another informer, and the old one just ends.
     while not (informer := session.track(resource, namespace)).trusted:
         if informer.last_error is not None:
-            raise informer.last_error
+            raise fresh(informer.last_error)
         if clock.monotonic() > until:
             raise Unreachable(f"{resource.plural} were not listed in time")
         await clock.sleep(_POLL_SECONDS)

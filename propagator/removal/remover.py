@@ -15,7 +15,7 @@ from typing import Any
 from machinery.api.responses import shaped
 from machinery.api.verbs import Verbs
 from machinery.clock import Clock
-from machinery.errors import ApiError, Conflict, NotFound
+from machinery.errors import ApiError, Conflict, NotFound, fresh
 from machinery.runtime.backoff import KeyedBackoff, steady
 from machinery.types.metadata import Object
 from propagator.access.carried_objects import takes
@@ -89,7 +89,7 @@ class Remover:
             if not says_no(e):
                 raise
             refused = undeletable(session.name, place, e)
-            self._backoff.failed(place, doing, reason=refused)
+            self._backoff.failed(place, doing, reason=fresh(refused))
             raise refused from e
         if why:
             # As deleting: the next call then finds the pause of this very state.
@@ -105,7 +105,7 @@ class Remover:
     def _waiting(self, place: ObjectPlace) -> str:
         why = self._backoff.reason(place)
         if isinstance(why, Refused):
-            raise why
+            raise fresh(why)
         return str(why)
 
 
