@@ -9,6 +9,7 @@ That includes what the predecessor wrote until it lost the lease.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,22 +48,27 @@ async def caught_up(
 ) -> bool:
     """Return once the informers, each synced, hold what is stored now; False if not `within` time.
 
-    One list of metadata for each kind; kinds that the hub lacks are left out.
+    One list of metadata for each kind, side by side, as one of a quiet kind takes a tenth of a
+    second while another kind is written (1.36.3). Kinds that the hub lacks are left out.
     """
     until = clock.monotonic() + within
-    for informer in informers:
-        try:
-            while (stored := await _stored(client, informer)) is None:
-                if clock.monotonic() >= until:
-                    return False
-                await clock.sleep(RETRY_SECONDS)
-        except NotFound:
-            continue
-        while stored.ahead_of(informer):
+    reads = (_caught_up(client, each, clock=clock, until=until) for each in informers)
+    return all(await asyncio.gather(*reads))
+
+
+async def _caught_up(client: Verbs, informer: Informer[Any], *, clock: Clock, until: float) -> bool:
+    try:
+        while (stored := await _stored(client, informer)) is None:
             if clock.monotonic() >= until:
-                LOG.warning("the watch of %s lags behind the hub", informer.resource.plural)
                 return False
-            await clock.sleep(POLL_SECONDS)
+            await clock.sleep(RETRY_SECONDS)
+    except NotFound:
+        return True
+    while stored.ahead_of(informer):
+        if clock.monotonic() >= until:
+            LOG.warning("the watch of %s lags behind the hub", informer.resource.plural)
+            return False
+        await clock.sleep(POLL_SECONDS)
     return True
 
 

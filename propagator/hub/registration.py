@@ -27,9 +27,10 @@ from crds.names import API_VERSION, GROUP, LABEL_REGISTER
 from machinery import logs
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, SECRETS, Resource
+from machinery.api.verbs import METADATA
 from machinery.clock import Clock
 from machinery.config.kubeconfig import too_large
-from machinery.errors import AlreadyExists, KubeconfigError
+from machinery.errors import AlreadyExists, KubeconfigError, NotFound
 from machinery.runtime.informer import Informer
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.types import conditions
@@ -210,10 +211,11 @@ class Registrar:
         MemberCluster that is made for a Secret which is gone would stay for good, and Workloads
         that end would wait for it.
         """
-        listed = await self._hub.list(
-            kind, namespace=namespace, field_selector=f"metadata.name={name}", metadata_only=True
-        )
-        return bool(listed["items"])
+        try:  # not a list, which takes a tenth of a second while another kind is written (1.36.3)
+            await self._hub.request("GET", kind.path(namespace, name), accept=METADATA)
+        except NotFound:
+            return False
+        return True
 
     async def _connect(self, cluster: MemberCluster) -> None:
         session = self._registry.admit(cluster.name)
