@@ -34,6 +34,7 @@ class Acting(Verbs):
             raise TransportError("the name of an account to act as has characters that none has")
         self.user = user
         self._client = client
+        self.shares_kinds_with(client)
 
     async def request(self, method: str, path: str, **how: Any) -> bytes:
         """Do what `ApiClient.request` does, as `user`."""

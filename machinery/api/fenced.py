@@ -19,6 +19,7 @@ class Fenced(Verbs):
     def __init__(self, client: Verbs, before_write: BeforeWrite) -> None:
         super().__init__(client.clock, client.pace, client.holding, client.history)
         self.server_time = client.server_time
+        self.shares_kinds_with(client)
         self._client = client
         self._before_write = before_write
 

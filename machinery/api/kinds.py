@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -55,6 +55,8 @@ class _Answer:
     at: float
     resources: Sequence[Resource] = ()
     fault: TransportError | None = None
+    doubted: bool = False
+    """Whether a path that it gave was not found: the kind may be another one by now."""
 
 
 class Catalogue:
@@ -87,6 +89,15 @@ class Catalogue:
         what = f"{bounds.clean(kind, bounds.WORD)} in {bounds.clean(api_version, bounds.WORD)}"
         raise _no_such(f"the server has no kind {what}")
 
+    def doubt(self, api_version: str) -> None:
+        """Ask again before long, as a path of that group and version was not found.
+
+        A definition that was made again may have another scope, and so other paths.
+        """
+        answer = self._known.get(api_version)
+        if answer is not None:
+            self._known[api_version] = replace(answer, doubted=True)
+
     async def _look_up(self, api_version: str, *, needs: str) -> Sequence[Resource]:
         lock = self._asking.setdefault(api_version, asyncio.Lock())
         async with lock:  # one caller asks, the others get the answer
@@ -103,9 +114,8 @@ class Catalogue:
         answer = self._known.get(api_version)
         if answer is None:
             return None
-        good = answer.fault is None and (
-            not needs or any(each.kind == needs for each in answer.resources)
-        )
+        good = answer.fault is None and not answer.doubted
+        good = good and (not needs or any(each.kind == needs for each in answer.resources))
         fresh = self._clock.monotonic() - answer.at < bounds.UNKNOWN_SECONDS
         return answer if good or fresh else None
 

@@ -8,8 +8,8 @@ whole: fields that an old client does not know must survive a round trip through
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, TypeAlias
 
 import msgspec
@@ -21,7 +21,7 @@ from machinery.api.responses import decode, joined, onward, version_of
 from machinery.api.server_history import ServerHistory
 from machinery.api.server_time import ServerTime
 from machinery.clock import Clock
-from machinery.errors import Gone, TransportError
+from machinery.errors import Gone, NotFound, TransportError
 from machinery.pace import ServerBudget
 from machinery.types.bounds import (
     DISCOVERY_SECONDS,
@@ -93,6 +93,10 @@ class Verbs(ABC):
         self.server_time = ServerTime(clock)
         """The server's time; known once an answer had a Date."""
         self._catalogue = Catalogue(self._describe, clock=clock)
+
+    def shares_kinds_with(self, client: Verbs) -> None:
+        """Know the kinds that `client` knows, which is one of the same server."""
+        self._catalogue = client._catalogue
 
     @abstractmethod
     async def request(
@@ -168,7 +172,7 @@ class Verbs(ABC):
         followed: set[int] = set()
         size = limit
         for _ in range(MOST_PAGES):
-            page, size = await self._page(path, params, accept, size)
+            page, size = await self._page(res, path, params, accept, size)
             following = onward(page)
             yield page
             if not following:
@@ -181,13 +185,16 @@ class Verbs(ABC):
         raise TransportError(f"the list of {path} has no end after {MOST_PAGES} pages")
 
     async def _page(
-        self, path: str, params: Mapping[str, str], accept: str, size: int
+        self, res: Resource, path: str, params: Mapping[str, str], accept: str, size: int
     ) -> tuple[bytes, int]:
         """Return one page, and its limit; 0: no limit. Raises TooMuch."""
         while True:
             bounded = {**params, "limit": str(size)} if size else params
             try:
-                page = await self.request("GET", path, params=bounded, accept=accept, errand=LIST)
+                with self._doubting(res):
+                    page = await self.request(
+                        "GET", path, params=bounded, accept=accept, errand=LIST
+                    )
                 if size != 1:
                     check_page(page)
             except TooMuch:
@@ -281,9 +288,10 @@ class Verbs(ABC):
         if force:
             params["force"] = "true"
         path = res.path(namespace or _namespace(res, obj), name, subresource)
-        return await self._json(
-            "PATCH", path, params=params, body=obj, content_type=APPLY_PATCH, errand=errand
-        )
+        with self._doubting(res):
+            return await self._json(
+                "PATCH", path, params=params, body=obj, content_type=APPLY_PATCH, errand=errand
+            )
 
     async def merge_patch(
         self,
@@ -338,6 +346,15 @@ class Verbs(ABC):
         """Return the server's version, one short line: `v1.36.3`."""
         version: _Version = decode(await self.request("GET", "/version", errand=FACT), _version)
         return clean(version.git_version, VERSION_TEXT)
+
+    @contextmanager
+    def _doubting(self, res: Resource) -> Iterator[None]:
+        """Doubt what is known of the resource's group where its path is not found."""
+        try:
+            yield
+        except NotFound:
+            self._catalogue.doubt(res.api_version)
+            raise
 
     async def _describe(self, path: str) -> bytes:
         return await self.request("GET", path, timeout=DISCOVERY_SECONDS, errand=DISCOVERY)

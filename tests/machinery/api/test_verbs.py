@@ -16,6 +16,7 @@ import pytest
 from aiohttp import web
 
 from machinery.api import verbs
+from machinery.api.acting import Acting
 from machinery.api.client import ApiClient
 from machinery.api.resources import NAMESPACES, PODS, SERVICES, WORKLOADS
 from machinery.api.responses import decode
@@ -516,6 +517,31 @@ async def test_a_kind_that_has_just_arrived_is_found(
     server.answer = discovering(NAMESPACE, SERVICE)
     assert await server.client.resource("v1", "Service") == SERVICES
     assert len(server.asked) == 2
+
+
+@pytest.mark.proves("B16")
+@pytest.mark.parametrize("verb", ["apply", "list"])
+async def test_a_kind_whose_path_is_not_found_is_asked_for_again(
+    server: Server, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """A CRD that was made again with another scope has other paths."""
+    here = {"name": "widgets", "kind": "Widget", "namespaced": True}
+    server.answer = discovering(here)
+    found = await server.client.resource("example.com/v1", "Widget")
+    acting = Acting(server.client, "somebody")
+    server.answer = lambda _: refused(404, "NotFound")
+    asking = acting.apply(found, OBJECT, name="web") if verb == "apply" else acting.list(found)
+    with pytest.raises(NotFound):
+        await asking
+    server.answer = discovering({**here, "namespaced": False})
+    asked = len(server.asked)
+    for _ in range(20):
+        assert await server.client.resource("example.com/v1", "Widget") == found
+    assert len(server.asked) == asked, "not at each refusal"
+    monkeypatch.setattr(bounds, "UNKNOWN_SECONDS", 0)
+    assert not (await server.client.resource("example.com/v1", "Widget")).namespaced
+    assert not (await acting.resource("example.com/v1", "Widget")).namespaced
+    assert len(server.asked) == asked + 1
 
 
 @pytest.mark.proves("S3")
