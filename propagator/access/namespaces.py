@@ -115,8 +115,8 @@ async def _given(maker: Acting, member: str, link: Link, tenants: Tenants, name:
             found = await maker.get(NAMESPACES, name)
     there = shaped(found, Object)
     if there.metadata.deleting:
-        message = f"{member}: namespace {name} is being deleted there"
-        raise Refused(PropagatedReason.REJECTED, message)
+        message = f"{member}: namespace {name} is being deleted there: it is made when it is gone"
+        raise Refused(PropagatedReason.PROPAGATING, message)
     if not given(there):
         tenants.refuse(name)
         raise _not_given(member, name, "it exists there and was not given to Stowage")

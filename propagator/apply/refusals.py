@@ -13,6 +13,8 @@ from propagator.apply.differences import Difference, in_words
 from propagator.apply.render import ForeignClass, PatchMisfit, Piece
 from propagator.errors import Refused
 
+_ENDING = "NamespaceTerminating"
+"""The cause in a 403 of a namespace that is being deleted (1.36.3)."""
 _FIXED_SIGNS = ("field is immutable", "may not change once set")
 """A server's words of immutable ConfigMaps and Secrets and the type of these, and of the address of
 a Service."""
@@ -34,10 +36,20 @@ def rejected(member: str, piece: Piece, fault: ApiError) -> Refused:
         and any(s in fault.message for s in _FIXED_SIGNS)
     ):
         return Unchangeable(member, piece)
+    if _ends(fault):
+        text = f"{member}: {_where(piece)}: namespace {piece.namespace} is being deleted there"
+        return Refused(PropagatedReason.PROPAGATING, f"{text}: it is made when that is gone")
     reason = (
         PropagatedReason.TOO_LARGE if isinstance(fault, TooLarge) else PropagatedReason.REJECTED
     )
     return Refused(reason, f"{member}: {_where(piece)}: {fault}")
+
+
+def _ends(fault: ApiError) -> bool:
+    """Whether the namespace takes nothing new, as it is being deleted."""
+    causes = fault.details.get("causes")
+    listed = causes if isinstance(causes, list) else []
+    return any(isinstance(each, dict) and each.get("reason") == _ENDING for each in listed)
 
 
 def differs(piece: Piece, found: Sequence[Difference]) -> Refused:

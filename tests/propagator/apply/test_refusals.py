@@ -1,0 +1,35 @@
+"""What is made of a member's refusal of an object."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from crds.workload import PropagatedReason
+from machinery.errors import ApiError
+from propagator.apply.refusals import rejected
+
+PIECE: Any = SimpleNamespace(
+    shared=False, subset="", kind="ConfigMap", namespace="shop", name="web"
+)
+
+
+def forbidden(details: Any) -> ApiError:
+    text = "unable to create new content in namespace shop because it is being terminated"
+    return ApiError.of(code=403, reason="Forbidden", message=text, details=details)
+
+
+@pytest.mark.proves("B17")
+def test_a_namespace_that_is_being_deleted_is_waited_for() -> None:
+    """With the cause that a server names (1.36.3), and not by its words."""
+    cause = {"reason": "NamespaceTerminating", "field": "metadata.namespace"}
+    found = rejected("m1", PIECE, forbidden({"causes": [cause]}))
+    assert found.reason is PropagatedReason.PROPAGATING
+    assert "namespace shop is being deleted there: it is made when that is gone" in str(found)
+
+
+@pytest.mark.parametrize("details", [None, {}, {"causes": None}, {"causes": ["x", {"reason": 7}]}])
+def test_any_other_refusal_is_one(details: Any) -> None:
+    assert rejected("m1", PIECE, forbidden(details)).reason is PropagatedReason.REJECTED
