@@ -22,6 +22,7 @@ from crds.fields.dependencies import MOST_DEPENDENCIES, DependencyState
 from crds.names import API_VERSION, OWNER_PREFIX
 from crds.workload import EventReason, PropagatedReason
 from machinery.errors import Forbidden, TransportError
+from machinery.kinds.readiness import counts_of
 from machinery.runtime.event_recorder import ObjectRef
 from machinery.types.metadata import Key
 from machinery.types.pod_references import SERVICE_ACCOUNT, Reference, once, pull_secrets
@@ -212,9 +213,10 @@ class Follower:
         """Return what stays on a member though it is not `rendered`; nothing at a Workload's end.
 
         An object that the hub does not have any more stays while it is named. An object that is not
-        named any more stays until no pod names it. Raises TransportError.
+        named any more stays until no pod names it, whether it was copied or is brought along: pods
+        of the former template may serve for long. Raises TransportError.
         """
-        if not workload.follows or workload.metadata.deleting:
+        if workload.metadata.deleting or not (workload.follows or rendered):
             return Held()
         share = self._shares.get(workload.uid, {}).get(session.name) if rendered else None
         missing, refused = (
@@ -234,7 +236,7 @@ class Follower:
         stays = left.keys() & missing
         unnamed = left.keys() - own - missing - refused
         if unnamed:
-            unnamed &= await self._needed(session, workload, unnamed)
+            unnamed &= await self._needed(session, workload, unnamed, stays=bool(rendered))
         waits = {left[name]: _sentence(session.name, left[name]) for name in sorted(unnamed)}
         return Held(frozenset({*stays, *unnamed}), workload.namespace, waits)
 
@@ -339,15 +341,21 @@ class Follower:
             return ""
         return f"Workload {other.owner} brings it along itself"
 
-    async def _needed(self, session: Target, workload: Workload, names: set[Name]) -> set[Name]:
-        """Return those of these objects that pods there may still need."""
+    async def _needed(
+        self, session: Target, workload: Workload, names: set[Name], *, stays: bool
+    ) -> set[Name]:
+        """Return those of these objects that pods there may still need.
+
+        `stays`: the share does. Of one that leaves the marked pods alone count, or it never ends.
+        """
         main = main_object(main_of(workload), owned(session, workload.uid))
         if main is not None and not main.judged.observed:
             return names  # pods of the old template may still be made
         try:
-            return await named_by_pods(session, workload)
-        except Forbidden:
-            return set()  # as on a member that shows no pods at all
+            return await named_by_pods(session, workload, unmarked=stays)
+        except Forbidden:  # as on a member that shows no pods at all
+            outdated = main is not None and counts_of(main.judged, main.replicas or 1).outdated
+            return names if stays and outdated else set()
 
     def _use(self, session: Target, workload: Workload, names: set[Name]) -> bool:
         """Be woken for these objects of the hub; return whether the Workload is still there."""

@@ -33,7 +33,12 @@ class _Phase(msgspec.Struct, frozen=True):
     phase: str = ""
 
 
+class _Meta(msgspec.Struct, frozen=True):
+    labels: dict[str, str] | None = None
+
+
 class _Pod(msgspec.Struct, frozen=True):
+    metadata: _Meta = _Meta()
     spec: dict[str, Any] = {}
     status: _Phase = _Phase()
 
@@ -57,22 +62,27 @@ def named_by(main: Mapping[str, Any]) -> list[Reference]:
     return [each for each in found if each[:2] != (SERVICE_ACCOUNT, "default")]
 
 
-async def named_by_pods(session: Target, workload: Workload) -> set[tuple[str, str]]:
+async def named_by_pods(
+    session: Target, workload: Workload, *, unmarked: bool
+) -> set[tuple[str, str]]:
     """Ask a member what the pods of a Workload that have not ended name: (kind, name).
 
-    Whoever may create pods there can make a pod that says it is the Workload's, and so keep objects
-    there for as long. Raises TransportError.
+    With `unmarked` pods count that no Workload's label is on, as they may be of its manifests, or
+    of an object that it took over. Whoever may create pods there can make one that says it is the
+    Workload's, and so keep objects there for as long. Raises TransportError.
     """
     found: set[tuple[str, str]] = set()
+    ours = f"{LABEL_WORKLOAD_UID}={workload.uid}"
     pages = session.client_for("").pages(
         PODS,
         namespace=workload.namespace,
-        label_selector=f"{LABEL_WORKLOAD_UID}={workload.uid}",
+        label_selector=None if unmarked else ours,
         limit=_PAGE,
     )
     async for page in pages:
         for pod in decode(page, _pods).items:
-            if pod.status.phase not in _ENDED:
+            mark = (pod.metadata.labels or {}).get(LABEL_WORKLOAD_UID, workload.uid)
+            if mark == workload.uid and pod.status.phase not in _ENDED:
                 found |= {each[:2] for each in references(pod.spec)}
                 found.add((SERVICE, str(pod.spec.get("subdomain"))))
     return found

@@ -120,13 +120,15 @@ async def uid_of(stage: Stage, name: str) -> str:
     return str((await stage.workload(name) or {})["metadata"]["uid"])
 
 
-async def run_pod(stage: Stage, member: str, workload: str, **spec: Any) -> str:
+async def run_pod(
+    stage: Stage, member: str, workload: str, *, marked: bool = True, **spec: Any
+) -> str:
     """A pod of the Workload on a member, as its controllers would make one; its name."""
     with suppress(AlreadyExists):
         await make(stage, SERVICE_ACCOUNTS, "default", on=stage.members[member])
     meta = {
         "generateName": "pod-",
-        "labels": {"stowage.dev/workload-uid": await uid_of(stage, workload)},
+        "labels": {"stowage.dev/workload-uid": await uid_of(stage, workload)} if marked else {},
     }
     containers = [{"name": "main", "image": "pause"}]
     body = {
@@ -373,6 +375,34 @@ async def test_what_is_named_no_more_goes_after_the_last_pod_that_names_it(stage
         await end_pod(stage, "m1", pod)
         await stage.goes("m1", "old", kind=CONFIG_MAPS)
         assert await stage.on("m1", "new", kind=CONFIG_MAPS) is not None
+
+
+@pytest.mark.proves("A15")
+async def test_what_is_brought_along_no_more_goes_after_the_last_pod_that_names_it(
+    stage_on: MakeStage,
+):
+    def brought(name: str) -> list[dict[str, Any]]:
+        body = {"apiVersion": "v1", "metadata": {"name": name}}
+        return [{"kind": "ConfigMap", "data": {"a": "b"}, **body}, {"kind": "Secret", **body}]
+
+    async with stage_on() as stage:
+        both = {**mounting("old"), **asking("old")}
+        await stage.create("demo", template=pods(**both), manifests=brought("old"))
+        await stage.place("demo", m1=1)
+        await stage.propagated("demo")
+        marked = await run_pod(stage, "m1", "demo", **mounting("old"))
+        taken_over = await run_pod(stage, "m1", "demo", marked=False, **asking("old"))
+        after = {"template": pods(**mounting("new")), "manifests": brought("new")}
+        await stage.patch("demo", {"spec": after})
+        await stage.appears("m1", "new", kind=CONFIG_MAPS)
+        await stage.propagated("demo")
+        await stays(stage, "m1", "old")
+        await stays(stage, "m1", "old", kind=SECRETS)
+        await end_pod(stage, "m1", marked)
+        await stage.goes("m1", "old", kind=CONFIG_MAPS)
+        await stays(stage, "m1", "old", kind=SECRETS)
+        await end_pod(stage, "m1", taken_over)
+        await stage.goes("m1", "old", kind=SECRETS)
 
 
 @pytest.mark.proves("DP7")
