@@ -86,6 +86,8 @@ class SweepHeldReason(StrEnum):
 
     TOO_MANY = "TooMany"
     HUB_WENT_BACK = "HubWentBack"
+    HOLDS_DATA = "HoldsData"
+    """Claims are among it; what has none goes all the same."""
 
 
 class InventoryUnhealthyReason(StrEnum):

@@ -21,7 +21,7 @@ class HeldWorkload:
     uid: str
     objects: int
     claims: int
-    """The PersistentVolumeClaims among the objects."""
+    """Those of the objects that are PersistentVolumeClaims, or with which some go."""
 
     def entry(self) -> Mapping[str, Any]:
         """Return the entry of `status.sweepHeld.workloads`."""

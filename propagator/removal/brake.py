@@ -3,10 +3,12 @@
 Objects without a Workload are swept (`orphans`), and a hub that was restored from a backup knows no
 Workload that was made since. So before anything is removed, the brake counts all that would go from
 that member, with what went of late. More than a tenth of the member's Workloads, and more than ten,
-is held. So is everything where the hub names an older resourceVersion than this process, or an
-object on the member, has seen: its store was set back. MemberCluster.status reports what is held;
-that survives a restart, and a person ends it by naming the very Workloads that may go (the
-annotation `stowage.dev/sweep`, which `stowage sweep` sets). Later ones are not covered.
+is held; so it is by the numbers of all members together, as those of an edge member are small. What
+holds data is held whatever its number. So is everything where the hub names an older
+resourceVersion than this process, or an object on the member, has seen: its store was set back.
+MemberCluster.status reports what is held; that survives a restart, and a person ends it by naming
+the very Workloads that may go (the annotation `stowage.dev/sweep`, which `stowage sweep` sets).
+Later ones are not covered.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from crds.names import ANNOTATION_SWEEP
 from machinery import logs
 from machinery.api.resources import MEMBER_CLUSTERS
 from machinery.errors import NotFound
+from machinery.kinds.table import profile_of
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.tasks import in_slices
 from machinery.types import conditions
@@ -68,6 +71,7 @@ def reason_to_hold(
 
 
 class _Count(NamedTuple):
+    member: str
     at: float
     left: Mapping[str, HeldWorkload]
     """The Workloads that the hub does not know, whose objects carry its mark, by UID."""
@@ -128,8 +132,9 @@ class SweepBrake:
             count = self._counts.get(link)
             if count is None or now - count.at > FRESH_SECONDS or uid not in count.left:
                 await self._count(session, link)
-        held = session.held
-        if uid not in self._confirmed(session.name) and (held is None or held.reason is not None):
+            count = self._counts[link]
+        free = uid in _free(session, count.left)
+        if not (free or uid in self._confirmed(session.name)):
             return False
         self._let_go.setdefault(session.name, {})[uid] = now
         return True
@@ -150,7 +155,7 @@ class SweepBrake:
         async with self._locks.setdefault(link, asyncio.Lock()):
             count = await self._count(session, link)
         confirmed = self._confirmed(member)
-        free = count.left if session.held == NOTHING_HELD else count.left.keys() & confirmed
+        free = _free(session, count.left) | (count.left.keys() & confirmed)
         declined = self._declined.pop(member, set()) & count.left.keys()
         for uid in declined.intersection(free):
             self._registry.wake(member, (count.left[uid].namespace, count.left[uid].name))
@@ -182,8 +187,26 @@ class SweepBrake:
             held=self._held_before(session),
         )
         held = [count.left[uid] for uid in going]
+        if reason is None and self._fleet_loses_much():
+            reason = SweepHeldReason.TOO_MANY
+        if reason is None and any(each.claims for each in held):
+            reason, held = SweepHeldReason.HOLDS_DATA, [each for each in held if each.claims]
         session.hold_sweep(_held(session.name, reason, held) if reason else NOTHING_HELD)
         return count
+
+    def _fleet_loses_much(self) -> bool:
+        """Whether too many Workloads would go from all members together.
+
+        The proportion is that of shares: a Workload may have one on each member.
+        """
+        going, shares, present = set[str](), 0, 0
+        for count in self._counts.values():
+            confirmed = self._confirmed(count.member)
+            gone = self._recent(count.member) - count.left.keys() - confirmed
+            leaves = (count.left.keys() - confirmed) | gone
+            going |= leaves
+            shares, present = shares + len(leaves), present + count.present + len(gone)
+        return len(going) > FEW and shares * SHARE > present
 
     async def _left_behind(self, session: Target, link: Link, hub: str) -> _Count:
         left, present = {}, 0
@@ -194,9 +217,9 @@ class SweepBrake:
             theirs = [each for _, each in link.watches.owned(uid) if left_behind(each, uid, hub)]
             if theirs:
                 namespace, name = min(owners(each.metadata)[uid] for each in theirs)
-                claims = sum(each.kind in HOLDING_DATA for each in theirs)
+                claims = sum(map(_holds_data, theirs))
                 left[uid] = HeldWorkload(namespace, name, uid, len(theirs), claims)
-        return _Count(self._clock.monotonic(), left, present + len(left))
+        return _Count(session.name, self._clock.monotonic(), left, present + len(left))
 
     async def _hub_went_back(self, link: Link) -> bool:
         """Whether this process, or an object there, has seen a later version than the hub has."""
@@ -227,11 +250,12 @@ class SweepBrake:
     def _held_before(self, session: Target) -> bool:
         """Whether the last count held the sweep, by this process or an earlier one."""
         if session.held is not None:
-            return session.held.reason is not None
+            return session.held.reason not in (None, SweepHeldReason.HOLDS_DATA)
         cluster = self._clusters.get(("", session.name))
         if cluster is None:
             return False
-        return conditions.holds(cluster.status, MemberClusterCondition.SWEEP_HELD)
+        said = conditions.find(cluster.status, MemberClusterCondition.SWEEP_HELD)
+        return said.get("status") == "True" and said.get("reason") != SweepHeldReason.HOLDS_DATA
 
     def _recent(self, member: str) -> set[str]:
         since = self._clock.monotonic() - AT_ONCE_SECONDS
@@ -277,6 +301,21 @@ def left_behind(found: ManagedObject, uid: str, hub: str, key: Key | None = None
     return _OWNER.fullmatch(f"{uid}/{'/'.join(owner)}") is not None
 
 
+def _holds_data(found: ManagedObject) -> bool:
+    """Whether claims go with the object: its own, or those that it was made with."""
+    if found.kind in HOLDING_DATA:
+        return True
+    return bool(profile_of(found.api_version, found.kind).claims)
+
+
+def _free(session: Target, left: Mapping[str, HeldWorkload]) -> set[str]:
+    """Return the Workloads of which no person needs to say that what they left may go."""
+    held = session.held
+    if held is None or held.reason not in (None, SweepHeldReason.HOLDS_DATA):
+        return set()
+    return {uid for uid, each in left.items() if not each.claims}
+
+
 def _named(cluster: MemberCluster) -> frozenset[str]:
     listed = cluster.metadata.annotations.get(ANNOTATION_SWEEP, "")
     return frozenset(uid.strip() for uid in listed.split(",")) - {""}
@@ -287,7 +326,7 @@ def _held(member: str, reason: SweepHeldReason, going: Sequence[HeldWorkload]) -
     names = ", ".join(f"{each.namespace}/{each.name}" for each in ranked[:_NAMED])
     more = f" and {len(ranked) - _NAMED} more" if len(ranked) > _NAMED else ""
     claims = sum(each.claims for each in ranked)
-    data = f", {claims} PersistentVolumeClaims among it" if claims else ""
+    data = f", {claims} objects with PersistentVolumeClaims among it" if claims else ""
     why = "the hub was set back, as from a backup: " if reason is _WENT_BACK else ""
     message = (
         f"{why}the hub does not know {len(ranked)} of the Workloads that {member} runs something "

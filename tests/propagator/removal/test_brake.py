@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 import pytest
 from click.testing import CliRunner, Result
@@ -18,14 +19,18 @@ from crds.names import (
     LABEL_MANAGED,
     OWNER_PREFIX,
 )
-from machinery.api.resources import MEMBER_CLUSTERS, NAMESPACES
+from machinery.api.resources import MEMBER_CLUSTERS, NAMESPACES, Resource
 from machinery.types.metadata import Meta
+from propagator.members.held_sweep import HeldWorkload
 from propagator.members.objects import ManagedObject
-from propagator.removal.brake import SweepBrake, left_behind
+from propagator.removal.brake import SweepBrake, _Count, _holds_data, left_behind
 from stowage.cli import cli
 from stowage.playground.controlplanes import Cluster
+from tests.fakeclock import FakeClock
 from tests.propagator.stage import CONFIGMAPS, MakeStage, Stage, configmap, settled
 from tests.propagator.waits import until
+
+CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", namespaced=True)
 
 
 async def leave(stage: Stage, *numbers: int, version: str = "1") -> None:
@@ -145,6 +150,89 @@ async def test_nothing_is_swept_where_the_hub_went_back_in_time(stage_on: MakeSt
         await stage.members["m1"].delete(CONFIGMAPS, "gone-1", namespace=stage.namespace)
         await stage.restart()
         await held(stage, 0, "")
+
+
+@pytest.mark.proves("A14")
+async def test_a_claim_is_never_swept_without_a_person(
+    stage_on: MakeStage, hub: Cluster, tmp_path: Path
+):
+    async with stage_on() as stage:
+        await stage.space_on("m1")
+        await leave_claim(stage)
+        await leave(stage, 1)
+
+        async def swept() -> bool:
+            return await lying(stage) == set()
+
+        await until(swept)
+        told = await held(stage, 1, "HoldsData")
+        assert "1 objects with PersistentVolumeClaims" in told
+        await stage.restart()
+        await stage.ready()
+        await leave(stage, 2)
+        await until(swept)
+        await held(stage, 1, "HoldsData")
+        claims = await stage.members["m1"].list(CLAIMS, namespace=stage.namespace)
+        assert [each["metadata"]["name"] for each in claims["items"]] == ["gone-0"]
+        assert (await command(hub, tmp_path, "m1", "--confirm")).exit_code == 0
+        await held(stage, 0, "")
+
+
+async def leave_claim(stage: Stage) -> None:
+    """A claim that a Workload left on m1 which the hub does not know."""
+    hub = (await stage.hub.get(NAMESPACES, "kube-system"))["metadata"]["uid"]
+    annotations = {
+        f"{OWNER_PREFIX}{stage.namespace}-0": f"{stage.namespace}/gone-0",
+        ANNOTATION_HUB: hub,
+        ANNOTATION_HUB_VERSION: "1",
+    }
+    meta = {"name": "gone-0", "namespace": stage.namespace, "annotations": annotations}
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    body = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": meta | {"labels": {LABEL_MANAGED: "true"}},
+        "spec": spec,
+    }
+    await stage.members["m1"].create(CLAIMS, body)
+
+
+@pytest.mark.proves("A14")
+@pytest.mark.parametrize(
+    ("kind", "api_version", "data"),
+    [
+        ("StatefulSet", "apps/v1", True),
+        ("PersistentVolumeClaim", "v1", True),
+        ("Deployment", "apps/v1", False),
+        ("StatefulSet", "apps.kruise.io/v1", False),
+    ],
+)
+def test_what_claims_go_with_holds_data(kind: str, api_version: str, data: bool) -> None:
+    found = ManagedObject(metadata=Meta(name="a"), kind=kind, api_version=api_version)
+    assert _holds_data(found) is data
+
+
+@pytest.mark.proves("A14")
+@pytest.mark.parametrize(
+    ("members", "left", "present", "much"),
+    [(1, 10, 10, False), (4, 3, 3, True), (4, 3, 40, False), (3, 3, 3, False)],
+)
+def test_the_workloads_of_all_members_count_together(
+    members: int, left: int, present: int, much: bool
+) -> None:
+    brake = object.__new__(SweepBrake)
+    brake._let_go, brake._clock = {}, FakeClock()
+    brake._clusters = cast("Any", {})
+    links = [cast("Any", _Link()) for _ in range(members)]
+    brake._counts = WeakKeyDictionary()
+    for at, link in enumerate(links):
+        gone = {f"{at}-{n}": HeldWorkload("shop", f"w{n}", f"{at}-{n}", 1, 0) for n in range(left)}
+        brake._counts[link] = _Count(f"m{at}", 0.0, gone, present)
+    assert brake._fleet_loses_much() is much
+
+
+class _Link:
+    """A connection, of which only the identity counts."""
 
 
 @pytest.mark.proves("N11")
