@@ -19,6 +19,8 @@ import yaml
 from machinery.errors import ConfigurationError
 
 STANDARD_INPUT = "-"
+MOST_ALIASED = 4 * 2**20
+"""Characters and nodes that the aliases of one document may stand for."""
 SUFFIXES = (".yaml", ".yml", ".json")
 MOST_BYTES = 64 * 2**20
 """The limit of one file, and of standard input."""
@@ -146,7 +148,7 @@ class _LOADER(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     """Reads YAML as kubectl does, with the C parser where there is one.
 
     Timestamps and numbers with a colon stay texts; a key that stands twice in a mapping is an
-    error.
+    error, and so is an alias that makes a document much larger than it is written.
     """
 
     yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {
@@ -158,6 +160,13 @@ class _LOADER(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
+    def construct_document(self, node: Any) -> Any:
+        """Return the document. Raises ConstructorError for aliases that are too much."""
+        if _expanded(node, {}) > sum(map(_own_size, _nodes(node))) + MOST_ALIASED:
+            told = f"its aliases stand for more than {MOST_ALIASED // 2**20} MiB"
+            raise yaml.constructor.ConstructorError(None, None, told, node.start_mark)
+        return super().construct_document(node)
+
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         """Return the mapping. Raises ConstructorError for a key that stands in it twice."""
         once: set[str] = set()
@@ -168,3 +177,33 @@ class _LOADER(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
                 raise yaml.constructor.ConstructorError(None, None, f"{named!r} twice", where)
             once |= {named} - {"", "<<"}
         return super().construct_mapping(node, deep=deep)
+
+
+def _inner(node: Any) -> list[Any]:
+    """Return the nodes that stand in a node."""
+    if isinstance(node, yaml.MappingNode):
+        return [each for pair in node.value for each in pair]
+    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
+
+
+def _own_size(node: Any) -> int:
+    return 1 + (len(node.value) if isinstance(node, yaml.ScalarNode) else 0)
+
+
+def _nodes(node: Any) -> Iterator[Any]:
+    """Yield each node of a document once, however many aliases stand for it."""
+    seen, left = {id(node)}, [node]
+    while left:
+        each = left.pop()
+        yield each
+        more = [inner for inner in _inner(each) if id(inner) not in seen]
+        seen.update(map(id, more))
+        left += {id(inner): inner for inner in more}.values()
+
+
+def _expanded(node: Any, known: dict[int, int]) -> int:
+    """Return the size of a node with all aliases in full; past MOST_ALIASED for one in itself."""
+    if id(node) not in known:
+        known[id(node)] = 2 * MOST_ALIASED + MOST_BYTES  # met again: it is part of itself
+        known[id(node)] = _own_size(node) + sum(_expanded(each, known) for each in _inner(node))
+    return known[id(node)]

@@ -9,9 +9,11 @@ be killed at any moment.
 from __future__ import annotations
 
 import os
+import resource
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -29,6 +31,8 @@ from stowage.web.snapshot import unpacked
 
 LENGTH = 4
 PASTED = "pasted.yaml"
+MOST_MEMORY = 256 * 2**20
+"""Bytes that one request may take beside the snapshot: the page and its workers share 1 GiB."""
 """The name of what was pasted, in messages about it."""
 MOST_ROWS = 5000
 """Rows of one list of an answer."""
@@ -195,13 +199,43 @@ def _serve(source: IO[bytes], sink: IO[bytes]) -> None:
         request = decoder.decode(source.read(int.from_bytes(head, "big")))
         if request.snapshot != msgspec.Raw(b"null"):
             present = of_hub(unpacked(bytes(request.snapshot)))  # seconds, for a large fleet
-        try:
-            answer = DecisionAnswer(decided(request, present))
-        except (StowageError, ValueError) as e:
-            answer = DecisionAnswer(fault=str(e))
-        data = msgspec.json.encode(answer)
+        data = _answered(request, present)
         sink.write(len(data).to_bytes(LENGTH, "big") + data)
         sink.flush()
+
+
+def _answered(request: DecisionRequest, present: PlanInputs) -> bytes:
+    """Return the encoded answer, computed within MOST_MEMORY beside what is there already."""
+    try:
+        with _limited(MOST_MEMORY):
+            return msgspec.json.encode(DecisionAnswer(decided(request, present)))
+    except (StowageError, ValueError) as e:
+        fault = str(e)
+    except MemoryError:
+        fault = f"it takes more than {MOST_MEMORY // 2**20} MiB of memory"
+    return msgspec.json.encode(DecisionAnswer(fault=fault))
+
+
+@contextmanager
+def _limited(more: int) -> Iterator[None]:
+    """Let the process take so many bytes more, where the system counts them.
+
+    Past that an allocation raises MemoryError; without it the page's container would be ended.
+    """
+    try:
+        pages = int(Path("/proc/self/statm").read_bytes().split()[5])
+    except OSError:
+        yield
+        return
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    soft = pages * resource.getpagesize() + more
+    if before[1] != resource.RLIM_INFINITY:
+        soft = min(soft, before[1])
+    resource.setrlimit(resource.RLIMIT_DATA, (soft, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
 def main() -> None:

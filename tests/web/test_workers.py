@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import resource
 import sys
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from machinery.errors import ConfigurationError
+from stowage.planning.manifests import parse
+from stowage.web import worker
 from stowage.web.snapshot import HubSnapshot
 from stowage.web.worker import DecisionRequest
 from stowage.web.workers import Workers, WorkersBusy
@@ -55,3 +62,40 @@ async def test_a_request_waits_no_longer_than_it_may(patience: float, tmp_path: 
     assert (await first)[0] == {"a": 1}
     assert (await made.ask(DecisionRequest("shop")))[0] == {"a": 1}, "its turn is free again"
     await made.close()
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in pairwise("abcdefghi")
+)
+
+
+@pytest.mark.proves("A17")
+@pytest.mark.parametrize("text", [BOMB, "a: &a [*a]\n", "a: &a {b: *a}\n"])
+def test_aliases_that_stand_for_too_much_are_refused(text: str) -> None:
+    assert len(text) < 800
+    with pytest.raises(ConfigurationError, match=r"pasted.yaml: not YAML: its aliases stand for"):
+        list(parse("pasted.yaml", text))
+
+
+@pytest.mark.proves("A17")
+def test_aliases_of_a_few_lines_are_read() -> None:
+    text = "kind: A\nlabels: &l {app: web}\nselector: *l\nmore: {<<: *l, tier: x}\n"
+    (found,) = parse("a.yaml", text)
+    assert found.body["selector"] == {"app": "web"}
+    assert found.body["more"] == {"app": "web", "tier": "x"}
+
+
+@pytest.mark.proves("A17")
+def test_a_request_may_take_so_much_memory_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def deciding(_request: Any, _present: Any) -> dict[str, Any]:
+        seen.append(resource.getrlimit(resource.RLIMIT_DATA)[0])
+        raise MemoryError
+
+    monkeypatch.setattr(worker, "decided", deciding)
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    data = worker._answered(worker.DecisionRequest("shop"), worker.PlanInputs())
+    assert json.loads(data)["fault"] == "it takes more than 256 MiB of memory"
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before, "for the request alone"
+    assert 256 * 2**20 < seen[0] < 16 * 2**30
