@@ -35,6 +35,7 @@ from propagator.errors import HubFault, Refused, Unrenderable
 from propagator.groups.gates import Gates
 from propagator.groups.rule import GateVerdict
 from propagator.hub.named_objects import NamedObjects, NoTenant
+from propagator.hub.own_kind import OwnKind
 from propagator.hub.revisions import AwaitsRevision, Revisions, revision_of_spec
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
@@ -102,6 +103,7 @@ class ShareWriter:
     ) -> None:
         self._workloads = workloads
         self._revisions = revisions
+        self._kind = OwnKind(context.hub, clock=context.clock)
         self._secrets = secrets
         self._dependencies = dependencies
         self._inventory = inventory
@@ -471,13 +473,14 @@ class ShareWriter:
         also: Sequence[Found] = (),
     ) -> PruneResult:
         """Remove what is not kept, and what pods no longer need."""
+        gone = workload.metadata.deleting and await self._kind.ends()
         held = await self._dependencies.held(session, workload, keep)
         left = await self._pruner.prune(
             session,
             workload.uid,
             ended=workload.ended,
             decided=self._workloads.decided(workload),
-            orphan=workload.orphans,
+            orphan=workload.orphans or gone,
             left=workload.left(session.name),
             keep=keep,
             also=also,

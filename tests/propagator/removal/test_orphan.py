@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -18,8 +18,11 @@ from crds.names import (
 )
 from machinery.api.resources import SECRETS, Resource
 from machinery.api.verbs import Verbs
+from machinery.errors import Forbidden, NotFound
+from propagator.hub.own_kind import FRESH_SECONDS, OwnKind
 from propagator.types.workload import departing, workload_of
 from stowage.playground.controlplanes import Cluster
+from tests.fakeclock import FakeClock
 from tests.patience import PATIENCE
 from tests.propagator.conftest import QUICK
 from tests.propagator.stage import (
@@ -357,3 +360,52 @@ async def test_a_shared_secret_stays_for_the_pods_that_were_left(stage_on: MakeS
         await unmarked(stage, "m1", "creds", kind=SECRETS)
         await unmarked(stage, "m1", "first")
         assert await stage.on("m1", "third") is None
+
+
+@pytest.mark.proves("A22")
+async def test_what_runs_stays_where_the_kind_itself_is_deleted(
+    stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch
+):
+    async def ends(_: OwnKind) -> bool:
+        return True
+
+    monkeypatch.setattr(OwnKind, "_looked", ends)
+    async with stage_on() as stage:
+        manifests = [{**configmap("x"), "metadata": {"name": "settings"}}]
+        await stage.create("web", targetDeployment=deployment(), replicas=1, manifests=manifests)
+        await stage.place("web", m1=1)
+        await stage.propagated("web")
+        await stage.delete("web")
+        await stage.gone("web")
+        await settled(stage)
+        await unmarked(stage, "m1")
+        await unmarked(stage, "m1", "settings", kind=CONFIGMAPS)
+
+
+@pytest.mark.proves("A22")
+@pytest.mark.parametrize(
+    ("said", "ends"),
+    [
+        ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, True),
+        ({"metadata": {}}, False),
+        (NotFound(code=404, reason="NotFound", message="gone"), True),
+        (Forbidden(code=403, reason="Forbidden", message="no"), False),
+    ],
+)
+async def test_the_definition_says_whether_the_kind_is_deleted(said: Any, ends: bool):
+    class Hub:
+        asked = 0
+
+        async def get(self, _: Resource, name: str) -> Any:
+            assert name == "workloads.stowage.dev"
+            self.asked += 1
+            if isinstance(said, Exception):
+                raise said
+            return said
+
+    hub, clock = Hub(), FakeClock()
+    kind = OwnKind(cast("Verbs", hub), clock=clock)
+    assert [await kind.ends() for _ in range(3)] == [ends] * 3
+    assert hub.asked == (3 if ends else 1), "what is about to be believed is asked again"
+    await clock.advance(FRESH_SECONDS)
+    assert await kind.ends() is ends
