@@ -45,7 +45,9 @@ from crds.fields.placing import Distribution
 from crds.fields.publishing import Delivery
 from crds.groups.membership import groups_named
 from crds.names import BINDING_LABELS
+from machinery.kinds.builtin import DEPLOYMENT
 from machinery.kinds.profile import Profile
+from machinery.kinds.scalers import refuse_scaler
 from machinery.kinds.table import PRESENT, profile_of
 from machinery.kinds.templates import pod_template, replicas_in, runs_once
 from machinery.types.bounds import MOST_UNITS, between, quoted
@@ -226,6 +228,11 @@ def workload_info(workload: Workload) -> WorkloadInfo:
     movement.refuse(spec.movement)
     podtemplate.check(template, profile)
     _refuse_dividing(spec, profile)
+    name = podtemplate.name_of(template) or meta.name
+    for at, each in enumerate(spec.manifests):
+        refuse_scaler(
+            f"spec.manifests[{at}]", {"spec": each.spec}, template.kind or DEPLOYMENT.kind, name
+        )
     body = {"spec": template.spec}
     pods = pod_template(profile, body)
     pod_meta, pod = pods.get("metadata") or {}, pods.get("spec") or {}

@@ -34,6 +34,7 @@ from crds.names import (
 )
 from machinery.kinds.paths import InvalidTemplate, set_at, steps, value_at
 from machinery.kinds.profile import Profile
+from machinery.kinds.scalers import refuse_scaler
 from machinery.kinds.table import profile_in
 from machinery.kinds.templates import check, labelled_path
 from machinery.overrides.images import ImageRule, rewrite
@@ -175,6 +176,8 @@ def _rendered(
         pieces.append(_piece(workload, _bare(differences.laid(service, name=named))))
     body = _main(workload, replicas, first_ordinal, override, differences)
     main = _piece(workload, body, images=member.images, main=True)
+    for each in pieces:
+        refuse_scaler(f"{each.kind} {each.name}", each.body, main.kind, main.name)
     pieces.append(replace(main, subset=override.subset if override.patch else ""))
     if not workload.keeps_room:
         for piece in pieces:

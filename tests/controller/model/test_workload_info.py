@@ -277,3 +277,17 @@ def test_another_status_is_read_as_if_all_were_compiled_again(
     whole = known(msgspec.structs.replace(before, metadata=meta, status=after))
     assert restated(known(before), meta, after) == whole
     assert known(whole) is whole
+
+
+@pytest.mark.proves("A31")
+def test_an_autoscaler_of_its_own_object_is_refused_with_its_place() -> None:
+    scaler = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "web"},
+        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}},
+    }
+    with pytest.raises(ValueError, match=r"^spec\.manifests\[0\]: it scales Deployment web, whose"):
+        workload_info(workload("web", manifests=[scaler]))
+    scaler["spec"] = {"scaleTargetRef": {"kind": "Deployment", "name": "other"}}
+    assert workload_info(workload("web", manifests=[scaler]))

@@ -252,3 +252,31 @@ def test_an_object_says_that_it_stays_and_is_the_same_otherwise() -> None:
     annotations = stays.body["metadata"]["annotations"]
     assert annotations.pop("orphan.stowage.dev/u-1") == "true"
     assert stays == goes
+
+
+@pytest.mark.proves("A31")
+@pytest.mark.parametrize(
+    ("target", "refused"),
+    [
+        ({"kind": "Deployment", "name": "web"}, True),
+        ({"name": "web"}, True),
+        ({"kind": "StatefulSet", "name": "web"}, False),
+        ({"kind": "Deployment", "name": "side"}, False),
+    ],
+)
+def test_what_would_scale_the_main_object_on_a_member_is_not_rendered(
+    target: dict[str, str], refused: bool
+) -> None:
+    scaler = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "web"},
+        "spec": {"scaleTargetRef": target, "maxReplicas": 8},
+    }
+    workload = made(manifests=[scaler])
+    about: dict[str, Any] = {"replicas": 1, "first_ordinal": 0, "secrets": []}
+    if not refused:
+        assert len(render(workload, member=member_facts(), **about)) == 2
+        return
+    with pytest.raises(InvalidTemplate, match=r"Autoscaler web: it scales Deployment web, whose"):
+        render(workload, member=member_facts(), **about)

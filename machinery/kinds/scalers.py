@@ -1,0 +1,29 @@
+"""Objects of a Workload that would scale its own main object. Pure.
+
+The number of that is the Workload's, divided over clusters; an autoscaler on each member would
+write another one against it, without end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from machinery.kinds.builtin import DEPLOYMENT
+from machinery.kinds.paths import InvalidTemplate
+
+
+def refuse_scaler(field: str, manifest: Mapping[str, Any], kind: str, name: str) -> None:
+    """Raise InvalidTemplate for an object that scales the object of that kind and name.
+
+    Known by `spec.scaleTargetRef`, as HorizontalPodAutoscalers and the objects of others have it.
+    """
+    spec = manifest.get("spec")
+    target = spec.get("scaleTargetRef") if isinstance(spec, Mapping) else None
+    if not isinstance(target, Mapping):
+        return
+    if (target.get("kind") or DEPLOYMENT.kind, target.get("name")) == (kind, name):
+        raise InvalidTemplate(
+            f"{field}: it scales {kind} {name}, whose number is that of the Workload: let it scale "
+            "the Workload on the hub instead"
+        )
