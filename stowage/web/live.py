@@ -70,10 +70,21 @@ class LiveFeed:
             each.set()
         self._wake()
 
-    @property
-    def full(self) -> bool:
-        """Whether there are as many streams as there may be."""
-        return sum(map(len, self._streams.values())) >= MOST_STREAMS
+    def makes_room(self, session: str) -> bool:
+        """Whether one more stream of that session may begin.
+
+        Where there are as many as there may be, the oldest one of who has most ends for it: nobody
+        takes the share of others.
+        """
+        if sum(map(len, self._streams.values())) < MOST_STREAMS:
+            return True
+        most = max(self._streams, key=lambda each: len(self._streams[each]))
+        theirs = self._streams[most]
+        if len(theirs) <= len(self._streams.get(session, ())) + 1:
+            return False
+        theirs.pop(0).set()
+        self._wake()
+        return True
 
     async def stream(self, session: str, last_id: str, look: Look) -> AsyncGenerator[bytes]:
         """Yield messages of `text/event-stream`, from what comes after `last_id` on.

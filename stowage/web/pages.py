@@ -230,7 +230,7 @@ class WebPages:
     async def _workload(self, visit: Visit, request: Request) -> Response:
         namespace, name = _key(request)
         recorded = visit.views.recorded(namespace, name)
-        told = await self._explained(namespace, name)
+        told = await self._explained(namespace, name, visit.user)
         stored = visit.views.stored(WORKLOADS, namespace, name)
         data = {**told, "recorded": recorded} if self._where.hub is not None else told
         return self._answer(
@@ -242,12 +242,13 @@ class WebPages:
             objects=visit.views.objects(stored, request.query.get("rendered", "")),
         )
 
-    async def _explained(self, namespace: str, name: str) -> Mapping[str, Any]:
+    async def _explained(self, namespace: str, name: str, caller: str) -> Mapping[str, Any]:
         """Return what would be decided now, or why that is not told."""
         if (planned := self._source.planned.get((namespace, name))) is not None:
             return planned
         try:
-            return (await self.explaining.ask(self._request(namespace, explain=f"wl/{name}")))[0]
+            asked = self._request(namespace, explain=f"wl/{name}")
+            return (await self.explaining.ask(asked, caller))[0]
         except WorkersBusy:
             why = "another is being computed: load the page again"
         except StowageError as e:
@@ -310,7 +311,7 @@ class WebPages:
         return _columns(request, columns.of_workloads(rows, visit.objects.revision))
 
     async def _live(self, visit: Visit, request: Request) -> Response:
-        if self.feed.full:
+        if not self.feed.makes_room(visit.session):
             return fault(request, 429, "too many open pages", headers={"Retry-After": "30"})
 
         async def look() -> NarrowedSnapshot | None:

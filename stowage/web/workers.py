@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -34,7 +35,8 @@ class NotDecided(StowageError):
 class Workers:
     """At most `most` worker processes over one snapshot; each request may take `seconds`.
 
-    Where all are at work, a request waits up to `patience` seconds for one.
+    Where all are at work, a request waits up to `patience` seconds for one. One request of each
+    caller waits or is computed at a time, so that those of others have their turns between.
     """
 
     def __init__(
@@ -49,32 +51,33 @@ class Workers:
         self._snapshot, self.seconds, self._patience = snapshot, seconds, patience
         self._command = command
         self._free = asyncio.Semaphore(most)
+        self._own = WeakValueDictionary[str, asyncio.Lock]()
         self._idle: list[_Worker] = []
         self._working: set[_Worker] = set()
         self._decoder = msgspec.json.Decoder(DecisionAnswer)
 
-    async def ask(self, request: DecisionRequest) -> tuple[dict[str, Any], int]:
+    async def ask(self, request: DecisionRequest, caller: str = "") -> tuple[dict[str, Any], int]:
         """Return the result, and the revision of the snapshot that it was computed from.
 
         Raises WorkersBusy, TookTooLong, NotDecided.
         """
-        async with self._turn():
+        async with self._turn(caller):
             return await self._computed(request)
 
     @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
+    async def _turn(self, caller: str) -> AsyncIterator[None]:
         busy = WorkersBusy("others are being computed: try again in a few seconds")
-        if self._free.locked() and not self._patience:
+        own = self._own.setdefault(caller, asyncio.Lock()) if caller else asyncio.Lock()
+        if not self._patience and (self._free.locked() or own.locked()):
             raise busy
-        try:
-            async with asyncio.timeout(self._patience or None):
-                await self._free.acquire()
-        except TimeoutError as e:
-            raise busy from e
-        try:
+        async with AsyncExitStack() as turn:
+            try:
+                async with asyncio.timeout(self._patience or None):
+                    await turn.enter_async_context(own)
+                    await turn.enter_async_context(self._free)
+            except TimeoutError as e:
+                raise busy from e
             yield
-        finally:
-            self._free.release()
 
     async def _computed(self, request: DecisionRequest) -> tuple[dict[str, Any], int]:
         worker = self._idle.pop() if self._idle else _Worker()

@@ -145,4 +145,23 @@ async def test_a_session_has_a_few_streams_and_the_oldest_ends(feed: LiveFeed) -
     feed.close()
     for each in (*streams[1:], last, other):
         assert await asyncio.wait_for(anext(each, None), 5) is None
-    assert not feed.full
+    assert feed.makes_room("t")
+
+
+@pytest.mark.proves("A26")
+async def test_who_has_most_streams_makes_room_for_others(
+    feed: LiveFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "MOST_STREAMS", 4)
+    many = [await opened(feed, session="many") for _ in range(3)]
+    assert feed.makes_room("one")
+    first = await opened(feed, session="one")
+    assert not feed.makes_room("many"), "who has most gets no more"
+    assert feed.makes_room("two")
+    assert await asyncio.wait_for(anext(many[0], None), 5) is None, "the oldest of them ended"
+    second = await opened(feed, session="two")
+    assert feed.makes_room("three")
+    third = await opened(feed, session="three")
+    assert not feed.makes_room("four"), "each has one"
+    for each in (*many, first, second, third):
+        await each.aclose()

@@ -50,6 +50,22 @@ async def test_a_request_waits_for_its_turn_where_it_may(tmp_path: Path) -> None
     await made.close()
 
 
+@pytest.mark.proves("A26")
+async def test_those_of_one_caller_leave_turns_to_others(tmp_path: Path) -> None:
+    made, done = workers(PATIENCE * 30, tmp_path / "go"), list[str]()
+
+    async def ask(caller: str) -> None:
+        await made.ask(DecisionRequest("shop"), caller)
+        done.append(caller)
+
+    asking = [asyncio.create_task(ask(caller)) for caller in ["one"] * 5 + ["two"]]
+    await settle()
+    (tmp_path / "go").touch()
+    await asyncio.gather(*asking)
+    assert done.index("two") == 1, "the second one"
+    await made.close()
+
+
 @pytest.mark.proves("V11")
 @pytest.mark.parametrize("patience", [0, 0.05])
 async def test_a_request_waits_no_longer_than_it_may(patience: float, tmp_path: Path) -> None:
