@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass
@@ -28,7 +29,10 @@ TOKEN_SECONDS = 60.0
 ACCESS_SECONDS = 30.0
 """For so long a SubjectAccessReview holds."""
 MOST_TOKENS = 10_000
-MOST_ANSWERS = 10_000
+REVIEWS_PER_SECOND = 500
+"""SubjectAccessReviews of all callers together; a second's worth may come at once."""
+MOST_ANSWERS = REVIEWS_PER_SECOND * (int(ACCESS_SECONDS) + 1)
+"""As many as can be asked while one holds, so that none is asked again before its time."""
 IN_FLIGHT = 64
 """Questions of one caller that are before the hub at once."""
 TOKENS_IN_FLIGHT = 32
@@ -142,6 +146,8 @@ class AccessReviews:
         self._hub = hub
         self._kept = AnswerCache[bool](clock, seconds=ACCESS_SECONDS, most=MOST_ANSWERS)
         self._free = WeakValueDictionary[str, asyncio.Semaphore]()
+        self._clock = clock
+        self._turn = -math.inf
 
     def of(self, caller: Caller) -> CallerAuthorizer:
         return CallerAuthorizer(self, caller)
@@ -170,8 +176,17 @@ class AccessReviews:
 
     async def _asked(self, digest: str, spec: Mapping[str, Any]) -> bool:
         free = self._free.setdefault(digest, asyncio.Semaphore(IN_FLIGHT))
+        # A caller has IN_FLIGHT questions in the line at the most, so that others come between.
         async with free:
+            await self._paced()
             return await access_reviews.allowed(self._hub, spec)
+
+    async def _paced(self) -> None:
+        """Return when one more review may be sent."""
+        now = self._clock.monotonic()
+        self._turn = max(self._turn + 1 / REVIEWS_PER_SECOND, now - 1.0)
+        if self._turn > now:
+            await self._clock.sleep(self._turn - now)
 
 
 @dataclass(frozen=True, slots=True)

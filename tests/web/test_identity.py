@@ -109,6 +109,29 @@ async def test_a_caller_has_a_bounded_number_of_questions_before_the_hub(
     assert len(hub.asked) == 100, "the same question is asked once"
 
 
+@pytest.mark.proves("A18")
+async def test_the_questions_of_all_callers_have_a_rate_and_each_caller_has_turns(
+    hub: Any, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(identity, "REVIEWS_PER_SECOND", 10)
+    reviews = AccessReviews(hub, clock)
+    callers = [reviews.of(Caller(name, {"user": name}, name)) for name in ("ann", "bob")]
+    asked = [
+        asyncio.create_task(each.allows("list", WORKLOADS, f"ns-{n}"))
+        for each in callers
+        for n in range(100)
+    ]
+    await settle()
+    assert len(hub.asked) == pytest.approx(10, abs=1), "what came of a second at once"
+    for second in range(1, 5):
+        await clock.advance(1.0)
+        assert len(hub.asked) == pytest.approx(10 + 10 * second, abs=1)
+    while not all(each.done() for each in asked):
+        await clock.advance(1.0)
+    assert len(hub.asked) == 200
+    assert identity.MOST_ANSWERS >= 500 * identity.ACCESS_SECONDS, "no fresh answer makes room"
+
+
 @pytest.mark.proves("V12")
 async def test_old_answers_make_room(
     hub: Any, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
