@@ -13,7 +13,7 @@ from controller.model.objects import DisplacedShare, LeavingShare, Workload
 from controller.model.placed import is_workload
 from controller.scheduling.decision import Decision
 from controller.scheduling.moving import Moves, due
-from crds.fields.movement import MovingReason
+from crds.fields.movement import MovedData, MovingReason
 from crds.fields.why import ChangeCause
 from crds.workload import EventReason, WorkloadCondition
 from machinery import metrics
@@ -119,9 +119,11 @@ def moving_of(
         cluster: eviction
         for cluster, eviction in moves.evictions.items()
         if eviction.reason and after.get(cluster) and not due(eviction, decision.time)
+        if cluster not in moves.data
     }
     stuck, blocked = sum(moves.stuck.values()), sum(after[cluster] for cluster in waits)
-    total = sum(each.replicas for each in going) + stuck + moves.held + blocked
+    data = sum(moves.data.values())
+    total = sum(each.replicas for each in going) + stuck + moves.held + blocked + data
     if not total:
         known = conditions.among(workload.status.conditions, MOVING)
         moved = known or leaving or workload.status.leaving
@@ -129,6 +131,9 @@ def moving_of(
     if going:
         reason, text = _going(decision, workload, going, missing)
         text += f"; {_no_room(moves)}" if stuck else ""
+        text += f"; {holds_data(moves)}" if data else ""
+    elif data:
+        reason, text = MovingReason.HOLDS_DATA, holds_data(moves)
     elif stuck:
         reason, text = MovingReason.NO_ROOM, _no_room(moves)
     elif waits:
@@ -138,8 +143,11 @@ def moving_of(
         reason = MovingReason.FLEET_BUDGET if moves.holder else MovingReason.MOVING
         wait = "waits" if moves.held == 1 else "wait"
         text = f"{moves.held} {wait}: {moves.holder or 'others of it move first'}"
-    verb = "leaves" if total == 1 else "leave"
     where = _where(decision, going)
+    if reason is MovingReason.HOLDS_DATA:
+        verb = "stays on" if total == 1 else "stay on"
+    else:
+        verb = "leaves" if total == 1 else "leave"
     return MovingCondition(reason, f"{total} of {decision.desired} units {verb} {where}: {text}")
 
 
@@ -157,6 +165,7 @@ def _where(decision: Decision, going: Sequence[LeavingShare]) -> str:
     moves = decision.moving
     names = {each.cluster: word(each.cause) for each in going}
     names |= {name: word(ChangeCause.EDITED.value) for name in moves.stuck}
+    names |= {name: _data_cause(decision) for name in moves.data}
     for cluster, eviction in moves.evictions.items():
         if decision.placements.get(cluster) and (eviction.reason or due(eviction, decision.time)):
             names[cluster] = word(eviction.cause)
@@ -206,6 +215,28 @@ def _going(
     stands = bool(moments) and decision.time - max(moments) >= late
     reason = MovingReason.NOT_READY_THERE if stands else MovingReason.MOVING
     return reason, ", ".join(parts)
+
+
+def _data_cause(decision: Decision) -> str:
+    """Return what would have data left that no eviction drives away."""
+    cause = ChangeCause.EDITED if decision.workload.edited else ChangeCause.REBALANCED
+    return word(cause.value)
+
+
+def holds_data(moves: Moves) -> str:
+    """Return which replicas stay with their claims, and what would let them go without."""
+    named = [
+        f"{_count(n, 'replica')} {'holds' if n == 1 else 'hold'} "
+        f"{_count(n * moves.claims, 'claim')} on {cluster}"
+        for cluster, n in sorted(moves.data.items())[:NAMED]
+    ]
+    more = len(moves.data) - len(named)
+    text = ", ".join(named) + (f" and {more} more clusters" if more > 0 else "")
+    return f"{text}; spec.movement.data: {MovedData.LEAVE} lets them go without"
+
+
+def _count(number: int, word_: str) -> str:
+    return f"{number} {word_}" if number == 1 else f"{number} {word_}s"
 
 
 def _no_room(moves: Moves) -> str:

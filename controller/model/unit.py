@@ -41,6 +41,7 @@ from controller.model.requests import request_of
 from controller.model.rollout import RolloutState, rollout_state
 from crds.admission.carried import guarded, kind_name
 from crds.admission.placeholder import keeps_room
+from crds.fields.movement import MovedData
 from crds.fields.placing import Distribution
 from crds.fields.publishing import Delivery
 from crds.groups.membership import groups_named
@@ -49,7 +50,7 @@ from machinery.kinds.builtin import DEPLOYMENT
 from machinery.kinds.profile import Profile
 from machinery.kinds.scalers import refuse_scaler
 from machinery.kinds.table import PRESENT, profile_of
-from machinery.kinds.templates import pod_template, replicas_in, runs_once
+from machinery.kinds.templates import claims_in, pod_template, replicas_in, runs_once
 from machinery.types.bounds import MOST_UNITS, between, quoted
 from machinery.types.metadata import Key, Meta
 
@@ -153,6 +154,8 @@ class WorkloadInfo:
     """Whether a cluster reports pods of it."""
     moving: MovingState = AT_REST
     """Its budgets of movement, and what moves."""
+    claims: int = 0
+    """The claims that each replica has where it is, and does not go without; 0 for none."""
     rollout: RolloutState | None = None
     """How its template goes from cluster to cluster; None where all get it at once."""
     delivered: bool = True
@@ -246,6 +249,7 @@ def workload_info(workload: Workload) -> WorkloadInfo:
     read: list[Any] = [request, {field: pod[field] for field in _PLACED_BY if field in pod}]
     shape = _hash([*read, changes.raw.hex()] if changes else read)
     divided = counted and (spec.distribution == Distribution.DIVIDED or bool(bindings))
+    leaves_data = spec.movement.data == MovedData.LEAVE
     return WorkloadInfo(
         namespace=meta.namespace,
         name=meta.name,
@@ -287,6 +291,7 @@ def workload_info(workload: Workload) -> WorkloadInfo:
         template_name=podtemplate.name_of(template),
         groups=groups_named(meta.labels, podtemplate.labels_of(template), labels),
         delivered=spec.delivery != Delivery.NONE,
+        claims=0 if leaves_data else len(claims_in(profile, body)),
         **_of_status(
             workload, shape, counted=counted, divided=divided, once=runs_once(profile, body)
         ),

@@ -54,13 +54,15 @@ class Single:
         return replace(found, desired=want)
 
     def _assign(self, info: WorkloadInfo, field: Candidates, want: int) -> Assignment:
-        if not info.edited and int((field.keeps & (field.present > 0)).sum()) > 1:
+        shared = int((field.keeps & (field.present > 0)).sum()) > 1
+        if shared and (info.claims or not info.edited):
             return _as_it_is(field, want)
         home = self._home(info, field)
         if home is not None and self._holds(home, want, field):
             kind = RuleKind.KEPT if field.present[home] else RuleKind.WHOLE
             return _whole(home, want, want, kind)
-        if len(field.ranking):
+        # Data stays where it is, though more of it found room elsewhere.
+        if len(field.ranking) and not (info.claims and home is not None and field.present[home]):
             best = int(field.ranking[0])
             return _whole(best, want, want, RuleKind.WHOLE)
         if home is not None:

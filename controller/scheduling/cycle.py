@@ -114,7 +114,7 @@ def _decide(
         missing = f"profile {name} has no plugin for distribution {work.info.distribution}"
         refusal = unschedulable("Assign", missing)
     refused = _refused(snapshot, info, bound, profile, now, refusal)
-    moves = moving.refused(said, refused.placements, refused.message, now)
+    moves = moving.refused(info, said, refused.placements, refused.message, now)
     return replace(refused, changes=work.changes, moving=moves)
 
 
@@ -249,6 +249,7 @@ class _Pass:
             self.now,
             wanted=within(self.state, self.info.replicas),
         )
+        self.keeps[self.snapshot.rows(self.leaving.data)] = True
         for each in self.leaving.rows:
             self.keeps[each.row] = False
 
@@ -346,7 +347,9 @@ class _Pass:
         state, leaving, now = self.info.moving, self.leaving, self.now
         on_the_way = moving.on_the_way(self.info)
         waits = state.rebalance_due is not None or state.displaced or on_the_way
-        if self.said is moving.NOTHING_LEAVES and not (leaving.rows or back or waits):
+        if self.said is moving.NOTHING_LEAVES and not (
+            leaving.rows or leaving.data or back or waits
+        ):
             return found, NO_MOVES
         limit = within(self.state, found.desired)
         everywhere = self.info.everywhere
@@ -356,6 +359,8 @@ class _Pass:
             evictions=self.said.evictions,
             stuck={names[row]: replicas for row, replicas in stuck.items()},
             lacks=self.verdict(found).message if stuck else "",
+            data=leaving.data,
+            claims=self.info.claims,
             held=leaving.held,
             holder=leaving.holder,
             cancelled=back,
@@ -390,14 +395,16 @@ class _Pass:
         # Replicas that begin to move now may never become ready, which no event tells.
         begins = step.assignment is not None
         names, waits = self.snapshot.names, step.left > 0 or begins or moving.on_the_way(self.info)
+        waiting = step.left or step.data
         return step.assignment or assignment, replace(
             moves,
             cause=step.cause if step.assignment else "",
             returned={names[row]: replicas for row, replicas in step.returned.items()},
             dropped=step.dropped,
+            data={**moves.data, **step.data},
             held=moves.held + step.left,
             holder=step.holder,
-            rebalanced=self.info.moving.spec.rebalance_after if asked and not step.left else "",
+            rebalanced=self.info.moving.spec.rebalance_after if asked and not waiting else "",
             look=moving.next_look(self.said, self.info, self.now, waits=waits),
         )
 

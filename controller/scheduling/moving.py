@@ -48,6 +48,8 @@ class Moves:
         evictions: why replicas leave, of all that leave now, later, or not yet.
         stuck: those that could leave now, and for which no other cluster has a place.
         lacks: what these lack, in words.
+        data: those that should leave, and stay with the claims that they have there.
+        claims: the claims that each replica has.
         held: the number of those that wait until others have moved.
         holder: whose moves they wait for, in words; empty where it is the Workload's own.
         cancelled: those that are their cluster's again.
@@ -61,6 +63,8 @@ class Moves:
     evictions: Mapping[str, Eviction] = field(default_factory=dict)
     stuck: Mapping[str, int] = field(default_factory=dict)
     lacks: str = ""
+    data: Mapping[str, int] = field(default_factory=dict)
+    claims: int = 0
     held: int = 0
     holder: str = ""
     cancelled: Mapping[str, int] = field(default_factory=dict)
@@ -74,7 +78,8 @@ class Moves:
     def keeps_rules_of_before(self) -> bool:
         """Whether replicas stay though the edited rules exclude their clusters."""
         edited = ChangeCause.EDITED.value
-        return bool(self.stuck) or any(each.cause == edited for each in self.evictions.values())
+        held = any(each.cause == edited for each in self.evictions.values())
+        return bool(self.stuck or self.data) or held
 
     def wait(self, now: datetime) -> float | None:
         """Return the seconds until `look`, None for never."""
@@ -221,6 +226,8 @@ class Departures:
     rows: tuple[Departure, ...] = ()
     held: int = 0
     holder: str = ""
+    data: Mapping[str, int] = field(default_factory=dict)
+    """The replicas that should leave, and stay with their claims, by cluster."""
 
     @property
     def staying(self) -> int:
@@ -263,16 +270,29 @@ def departures(
         return NO_DEPARTURES
     budgets = _Budgets(info, said, _own_budget(info, wanted))
     excess = 0 if info.everywhere else max(sum(info.present.values()) - wanted, 0)
-    found, held = [], 0
-    for row, _, present, eviction in sorted(shares, key=_order):
+    found, held, data = [], 0, dict[str, int]()
+    for row, cluster, present, eviction in sorted(shares, key=_order):
         cut = min(present, excess)
+        if info.claims and stays_with_data(eviction, now):
+            cut = 0 if info.whole else cut
+            if present > cut:
+                data[cluster] = present - cut
+            if cut:
+                excess -= cut
+                found.append(Departure(row, eviction, present, cut, 0))
+            continue
         excess -= cut
         able = present - cut if eviction is EDITED or due(eviction, now) else 0
         goes = budgets.taken(eviction, able) if able else 0
         held += able - goes
         if cut or goes:
             found.append(Departure(row, eviction, present, cut, goes))
-    return Departures(tuple(found), held, budgets.holder)
+    return Departures(tuple(found), held, budgets.holder, data)
+
+
+def stays_with_data(eviction: Eviction, now: datetime) -> bool:
+    """Whether a share that holds data would leave now, or waits for a person to let it."""
+    return eviction is EDITED or due(eviction, now) or bool(eviction.reason)
 
 
 @dataclass(slots=True)
@@ -377,6 +397,8 @@ class Onward:
     dropped: frozenset[str]
     left: int
     holder: str
+    data: Mapping[str, int] = field(default_factory=dict)
+    """The replicas that would move, and stay with their claims, by cluster."""
 
 
 def onward(
@@ -420,6 +442,10 @@ def onward(
         name for name in back if all_[found.snapshot.row[name]] <= present[found.snapshot.row[name]]
     }
     given = {int(row): int(shares[row]) for row in np.flatnonzero(shares)}
+    if info.claims:
+        stay = {name: n - int(all_[found.snapshot.row[name]]) for name, n in info.present.items()}
+        data = {name: n for name, n in stay.items() if n > 0}
+        return Onward(None, cause.value, {}, frozenset(dropped), 0, "", data)
 
     def why(row: int) -> tuple[Reason, ...]:
         if row not in given:
@@ -438,13 +464,20 @@ def onward(
 
 
 def refused(
-    said: Descheduling, placements: Mapping[str, int], message: str, now: datetime
+    info: WorkloadInfo,
+    said: Descheduling,
+    placements: Mapping[str, int],
+    message: str,
+    now: datetime,
 ) -> Moves:
     """Return the moves of a Workload that was refused as a whole: what must leave stays."""
     if said is NOTHING_LEAVES:
         return NO_MOVES
-    leave = {name for name, each in said.evictions.items() if due(each, now)}
+    leaves = stays_with_data if info.claims else due
+    leave = {name for name, each in said.evictions.items() if leaves(each, now)}
     stuck = {name: n for name, n in placements.items() if n and name in leave}
+    if info.claims:
+        return Moves(evictions=said.evictions, data=stuck, claims=info.claims)
     return Moves(evictions=said.evictions, stuck=stuck, lacks=message)
 
 

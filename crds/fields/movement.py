@@ -77,6 +77,17 @@ class MovingReason(StrEnum):
     its author writes spec.movement.maxSurge."""
     NOT_READY_THERE = "NotReadyThere"
     """The new units do not become ready."""
+    HOLDS_DATA = "HoldsData"
+    """Its replicas have claims where they are, and spec.movement.data lets none go without."""
+
+
+class MovedData(StrEnum):
+    """What becomes of replicas whose data stays behind when they move."""
+
+    HOLD = "Hold"
+    """They stay with it."""
+    LEAVE = "Leave"
+    """They go, and begin with empty claims."""
 
 
 class Movement(Model):
@@ -107,6 +118,8 @@ class Movement(Model):
     """For so long must a new unit have been ready before an old one goes."""
     returns: Flag = True
     """Whether moved units go back once their cluster may be used again."""
+    data: MovedData = MovedData.HOLD
+    """Hold: replicas with claims of their own stay where these are. Leave: they go without."""
     rebalance_after: Moment | None = None
     """Placements that were decided before this are planned anew, once."""
 

@@ -83,9 +83,11 @@ def runs_once(profile: Profile, template: Body) -> bool:
     return profile.once or (case is not None and case.holds(template))
 
 
-def holds_data(profile: Profile, template: Body) -> bool:
-    """Return whether each replica has claims of its own."""
-    return bool(value_at(template, profile.claims))
+def claims_in(profile: Profile, template: Body) -> tuple[str, ...]:
+    """Return the names of the claims that each replica has of its own, and that hold its data."""
+    found = value_at(template, profile.claims)
+    listed = found if isinstance(found, list) else ()
+    return tuple(str(value_at(each, "metadata.name") or "") for each in listed)
 
 
 def check(profile: Profile, template: Body) -> None:

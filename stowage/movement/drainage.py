@@ -34,6 +34,7 @@ _BLOCKED = frozenset(
         MovingReason.AWAITING_FENCING,
         MovingReason.BRAKED,
         MovingReason.UNKNOWN_KIND,
+        MovingReason.HOLDS_DATA,
     )
 )
 _DRAIN = Taint(TAINT_DRAIN, taints.NO_EXECUTE)
@@ -139,7 +140,9 @@ def simulated(cluster: str, simulation: Simulation, before: Mapping[Key, Workloa
         stays = tolerates(workload)
         blocked = bool(left) and not stays
         state = STAYS if stays else MovingReason.SETTLED.value
-        if blocked and outcome is not None:
+        if blocked and outcome is not None and outcome.data:
+            state = f"{MovingReason.HOLDS_DATA.value}: {clean(outcome.data_message)}"
+        elif blocked and outcome is not None:
             state = f"{MovingReason.NO_ROOM.value}: {clean(outcome.lacks)}"
         elif blocked:  # it is left to another scheduler
             state = f"left to scheduler {workload.spec.scheduler_name}"

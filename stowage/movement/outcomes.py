@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from controller.binding.moving import holds_data
 from controller.features.evacuation import taints
 from controller.model.placed import is_workload
 from controller.scheduling.decision import Decision
@@ -31,6 +32,8 @@ class WorkloadOutcome:
         stuck: those that had to leave and found no other place, or wait behind such.
         lacks: what the last two lack, in words.
         fenced: those that run at most once, on a lost cluster.
+        data: those that stay with their claims where they should leave.
+        data_message: which, and what would let them go, in words.
         paper: those that a lost cluster keeps, as nothing has them leave.
         order: the step in which the first of them moved; 0 for none.
         why: the rules that made the shares that grew, in words.
@@ -44,6 +47,8 @@ class WorkloadOutcome:
     stuck: int
     lacks: str
     fenced: int
+    data: int
+    data_message: str
     paper: int
     order: int
     why: str
@@ -74,7 +79,7 @@ class WorkloadOutcome:
     def told(self) -> bool:
         """Whether there is anything to say of it."""
         moved = dict(self.before) != dict(self.after)
-        return moved or bool(self.homeless or self.fenced or self.paper)
+        return moved or bool(self.homeless or self.fenced or self.data or self.paper)
 
 
 def outcomes(simulation: Simulation) -> list[WorkloadOutcome]:
@@ -95,14 +100,15 @@ def _outcome(simulation: Simulation, decision: Decision, away: Collection[str]) 
         cluster: after[cluster]
         for cluster, eviction in moves.evictions.items()
         if eviction.reason == MovingReason.AWAITING_FENCING.value and cluster in after
+        if cluster not in moves.data
     }
     # At the end nothing moves any more: what should have left by now found no place.
     due = {c: after[c] for c, e in moves.evictions.items() if c in after and e.due is not None}
-    stuck = {**moves.stuck, **due}
+    stuck = {c: n for c, n in {**moves.stuck, **due}.items() if c not in moves.data}
     paper = {
         cluster: units - stuck.get(cluster, 0)
         for cluster, units in after.items()
-        if cluster in away and cluster not in fenced
+        if cluster in away and cluster not in fenced and cluster not in moves.data
     }
     moved = simulation.explained.get(info.key)
     lacks = moves.lacks if stuck else "" if decision.scheduled else decision.message
@@ -115,6 +121,8 @@ def _outcome(simulation: Simulation, decision: Decision, away: Collection[str]) 
         sum(stuck.values()),
         lacks,
         sum(fenced.values()),
+        sum(moves.data.values()),
+        holds_data(moves) if moves.data else "",
         sum(paper.values()),
         simulation.began.get(info.key, 0),
         _why(moved, before) if moved is not None else "",
@@ -135,12 +143,14 @@ class UnitCounts:
     """Units of all Workloads at one moment.
 
     `placed` are those with a cluster that they may stay on; `waiting` have none; `fenced` run at
-    most once on a lost cluster, and `paper` are on a lost cluster that nothing has them leave.
+    most once on a lost cluster, `data` stay with their claims where they should leave, and `paper`
+    are on a lost cluster that nothing has them leave.
     """
 
     placed: int
     waiting: int
     fenced: int = 0
+    data: int = 0
     paper: int = 0
 
     def to_dict(self) -> dict[str, int]:
@@ -148,6 +158,7 @@ class UnitCounts:
             "placed": self.placed,
             "noPlace": self.waiting,
             "awaitsFence": self.fenced,
+            "holdsData": self.data,
             "onPaper": self.paper,
         }
 
@@ -170,6 +181,7 @@ def after(counts: UnitCounts, of: Iterable[WorkloadOutcome]) -> UnitCounts:
         counts.placed - stuck,
         counts.waiting + stuck,
         sum(each.fenced for each in listed),
+        sum(each.data for each in listed),
         sum(each.paper for each in listed),
     )
 
@@ -224,6 +236,7 @@ def as_json(of: Iterable[WorkloadOutcome]) -> Iterator[dict[str, Any]]:
             "noPlace": each.homeless,
             "lacks": each.lacks,
             "awaitsFence": each.fenced,
+            "holdsData": each.data,
             "onPaper": each.paper,
             "why": each.why,
         }

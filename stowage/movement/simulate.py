@@ -153,6 +153,7 @@ class SimulationResult:
         for title, units, many, word in (
             ("no new place", (first.waiting, last.waiting), "homeless", _lacking),
             ("awaits fence", (first.fenced, last.fenced), "fenced", _once),
+            ("hold data", (first.data, last.data), "data", _holding),
             ("stay on paper", (first.paper, last.paper), "paper", _many("paper")),
         ):
             some = [each for each in self.workloads if getattr(each, many)]
@@ -203,6 +204,10 @@ def _lacking(each: WorkloadOutcome) -> str:
 
 def _once(each: WorkloadOutcome) -> str:
     return f"{each.name} (at most once)"
+
+
+def _holding(each: WorkloadOutcome) -> str:
+    return f"{each.name} {each.data}: HoldsData ({clean(each.data_message)})"
 
 
 def _many(field_: str) -> Any:

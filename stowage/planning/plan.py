@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from controller import catalogue, config
+from controller.binding.moving import holds_data
 from controller.explain import hooks
 from controller.explain.pending import shortage_of
 from controller.explain.record import record
@@ -26,6 +27,7 @@ from controller.plugins.clusteroverrides import ClusterOverrides
 from controller.scheduling.decision import Decision
 from crds.fields.dependencies import Dependencies
 from crds.fields.why import ChangeCause
+from crds.fields.movement import MovingReason
 from crds.names import DEFAULT_SCHEDULER
 from machinery.clock import Clock, SystemClock
 from machinery.config.kubeconfig import Connection
@@ -151,6 +153,9 @@ class Plan:
             lines += (f"  {line}" for line in words.hooks(hooks.told(each.decision)))
             if not each.decision.scheduled:
                 lines.append(f"  {each.decision.reason.value}: {self._why(each.decision)}")
+            if each.decision.moving.data:
+                held = clean(holds_data(each.decision.moving))
+                lines.append(f"  {MovingReason.HOLDS_DATA.value}: {held}")
         return "\n".join(lines)
 
     def _why(self, decision: Decision) -> str:

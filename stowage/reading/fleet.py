@@ -70,6 +70,7 @@ MOVING: Mapping[str, str] = {
     "DisruptionBudget": "more ready pods below the budget that is named, or stowage drain --force",
     "AwaitingFencing": "once nothing runs there, taint the cluster "
     "stowage.dev/out-of-service:NoExecute, or stowage unjoin --force it",
+    "HoldsData": "nothing to keep the data; spec.movement.data: Leave to have it go without",
     "NotReadyThere": "see its pods on the cluster that is named; the old ones stay until then",
 }
 """By the reason of Moving on a Workload; others end without a person, or are told above."""

@@ -133,6 +133,7 @@ def _seen_run(run: Mapping[str, Any], shown: NarrowedSnapshot) -> dict[str, Any]
             "placed": placed - stuck,
             "noPlace": waiting + stuck,
             "awaitsFence": sum(each["awaitsFence"] for each in own),
+            "holdsData": sum(each["holdsData"] for each in own),
             "onPaper": sum(each["onPaper"] for each in own),
         },
         "moves": sum(each["moves"] for each in own),

@@ -12,7 +12,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
+from machinery.clock import SystemClock
 from stowage.cli import cli
+from stowage.movement.drain import previewed
+from stowage.planning import plan
+from stowage.planning.plan import Where
 from tests.controller.live import READY, SINCE, World, deciding, deployment, world_on
 from tests.inforce import until_may
 from tests.stowage import accounts
@@ -226,3 +230,35 @@ async def _reader(world: World, folder: Path) -> Path:
     token = await asyncio.to_thread(made)
     until_may(world.hub, f"system:serviceaccount:shop:{who}", "list workloads.stowage.dev")
     return accounts.written(world.hub, who, token, folder)
+
+
+@pytest.mark.proves("A7", "KD46")
+def test_what_holds_data_is_counted_and_told_by_simulate_drain_and_plan(tmp_path: Path) -> None:
+    database = stateful("db")
+    claims = [{"metadata": {"name": "data"}}]
+    database = {**database, "spec": {**database["spec"], "volumeClaimTemplates": claims}}
+    db = workload("db", replicas=4, template=database)
+    listed = [member("m1", zone="z1"), member("m2", zone="z2"), db]
+    fleet, edited = tmp_path / "fleet.json", tmp_path / "edited.json"
+    fleet.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": listed}))
+    text = "2 replicas hold 2 claims on m1; spec.movement.data: Leave lets them go without"
+    for happens in ("--drain", "--lose"):
+        found = simulate(fleet, happens, "m1")
+        assert found.exit_code == 0, found.output
+        (row,) = (line for line in found.stdout.splitlines() if line.startswith("hold data"))
+        assert row.split(maxsplit=4)[2:] == ["0", "2", f"shop/db 2: HoldsData ({text})"]
+        assert told(fleet, happens, "m1")["after"]["holdsData"] == 2
+    drained = previewed("m1", Where("shop", fleet=[str(fleet)]), clock=SystemClock())
+    assert not drained.drained
+    assert [each.state for each in drained.blocked] == [f"HoldsData: {text}"]
+    # Placed by a plan of before, and edited so that m1 matches no more.
+    first = plan.make([str(fleet)], Where("shop", fleet=[str(fleet)]), clock=SystemClock())
+    decision = first.planned[0].decision
+    shares = [{"cluster": c, "replicas": n} for c, n in decision.placements.items()]
+    db["status"] = {"placements": shares, "decision": {"hash": decision.workload.hash}}
+    fleet.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": listed}))
+    edited.write_text(json.dumps({**db, "spec": {**db["spec"], "clusterSelector": {ZONE: "z2"}}}))
+    shown = CliRunner().invoke(cli, ["plan", "-f", str(edited), "--fleet", str(fleet)])
+    assert shown.exit_code == 0, shown.output
+    assert f"HoldsData: {text}" in shown.stdout
+    assert "no change" in shown.stdout

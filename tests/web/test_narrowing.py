@@ -170,7 +170,7 @@ def test_a_what_if_has_the_callers_own_numbers() -> None:
         outcome("shop", "web", moves=1, noPlace=1),
         outcome("train", "other", moves=3, noPlace=4),
     ]
-    counts = {"placed": 6, "noPlace": 0, "awaitsFence": 0, "onPaper": 0}
+    counts = {"placed": 6, "noPlace": 0, "awaitsFence": 0, "holdsData": 0, "onPaper": 0}
     run = {
         "title": "Drain m2",
         "unitsHit": 9,
@@ -201,5 +201,6 @@ run_more = {"more": {"workloads": 3}}
 
 
 def outcome(namespace: str, name: str, **numbers: int) -> dict[str, Any]:
-    plain = {"pending": 0, "awaitsFence": 0, "onPaper": 0, "order": 1, "before": [], "after": []}
+    numbers = {"pending": 0, "awaitsFence": 0, "holdsData": 0, "onPaper": 0, **numbers}
+    plain = {"order": 1, "before": [], "after": []}
     return {"namespace": namespace, "name": name, **plain, **numbers}

@@ -10,7 +10,7 @@ from crds.names import LABEL_GROUP
 from machinery.kinds.groups import groups_of
 from machinery.kinds.paths import InvalidTemplate, set_at, value_at
 from machinery.kinds.table import profile_in
-from machinery.kinds.templates import check, holds_data, pod_template, replicas_in, runs_once
+from machinery.kinds.templates import check, claims_in, pod_template, replicas_in, runs_once
 
 
 def template(kind: str, spec: Any, api_version: str = "apps/v1") -> dict[str, Any]:
@@ -72,14 +72,14 @@ def test_what_is_well_formed_passes() -> None:
         check(profile_in(body), body)
 
 
-def test_what_runs_once_and_what_holds_data() -> None:
+def test_what_runs_once_and_what_claims_it_has() -> None:
     recreate = template("Deployment", {"strategy": {"type": "Recreate"}})
     database = template("StatefulSet", {"volumeClaimTemplates": [{"metadata": {"name": "data"}}]})
     assert runs_once(profile_in(recreate), recreate)
     assert not runs_once(profile_in(recreate), template("Deployment", {"strategy": "Recreate"}))
     assert runs_once(profile_in(database), database)
-    assert holds_data(profile_in(database), database)
-    assert not holds_data(profile_in(database), template("StatefulSet", {}))
+    assert claims_in(profile_in(database), database)
+    assert not claims_in(profile_in(database), template("StatefulSet", {}))
 
 
 @pytest.mark.proves("KD2")

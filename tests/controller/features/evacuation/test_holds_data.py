@@ -1,0 +1,137 @@
+"""Replicas with claims of their own stay where these are, whatever would move others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from crds.names import TAINT_DRAIN, TAINT_OUT_OF_SERVICE
+from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
+from machinery.clock import timestamp
+from tests.controller.memory import Stage
+
+from .movingfleet import Members, leaving
+from .test_moves import fleet, web
+
+HELD = "2 replicas hold 4 claims on m1; spec.movement.data: Leave lets them go without"
+EVENLY = {"m1": 2, "m2": 2, "m3": 2}
+
+
+def claims(name: str = "web", *names: str) -> dict[str, Any]:
+    """A StatefulSet with claims of these names."""
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": name},
+        "spec": {
+            "volumeClaimTemplates": [{"metadata": {"name": each}} for each in names],
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {
+                    "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}],
+                },
+            },
+        },
+    }
+
+
+async def database(stage: Stage, members: Members, **spec: Any) -> None:
+    body = {"targetDeployment": None, "template": claims("web", "data", "log"), **spec}
+    await web(stage, members, **body)
+
+
+async def held(stage: Stage, text: str = HELD, placed: dict[str, int] | None = None) -> None:
+    """It says so, and goes on where it is."""
+    placed = stage.placed("web") if placed is None else placed
+    await stage.until(lambda: text in stage.says("web", "Moving")[2])
+    await stage.calm(20)
+    assert stage.says("web", "Moving")[:2] == ("False", "HoldsData")
+    assert stage.placed("web") == placed
+    assert leaving(stage, "web") == {}
+
+
+@pytest.mark.proves("A7", "KD46")
+@pytest.mark.parametrize("cause", ["drain", "taint", "loss", "out of service", "edit", "rebalance"])
+async def test_what_has_claims_is_left_where_it_is_whatever_drives_it_away(cause: str) -> None:
+    async with fleet() as (stage, members):
+        await database(stage, members)
+        assert stage.placed("web") == EVENLY
+        if cause == "drain":
+            members.taint("m1", TAINT_DRAIN)
+        elif cause == "taint":
+            members.taint("m1", "example.com/maintenance")
+        elif cause == "loss":
+            members.lose("m1")
+        elif cause == "out of service":
+            members.lose("m1")
+            members.taint("m1", TAINT_OUT_OF_SERVICE)
+        elif cause == "edit":
+            rule = {"key": "topology.kubernetes.io/zone", "operator": "NotIn", "values": ["m1"]}
+            required = {"clusterSelectorTerms": [{"matchExpressions": [rule]}]}
+            affinity = {"requiredDuringSchedulingIgnoredDuringExecution": required}
+            stage.hub.edit(WORKLOADS, "web", {"spec": {"clusterAffinity": affinity}})
+        else:
+            stage.cluster("m4", cpu="1000")
+            members.names = (*members.names, "m4")
+            moment = timestamp(stage.clock.now())
+            stage.hub.edit(WORKLOADS, "web", {"spec": {"movement": {"rebalanceAfter": moment}}})
+            await held(stage, "claims on m2", placed=EVENLY)
+            return
+        await held(stage, placed=EVENLY)
+        if cause == "drain":
+            evacuation = stage.hub.read(MEMBER_CLUSTERS, "m1")["status"]["evacuation"]
+            assert [each["reason"] for each in evacuation["blocked"]] == ["HoldsData"]
+
+
+def both(replicas: int) -> dict[str, int]:
+    return {"m1": replicas, "m2": replicas}
+
+
+@pytest.mark.proves("A7", "KD46")
+@pytest.mark.parametrize("distribution", ["Single", "Duplicated"])
+async def test_a_copy_with_claims_stays_as_a_whole(distribution: str) -> None:
+    async with fleet("m1", "m2") as (stage, members):
+        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": True}})
+        stage.workload(
+            "web",
+            replicas=2,
+            distribution=distribution,
+            targetDeployment=None,
+            template=claims("web", "data"),
+        )
+        await stage.until(lambda: stage.placed("web") == {"m1": 2})
+        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": False}})
+        members.taint("m1", TAINT_DRAIN)
+        await stage.until(lambda: "2 replicas hold 2 claims" in stage.says("web", "Moving")[2])
+        await stage.calm(20)
+        assert stage.placed("web")["m1"] == 2
+        # It is no part of a move either when it grows or shrinks.
+        stage.hub.edit(WORKLOADS, "web", {"spec": {"replicas": 1}})
+        await stage.until(lambda: stage.placed("web").get("m1") == 1)
+        stage.hub.edit(WORKLOADS, "web", {"spec": {"replicas": 200}})
+        await stage.calm(10)
+        assert stage.placed("web") == ({"m1": 1} if distribution == "Single" else both(200))
+
+
+@pytest.mark.proves("A7")
+async def test_with_data_left_it_moves_as_any_other_once_its_author_says_so() -> None:
+    async with fleet() as (stage, members):
+        await database(stage, members)
+        members.taint("m1", TAINT_DRAIN)
+        await held(stage, placed=EVENLY)
+        stage.hub.edit(WORKLOADS, "web", {"spec": {"movement": {"data": "Leave"}}})
+        await stage.until(lambda: stage.placed("web") == {"m2": 3, "m3": 3}, seconds=60)
+        await stage.until(lambda: stage.says("web", "Moving")[1] == "Settled")
+
+
+@pytest.mark.proves("A7", "KD46")
+async def test_what_returns_stays_where_its_data_is_by_now() -> None:
+    async with fleet() as (stage, members):
+        await database(stage, members, movement={"data": "Leave"})
+        members.taint("m1", TAINT_DRAIN)
+        await stage.until(lambda: stage.placed("web") == {"m2": 3, "m3": 3}, seconds=60)
+        await stage.until(lambda: stage.says("web", "Moving")[1] == "Settled")
+        stage.hub.edit(WORKLOADS, "web", {"spec": {"movement": {"data": "Hold"}}})
+        members.taint("m1")
+        await held(stage, "1 replica holds 2 claims on m2, 1 replica holds 2 claims on m3")
