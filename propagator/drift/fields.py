@@ -101,6 +101,17 @@ def without(body: Mapping[str, Any], left: Collection[Steps]) -> dict[str, Any]:
     return kept
 
 
+def applied(live: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what our own applies still own of an object: another apply of it changes nothing."""
+    try:
+        said = live["metadata"].get("managedFields") or []
+        entries = msgspec.convert(said, list[ManagedFieldsEntry])
+    except msgspec.ValidationError:
+        return {}
+    ours = [_node(entry.fields) for entry in entries if is_ours(entry)]
+    return dict(_part(live, ours)) if ours else {}
+
+
 def value_at(body: Any, steps: Steps) -> Any:
     """Return the value of a field; MISSING where there is none."""
     for step in steps:
@@ -285,6 +296,26 @@ def _identified(
             return token, keys
     step = {name: item[name] for name in names if name in item}
     return "", step or None
+
+
+def _part(value: Any, ours: Sequence[Mapping[str, Any]]) -> Any:
+    """Return what entries own of a value; all of it where they own it as a whole."""
+    owned = {at for node in ours for at in node if at != "."}
+    if isinstance(value, Mapping) and owned:
+        return {
+            key: _part(inner, [_node(node[at]) for node in ours if at in node])
+            for key, inner in value.items()
+            if (at := f"f:{key}") in owned
+        }
+    if isinstance(value, list) and owned:
+        names = _key_names(owned)
+        found = [(item, _identified(item, owned, names)[0]) for item in value]
+        return [
+            _part(item, [_node(node[at]) for node in ours if at in node])
+            for item, at in found
+            if at in owned
+        ]
+    return value
 
 
 def _dropped(value: Any, left: list[Steps]) -> Any:

@@ -17,9 +17,12 @@ from functools import partial
 from crds.workload import PropagatedReason
 from machinery.api.resources import Resource
 from machinery.errors import Forbidden, NotFound
+from machinery.kinds.paths import set_at
+from machinery.kinds.table import profile_of
 from propagator.apply.applier import wave_of
 from propagator.apply.apply_records import ApplyRecords, ObjectPlace
-from propagator.apply.render import Piece
+from propagator.apply.render import ANNOTATION_HASH, ANNOTATION_TEMPLATE_HASH, Piece
+from propagator.drift.fields import applied
 from propagator.errors import Refused
 from propagator.members.inventory import owned
 from propagator.members.kinds import resource_of
@@ -205,13 +208,24 @@ class Pruner:
 
 
 async def _scale(session: Target, place: ObjectPlace, live: ManagedObject, replicas: int) -> None:
-    meta = live.metadata
-    patch = {
-        "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
-        "spec": {"replicas": replicas},
-    }
-    answer = await session.client_for(place.namespace).merge_patch(
-        place.resource, place.name, patch, namespace=place.namespace
+    """Apply the object once more as it stands, with that number of replicas.
+
+    By a patch another manager than that of our applies would have the number, as if somebody had
+    changed it.
+    """
+    resource, client = place.resource, session.client_for(place.namespace)
+    found = await client.get(resource, place.name, namespace=place.namespace)
+    body, meta = applied(found), live.metadata
+    only = {"name": place.name, "uid": meta.uid, "resourceVersion": meta.resource_version}
+    body |= {"apiVersion": resource.api_version, "kind": resource.kind}
+    said = body.get("metadata", {})
+    # It is not what was rendered any more: placed here again, the share is written anew.
+    annotations = {**said.get("annotations", {}), ANNOTATION_HASH: f"lowered-to-{replicas}"}
+    annotations.pop(ANNOTATION_TEMPLATE_HASH, None)
+    body["metadata"] = {**said, **only, "annotations": annotations}
+    set_at(body, profile_of(resource.api_version, resource.kind).replicas_path, replicas)
+    answer = await client.apply(
+        resource, body, name=place.name, namespace=place.namespace, force=True
     )
     session.track(place.resource, place.namespace).upsert(managed(place.resource, answer))
 

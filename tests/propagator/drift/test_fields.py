@@ -12,6 +12,7 @@ from crds.names import FIELD_MANAGER
 from propagator.drift.fields import (
     MISSING,
     FieldDrift,
+    applied,
     digest_of,
     drifted,
     note_of,
@@ -288,3 +289,18 @@ def test_a_spoilt_note_says_nothing(text: str):
 def test_paths_are_bounded_and_readable():
     assert path_of(("data", "a/b c")) == "data[a/b c]"
     assert len(path_of(("x" * 5000,))) <= 1024
+
+
+@pytest.mark.proves("B2")
+def test_what_our_applies_own_is_the_body_that_they_had() -> None:
+    live = Live()
+    # Neither a default nor what somebody else has.
+    body = {"metadata": {"labels": BODY["metadata"]["labels"]}, "spec": BODY["spec"]}
+    live.body["spec"]["paused"] = True
+    live.container["env"].append({"name": "MORE", "value": "theirs"})
+    live.our_container["f:ports"] = {PORT: {".": {}, "f:containerPort": {}}}
+    ours = entry(live.ours, FIELD_MANAGER, operation="Apply")
+    live.body["metadata"]["managedFields"] = [ours, entry({"f:spec": {"f:paused": {}}})]
+    assert applied(live.body) == body
+    assert applied({"metadata": {"managedFields": [entry({"f:spec": {}})]}}) == {}
+    assert applied({"metadata": {"managedFields": "spoilt"}}) == {}

@@ -274,6 +274,26 @@ async def test_a_share_that_shrinks_waits_for_each_replica_elsewhere(stage_on: M
         await stage.propagated("demo")
 
 
+@pytest.mark.proves("B2")
+async def test_a_share_that_was_lowered_gets_its_replicas_back_where_drift_is_reported(
+    stage_on: MakeStage,
+) -> None:
+    async with stage_on() as stage:
+        once = deployment("web", strategy={"type": "Recreate"})
+        await stage.create("demo", targetDeployment=once, drift="Report")
+        await stage.place("demo", m1=4)
+        await stage.make_ready("m1")
+        await stage.propagated("demo")
+        leaves = {"cluster": "m1", "replicas": 4, "since": "2026-11-26T03:00:00Z"}
+        status = {"placements": [{"cluster": "m2", "replicas": 4}], "leaving": [leaves]}
+        await stage.patch("demo", {"status": status}, subresource="status")
+        await stage.becomes("m1", "web", 3, "replicas")
+        status = {"placements": [{"cluster": "m1", "replicas": 4}], "leaving": []}
+        await stage.patch("demo", {"status": status}, subresource="status")
+        await stage.becomes("m1", "web", 4, "replicas")
+        assert not (await stage.status("demo")).get("drift")
+
+
 async def says_that_it_stays(stage: Stage, *members: str) -> bool:
     """Whether Propagated tells of the shares there that left the placements."""
     said = await stage.condition("demo", "Propagated")
