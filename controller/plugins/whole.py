@@ -62,7 +62,7 @@ class Single:
             kind = RuleKind.KEPT if field.present[home] else RuleKind.WHOLE
             return _whole(home, want, want, kind)
         # Data stays where it is, though more of it found room elsewhere.
-        if len(field.ranking) and not (info.claims and home is not None and field.present[home]):
+        if len(field.ranking) and not (info.claims and home is not None):
             best = int(field.ranking[0])
             return _whole(best, want, want, RuleKind.WHOLE)
         if home is not None:

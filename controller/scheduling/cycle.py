@@ -359,7 +359,7 @@ class _Pass:
             evictions=self.said.evictions,
             stuck={names[row]: replicas for row, replicas in stuck.items()},
             lacks=self.verdict(found).message if stuck else "",
-            data=leaving.data,
+            data=self._still(leaving.data, assignment),
             claims=self.info.claims,
             held=leaving.held,
             holder=leaving.holder,
@@ -371,6 +371,12 @@ class _Pass:
         if (state.rebalance_asked(now) and not self.info.stays) or self.said.returns:
             return self._onward(assignment, moves)
         return assignment, moves
+
+    def _still(self, data: Mapping[str, int], assignment: Assignment) -> dict[str, int]:
+        """Return what is left of shares that stay with their claims."""
+        now = {self.snapshot.names[row]: n for row, n in assignment.shares.items()}
+        shares = {name: min(n, now.get(name, 0)) for name, n in data.items()}
+        return {name: n for name, n in shares.items() if n}
 
     def _stands(self, assignment: Assignment) -> bool:
         """Whether all replicas have a cluster, and none moves."""

@@ -35,12 +35,42 @@ from crds.workload import ScheduledReason
 def assigned(profile: Profile, info: WorkloadInfo, field: Candidates) -> Assignment | None:
     """Return the shares; None where no plugin of the profile serves the distribution.
 
-    Where a limit on all replicas together keeps some out, its plugin gives the reason.
+    Where a limit on all replicas together keeps some out, its plugin gives the reason. A Workload
+    that is scaled to 0 keeps its clusters, with 0 replicas each, and one with claims keeps each
+    cluster that it has any on: what was made there stays, and is where it grows again if it can.
     """
-    found, most = _assigned(profile, info, field), limit_of(field.state)
+    found = _where_it_was(profile, info, field) or _assigned(profile, info, field)
+    if found is not None:
+        found = _with_empty(info, field, found)
+    most = limit_of(field.state)
     if found is None or most is None or most.units >= found.desired:
         return found
     return replace(found, short=most.reason, shared_by=(*found.shared_by, most.plugin))
+
+
+def _where_it_was(profile: Profile, info: WorkloadInfo, field: Candidates) -> Assignment | None:
+    """Return the shares on the clusters of now, where some are empty and all replicas fit."""
+    if info.everywhere or not (field.keeps & field.held & (field.present == 0)).any():
+        return None
+    here = field.feasible & field.held
+    line = field.ranking[here[field.ranking]]
+    found = _assigned(
+        profile,
+        info,
+        replace(field, feasible=here, ranking=line, reached=field.reached & field.held),
+    )
+    if found is None:
+        return None
+    wanted = within(field.state, found.desired) - field.staying
+    return found if sum(found.shares.values()) >= wanted else None
+
+
+def _with_empty(info: WorkloadInfo, field: Candidates, found: Assignment) -> Assignment:
+    if info.replicas and not info.claims:
+        return found
+    empty = [int(row) for row in np.flatnonzero(field.keeps & field.held)]
+    shares = {**found.shares, **{row: 0 for row in empty if row not in found.shares}}
+    return replace(found, shares=shares) if len(shares) > len(found.shares) else found
 
 
 def _assigned(profile: Profile, info: WorkloadInfo, field: Candidates) -> Assignment | None:

@@ -261,7 +261,7 @@ def departures(
     shares = []
     for cluster, present in info.present.items():
         row = snapshot.row.get(cluster)
-        if row is None or not present or snapshot.deleting[row]:
+        if row is None or not (present or info.claims) or snapshot.deleting[row]:
             continue
         eviction = said.evictions.get(cluster) if keeps[row] else EDITED
         if eviction is not None:
@@ -272,15 +272,10 @@ def departures(
     excess = 0 if info.everywhere else max(sum(info.present.values()) - wanted, 0)
     found, held, data = [], 0, dict[str, int]()
     for row, cluster, present, eviction in sorted(shares, key=_order):
-        cut = min(present, excess)
         if info.claims and stays_with_data(eviction, now):
-            cut = 0 if info.whole else cut
-            if present > cut:
-                data[cluster] = present - cut
-            if cut:
-                excess -= cut
-                found.append(Departure(row, eviction, present, cut, 0))
+            data[cluster] = present
             continue
+        cut = min(present, excess)
         excess -= cut
         able = present - cut if eviction is EDITED or due(eviction, now) else 0
         goes = budgets.taken(eviction, able) if able else 0

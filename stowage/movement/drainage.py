@@ -168,7 +168,8 @@ def observed(
         stands = [max(each.current, each.scheduled) for each in reported]
         left = max(now.get(cluster, 0), *stands, 0)
         units = max(began.get(cluster, 0), left)
-        if not units and not reported:
+        # A share that is scaled to 0 runs nothing, and waits there for another number.
+        if not units and (not reported or cluster in workload.placements):
             continue
         to = {name: n - began.get(name, 0) for name, n in workload.placements.items()}
         grown = {name: n for name, n in to.items() if n > 0 and name != cluster}

@@ -26,8 +26,8 @@ from controller.model.objects import MemberCluster, Workload
 from controller.plugins.clusteroverrides import ClusterOverrides
 from controller.scheduling.decision import Decision
 from crds.fields.dependencies import Dependencies
-from crds.fields.why import ChangeCause
 from crds.fields.movement import MovingReason
+from crds.fields.why import ChangeCause
 from crds.names import DEFAULT_SCHEDULER
 from machinery.clock import Clock, SystemClock
 from machinery.config.kubeconfig import Connection

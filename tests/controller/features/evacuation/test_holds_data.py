@@ -135,3 +135,51 @@ async def test_what_returns_stays_where_its_data_is_by_now() -> None:
         stage.hub.edit(WORKLOADS, "web", {"spec": {"movement": {"data": "Hold"}}})
         members.taint("m1")
         await held(stage, "1 replica holds 2 claims on m2, 1 replica holds 2 claims on m3")
+
+
+def scaled(stage: Stage, replicas: int) -> None:
+    stage.hub.edit(WORKLOADS, "web", {"spec": {"replicas": replicas}})
+
+
+@pytest.mark.proves("A21", "KD48", "RB18")
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "Widget"])
+async def test_a_scale_to_nothing_keeps_each_cluster_and_is_undone_in_place(kind: str) -> None:
+    async with fleet() as (stage, members):
+        body = {**claims(), "kind": kind}
+        how = {"apiVersion": "example.com/v1"} if kind == "Widget" else {}
+        path = {"replicasPath": "spec.replicas"} if kind == "Widget" else {}
+        await web(
+            stage, members, replicas=4, targetDeployment=None, template={**body, **how}, **path
+        )
+        first = stage.placed("web")
+        scaled(stage, 0)
+        await stage.until(lambda: sum(stage.placed("web").values()) == 0)
+        await stage.calm(5)
+        assert stage.placed("web") == dict.fromkeys(first, 0)
+        stage.cluster("m4", cpu="1000")  # of more room than all others
+        scaled(stage, 4)
+        await stage.until(lambda: sum(stage.placed("web").values()) == 4)
+        assert stage.placed("web") == first
+        scaled(stage, 0)
+        await stage.until(lambda: stage.placed("web") == dict.fromkeys(first, 0))
+        if kind == "Widget":
+            return  # of which no room is known
+        scaled(stage, 400)  # more than those clusters have room for
+        await stage.until(lambda: stage.placed("web").get("m4", 0) > 0)
+
+
+@pytest.mark.proves("A21", "KD48")
+async def test_a_cluster_with_claims_keeps_its_object_when_others_have_all_that_is_left() -> None:
+    async with fleet() as (stage, members):
+        await database(stage, members)
+        members.taint("m1", TAINT_DRAIN)
+        scaled(stage, 1)
+        await stage.until(lambda: sum(stage.placed("web").values()) == 1)
+        await stage.calm(5)
+        assert stage.placed("web").keys() == EVENLY.keys()
+        scaled(stage, 0)
+        await stage.until(lambda: stage.placed("web") == dict.fromkeys(EVENLY, 0))
+        rule = {"clusterSelector": {"no": "such"}, "replicas": 0}
+        stage.hub.edit(WORKLOADS, "web", {"spec": rule})
+        await stage.calm(5)
+        assert stage.placed("web") == dict.fromkeys(EVENLY, 0)
