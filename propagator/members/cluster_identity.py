@@ -130,6 +130,7 @@ class Identities:
         self._serving: set[str] = set()
         self._served: dict[str, ClusterIdentity] = {}
         """The clusters that are served, or were when they were judged last."""
+        self._given_up: set[str] = set()
         self._left: dict[str, ClusterIdentity] = {}
         """The clusters that were served by a name whose MemberCluster is gone."""
         clusters.add_index(CLUSTER_ID_INDEX, lambda each: noted(each).keys)
@@ -152,6 +153,7 @@ class Identities:
             self._serving.add(name)
             self._served[name] = found
             self._left.pop(name, None)
+            self._given_up.discard(name)
         return refused
 
     def release(self, name: str) -> None:
@@ -169,8 +171,13 @@ class Identities:
         self._record(name, ClusterIdentity())
 
     def give_up(self, name: str) -> None:
-        """The name is nobody's any more."""
+        """A person gives the cluster of that name up: it is nobody's until it is served again."""
         self._left.pop(name, None)
+        self._given_up.add(name)
+
+    def gave_up(self, name: str) -> bool:
+        """Whether a person gave the cluster of that name up, as far as this process has seen."""
+        return name in self._given_up
 
     def left(self, cluster: MemberCluster) -> list[str]:
         """Return the names by which that cluster was served, and which it has lost since."""

@@ -70,6 +70,10 @@ class MemberRegistry:
     def names(self) -> list[str]:
         return sorted(self._sessions)
 
+    def gave_up(self, name: str) -> bool:
+        """Whether a person gave that cluster up, and no MemberCluster serves it since."""
+        return self.identities.gave_up(name)
+
     def holders(self, uid: str) -> set[str]:
         """Return the members that show objects of the Workload of that UID."""
         return self._holders.of(uid)

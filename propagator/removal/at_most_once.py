@@ -117,8 +117,10 @@ class AtMostOnce:
     def _excess(self, workload: Workload, main: Main, name: str) -> int:
         """Return the units on a cluster beyond those that are placed there."""
         cluster, leaves = self._clusters.get(("", name)), workload.leaving.get(name, 0)
-        if cluster is None or cluster.given_up:
-            return leaves if cluster is None else 0  # one that is named no more may run them
+        if self._registry.gave_up(name) or (cluster is not None and cluster.given_up):
+            return 0
+        if cluster is None:
+            return leaves  # it is named no more, and may run them
         session = self._registry.get(name)
         seen = session is not None and _serves(session) and self._shown(session, workload)
         counts = session.pod_counts(main) if session is not None and seen else None

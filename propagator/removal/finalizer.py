@@ -59,8 +59,10 @@ class Finalizer:
 
     def _away(self, workload: Workload, name: str) -> bool:
         """Whether a share stands on a cluster that is named no more, and that is not given up."""
+        if self._clusters.get(("", name)) is not None or self._registry.gave_up(name):
+            return False
         shares = name in workload.placements or name in workload.causes
-        return shares and name in record_of(workload) and self._clusters.get(("", name)) is None
+        return shares and name in record_of(workload)
 
     def _registered(self, name: str) -> bool:
         # Right after the start there are members that have no session yet.

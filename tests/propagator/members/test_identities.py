@@ -63,14 +63,18 @@ def test_a_name_stays_its_clusters_until_that_is_given_up() -> None:
     assert identities.refusal("m1", first) is None
     identities.forget("m1")
     identities.give_up("m1")
+    assert identities.gave_up("m1")
     assert identities.refusal("m1", another) is None
+    assert not identities.gave_up("m1")
 
 
 @pytest.mark.proves("A30")
 def test_a_registration_that_is_refused_is_no_cluster_to_ask() -> None:
     """As one under a name that the cluster had, which Workloads still note as sent something."""
     second: Any = SimpleNamespace(refused_as_second=True, ready=False, link=None)
-    registry = SimpleNamespace(get=lambda _: second, holders=lambda _: set())
+    registry = SimpleNamespace(
+        get=lambda _: second, holders=lambda _: set(), gave_up=lambda _: False
+    )
     clusters = SimpleNamespace(get=lambda _: _cluster("m1"), values=list)
     context: Any = SimpleNamespace(registry=registry, clusters=clusters, clock=None)
     ending = {"name": "web", "uid": "u", "annotations": {"stowage.dev/clusters": "m1"}}

@@ -48,7 +48,11 @@ class Fleet:
 
     def once(self) -> AtMostOnce:
         context: Any = SimpleNamespace(
-            registry=SimpleNamespace(get=self.session, names=lambda: list(self.members)),
+            registry=SimpleNamespace(
+                get=self.session,
+                names=lambda: list(self.members),
+                gave_up=self.given_up.__contains__,
+            ),
             clusters=SimpleNamespace(get=self.cluster),
         )
         workloads: Any = SimpleNamespace(by_uid=lambda _uid: self.workload)
@@ -240,8 +244,10 @@ def test_a_cluster_that_is_named_no_more_is_waited_for_until_it_is_given_up() ->
     waiting = fleet.once().waiting(moving(new=3), "new")
     assert waiting is not None
     assert waiting.replicas == 0
-    fleet = Fleet({"old": Member(serves=False), "new": Member()}, given_up={"old"})
-    assert fleet.once().waiting(moving(new=3), "new") is None
+    for missing in (set[str](), {"old"}):
+        members = {"old": Member(serves=False), "new": Member()}
+        fleet = Fleet(members, missing=missing, given_up={"old"})
+        assert fleet.once().waiting(moving(new=3), "new") is None
 
 
 @pytest.mark.proves("A32")
