@@ -112,7 +112,7 @@ def test_those_that_share_servers_come_first_and_the_servers_end_with_them(check
     (checkout / "tests" / "test_a.py").write_text(plain)
     for name in "bcd":
         (checkout / "tests" / "controller" / f"test_{name}.py").write_text(sharing.format(name))
-    (checkout / "tests" / "test_e.py").write_text(sharing.format("e"))
+    (checkout / "test_e.py").write_text(sharing.format("e"))
     assert "5 passed" in _run(checkout, *BESIDE)
     # b, c and d have one worker; e lies where nothing is shared.
     noted = (checkout / "noted").read_text().split()

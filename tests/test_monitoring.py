@@ -265,8 +265,8 @@ CASES: dict[tuple[str, int], tuple[Series, Series]] = {
         {'stowage_plugin_errors_total{plugin="P",point="Filter"}': steady(7)},
     ),
     ("StowageClocksDiffer", 0): (
-        {"controller_hub_clock_ahead_seconds": steady(-31)},
-        {"controller_hub_clock_ahead_seconds": steady(30)},
+        {"stowage_hub_clock_ahead_seconds": steady(-31)},
+        {"stowage_hub_clock_ahead_seconds": steady(30)},
     ),
 }
 CALM = leaders("controller", ON, OFF) | leaders("propagator", ON, OFF)

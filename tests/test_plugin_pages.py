@@ -48,7 +48,8 @@ def protocols(*modules: ModuleType) -> Iterator[type]:
     for module in modules:
         for each in vars(module).values():
             ours = inspect.isclass(each) and each.__module__ == module.__name__
-            if ours and getattr(each, "_is_protocol", False):
+            public = not each.__name__.startswith("_") if ours else False
+            if public and getattr(each, "_is_protocol", False):
                 yield each
 
 

@@ -95,7 +95,7 @@ T = TypeVar("T", bound=Object)
 R = TypeVar("R", bound=Result)
 
 
-class Stored(Protocol[T]):
+class _Stored(Protocol[T]):
     """The objects of a kind as they are stored: an informer, as a writer of statuses reads it."""
 
     def get(self, key: Key) -> T | None: ...
@@ -120,7 +120,7 @@ class StatusWriter(Generic[T, R]):
         self._check = term.check
         self._recorder = term.recorder
         self._resource = resource
-        self._stored: Stored[T] = term.informer(resource)
+        self._stored: _Stored[T] = term.informer(resource)
         self._drafts: dict[Key, R] = {}
         self._decoder = msgspec.json.Decoder(type_)
         self._queue: WorkQueue[Key] = WorkQueue(

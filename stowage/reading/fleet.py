@@ -71,6 +71,7 @@ MOVING: Mapping[str, str] = {
     "AwaitingFencing": "once nothing runs there, taint the cluster "
     "stowage.dev/out-of-service:NoExecute, or stowage unjoin --force it",
     "HoldsData": "nothing to keep the data; spec.movement.data: Leave to have it go without",
+    "UnknownKind": "nothing to leave it there; spec.movement.maxSurge to have it move",
     "NotReadyThere": "see its pods on the cluster that is named; the old ones stay until then",
 }
 """By the reason of Moving on a Workload; others end without a person, or are told above."""

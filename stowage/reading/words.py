@@ -25,6 +25,7 @@ _CAUSES = {
     "RoomGained": "room came free",
     "LimitLearnt": "{name} was seen to run fewer",
     "Rescheduled": "{name} left units without a node",
+    "NoNode": "no node of {name} can hold it",
     "LimitLifted": "{name} may run more again",
     "Drained": "cluster {name} drained",
     "Tainted": "a taint of cluster {name}",

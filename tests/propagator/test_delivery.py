@@ -251,7 +251,7 @@ async def test_only_a_member_that_was_sent_something_is_looked_at(
     parts: dict[str, Any] = {
         "workloads": SimpleNamespace(informer=SimpleNamespace(get=lambda _: of)),
         "judged": SimpleNamespace(known=True),
-        "gates": None,
+        "gates": SimpleNamespace(starting=lambda _: False),
         "revisions": SimpleNamespace(known=lambda found, _: found),
         "inventory": None,
         "shares": SimpleNamespace(remove=remove),

@@ -157,7 +157,7 @@ contexts: [{{name: gone, context: {{cluster: gone, user: gone}}}}]
         config.write_text(text)
         outcome = stowage("install", f"--kubeconfig={config}")
     assert outcome.code == 1
-    assert outcome.err.startswith("error: https://127.0.0.1:")
+    assert outcome.err.splitlines()[-1].startswith("error: https://127.0.0.1:")
 
 
 @pytest.mark.parametrize("role", ["controller", "propagator"])

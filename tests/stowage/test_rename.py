@@ -49,7 +49,7 @@ def test_who_names_a_cluster(spec: Any, field: str) -> None:
     ("text", "status", "counts"),
     [
         ("$(stowage.cluster)", {"placements": [{"cluster": "old", "replicas": 2}]}, True),
-        ("a-$(stowage.cluster).x", {"leaving": [{"cluster": "old"}]}, True),
+        ("a-$(stowage.cluster).x", {"leaving": [{"cluster": "old", "replicas": 1}]}, True),
         (
             f"$(stowage.label:{LABEL_CLUSTER})",
             {"placements": [{"cluster": "old", "replicas": 2}]},

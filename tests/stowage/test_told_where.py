@@ -30,6 +30,7 @@ WRITES = {
     "rename": "m1 m2",
     "sweep": "m1 --confirm",
     "drain": "m1",
+    "taint": "m1 spot:NoSchedule",
     "rebalance": "wl/web",
     "tenant add": "shop",
     "tenant remove": "shop",

@@ -91,7 +91,7 @@ def test_the_later_of_two_wins_and_patches_of_different_fields_both_hold() -> No
     then = override("then", patch=pods(image="nginx:3", env=[{"name": "B", "value": "2"}]))
     found = main_of(laid(first, then))
     assert (found["image"], found["args"]) == ("nginx:3", ["one"])
-    assert [each["name"] for each in found["env"]] == ["A", "B"]
+    assert [each["name"] for each in found["env"]] == ["B", "A"]
     assert main_of(laid(then, first))["image"] == "nginx:2"
 
 

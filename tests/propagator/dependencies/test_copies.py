@@ -133,7 +133,8 @@ def template(kind: str, *path: str, **spec: Any) -> dict[str, Any]:
     for part in reversed(("spec", *path)):
         body = {part: body}
     body["spec"] |= spec
-    return {"kind": kind, **body}
+    group = "batch" if kind in ("Job", "CronJob") else "apps"
+    return {"apiVersion": f"{group}/v1", "kind": kind, **body}
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "ReplicaSet", "DaemonSet", "Job"])

@@ -114,7 +114,7 @@ def test_what_is_no_name_tells_nothing():
 @pytest.mark.proves("R1", "C30")
 def test_a_workload_that_may_be_anywhere_ends_when_each_member_has_said_so():
     names = {f"m{number}" for number in range(3)}
-    clusters = {("", name): SimpleNamespace(name=name) for name in names}
+    clusters = {("", name): SimpleNamespace(name=name, given_up=False) for name in names}
     registry: Any = SimpleNamespace(names=list, get=lambda name: None)
     inventory: Any = SimpleNamespace(holders=lambda uid: set())
     context: Any = SimpleNamespace(registry=registry, clusters=clusters)
@@ -229,15 +229,19 @@ def test_what_another_scheduler_placed_beside_the_footprint_is_noted_as_ever():
 @pytest.mark.proves("R1")
 @pytest.mark.parametrize("entry", ["m1", digest("m1")])
 def test_a_member_without_a_session_yet_is_awaited_by_its_digest_too(entry: str):
-    clusters = {("", "m1"): SimpleNamespace(name="m1")}
-    registry: Any = SimpleNamespace(names=list, get=lambda name: None)
+    clusters = {("", "m1"): SimpleNamespace(name="m1", given_up=False)}
+    given_up = False
+    registry: Any = SimpleNamespace(
+        names=list, get=lambda name: None, gave_up=lambda name: given_up
+    )
     inventory: Any = SimpleNamespace(holders=lambda uid: set())
     context: Any = SimpleNamespace(registry=registry, clusters=clusters)
     ended = workload(**{"stowage_dev/clusters": entry})
     finalizer = Finalizer(context, inventory=inventory)
     assert finalizer.awaited(ended) == {"m1"}
     clusters.clear()
-    assert finalizer.awaited(ended) == set(), "its MemberCluster was deleted"
+    given_up = True
+    assert finalizer.awaited(ended) == set(), "it left the fleet"
 
 
 @pytest.mark.proves("R1")

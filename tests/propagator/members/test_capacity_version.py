@@ -104,6 +104,7 @@ SAID: Mapping[str, Any] = {
     "finished": 0,
     "observedGeneration": 1,
     "state": "Running",
+    "health": "Healthy",
     "message": "",
 }
 

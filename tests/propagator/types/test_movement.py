@@ -14,7 +14,8 @@ from tests.propagator.stage import deployment
 
 
 def template(kind: str, **spec: Any) -> dict[str, Any]:
-    return {**deployment("web", **spec), "kind": kind}
+    group = "batch" if kind in ("Job", "CronJob") else "apps"
+    return {**deployment("web", **spec), "apiVersion": f"{group}/v1", "kind": kind}
 
 
 def moving(

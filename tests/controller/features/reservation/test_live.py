@@ -107,7 +107,7 @@ async def test_nothing_ends_for_good_while_the_clocks_differ(
         assert placements({"status": said}) == {"a": 1}
         (note,) = await told(one, "ClocksDiffer")
         assert "the controller's clock is more than 30 s ahead of the hub's" in note
-        ahead = metrics.REGISTRY.get_sample_value("controller_hub_clock_ahead_seconds")
+        ahead = metrics.REGISTRY.get_sample_value("stowage_hub_clock_ahead_seconds")
         assert ahead == pytest.approx(3600, abs=30)
         report = Report()
         told_of = msgspec.convert(await stored(one), FINDINGS.type_)
