@@ -23,6 +23,7 @@ from controller.framework.events import MEMBER_CLUSTER, WORKLOAD, Action
 from controller.framework.interface import Fields, QueueSort
 from controller.model.load import Load
 from controller.model.objects import MemberCluster, Workload
+from controller.model.ordinals import ordinals_of
 from controller.model.unit import WorkloadInfo, compact, harmless, workload_info
 from controller.queue import events
 from controller.queue.scheduling_queue import Rank, SchedulingQueue
@@ -282,6 +283,7 @@ class SchedulerCache:
             and not info.limits
             and not (info.shown or info.waits)
             and not self._moves(info)
+            and not _lacks_ranges(info, workload)
             and status.says(self._fields(info, info.present, self.snapshot(), self.index))
             and self._reviewed(workload.metadata)
         )
@@ -359,6 +361,7 @@ class SchedulerCache:
         )
         if old is not None and not reported and self._moves(new.info):  # successors may be ready
             reported = old.status.clusters != new.status.clusters
+        reported = reported or _lacks_ranges(new.info, new)
         if (edited or not ours or reported) and self.needs_decision(new):
             self._feed.activate([new.info], after_backoff=not (edited or reported))
 
@@ -504,6 +507,14 @@ def _keep_room(ledgers: Iterable[Ledger], room: RoomHolder) -> None:
                 ledger.keep(room)
             except Exception:  # the ledger holds no room then; the others go on
                 LOG.exception("the ledger %s did not take the room", type(ledger).__name__)
+
+
+def _lacks_ranges(info: WorkloadInfo, workload: Workload) -> bool:
+    """Whether the status does not say where the ordinals of each cluster begin, though it could."""
+    if not info.profile.ordered:
+        return False
+    about = workload, info.present, info.ranges, info.first_ordinal
+    return ordinals_of(*about) != workload.status.ordinals
 
 
 def _as_decided(

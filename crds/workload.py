@@ -45,11 +45,13 @@ from crds.fields.rollout import (
 )
 from crds.fields.shares import (
     MOST_KEPT,
+    MOST_ORDINALS,
     MOST_RESERVED_SHARES,
     ClusterReference,
     ClusterShare,
     KeptObject,
     LeavingShare,
+    OrdinalRange,
     PolicyReference,
     ReservedShare,
 )
@@ -454,6 +456,12 @@ class WorkloadStatus(PlacementStatus):
     """Units that still stand where they are placed no more, until their successors are ready.
 
     They are no part of placements. Writer: controller, in the write of the placements.
+    """
+    ordinals: list[OrdinalRange] = listmap("cluster", most=MOST_ORDINALS)
+    """Where the ordinals of each cluster begin, of a StatefulSet; nothing that runs gets others.
+
+    Writer: the controller, in the write of the placements; for a scheduler of another name that
+    writes none the propagator.
     """
     displaced: list[DisplacedShare] = atomic(MOST_DISPLACED)
     """Units that may return to the cluster that they left. Writer: controller."""

@@ -444,7 +444,7 @@ class ShareWriter:
             pieces = render(
                 workload,
                 replicas=replicas,
-                first_ordinal=workload.ordinals().get(member, 0),
+                first_ordinal=self._once.first_ordinal(session, workload),
                 secrets=await self._needed_secrets(workload),
                 member=facts,
                 override=override,

@@ -24,8 +24,9 @@ from controller.framework.calling import answers
 from controller.framework.calling.guard import PluginError, ask
 from controller.framework.explains import Explainer, method_of
 from controller.framework.pluginstatus import OWN
-from controller.model.objects import LeavingShare, Workload
+from controller.model.objects import LeavingShare, OrdinalRange, Workload
 from controller.model.observedlimits import ObservedLimit, from_status, to_status
+from controller.model.ordinals import ordinals_of
 from controller.model.why import RuleNote, ShareSteps, kept
 from controller.planner.reasons import Reasons, RuleKind
 from controller.scheduling.decision import Decision
@@ -143,6 +144,8 @@ def status_of(decision: Decision, workload: Workload) -> dict[str, Any]:
         "conditions": _conditions(decision, workload, leaving),
     }
     status |= _moves(decision, workload, leaving)
+    if ordinals := _ordinals(decision, workload):
+        status["ordinals"] = msgspec.to_builtins(ordinals)
     if decision.workload.delivered:
         status |= _footprint(placements, workload)
     if decision.workload.limits or workload.status.limits:
@@ -187,6 +190,18 @@ def _moves(
     if decision.moving.rebalanced:
         status["rebalanced"] = decision.moving.rebalanced
     return status
+
+
+def _ordinals(decision: Decision, workload: Workload) -> list[OrdinalRange]:
+    """Return the ranges of ordinals, with the names that clusters have now."""
+    info, snapshot = decision.workload, decision.snapshot
+    if not info.profile.ordered:
+        return workload.status.ordinals
+    known = info.ranges
+    if not all(cluster in snapshot.row for cluster in known):
+        now = current_names(snapshot.clusters, snapshot.row)
+        known = {now.get(cluster, cluster): start for cluster, start in known.items()}
+    return ordinals_of(workload, decision.placements, known, info.first_ordinal)
 
 
 def _footprint(placements: Mapping[str, int], workload: Workload) -> dict[str, Any]:
@@ -368,6 +383,7 @@ def _stored(
         "clusterSummary": status["clusterSummary"] == old.cluster_summary,
         "limits": status.get("limits", []) == to_status(from_status(old)),
         "leaving": status.get("leaving", []) == msgspec.to_builtins(old.leaving),
+        "ordinals": status.get("ordinals", []) == msgspec.to_builtins(old.ordinals),
         "displaced": status.get("displaced", []) == msgspec.to_builtins(old.displaced),
         "rebalanced": status.get("rebalanced", old.rebalanced) == old.rebalanced,
         "state": status.get("state", old.state) == old.state,

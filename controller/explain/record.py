@@ -14,6 +14,7 @@ from controller.framework.calling.deadline import limited
 from controller.framework.profile import PLUGIN_TIMEOUT
 from controller.scheduling.decision import FITS, Decision
 from machinery.clock import timestamp
+from machinery.kinds.ordinals import in_words, with_new_ranges
 
 
 def record(decision: Decision) -> dict[str, Any]:
@@ -43,6 +44,7 @@ def _record(decision: Decision) -> dict[str, Any]:
             {"cluster": c, "replicas": n, "reasons": _why(decision, c)}
             for c, n in decision.placements.items()
         ],
+        **({"ordinals": found} if (found := ordinals(decision)) else {}),
         "hooks": hooks.told(decision),
         "order": decision.assignment_order(),
         "clusters": [_cluster(decision, row) for row in _rows(decision)],
@@ -50,6 +52,19 @@ def _record(decision: Decision) -> dict[str, Any]:
         "binding": [bound.to_dict() for bound in decision.binding()],
         "remedies": [note.to_dict() for note in remedies(decision, shortage)],
     }
+
+
+def ordinals(decision: Decision) -> list[dict[str, Any]]:
+    """Return the range of ordinals of each cluster; none of a kind that counts no pods."""
+    info, shares = decision.workload, decision.placements
+    if not info.profile.ordered:
+        return []
+    starts = with_new_ranges(info.ranges, sorted(shares), info.first_ordinal)
+    name = info.template_name or info.name
+    return [
+        {"cluster": c, "start": starts[c], "pods": in_words(name, starts[c], n)}
+        for c, n in sorted(shares.items())
+    ]
 
 
 def _rows(decision: Decision) -> list[int]:

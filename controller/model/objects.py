@@ -441,6 +441,8 @@ class ClusterShare(msgspec.Struct, frozen=True, rename="camel"):
     outdated: int = 0
     revision: str = ""
     """What was last written there, wholly; empty without spec.rollout."""
+    start: int | None = None
+    """The first ordinal of the object there; None of a kind that counts no pods."""
 
 
 class ClusterLimit(msgspec.Struct, frozen=True, rename="camel"):
@@ -464,6 +466,13 @@ class LeavingShare(msgspec.Struct, frozen=True, omit_defaults=True):
     since: str = ""
     replaced: int = 0
     """Of the replicas, those whose successors are ready: they go once the member lets them."""
+
+
+class OrdinalRange(msgspec.Struct, frozen=True):
+    """Where the ordinals of a cluster begin."""
+
+    cluster: str
+    start: int
 
 
 class DisplacedShare(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -561,6 +570,7 @@ class WorkloadStatus(PluginFields, msgspec.Struct, frozen=True, rename="camel"):
     placements: list[Placement] = []
     leaving: list[LeavingShare] = []
     displaced: list[DisplacedShare] = []
+    ordinals: list[OrdinalRange] = []
     rebalanced: str = ""
     cluster_summary: str = ""
     clusters: list[ClusterShare] = []

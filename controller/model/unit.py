@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from dataclasses import field as made_by
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -35,6 +34,7 @@ from controller.model.objects import (
     WorkloadStatus,
 )
 from controller.model.observedlimits import ObservedLimit, Shown, from_status, shown, waiting
+from controller.model.ordinals import known_in
 from controller.model.overridden import Overridden, overridden_of
 from controller.model.place import Place
 from controller.model.requests import request_of
@@ -50,7 +50,13 @@ from machinery.kinds.builtin import DEPLOYMENT
 from machinery.kinds.profile import Profile
 from machinery.kinds.scalers import refuse_scaler
 from machinery.kinds.table import PRESENT, profile_of
-from machinery.kinds.templates import claims_in, pod_template, replicas_in, runs_once
+from machinery.kinds.templates import (
+    claims_in,
+    first_ordinal,
+    pod_template,
+    replicas_in,
+    runs_once,
+)
 from machinery.types.bounds import MOST_UNITS, between, quoted
 from machinery.types.metadata import Key, Meta
 
@@ -135,9 +141,9 @@ class WorkloadInfo:
     """The `controller.model.podtemplate.skeleton` of its pods, for patches of them."""
     overridden: Overridden | None = None
     """What its overrides make of the template; None where it has none."""
-    alongside: Mapping[str, int] = made_by(default_factory=dict)
+    alongside: Mapping[str, int] = field(default_factory=dict)
     """The request of the pods that its manifests make on each cluster; "pods" is their number."""
-    most_request: Mapping[str, int] = made_by(default_factory=dict)
+    most_request: Mapping[str, int] = field(default_factory=dict)
     """The most that one replica requests by any of its overrides; empty without one."""
     divided: bool = False
     """A plugin divides its replicas whatever its distribution; set by a decision (`Settle`)."""
@@ -148,6 +154,10 @@ class WorkloadInfo:
     controller: tuple[str, str, str, str] = NO_CONTROLLER
     """The object's controller: apiVersion, kind, name, uid; empty without."""
     template_name: str = ""
+    first_ordinal: int = 0
+    """The one that its template asks for, of a kind that counts its pods."""
+    ranges: Mapping[str, int] = field(default_factory=dict)
+    """Where the ordinals of clusters begin, as far as that is known, of such a kind."""
     groups: tuple[str, ...] = ()
     """The names that its labels give of its group: more than one is a mistake of the user's."""
     runs: bool = False
@@ -246,7 +256,7 @@ def workload_info(workload: Workload) -> WorkloadInfo:
         _bindings(meta.labels, podtemplate.labels_of(template), labels),
     )
     changes = overridden_of(spec, template, profile)
-    read: list[Any] = [request, {field: pod[field] for field in _PLACED_BY if field in pod}]
+    read: list[Any] = [request, {name: pod[name] for name in _PLACED_BY if name in pod}]
     shape = _hash([*read, changes.raw.hex()] if changes else read)
     divided = counted and (spec.distribution == Distribution.DIVIDED or bool(bindings))
     leaves_data = spec.movement.data == MovedData.LEAVE
@@ -289,12 +299,14 @@ def workload_info(workload: Workload) -> WorkloadInfo:
         most_request=most_of(changes) if changes is not None else {},
         controller=_controller(meta),
         template_name=podtemplate.name_of(template),
+        first_ordinal=first_ordinal(profile, body),
         groups=groups_named(meta.labels, podtemplate.labels_of(template), labels),
         delivered=spec.delivery != Delivery.NONE,
         claims=0 if leaves_data else len(claims_in(profile, body)),
         **_of_status(
             workload, shape, counted=counted, divided=divided, once=runs_once(profile, body)
         ),
+        ranges=known_in(workload, first_ordinal(profile, body)) if profile.ordered else _NOTHING,
     )
 
 
@@ -305,6 +317,8 @@ def restated(held: Workload, meta: Meta, status: WorkloadStatus) -> Workload:
     divided = info.counted and info.learns
     once = info.moving.once
     fields = _of_status(later, info.shape, counted=info.counted, divided=divided, once=once)
+    if info.profile.ordered:
+        fields["ranges"] = known_in(later, info.first_ordinal)
     return msgspec.structs.replace(later, info=replace(info, **fields))
 
 
@@ -462,10 +476,10 @@ def _refuse_numbers(spec: WorkloadSpec) -> None:
         *(("workloadAffinity", each.weight) for side in both for each in side.preferred),
         *(("tolerations", each.toleration_seconds or 0) for each in spec.tolerations),
     ]
-    for field, number in numbers:
-        least = -MOST_UNITS - 1 if field == "priority" else 0
+    for name, number in numbers:
+        least = -MOST_UNITS - 1 if name == "priority" else 0
         if not least <= number <= MOST_UNITS:
-            raise ValueError(f"spec.{field}: {quoted(number)} is not from {least} to {MOST_UNITS}")
+            raise ValueError(f"spec.{name}: {quoted(number)} is not from {least} to {MOST_UNITS}")
 
 
 def _selector(template: Template, pod_meta: Mapping[str, Any]) -> str:

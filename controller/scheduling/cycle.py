@@ -51,6 +51,7 @@ from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.snapshot import Snapshot
 from crds.fields.why import ChangeCause
 from crds.workload import WorkloadState
+from machinery.kinds.ordinals import MOST_RANGES
 
 
 def decide(
@@ -319,13 +320,18 @@ class _Pass:
             if name in self.snapshot.row:
                 present[self.snapshot.row[name]] = replicas
                 held[self.snapshot.row[name]] = True
+        feasible, ranking = self.feasible, self.ranking
+        if self.info.profile.ordered and len(ranking) > MOST_RANGES:
+            ranking = self._with_ranges(held)
+            feasible = np.zeros(len(self.snapshot), dtype=np.bool_)
+            feasible[ranking] = True
         planned = self.state.enabled.get("assign", ())  # the plan keeps to their limits
         return Candidates(
             snapshot=self.snapshot,
-            feasible=self.feasible,
+            feasible=feasible,
             keeps=self.keeps,
             line=self.line,
-            ranking=self.ranking,
+            ranking=ranking,
             scores=self.totals,
             room=room_of(self.state, self.info, self.snapshot),
             present=present,
@@ -335,6 +341,15 @@ class _Pass:
             state=self.state,
             staying=self.leaving.staying,
         )
+
+    def _with_ranges(self, held: Mask) -> Ints:
+        """Return the best clusters, as many as may have ordinals of their own, those held first."""
+        others = self.ranking[~held[self.ranking]]
+        standing = {*self.info.present, *self.info.moving.leaving, *self.info.moving.surplus}
+        chosen = held.copy()
+        chosen[others[: max(MOST_RANGES - len(standing), 0)]] = True
+        first: Ints = self.ranking[chosen[self.ranking]]
+        return first
 
     def verdict(self, assignment: Assignment) -> ScheduledCondition:
         """Return the condition Scheduled of an assignment."""

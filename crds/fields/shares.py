@@ -62,6 +62,19 @@ class LeavingShare(Model):
     """When it began."""
 
 
+MOST_ORDINALS = 1000
+"""Clusters that one Workload may count pods on."""
+
+
+class OrdinalRange(Model):
+    """Where the ordinals of a cluster begin; the ranges of clusters begin 1000 apart."""
+
+    cluster: DnsName
+    """The MemberCluster's name."""
+    start: Count
+    """The first ordinal there."""
+
+
 MOST_RESERVED_SHARES = 1024
 """Reservations, times clusters, that one Workload may be inside of."""
 
@@ -167,6 +180,8 @@ class ClusterShare(Model):
     """How the object that runs its units is doing, by what is known of its kind."""
     blocked: ShareBlocked | None = None
     """Why units stay that should have left."""
+    start: Count | None = None
+    """The first ordinal of the object there; unset of a kind that counts no pods."""
     load_balancer: dict[str, Any] | None = None
     """The Service's status.loadBalancer there."""
 

@@ -90,6 +90,12 @@ def claims_in(profile: Profile, template: Body) -> tuple[str, ...]:
     return tuple(str(value_at(each, "metadata.name") or "") for each in listed)
 
 
+def first_ordinal(profile: Profile, template: Body) -> int:
+    """Return the first ordinal that an object asks for, 0 without one."""
+    found = value_at(template, profile.replicas.ordinals) if profile.replicas is not None else None
+    return found if type(found) is int and found > 0 else 0
+
+
 def check(profile: Profile, template: Body) -> None:
     """Raise InvalidTemplate, naming the path, where a part that is read or written is malformed."""
     if not profile.known:

@@ -37,6 +37,7 @@ from machinery.kinds.profile import Profile
 from machinery.kinds.scalers import refuse_scaler
 from machinery.kinds.table import profile_in
 from machinery.kinds.templates import check, labelled_path
+from machinery.kinds.templates import first_ordinal as start_in
 from machinery.overrides.images import ImageRule, rewrite
 from machinery.overrides.override import (
     ClusterOverride,
@@ -141,14 +142,15 @@ def render(
     workload: Workload,
     *,
     replicas: int,
-    first_ordinal: int,
+    first_ordinal: int | None,
     secrets: Sequence[HubSecret],
     member: MemberFacts,
     override: Override = NOTHING,
 ) -> list[Piece]:
     """Return every object of a Workload on one cluster, Secrets first and the template last.
 
-    `override` is the difference of this cluster's share. Raises PatchMisfit, OverrideMisfit and
+    `first_ordinal` is that of this cluster, None for the template's own; `override` is the
+    difference of its share. Raises PatchMisfit, OverrideMisfit and
     UnreadableOverrides, and InvalidTemplate for any other fault.
     """
     try:
@@ -163,7 +165,7 @@ def render(
 def _rendered(
     workload: Workload,
     replicas: int,
-    first_ordinal: int,
+    first_ordinal: int | None,
     secrets: Sequence[HubSecret],
     member: MemberFacts,
     override: Override,
@@ -224,7 +226,7 @@ def _marked(piece: Piece, member: MemberFacts) -> Piece:
 def _main(
     workload: Workload,
     replicas: int,
-    first_ordinal: int,
+    first_ordinal: int | None,
     override: Override,
     differences: _Differences,
 ) -> dict[str, Any]:
@@ -237,9 +239,10 @@ def _main(
     body = _bare(template)
     if path:
         set_at(body, path, replicas)
-    if first_ordinal:
-        # A kind that has them no more keeps those that it was given.
-        set_at(body, (profile.replicas and profile.replicas.ordinals) or ORDINALS, first_ordinal)
+    # A kind that has them no more keeps those that it was given.
+    ordinals = (profile.replicas and profile.replicas.ordinals) or ORDINALS
+    if first_ordinal or (first_ordinal == 0 and profile.ordered and value_at(body, ordinals)):
+        set_at(body, ordinals, first_ordinal)
     _mark_pods(body, profile, workload.uid)
     return body
 
@@ -280,12 +283,27 @@ def _mark_pods(body: dict[str, Any], profile: Profile, uid: str) -> None:
 
 
 def beside(piece: Piece, live: ManagedObject) -> Piece:
-    """Return the piece with the label on its pods that the object in its place has, or has not.
+    """Return the piece as it may be laid over the object in its place, whoever made that.
 
-    Another label would restart the pods of an object that was taken over.
+    Its pods keep their numbers, and have the label that they have, or have not: another number or
+    label would restart those of an object that was taken over.
     """
+    return _with_start(_with_label(piece, live), live) if piece.main else piece
+
+
+def _with_start(piece: Piece, live: ManagedObject) -> Piece:
+    profile = profile_in(piece.body)
+    where = profile.replicas
+    if live.start is None or where is None or live.start == start_in(profile, piece.body):
+        return piece
+    *above, last = steps(where.ordinals)
+    ordinals = {**(value_at(piece.body, ".".join(above)) or {}), last: live.start}
+    return _changed(piece, _with(piece.body, above, ordinals), start=live.start)
+
+
+def _with_label(piece: Piece, live: ManagedObject) -> Piece:
     label = live.pods_uid
-    if label is None or not piece.main:
+    if label is None:
         return piece
     holder = labelled_path(profile_in(piece.body), piece.body)
     pods = value_at(piece.body, holder)
@@ -299,8 +317,13 @@ def beside(piece: Piece, live: ManagedObject) -> Piece:
     labels = {**others, LABEL_WORKLOAD_UID: label} if label else others
     bare = {key: value for key, value in meta.items() if key != "labels"}
     body = _with(piece.body, path, {**bare, "labels": labels} if labels else bare)
+    return _changed(piece, body, label=label)
+
+
+def _changed(piece: Piece, body: dict[str, Any], **what: Any) -> Piece:
+    """Return the piece with another body; its digests say what is other in it."""
     digest, template_digest = (
-        _digest({"digest": each, "label": label}) for each in (piece.digest, piece.template_digest)
+        _digest({"digest": each, **what}) for each in (piece.digest, piece.template_digest)
     )
     annotations = {**body["metadata"]["annotations"], ANNOTATION_HASH: digest}
     if ANNOTATION_TEMPLATE_HASH in annotations:

@@ -1,24 +1,19 @@
 """The metadata that the hub's Workload must have before any object of it is written. Pure.
 
 The finalizer, so that no object is left when the Workload is deleted; the members that are sent
-something, so that each is asked at the end; the kinds, so that another process finds all objects
-(`noted_kinds`); and a StatefulSet's first ordinal on each cluster, so that no two clusters give
-their replicas the same name.
+something, so that each is asked at the end; and the kinds, so that another process finds all
+objects (`noted_kinds`).
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from crds.names import ANNOTATION_CLUSTERS, ANNOTATION_ORDINALS, FINALIZER
+from crds.names import ANNOTATION_CLUSTERS, FINALIZER
 from machinery.types.written_clusters import MemberRecord
 from propagator.members.noted_kinds import missing_kinds
 from propagator.types.workload import Workload
-
-ORDINAL_BLOCK = 1000
-"""The distance of first ordinals on different clusters: more replicas on one would collide."""
 
 
 def is_ours(workload: Workload) -> bool:
@@ -31,45 +26,21 @@ def missing(
     kinds: set[tuple[str, str]],
     *,
     there: Callable[[str], bool],
-    formerly: Callable[[str], Sequence[str]] = lambda _: (),
 ) -> dict[str, Any]:
     """Return the missing fields of the metadata, as a merge patch; empty when it has them all.
 
     `kinds` are those that are about to be written; `there` says whether a cluster exists, as
-    nothing is sent to one that does not, and `formerly` returns its former names.
+    nothing is sent to one that does not.
     """
     metadata: dict[str, Any] = {}
     if not is_ours(workload):
         metadata["finalizers"] = [*workload.metadata.finalizers, FINALIZER]
     members = _missing_members(workload, there)
     noted = missing_kinds(workload, kinds, alone=not members)
-    annotations = members | noted | _missing_ordinals(workload, formerly)
+    annotations = members | noted
     if annotations:
         metadata["annotations"] = annotations
     return metadata
-
-
-def first_ordinals(
-    workload: Workload, formerly: Callable[[str], Sequence[str]] = lambda _: ()
-) -> dict[str, int]:
-    """Return each cluster's first ordinal: its own, or the lowest free block for a new cluster.
-
-    A cluster keeps its block for good, also under another name, so that scaling, moving or renaming
-    renumbers no unit.
-    """
-    ordinals = workload.ordinals()
-    for name in sorted(set(workload.placements) - ordinals.keys()):
-        known = (former for former in formerly(name) if former in ordinals)
-        if (former := next(known, None)) is not None:
-            ordinals[name] = ordinals.pop(former)
-    taken = set(ordinals.values())
-    for name in sorted(set(workload.placements) - ordinals.keys()):
-        first = 0
-        while first in taken:
-            first += ORDINAL_BLOCK
-        taken.add(first)
-        ordinals[name] = first
-    return ordinals
 
 
 def without_member(workload: Workload, name: str) -> dict[str, Any]:
@@ -109,14 +80,3 @@ def _missing_members(workload: Workload, there: Callable[[str], bool]) -> dict[s
     record, noted = record_of(workload), _annotated(workload)
     lacking = [name for name in workload.placements if name not in record and there(name)]
     return {ANNOTATION_CLUSTERS: noted.adding(lacking).text()} if lacking else {}
-
-
-def _missing_ordinals(
-    workload: Workload, formerly: Callable[[str], Sequence[str]]
-) -> dict[str, str]:
-    if not workload.profile.ordered:
-        return {}
-    ordinals = first_ordinals(workload, formerly)
-    if ordinals == workload.ordinals():
-        return {}
-    return {ANNOTATION_ORDINALS: json.dumps(ordinals, sort_keys=True)}

@@ -77,16 +77,22 @@ class HubWorkloads:
         self.informer.add_handler(self._witness)
 
     async def prepare(self, workload: Workload, kinds: set[tuple[str, str]]) -> Workload:
-        """Note the finalizer, members, kinds and ordinals that writes of these kinds require.
+        """Note the finalizer, members and kinds that writes of these kinds require.
 
-        One write on top of the version that was read; none for a Workload that has it all. A
-        Workload that was edited or deleted meanwhile is returned as it is. Raises TransportError.
+        And the ranges of ordinals, where the scheduler is one that gives none. A write for each on
+        top of the version that was read; none for a Workload that has it all. A Workload that was
+        edited or deleted meanwhile is returned as it is. Raises TransportError.
         """
         async with self._latest(workload) as now:
             if now.metadata.deleting or now.metadata.generation != workload.metadata.generation:
                 return now
-            metadata = missing(now, kinds, there=self._there, formerly=self._formerly)
-            return await self._patch_metadata(now, metadata) if metadata else now
+            metadata = missing(now, kinds, there=self._there)
+            written = await self._patch_metadata(now, metadata) if metadata else now
+            ranges = written.missing_ranges(self._formerly)
+            if not ranges:
+                return written
+            status = {"ordinals": [{"cluster": c, "start": n} for c, n in ranges.items()]}
+            return self._store(await self._patch(written, {"status": status}, subresource="status"))
 
     def _formerly(self, name: str) -> Sequence[str]:
         """Return the former names of a cluster that no other cluster has."""

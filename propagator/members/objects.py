@@ -29,7 +29,7 @@ from machinery.kinds.paths import value_at
 from machinery.kinds.profile import Profile
 from machinery.kinds.readiness import Judged, judge
 from machinery.kinds.table import profile_of
-from machinery.kinds.templates import labelled_path
+from machinery.kinds.templates import first_ordinal, labelled_path
 from machinery.types.metadata import Key, Meta, Object
 from machinery.types.texts import shared
 from propagator.members.field_digest import FieldPrint, ManagedFieldsEntry, print_of, rivals_of
@@ -53,6 +53,8 @@ class ManagedObject(Object, frozen=True):
     pods_uid: str | None = None
     """The label `stowage.dev/workload-uid` in its pod template, empty without one; None of a kind
     whose pod template is not known, unless it has the label where earlier releases set it."""
+    start: int | None = None
+    """The first ordinal that it asks for; None of a kind that counts no pods."""
 
     @property
     def replicas(self) -> int | None:
@@ -111,6 +113,7 @@ def slim(resource: Resource, found: Wire | ManagedObject) -> ManagedObject:
         applied=print_of(entries, resource.kind),
         rivals=rivals_of(entries),
         pods_uid=_pods_uid(profile, body),
+        start=first_ordinal(profile, body) if profile.ordered else None,
     )
 
 

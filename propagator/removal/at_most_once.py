@@ -13,7 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from crds.workload import PropagatedReason
+from machinery.kinds.ordinals import overlapping
 from machinery.types.metadata import Key
+from propagator.errors import Refused
 from propagator.hub.workload_metadata import record_of
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
@@ -21,6 +24,7 @@ from propagator.members.health import Contact
 from propagator.members.inventory import OwnedObjects, main_object, owned
 from propagator.members.pods import Main, main_of
 from propagator.members.session import MemberSession
+from propagator.members.target import Target
 from propagator.types.workload import Workload
 
 
@@ -84,6 +88,38 @@ class AtMostOnce:
         session = self._registry.get(name)
         counts = session.pod_counts(main) if session is not None and _serves(session) else None
         return counts.current if counts is not None else 0
+
+    def first_ordinal(self, session: Target, workload: Workload) -> int | None:
+        """Return the first ordinal of the share there; None for the template's own.
+
+        What stands keeps its own, whatever is noted. Raises Refused while no range of its own is
+        known for what is to be made.
+        """
+        main, start = main_of(workload), workload.ranges.get(session.name)
+        if not workload.profile.ordered:
+            return start
+        live = main_object(main, owned(session, main.uid), ending=True)
+        if live is not None:
+            return live.start
+        if start is None:
+            sentence = f"{session.name}: waits for a range of ordinals of its own"
+            raise Refused(PropagatedReason.PROPAGATING, sentence)
+        if other := overlapping(start, self._starts(main, session.name)):
+            sentence = f"{session.name}: waits for another range of ordinals, as {other} has its"
+            raise Refused(PropagatedReason.PROPAGATING, sentence)
+        return start
+
+    def _starts(self, main: Main, member: str) -> dict[str, int]:
+        """Return the first ordinals of the objects that other members have."""
+        found = {}
+        for name in self._registry.names():
+            session = self._registry.get(name) if name != member else None
+            if session is None or main.uid not in session.owners:
+                continue
+            live = main_object(main, owned(session, main.uid), ending=True)
+            if live is not None and live.start is not None:
+                found[name] = live.start
+        return found
 
     def left(self, workload: Workload, member: str) -> int | None:
         """Return the units that a member out of service may still run, beside those elsewhere.

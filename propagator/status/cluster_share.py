@@ -55,6 +55,7 @@ _FACTS = (
     "updated",
     "outdated",
     "health",
+    "start",
     "observedGeneration",
     "revision",
     "loadBalancer",
@@ -163,10 +164,13 @@ def share_of(
     word = _word(seen, before, said)
     readiness = None
     facts: dict[str, Any] = {}
+    if not profile.ordered:
+        facts["start"] = None
     if seen.contact is Contact.SERVING:
         readiness = counts_of(_judged(seen), seen.desired.replicas)
         facts = _facts(seen, word, readiness)
         facts["available"] = _available(seen, profile, readiness, before)
+        facts["start"] = seen.main.start if seen.main is not None else None
     elif not seen.ready_seconds:
         facts["available"] = None
     state, message = _state(seen, word, readiness, before)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import cached_property, lru_cache
@@ -34,10 +34,11 @@ from crds.names import (
 )
 from crds.workload import OnDelete
 from machinery.kinds.groups import groups_of as groups_in
+from machinery.kinds.ordinals import MOST_RANGES, known_ranges, with_new_ranges
 from machinery.kinds.paths import value_at
 from machinery.kinds.profile import Profile
 from machinery.kinds.table import profile_of
-from machinery.kinds.templates import pod_template, runs_once
+from machinery.kinds.templates import first_ordinal, pod_template, runs_once
 from machinery.overrides.override import ClusterOverride, cluster_overrides_of
 from machinery.types.metadata import Key, Object, OwnerReference
 from machinery.types.texts import shared
@@ -151,6 +152,13 @@ class Review(msgspec.Struct, frozen=True, gc=False):
     refusal: str = ""
 
 
+class OrdinalRange(msgspec.Struct, frozen=True, gc=False):
+    """Where the ordinals of a cluster begin."""
+
+    cluster: str
+    start: int
+
+
 class Footprint(msgspec.Struct, frozen=True, gc=False):
     """The members that may hold objects, and their kinds, as noted in the status."""
 
@@ -193,6 +201,7 @@ class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
     placements: list[Placement] = []
     decision: DecisionRef = DecisionRef()
     leaving: list[LeavingShare] = []
+    ordinals: list[OrdinalRange] = []
     overrides: msgspec.Raw = msgspec.Raw()
     """Decoded by `Workload.overrides`: a fault in them spoils no other field."""
     clusters: list[dict[str, Any]] = []
@@ -517,8 +526,40 @@ class Workload(Object, frozen=True, dict=True):
     def _notes(self) -> tuple[str, str]:
         return self.metadata.annotations.get(ANNOTATION_KINDS, ""), self.status.footprint.kinds
 
-    def ordinals(self) -> dict[str, int]:
-        """Return first ordinals by cluster; nothing where the annotation is malformed."""
+    @cached_property
+    def ranges(self) -> Mapping[str, int]:
+        """The first ordinals by cluster, as far as they are known."""
+        noted = {each.cluster: each.start for each in self.status.ordinals}
+        if not self.profile.ordered:
+            return {**self._annotated, **noted}
+        first = self.first_ordinal
+        before = {name: start or first for name, start in self._annotated.items()}
+        told = {e["name"]: e["start"] for e in self.status.clusters if type(e.get("start")) is int}
+        return known_ranges({**before, **noted}, told)
+
+    @property
+    def first_ordinal(self) -> int:
+        """The one that the template asks for, of a kind that counts its pods."""
+        return first_ordinal(self.profile, self.template)
+
+    def missing_ranges(self, formerly: Callable[[str], Sequence[str]]) -> dict[str, int]:
+        """Return all ranges where the scheduler gives none and a cluster lacks its own; or nothing.
+
+        `formerly` returns the former names of a cluster.
+        """
+        if not self.profile.ordered or self.status.observed.controller is not None:
+            return {}
+        known, lacks = dict(self.ranges), sorted(self.placements.keys() - self.ranges.keys())
+        for name in lacks:
+            former = next((each for each in formerly(name) if each in known), None)
+            if former is not None:
+                known[name] = known.pop(former)
+        found = with_new_ranges(known, lacks, self.first_ordinal) if lacks else {}
+        return found if len(found) <= MOST_RANGES else {}
+
+    @property
+    def _annotated(self) -> dict[str, int]:
+        """What an earlier release noted; nothing where the annotation is malformed."""
         try:
             noted = json.loads(self.metadata.annotations.get(ANNOTATION_ORDINALS, "{}"))
             return {str(name): int(first) for name, first in noted.items()}

@@ -199,7 +199,7 @@ def _objects(workload: Workload, cluster: MemberCluster | None, override: Overri
     pieces = render(
         workload,
         replicas=workload.shares.get(name, workload.wanted),
-        first_ordinal=workload.ordinals().get(name, 0),
+        first_ordinal=workload.ranges.get(name),
         secrets=secrets,
         member=member,
         override=override,

@@ -18,7 +18,7 @@ from controller import catalogue, config
 from controller.binding.moving import holds_data
 from controller.explain import hooks
 from controller.explain.pending import shortage_of
-from controller.explain.record import record
+from controller.explain.record import ordinals, record
 from controller.framework.explains import either
 from controller.framework.profile import Profile, SchedulerConfiguration
 from controller.framework.runtime.handle import DryRunHandle
@@ -145,6 +145,8 @@ class Plan:
             lines.append(row)
             if rooms := words.inside(inside(each.decision), each.decision.workload.namespace):
                 lines.append(f"  {rooms}")
+            if ranges := words.ordinals(ordinals(each.decision)):
+                lines.append(f"  {ranges}")
             if each.along:
                 lines.append(f"  {_line(each.along)}")
             if each.rollout:

@@ -46,6 +46,12 @@ def inside(shares: Iterable[Mapping[str, Any]], namespace: str) -> str:
     return _cut([f"{count(n, 'unit')} inside {name}" for name, n in units.items()], ", ")
 
 
+def ordinals(ranges: Iterable[Mapping[str, Any]]) -> str:
+    """Return `ordinals: m1 db-0 to db-2, m2 db-1000`; empty for none."""
+    text = _cut([f"{each['cluster']} {each['pods']}" for each in ranges], ", ")
+    return f"ordinals: {text}" if text else ""
+
+
 def transition(stable: str, revision: str) -> str:
     """Return `91ab → 6f2c`; `6f2c` where both are one, or there is no stable revision."""
     new = short_revision(revision)

@@ -815,8 +815,7 @@ async def test_a_custom_kind_is_found_again_after_a_restart_and_may_vanish(stage
         await stage.gone("other")
 
 
-@pytest.mark.long
-@pytest.mark.proves("K28")
+@pytest.mark.proves("K28", "A4", "KD49", "RB12")
 async def test_ordinals_do_not_collide(stage_on: MakeStage):
     async with stage_on() as stage:
         template = {**deployment("it", serviceName="it"), "kind": "StatefulSet"}
@@ -833,3 +832,18 @@ async def test_ordinals_do_not_collide(stage_on: MakeStage):
             for member in ("m1", "m2")
         }
         assert starts == {"m2": 0, "m1": 1000}
+        await stage.propagated("demo")
+
+        async def told() -> bool:
+            shares = (await stage.status("demo"))["clusters"]
+            return {each["name"]: each.get("start") for each in shares} == starts
+
+        await until(told)
+        # A note that is lost, or another one, renumbers nothing.
+        for noted in ([], [{"cluster": "m1", "start": 0}, {"cluster": "m2", "start": 1000}]):
+            await stage.patch("demo", {"status": {"ordinals": noted}}, subresource="status")
+            await stage.patch("demo", {"spec": {"template": {"metadata": {"labels": {"a": "b"}}}}})
+            await stage.propagated("demo")
+            for member, start in starts.items():
+                spec = (await stage.on(member, "it", kind=sets))["spec"]
+                assert spec.get("ordinals", {}).get("start", 0) == start

@@ -66,7 +66,7 @@ def writer_of(prepared: Workload, told: list[Outcome | None]) -> ShareWriter:
         unconfirmed=SimpleNamespace(),  # type: ignore[arg-type] # nothing is in doubt
         pruner=SimpleNamespace(),  # type: ignore[arg-type] # nothing is removed
         guard=SimpleNamespace(kept=nothing),  # type: ignore[arg-type] # nothing is lowered
-        once=SimpleNamespace(waiting=lambda *_: None),  # type: ignore[arg-type] # nor waited for
+        once=SimpleNamespace(waiting=lambda *_: None, first_ordinal=lambda *_: None),  # type: ignore[arg-type] # nor waited for
         images=ImageTurns(clock=FakeClock()),
         record_outcome=lambda _key, _member, outcome: told.append(outcome),
     )
@@ -132,7 +132,7 @@ async def test_a_gate_that_closes_meanwhile_lets_nothing_more_through(waves: int
         writer=SimpleNamespace(write=write),  # type: ignore[arg-type] # as well
         pruner=SimpleNamespace(),  # type: ignore[arg-type] # nothing is removed
         guard=SimpleNamespace(kept=_none),  # type: ignore[arg-type] # nothing is lowered
-        once=SimpleNamespace(waiting=lambda *_: None),  # type: ignore[arg-type] # nor waited for
+        once=SimpleNamespace(waiting=lambda *_: None, first_ordinal=lambda *_: None),  # type: ignore[arg-type] # nor waited for
         images=ImageTurns(clock=FakeClock()),
         record_outcome=lambda _key, _member, outcome: told.append(outcome),
     )

@@ -232,7 +232,7 @@ async def _reader(world: World, folder: Path) -> Path:
     return accounts.written(world.hub, who, token, folder)
 
 
-@pytest.mark.proves("A7", "KD46")
+@pytest.mark.proves("A7", "KD46", "KD51")
 def test_what_holds_data_is_counted_and_told_by_simulate_drain_and_plan(tmp_path: Path) -> None:
     database = stateful("db")
     claims = [{"metadata": {"name": "data"}}]
@@ -253,6 +253,8 @@ def test_what_holds_data_is_counted_and_told_by_simulate_drain_and_plan(tmp_path
     assert [each.state for each in drained.blocked] == [f"HoldsData: {text}"]
     # Placed by a plan of before, and edited so that m1 matches no more.
     first = plan.make([str(fleet)], Where("shop", fleet=[str(fleet)]), clock=SystemClock())
+    ranges = "ordinals: m1 db-0 to db-1, m2 db-1000 to db-1001"
+    assert ranges in first.table()
     decision = first.planned[0].decision
     shares = [{"cluster": c, "replicas": n} for c, n in decision.placements.items()]
     db["status"] = {"placements": shares, "decision": {"hash": decision.workload.hash}}
@@ -262,3 +264,6 @@ def test_what_holds_data_is_counted_and_told_by_simulate_drain_and_plan(tmp_path
     assert shown.exit_code == 0, shown.output
     assert f"HoldsData: {text}" in shown.stdout
     assert "no change" in shown.stdout
+    assert ranges in shown.stdout
+    explained = CliRunner().invoke(cli, ["explain", "wl/db", "-n", "shop", "--fleet", str(fleet)])
+    assert ranges in explained.stdout, explained.output

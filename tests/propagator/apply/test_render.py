@@ -10,7 +10,6 @@ import pytest
 from machinery.api.resources import Resource
 from machinery.kinds.paths import InvalidTemplate
 from propagator.apply.render import ForeignClass, beside, render
-from propagator.hub.workload_metadata import first_ordinals
 from propagator.members.objects import ManagedObject, managed
 from propagator.types.hub_objects import HubSecret
 from propagator.types.workload import Workload, workload_of
@@ -87,33 +86,34 @@ def test_secrets_come_first_under_their_own_name() -> None:
     assert pieces[-1].main
 
 
-@pytest.mark.proves("K28")
-def test_ordinals_are_disjoint_and_stay() -> None:
-    def placed(annotations: dict[str, str], *clusters: str) -> Workload:
-        body = {
-            "metadata": {"namespace": "n", "name": "w", "uid": "u", "annotations": annotations},
-            "spec": {"template": {"apiVersion": "apps/v1", "kind": "StatefulSet"}},
-            "status": {"placements": [{"cluster": c, "replicas": 1} for c in clusters]},
-        }
-        return workload_of(body)
-
-    first = first_ordinals(placed({}, "b", "c"))
-    assert first == {"b": 0, "c": 1000}
-    noted = {"stowage.dev/ordinals": '{"b": 0, "c": 1000}'}
-    assert first_ordinals(placed(noted, "a", "c")) == {"a": 2000, "b": 0, "c": 1000}
+def stateful(**ordinals: int) -> Workload:
+    template = {"apiVersion": "apps/v1", "kind": "StatefulSet", "spec": {"ordinals": ordinals}}
+    return made(targetDeployment=None, template=template)
 
 
-@pytest.mark.proves("N3")
-def test_a_cluster_keeps_its_ordinals_under_another_name() -> None:
-    noted = {"stowage.dev/ordinals": '{"b": 0, "c": 1000}'}
-    body = {
-        "metadata": {"namespace": "n", "name": "w", "uid": "u", "annotations": noted},
-        "spec": {"template": {"apiVersion": "apps/v1", "kind": "StatefulSet"}},
-        "status": {"placements": [{"cluster": c, "replicas": 1} for c in ("a", "c", "new")]},
-    }
-    former = {"new": ["nobody", "b"]}
-    found = first_ordinals(workload_of(body), lambda name: former.get(name, []))
-    assert found == {"a": 2000, "c": 1000, "new": 0}
+@pytest.mark.proves("B3", "KD50")
+def test_the_first_ordinal_of_a_cluster_stands_in_place_of_the_template_s() -> None:
+    for given, own, found in ((0, 1000, 0), (2000, 1000, 2000), (None, 1000, 1000), (0, 0, 0)):
+        how: dict[str, Any] = {"replicas": 1, "secrets": [], "member": member_facts()}
+        (piece,) = render(stateful(start=own), first_ordinal=given, **how)
+        assert piece.body["spec"]["ordinals"]["start"] == found
+
+
+@pytest.mark.proves("A4", "KD49", "RB12")
+def test_an_object_keeps_its_first_ordinal_whatever_is_wanted() -> None:
+    """Also one that somebody else made, and that is taken over."""
+    resource = Resource("apps", "v1", "statefulsets", "StatefulSet")
+    how: dict[str, Any] = {"replicas": 1, "secrets": [], "member": member_facts()}
+    for has, wanted in ((0, 1000), (1000, 0), (7, 1000)):
+        (piece,) = render(stateful(), first_ordinal=wanted, **how)
+        spec = {"ordinals": {"start": has}} if has else {}
+        live = managed(resource, {"metadata": {"name": "w"}, "spec": spec})
+        laid = beside(piece, live)
+        assert laid.body["spec"]["ordinals"]["start"] == has
+        assert laid.digest != piece.digest
+        assert beside(laid, live) is laid
+        (same,) = render(stateful(), first_ordinal=has, **how)
+        assert beside(same, live).digest == same.digest
 
 
 def test_rendering_twice_is_the_same() -> None:

@@ -14,8 +14,8 @@ from tests.propagator.stage import deployment
 
 
 def template(kind: str, **spec: Any) -> dict[str, Any]:
-    group = "batch" if kind in ("Job", "CronJob") else "apps"
-    return {**deployment("web", **spec), "apiVersion": f"{group}/v1", "kind": kind}
+    group = "batch/v1" if kind in ("Job", "CronJob") else "apps/v1"
+    return {**deployment("web", **spec), "apiVersion": group, "kind": kind}
 
 
 def moving(

@@ -1,0 +1,62 @@
+"""Which range of ordinals each cluster of a Workload has, as its status says it. Pure.
+
+`status.ordinals` is written with the placements. A start that it lacks is taken from what the
+clusters tell of their objects, and no new range is given before each of them has told its own. An
+annotation of earlier releases is read where neither says anything.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from controller.model.objects import OrdinalRange, Workload
+from crds.fields.shares import ShareState
+from crds.names import ANNOTATION_ORDINALS
+from machinery.kinds.ordinals import MOST_RANGES, known_ranges, with_new_ranges
+
+
+def known_in(workload: Workload, first: int) -> dict[str, int]:
+    """Return the start of each cluster's range, as far as it has one.
+
+    `first` is the start that the template asks for.
+    """
+    status = workload.status
+    told = {share.name: share.start for share in status.clusters if share.start is not None}
+    noted = {each.cluster: each.start for each in status.ordinals}
+    return known_ranges({**_annotated(workload, first), **noted}, told)
+
+
+def ordinals_of(
+    workload: Workload, placements: Mapping[str, int], known: Mapping[str, int], first: int
+) -> list[OrdinalRange]:
+    """Return the ranges from now on, by cluster.
+
+    Args:
+        workload: as stored.
+        placements: the shares of the decision.
+        known: `known_in`, by the names that clusters have now.
+        first: the start that the template asks for.
+    """
+    status = workload.status
+    silent = (s for s in status.clusters if s.name not in known and s.state not in _NOTHING_YET)
+    if not known or not any(silent):
+        known = with_new_ranges(known, sorted(placements), first)
+    needed = {*placements, *(each.cluster for each in status.leaving)}
+    needed |= {each.name for each in status.clusters if each.start is not None}
+    kept = sorted(known, key=lambda name: (name not in needed, name))[:MOST_RANGES]
+    return [OrdinalRange(name, known[name]) for name in sorted(kept)]
+
+
+_NOTHING_YET = (ShareState.PENDING.value, ShareState.LEAVING.value)
+
+
+def _annotated(workload: Workload, first: int) -> dict[str, int]:
+    """Return what an earlier release noted: its first range left the template's start as it was."""
+    try:
+        found: Any = json.loads(workload.metadata.annotations.get(ANNOTATION_ORDINALS, "{}"))
+    except ValueError:
+        return {}
+    pairs = found.items() if isinstance(found, dict) else ()
+    return {name: start or first for name, start in pairs if type(start) is int and start >= 0}

@@ -1,0 +1,71 @@
+"""Ranges of ordinals: which numbers the pods of a Workload have on each cluster. Pure.
+
+Of a kind that counts its pods two clusters must never count the same ones. So each cluster has a
+range of its own, and they begin 1000 apart: a range may grow, and nothing that runs gets another
+number. What a cluster tells of the object that is there comes before what is noted.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+DISTANCE: Final = 1000
+"""Between the starts of two ranges."""
+MOST_RANGES: Final = 1000
+"""The most clusters that have one: a status names them all."""
+
+
+def known_ranges(noted: Mapping[str, int], told: Mapping[str, int]) -> dict[str, int]:
+    """Return the start of each cluster's range, as far as it has one.
+
+    A range that is noted, and that overlaps with what another cluster has by now, is none: nothing
+    can have been made of it.
+    """
+    taken = sorted(told.values())
+    free = {
+        cluster: start
+        for cluster, start in noted.items()
+        if cluster not in told and _nearest(taken, start) >= DISTANCE
+    }
+    return {**free, **told}
+
+
+def with_new_ranges(
+    known: Mapping[str, int], clusters: Iterable[str], first: int
+) -> dict[str, int]:
+    """Return the ranges with the lowest free ones for further clusters.
+
+    `first` is the start that the template asks for: that of the first range.
+    """
+    found, taken = dict(known), set[int]()
+    for start in known.values():
+        below = (start - first) // DISTANCE
+        taken |= {below} if (start - first) % DISTANCE == 0 else {below, below + 1}
+    number = 0
+    for cluster in clusters:
+        if cluster not in found:
+            while number in taken:
+                number += 1
+            found[cluster] = first + number * DISTANCE
+            number += 1
+    return found
+
+
+def overlapping(start: int, others: Mapping[str, int]) -> str:
+    """Return a cluster whose range overlaps with one from that start on; empty for none."""
+    return next((name for name, n in others.items() if abs(n - start) < DISTANCE), "")
+
+
+def _nearest(starts: list[int], start: int) -> int:
+    """Return the distance to the nearest of sorted starts."""
+    at = bisect_left(starts, start)
+    beside = starts[max(at - 1, 0) : at + 1]
+    return min((abs(each - start) for each in beside), default=DISTANCE)
+
+
+def in_words(name: str, start: int, replicas: int) -> str:
+    """Return the names of the first and the last pod of a range; of an empty one the next."""
+    first = f"{name}-{start}"
+    return first if replicas <= 1 else f"{first} to {name}-{start + replicas - 1}"
