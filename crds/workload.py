@@ -65,6 +65,7 @@ from crds.fields.template import (
     Template,
     number_path,
     replicas_path_fits,
+    unnamed_rule,
 )
 from crds.fields.why import (
     ClusterLimit,
@@ -505,6 +506,8 @@ class WorkloadStatus(PlacementStatus):
 
 class Workload(Kind):
     """An application to run in the fleet, the rules of its placement, and its state."""
+
+    rules = (unnamed_rule("template"), unnamed_rule("targetService"))
 
     plural = "workloads"
     short = "wl"

@@ -39,6 +39,61 @@ _CUSTOM = r"^[a-z0-9-]+(\.[a-z0-9-]+)+/v[a-z0-9]+$"
 _CEL_CUSTOM = _CUSTOM.replace("\\", "\\\\")
 
 
+LONGEST_NAMES = {
+    ("apps/v1", "StatefulSet"): 52,
+    ("batch/v1", "CronJob"): 52,
+    ("batch/v1", "Job"): 63,
+    ("v1", "Service"): 63,
+}
+"""Of kinds of which a member takes a longer name and no pod ever comes, or which it refuses."""
+_ANY_NAME = 253
+
+
+def _cel_longest(at: str) -> str:
+    cases = (
+        f"{at}.apiVersion == '{version}' && {at}.kind == '{kind}' ? {most} : "
+        for (version, kind), most in LONGEST_NAMES.items()
+    )
+    return f"({''.join(cases)}{_ANY_NAME})"
+
+
+def _name_fits(carried: Any, otherwise: str = "") -> bool:
+    name = (carried.metadata and carried.metadata.name) or otherwise
+    return len(name) <= LONGEST_NAMES.get((carried.api_version, carried.kind), _ANY_NAME)
+
+
+_NAME_TEXT = (
+    "is too long: a member makes no pod for a StatefulSet or CronJob of over 52 characters, and "
+    "takes no Job or Service of over 63"
+)
+NAME_RULE = Rule(
+    field="metadata.name",
+    text=_NAME_TEXT,
+    cel="!has(self.metadata) || !has(self.metadata.name)"
+    f" || size(self.metadata.name) <= {_cel_longest('self')}",
+    holds=_name_fits,
+)
+
+
+def unnamed_rule(field: str) -> Rule:
+    """Return the rule of a Workload whose template has the Workload's own name."""
+    template = f"self.spec.{field}"
+    return Rule(
+        field="metadata.name",
+        text=f"{_NAME_TEXT}; spec.{field} may have another name",
+        cel=f"!has({template}) || (has({template}.metadata) && has({template}.metadata.name))"
+        f" || size(self.metadata.name) <= {_cel_longest(template)}",
+        holds=lambda w: (
+            (found := getattr(w.spec, _SNAKE[field])) is None
+            or _name_fits(found, str(w.metadata.get("name") or ""))
+        ),
+        located=False,
+    )
+
+
+_SNAKE = {"template": "template", "targetService": "target_service"}
+
+
 class Open(Model):
     """A part that keeps what it does not know."""
 
@@ -108,6 +163,7 @@ class Template(Carried):
             f" && !self.apiVersion.startsWith('{GROUP}/')",
             holds=_runs_units,
         ),
+        NAME_RULE,
     )
 
     metadata: TemplateMeta | None = None
@@ -140,6 +196,7 @@ class Service(Carried):
             cel="self.apiVersion == 'v1' && self.kind == 'Service'",
             holds=lambda s: (s.api_version, s.kind) == ("v1", "Service"),
         ),
+        NAME_RULE,
     )
 
     metadata: TemplateMeta | None = None
@@ -148,6 +205,8 @@ class Service(Carried):
 
 class Manifest(Carried):
     """An object of any kind that goes along."""
+
+    rules = (NAME_RULE,)
 
     metadata: ManifestMeta
     """Its metadata; a namespace other than the target needs the verb `use` as well."""

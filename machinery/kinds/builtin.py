@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from crds.fields.template import LONGEST_NAMES
 from machinery.kinds.paths import Equals
 from machinery.kinds.profile import End, Maker, Naming, Pods, Profile, Ready, Replicas, When
 
 _REPLICAS = "spec.replicas"
 _TEMPLATE = (Pods("spec.template"),)
 _READY, _UPDATED, _PRESENT = "status.readyReplicas", "status.updatedReplicas", "status.replicas"
-_SHORT_NAME = 52
-"""Its controller adds up to eleven characters, and the names of its pods are labels."""
 
 DEPLOYMENT: Final = Profile(
     group="apps",
@@ -42,7 +41,7 @@ STATEFUL_SET: Final = Profile(
     once=True,
     claims="spec.volumeClaimTemplates",
     service="spec.serviceName",
-    longest_name=_SHORT_NAME,
+    longest_name=LONGEST_NAMES["apps/v1", "StatefulSet"],
 )
 
 REPLICA_SET: Final = Profile(
@@ -91,7 +90,7 @@ JOB: Final = Profile(
     suspended="spec.suspend",
     once=True,
     immutable=("spec.template", "spec.selector", "spec.completionMode"),
-    longest_name=63,
+    longest_name=LONGEST_NAMES["batch/v1", "Job"],
 )
 
 CRON_JOB: Final = Profile(
@@ -102,7 +101,7 @@ CRON_JOB: Final = Profile(
     made_by=Maker("batch", "Job", Naming.NUMBER),
     ready=Ready(observed_generation="", exists=True),
     once=True,
-    longest_name=_SHORT_NAME,
+    longest_name=LONGEST_NAMES["batch/v1", "CronJob"],
 )
 
 _EXIST: Final = {

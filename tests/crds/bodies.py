@@ -39,6 +39,8 @@ LARGE: dict[str, Any] = {
     "OVERRIDES-33": OVERRIDES,
     "OPERATIONS-65": OPERATIONS,
     "REPEAT-254": "x" * 254,
+    "REPEAT-53": "x" * 53,
+    "REPEAT-64": "x" * 64,
     "SUBSETS-32": SUBSETS[:32],
     "SUBSETS-33": SUBSETS,
     "REFUGE-32": [*SUBSETS[:31], {"name": "refuge"}],

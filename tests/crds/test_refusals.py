@@ -107,3 +107,15 @@ def test_a_forbidden_namespace_is_no_target_by_default_either(asking: Any) -> No
         answer = dry(asking, workload)
         assert "spec.targetNamespace: kube-* and stowage-system are never a target" in answer
         assert "spec.targetNamespace" in validation.object_violations("Workload", workload)[0]
+
+
+@pytest.mark.proves("KD68", "RB13")
+def test_a_template_without_a_name_has_that_of_its_workload(asking: Any) -> None:
+    template = {"apiVersion": "apps/v1", "kind": "StatefulSet"}
+    good = body("Workload", targetDeployment=None, template=template)
+    for length, words in ((52, ""), (53, "metadata.name: is too long")):
+        named = {**good, "metadata": {**good["metadata"], "name": "x" * length}}
+        assert words in dry(asking, named)
+        assert bool(words) == bool(dry(asking, named))
+        found = validation.object_violations("Workload", named)
+        assert any("metadata.name: is too long" in each for each in found) == bool(words)
