@@ -47,6 +47,7 @@ from propagator.members.watches import Found
 from propagator.outcome import DesiredShare, Outcome, outcome_of
 from propagator.removal.at_most_once import AtMostOnce, Waiting
 from propagator.removal.finalizer import Finalizer
+from propagator.removal.formers import Formers
 from propagator.removal.guard import Guard, Kept
 from propagator.removal.prune import Pruner, PruneResult
 from propagator.types.hub_objects import HubSecret
@@ -70,6 +71,8 @@ class _Applied(NamedTuple):
     contested: Sequence[str] = ()
     whole: bool = False
     """Whether each object is as it is rendered."""
+    formers: str = ""
+    """Which former main object is waited for, in words."""
 
 
 _NOTHING_APPLIED = _Applied()
@@ -115,6 +118,7 @@ class ShareWriter:
         self._pruner = pruner
         self._guard = guard
         self._once = once
+        self._formers = Formers(pruner, guard)
         self._images = images
         self._record_outcome = record_outcome
         self._gate = gate
@@ -196,6 +200,8 @@ class ShareWriter:
             replicas = partly.replicas if partly else workload.shares[session.name]
             applied = await self._apply_all(session, workload, replicas)
         requeue_after, contested = applied.requeue_after, applied.contested
+        if applied.formers:
+            moves = Outcome(desired, PropagatedReason.PROPAGATING, applied.formers, keeps=1)
         outcome = _contested(desired, contested) if contested else moves or Outcome(desired)
         if moves and not contested:
             # What other members do comes with the next report of the Workload; this is for what
@@ -218,7 +224,7 @@ class ShareWriter:
         """
         desired, share = DesiredShare.of(workload, session.name), (session.name, workload.uid)
         try:
-            why = await self._pruner.lower(
+            why = await self._pruner.lower_main(
                 session, workload, kept.replicas, decided=self._workloads.decided(workload)
             )
         except Conflict:
@@ -407,6 +413,11 @@ class ShareWriter:
         def look() -> ManagedObject | None:
             return main_object(main, owned(session, workload.uid))
 
+        if workload.at_most_once:
+            await self._inventory.wait_listed(session, workload)
+            decided = self._workloads.decided(workload)
+            if waits_for := await self._formers.give_way(session, workload, decided=decided):
+                return _Applied(formers=waits_for)
         live = look()
         if live is not None:
             pieces[-1] = beside(pieces[-1], live)
@@ -420,7 +431,12 @@ class ShareWriter:
         waits: list[float] = []
         refusals = [*applied.refusals]
         await self._make_way(session, workload, refusals)
+        formers = ""
         if applied.whole:  # else the workload's predecessor stays
+            await self._inventory.wait_listed(session, workload)
+            decided = self._workloads.decided(workload)
+            formers = await self._formers.lower(session, workload, decided=decided)
+        if applied.whole and not formers:
             left = await self._prune(session, workload, pieces)
             refusals += left.refused.values()
             if left.waiting:
@@ -429,7 +445,8 @@ class ShareWriter:
             raise Refused.of(refusals)
         waits += [backoff.seconds for backoff in applied.backoffs]
         contested = sorted({backoff.sentence for backoff in applied.backoffs if backoff.sentence})
-        return _Applied(min(waits, default=None), contested, whole=not applied.backoffs)
+        whole = not applied.backoffs
+        return _Applied(min(waits, default=None), contested, whole=whole, formers=formers)
 
     async def _rendered(self, session: Target, workload: Workload, replicas: int) -> list[Piece]:
         """Return all objects of the share. Raises Refused, as for a patch that does not fit."""

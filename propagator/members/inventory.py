@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 from machinery.api.resources import Resource
 from machinery.clock import Clock
 from machinery.errors import Forbidden, NotFound, TransportError, Unreachable, fresh
+from machinery.kinds.table import profile_of
 from machinery.runtime.informer import Informer
 from propagator.errors import Refused
 from propagator.members.connection import Link
@@ -52,6 +53,20 @@ def main_object(where: Main, objects: Owned, *, ending: bool = False) -> Managed
         if found.metadata.key == (where.namespace, where.name) and stands:
             return found
     return None
+
+
+def formers(session: Target, workload: Workload) -> list[tuple[Resource, ManagedObject]]:
+    """Return what runs pods, or may, of a Workload's objects that its spec does not hold now."""
+    held = {
+        (each.kind, each.namespace or workload.namespace, each.name or workload.metadata.name)
+        for each in workload.outlines()
+    }
+    return [
+        (resource, found)
+        for resource, found in owned(session, workload.uid)
+        if (resource.kind, *found.metadata.key) not in held
+        and ((profile := profile_of(resource.api_version, resource.kind)).pods or not profile.known)
+    ]
 
 
 async def listed(

@@ -21,7 +21,7 @@ from propagator.hub.workload_metadata import record_of
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
 from propagator.members.health import Contact
-from propagator.members.inventory import OwnedObjects, main_object, owned
+from propagator.members.inventory import OwnedObjects, formers, main_object, owned
 from propagator.members.pods import Main, main_of
 from propagator.members.session import MemberSession
 from propagator.members.target import Target
@@ -166,10 +166,13 @@ class AtMostOnce:
         ending = not main.profile.scales
         found = main_object(main, owned(session, main.uid), ending=ending)
         placed = workload.placements.get(name, 0)
+        # What it ran there under another name or of another kind counts as well.
+        former = (each.replicas for _, each in formers(session, workload))
+        before = sum(1 if replicas is None else replicas for replicas in former)
         asked = found.replicas if found is not None else 0
         if asked is None:
             asked = 0 if placed else 1
-        return max(max(counts.current, asked) - placed, 0)
+        return max(max(counts.current, asked) - placed, 0) + before
 
     def _shown(self, session: MemberSession, workload: Workload) -> bool:
         """Whether all objects are seen that the member may have of a Workload."""

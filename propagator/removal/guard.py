@@ -221,6 +221,18 @@ class Guard:
                 count.until = min(count.until, now + seen.changes_in)
             return count
 
+    def standing_in(self, workload: Workload, member: str) -> int:
+        """Return the replicas of the present main object on a member that stand in for others.
+
+        One of a kind without a number stands in for all that are placed there.
+        """
+        main, session = main_of(workload), self._registry.get(member)
+        found = main_object(main, owned(session, main.uid)) if session is not None else None
+        if found is None or found.replicas is not None:
+            return self._seen(workload, main, member).standing_in
+        target = max(workload.shares.get(member, 0), 1)
+        return target if counts_of(found.judged, target).lasting else 0
+
     def _seen(self, workload: Workload, main: Main, member: str) -> _Seen:
         session = self._registry.get(member)
         if session is None or session.contact is not Contact.SERVING:

@@ -29,6 +29,7 @@ from propagator.members.kinds import resource_of
 from propagator.members.objects import ManagedObject, managed, owners
 from propagator.members.pods import main_of
 from propagator.members.target import Target
+from propagator.members.watches import Found
 from propagator.removal.remover import Remover, newest
 from propagator.removal.rule import Stays, granted
 from propagator.types.workload import Workload
@@ -138,36 +139,44 @@ class Pruner:
         self._remember(session.name, uid, frozenset({*waiting, *refused}))
         return PruneResult(waiting, refused, stays)
 
-    async def lower(
+    async def lower_main(
         self, session: Target, workload: Workload, replicas: int, *, decided: float
     ) -> str:
-        """Lower the object that runs a Workload's replicas, and nothing else of it.
-
-        Return why that has to wait, empty where it need not. Raises TransportError.
-        """
+        """Lower the object that runs a Workload's replicas, as `lower` does."""
         main = main_of(workload)
         for resource, found in owned(session, workload.uid):
             if (resource.group, resource.kind) != (main.group, main.kind):
                 continue
-            if found.metadata.key != (main.namespace, main.name):
-                continue
-            place = ObjectPlace.at(session.name, resource, found.metadata.key)
-            async with self._records.lock(place):
-                live = newest(session, place, found)
-                grant = granted(
-                    live,
-                    workload.uid,
-                    mark=session.mark,
-                    ended=False,
-                    decided=decided,
-                    registered=self._registered,
-                )
-                if live.replicas is None or live.replicas <= replicas or isinstance(grant, Stays):
-                    return ""
-                if why := await session.link.unheld() if session.link else "":
-                    return f"{session.name}: {why}"
-                await _scale(session, place, live, replicas)
-                self._records.removed(place)  # it does not stand as it was applied
+            if found.metadata.key == (main.namespace, main.name):
+                about = session, workload, (resource, found), replicas
+                return await self.lower(*about, decided=decided)
+        return ""
+
+    async def lower(
+        self, session: Target, workload: Workload, which: Found, replicas: int, *, decided: float
+    ) -> str:
+        """Lower an object of a Workload, and change nothing else of it.
+
+        Return why that has to wait, empty where it need not. Raises TransportError.
+        """
+        resource, found = which
+        place = ObjectPlace.at(session.name, resource, found.metadata.key)
+        async with self._records.lock(place):
+            live = newest(session, place, found)
+            grant = granted(
+                live,
+                workload.uid,
+                mark=session.mark,
+                ended=False,
+                decided=decided,
+                registered=self._registered,
+            )
+            if live.replicas is None or live.replicas <= replicas or isinstance(grant, Stays):
+                return ""
+            if why := await session.link.unheld() if session.link else "":
+                return f"{session.name}: {why}"
+            await _scale(session, place, live, replicas)
+            self._records.removed(place)  # it does not stand as it was applied
         return ""
 
     async def find(

@@ -1,0 +1,95 @@
+"""Former main objects: what a Workload ran before its template got another name, kind or namespace.
+
+They are its own, and run its pods, until the present main object stands in for them: then they go,
+lowered as its replicas become ready. Of what runs at most once the former ones go first, and the
+present one is made when their pods are gone. A member shows both, so nothing has to be remembered.
+"""
+
+from __future__ import annotations
+
+from crds.fields.shares import ShareHealth
+from machinery.api.resources import group_of
+from machinery.kinds.readiness import counts_of
+from machinery.kinds.table import profile_of
+from propagator.members.inventory import formers
+from propagator.members.objects import ManagedObject
+from propagator.members.pods import Main, main_of
+from propagator.members.target import Target
+from propagator.members.watches import Found
+from propagator.removal.guard import Guard, least
+from propagator.removal.prune import Pruner
+from propagator.removal.rule import NEVER, keep_of
+from propagator.types.workload import Workload
+
+
+class Formers:
+    def __init__(self, pruner: Pruner, guard: Guard) -> None:
+        self._pruner = pruner
+        self._guard = guard
+
+    async def give_way(self, session: Target, workload: Workload, *, decided: float) -> str:
+        """Remove former main objects of what runs at most once; return what is still there.
+
+        Each is lowered to nothing first, so that it stands until its pods are gone.
+        """
+        main, waits = main_of(workload), ""
+        for found in _leaving(session, workload):
+            live = found[1]
+            where = _main(workload, found)
+            counts = session.pod_counts(where)
+            name = f"{where.kind} {where.name}"
+            waits = f"{session.name}: {main.kind} {main.name} waits until {name} is gone"
+            if live.replicas:
+                await self._pruner.lower(session, workload, found, 0, decided=decided)
+            elif live.replicas is None or (counts is not None and not counts.current):
+                await self._remove(session, workload, found, decided)
+        return waits
+
+    async def lower(self, session: Target, workload: Workload, *, decided: float) -> str:
+        """Lower former main objects as far as the present one stands in; return what stays."""
+        main, waits = main_of(workload), ""
+        for found in _leaving(session, workload):
+            keeps = self._keeps(workload, session, found[1])
+            if not keeps:
+                continue  # it is pruned as anything that is rendered no more
+            if found[1].replicas is not None and keeps < found[1].replicas:
+                await self._pruner.lower(session, workload, found, keeps, decided=decided)
+            waits = (
+                f"{session.name}: {found[0].kind} {found[1].metadata.name} stays until "
+                f"{main.kind} {main.name} is ready"
+            )
+        return waits
+
+    def _keeps(self, workload: Workload, session: Target, former: ManagedObject) -> int:
+        """Return the replicas that a former main object keeps; of a kind without a number 1."""
+        has = 1 if former.replicas is None else former.replicas
+        said = counts_of(former.judged, has)
+        ready = has if said.health is ShareHealth.UNKNOWN else said.ready
+        target = workload.shares.get(session.name, 0)
+        return least(
+            target=0,
+            present=has,
+            ready=ready,
+            elsewhere=self._guard.standing_in(workload, session.name),
+            goal=target - (workload.unavailable if former.replicas is not None else 0),
+            ordered=profile_of(former.api_version, former.kind).ordered,
+        )
+
+    async def _remove(
+        self, session: Target, workload: Workload, found: Found, decided: float
+    ) -> None:
+        uid = found[1].metadata.uid
+        await self._pruner.prune(
+            session, workload.uid, decided=decided, only=lambda each: each.metadata.uid == uid
+        )
+
+
+def _leaving(session: Target, workload: Workload) -> list[Found]:
+    """Return the former main objects that are not to stay whatever becomes of the present one."""
+    return [each for each in formers(session, workload) if keep_of(each[1]) == NEVER]
+
+
+def _main(workload: Workload, found: Found) -> Main:
+    resource, live = found
+    namespace, name = live.metadata.key
+    return Main(workload.uid, namespace, group_of(resource.api_version), resource.kind, name)

@@ -1,0 +1,83 @@
+"""Another name or kind of the main object: the one that runs stays until it is replaced."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.propagator.stage import DEPLOYMENTS, KINDS, MakeStage, Stage, deployment, settled
+from tests.propagator.waits import until
+
+
+async def ready(stage: Stage, name: str, count: int, kind: Any = DEPLOYMENTS) -> None:
+    found = await stage.appears("m1", name, kind=kind)
+    counts = {"replicas": count, "readyReplicas": count, "updatedReplicas": count}
+    counts["observedGeneration"] = found["metadata"]["generation"]
+    how = {"namespace": stage.namespace, "subresource": "status"}
+    await stage.members["m1"].merge_patch(kind, name, {"status": counts}, **how)
+
+
+async def asked(stage: Stage, name: str) -> int | None:
+    found = await stage.on("m1", name)
+    return None if found is None else int(found["spec"]["replicas"])
+
+
+@pytest.mark.proves("A5", "KD44")
+async def test_what_runs_stays_under_its_old_name_until_the_new_one_is_ready(
+    stage_on: MakeStage,
+) -> None:
+    async with stage_on() as stage:
+        await stage.create("demo", targetDeployment=deployment("web"))
+        await stage.place("demo", m1=3)
+        await ready(stage, "web", 3)
+        await stage.propagated("demo")
+        await stage.patch("demo", {"spec": {"targetDeployment": deployment("web-v2")}})
+        await stage.appears("m1", "web-v2")
+
+        async def told() -> bool:
+            message = (await stage.condition("demo", "Propagated"))["message"]
+            return "m1: Deployment web stays until Deployment web-v2 is ready" in message
+
+        await until(told)
+        await stage.restart()
+        await stage.ready()
+        await settled(stage)
+        assert await asked(stage, "web") == 3
+        await ready(stage, "web-v2", 2)
+        await stage.becomes("m1", "web", 1, "replicas")
+        await ready(stage, "web", 1)
+        await ready(stage, "web-v2", 3)
+        await stage.goes("m1", "web")
+        await stage.propagated("demo")
+
+
+@pytest.mark.proves("A5", "KD45")
+async def test_what_runs_at_most_once_is_gone_before_it_is_made_under_another_name(
+    stage_on: MakeStage,
+) -> None:
+    sets = KINDS["StatefulSet"]
+    async with stage_on() as stage:
+        old = {**deployment("db", serviceName="db"), "kind": "StatefulSet"}
+        await stage.create("demo", template=old)
+        await stage.place("demo", m1=2)
+        await ready(stage, "db", 2, kind=sets)
+        await stage.propagated("demo")
+        both = False
+
+        async def look() -> None:
+            nonlocal both
+            while True:
+                listed = await stage.members["m1"].list(sets, namespace=stage.namespace)
+                both = both or len(listed["items"]) > 1
+                await asyncio.sleep(0.02)
+
+        looking = asyncio.create_task(look())
+        new = {**deployment("db-v2", serviceName="db"), "kind": "StatefulSet"}
+        await stage.patch("demo", {"spec": {"template": new}})
+        await stage.appears("m1", "db-v2", kind=sets)
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
+        assert not both
+        assert await stage.on("m1", "db", kind=sets) is None
