@@ -533,4 +533,4 @@ def _scheduled(workload: Workload) -> bool:
     return any(
         c["type"] == WorkloadCondition.SCHEDULED.value and c["status"] == "True"
         for c in workload.status.conditions
-    ) and sum(workload.placements.values()) == (workload.status.desired or 0)
+    ) and sum(workload.standing.values()) == (workload.status.desired or 0)

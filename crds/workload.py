@@ -97,6 +97,7 @@ class WorkloadState(StrEnum):
     SCHEDULED = "Scheduled"
     CREATING = "Creating"
     RUNNING = "Running"
+    COMPLETE = "Complete"
     FAILED = "Failed"
 
 
@@ -189,10 +190,16 @@ class PropagatedReason(StrEnum):
 
 
 class WorkloadReadyReason(StrEnum):
-    """Reasons of Ready. ALL_READY and DECIDED are the ones that are good."""
+    """Reasons of Ready. ALL_READY, COMPLETED and DECIDED are the ones that are good."""
 
     ALL_READY = "AllReady"
     REPLICAS_NOT_READY = "ReplicasNotReady"
+    COMPLETED = "Completed"
+    """Every share has ended well, and none runs again."""
+    FAILED = "Failed"
+    """A share has ended otherwise; the message names its cluster."""
+    SUSPENDED = "Suspended"
+    """Its own object says that nothing of it is to run now."""
     READINESS_UNKNOWN = "ReadinessUnknown"
     """A custom kind says nothing by which it could be taken for ready."""
     DECIDED = "Decided"
@@ -217,6 +224,7 @@ WAITING = frozenset(
         RolledOutReason.PAUSED,
         WorkloadReadyReason.REPLICAS_NOT_READY,
         WorkloadReadyReason.READINESS_UNKNOWN,
+        WorkloadReadyReason.SUSPENDED,
         WorkloadReadyReason.NOT_DECIDED,
     }
 )
@@ -241,6 +249,8 @@ class EventReason(StrEnum):
     PROPAGATED = "Propagated"
     PROPAGATION_FAILED = "PropagationFailed"
     INVALID_OVERRIDE = "InvalidOverride"
+    COMPLETED = "Completed"
+    ENDED_IN_FAILURE = "EndedInFailure"
     DRIFT_REPAIRED = "DriftRepaired"
     DRIFT_REPORTED = "DriftReported"
     DEPENDENCY_MISSING = "DependencyMissing"

@@ -127,6 +127,8 @@ class EventHandlers:
             concerned = self._clusters_of(before) | self._clusters_of(known)
             return concerned | self._inventory.holders(known.uid)
         patched = _with_new_patch(before, known) | before.with_other_revision(known)
+        # Now that its end is stored, the object may be forgotten.
+        patched |= known.ends.keys() - before.ends.keys()
         if _standing_in(known) != _standing_in(before):
             patched |= self._reporter.keeping(known.metadata.key)
         if running(known) and not running(before):

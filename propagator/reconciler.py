@@ -223,12 +223,15 @@ def _complete(workload: Workload) -> bool:
     return sum(workload.placements.values()) >= (workload.status.desired or 0)
 
 
+_WELL = (ShareState.RUNNING.value, ShareState.COMPLETE.value)
+
+
 def running(workload: Workload) -> bool:
     """Whether the status says that all present shares are ready, so that others may go."""
     shares = {share["name"]: share for share in workload.status.clusters}
     return all(
         name in shares
-        and shares[name].get("state") == ShareState.RUNNING.value
+        and shares[name].get("state") in _WELL
         and shares[name].get("replicas") == replicas
         for name, replicas in workload.shares.items()
     )

@@ -39,6 +39,7 @@ from propagator.hub.own_kind import OwnKind
 from propagator.hub.revisions import AwaitsRevision, Revisions, revision_of_spec
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
+from propagator.members.ends import has_ended
 from propagator.members.inventory import OwnedObjects, main_object, owned
 from propagator.members.objects import ManagedObject
 from propagator.members.pods import main_of
@@ -408,7 +409,7 @@ class ShareWriter:
         """Write all objects, and remove what is rendered no more. Raises Refused."""
         with tracing.span("render"):
             pieces = await self._rendered(session, workload, replicas)
-        main = main_of(workload)
+        main, ended = main_of(workload), has_ended(session, workload)
 
         def look() -> ManagedObject | None:
             return main_object(main, owned(session, workload.uid))
@@ -420,12 +421,17 @@ class ShareWriter:
                 return _Applied(formers=waits_for)
         live = look()
         if live is not None:
-            pieces[-1] = beside(pieces[-1], live)
+            pieces[-1] = replace(beside(pieces[-1], live), ended=ended)
         pause = self._images.pause(session.name, workload.uid, pieces[-1], look, replicas)
         if pause is not None:
             return _Applied(pause)
+        gone = ended and live is None  # it runs once, wherever its object went
         applied = await applier.apply(
-            self._writer, session, workload, pieces, may_apply=self._gates.may_apply
+            self._writer,
+            session,
+            workload,
+            pieces[:-1] if gone else pieces,
+            may_apply=self._gates.may_apply,
         )
         self._dependencies.applied(session, workload)
         waits: list[float] = []
@@ -465,6 +471,7 @@ class ShareWriter:
                 secrets=await self._needed_secrets(workload),
                 member=facts,
                 override=override,
+                ended=member in workload.ends,
             )
         except PatchMisfit as fault:
             raise misfit(member, override.subset, fault) from fault

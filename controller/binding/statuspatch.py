@@ -95,7 +95,7 @@ def short_patch(
         "conditions": _conditions(decision, workload, workload.status.leaving),
     }
     old = workload.status
-    if not workload.placements:
+    if not workload.standing:
         status["state"] = decision.state.value
     if (
         status["observed"]["controller"] == old.observed.controller
@@ -114,7 +114,7 @@ def is_news(patch: Mapping[str, Any], workload: Workload, *, message: bool = Tru
     before = {c["type"]: c for c in workload.status.conditions}
     after = patch["status"]["conditions"]
     parts = ("status", "reason", "message") if message else ("status", "reason")
-    moved = "placements" in patch["status"] and _shares(patch["status"]) != workload.placements
+    moved = "placements" in patch["status"] and _shares(patch["status"]) != workload.standing
     return moved or any(
         before.get(c["type"], {}).get(part) != c[part]
         for c in after
@@ -131,7 +131,9 @@ def summary(placements: Mapping[str, int]) -> str:
 
 def status_of(decision: Decision, workload: Workload) -> dict[str, Any]:
     """Return the controller's fields of the status, but for reasons and history."""
-    placements, leaving = decision.placements, _leaving(decision, workload)
+    # Those that have ended stay where they were: the propagator makes them nowhere again.
+    placements = {**decision.workload.ended, **decision.placements}
+    leaving = _leaving(decision, workload)
     status: dict[str, Any] = {
         "observed": {"controller": workload.metadata.generation},
         **_numbers(decision),
@@ -150,7 +152,7 @@ def status_of(decision: Decision, workload: Workload) -> dict[str, Any]:
         status |= _footprint(placements, workload)
     if decision.workload.limits or workload.status.limits:
         status["limits"] = to_status(decision.workload.limits)
-    if not placements or not workload.placements:
+    if not placements or not workload.standing:
         # From the first placement on the state belongs to the propagator.
         status["state"] = decision.state.value
     return status
@@ -278,7 +280,7 @@ def _cause(decision: Decision, workload: Workload) -> tuple[str, str]:
     if constraints and (constraints, shape) != (info.constraints, info.shape):
         return ChangeCause.EDITED, ""
     if demand and demand != info.demand:
-        scaled = workload.status.desired != decision.desired
+        scaled = workload.status.desired != _numbers(decision)["desired"]
         return (ChangeCause.SCALED if scaled else ChangeCause.EDITED), ""
     added = [c for c in decision.placements if c not in present]
     if info.everywhere and added:
@@ -346,7 +348,8 @@ def _cut(name: str) -> str:
 def _numbers(decision: Decision) -> dict[str, int]:
     """Return the replicas wanted, placed and pending, within the schema's limit."""
     # Capped so that the sum still holds, and pending replicas stay visible.
-    desired, pending = (min(n, MOST_UNITS) for n in (decision.desired, decision.pending))
+    desired = decision.desired + sum(decision.workload.ended.values())
+    desired, pending = (min(n, MOST_UNITS) for n in (desired, decision.pending))
     return {"desired": desired, "assigned": desired - pending, "pending": pending}
 
 
@@ -392,7 +395,7 @@ def _stored(
         status["observed"]["controller"] == old.observed.controller
         and (status["desired"], status["assigned"], status["pending"])
         == (old.desired, old.assigned, old.pending)
-        and _shares(status) == workload.placements
+        and _shares(status) == workload.standing
         and old.says({name: value for name, value in fields.items() if name in kept})
         and status["decision"]["hash"] == old.decision.hash
         and status["conditions"] == old.conditions
@@ -407,6 +410,8 @@ def _shares(status: Mapping[str, Any]) -> dict[str, int]:
 def _hash(decision: Decision, workload: Workload) -> str:
     kept = bool(decision.placements) and dict(decision.placements) == workload.placements
     info = decision.workload
+    if info.over:  # what runs next, by another name, goes by the rules of then
+        return workload.status.decision.hash
     # What cannot leave yet leaves once it can.
     if info.edited and decision.moving.keeps_rules_of_before:
         return "-".join((info.decided[0], info.demand, info.shape))[-HASH_LIMIT:]

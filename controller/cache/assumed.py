@@ -21,6 +21,7 @@ from controller.model.load import Load
 from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.builder import SnapshotBuilder
+from crds.fields.shares import ShareHealth
 from machinery.runtime.store import number
 from machinery.types.metadata import Key
 from machinery.types.selectors import LabelSelector
@@ -179,15 +180,18 @@ class AssumedPlacements:
         latest = _LATEST if own is None else own
         for share in workload.status.clusters:
             name = share.name
-            if share.finished:
-                counted.finished[name] = share.finished
+            # What is suspended has no pods, and takes no room.
+            idle = share.health == ShareHealth.SUSPENDED
+            finished = placements.get(name, 0) if idle else share.finished
+            if finished:
+                counted.finished[name] = finished
             replicas = share.scheduled
             # A version beyond the Workload's own was not written before it, so that is none to wait
             # for. Any other is passed with the next that the cluster gets.
             if self._seen.get(name, 0) < share.capacity_version <= latest and name in placements:
-                counted.late[name] = Late(share.capacity_version, replicas + share.finished)
+                counted.late[name] = Late(share.capacity_version, replicas + finished)
                 replicas = min(replicas, before.counted(name)) if before is not None else 0
-            counted.replicas[name] = replicas + share.finished
+            counted.replicas[name] = replicas + finished
         return counted
 
     def drop(self, key: Key) -> None:

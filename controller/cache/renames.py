@@ -62,13 +62,22 @@ class Renames:
             return workload
         shares, moving = {each.cluster for each in info.reservations}, info.moving
         moves = {*moving.leaving, *moving.displaced, *moving.surplus}
-        every = {*info.present, *info.limits, *info.shown, *info.waits, *shares, *moves}
+        every = {
+            *info.present,
+            *info.ended,
+            *info.limits,
+            *info.shown,
+            *info.waits,
+            *shares,
+            *moves,
+        }
         if self._now.keys().isdisjoint(every):
             return workload
         named = self._now.get
         info = replace(
             info,
             present=self._present(info.present),
+            ended=self._named(info.ended),
             limits=self._named(info.limits),
             shown=self._named(info.shown),
             waits=self._named(info.waits),

@@ -416,6 +416,15 @@ class ShareBlocked(msgspec.Struct, frozen=True):
     message: str = ""
 
 
+class ShareEnd(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a share came to its end, and what has ended, as `run_of` names it."""
+
+    result: str = ""
+    time: str = ""
+    object: str = ""
+    message: str = ""
+
+
 class ClusterShare(msgspec.Struct, frozen=True, rename="camel"):
     """How one cluster is doing, as the propagator reports it."""
 
@@ -443,6 +452,9 @@ class ClusterShare(msgspec.Struct, frozen=True, rename="camel"):
     """What was last written there, wholly; empty without spec.rollout."""
     start: int | None = None
     """The first ordinal of the object there; None of a kind that counts no pods."""
+    health: str = ""
+    ended: ShareEnd | None = None
+    """How it ended; None while it runs."""
 
 
 class ClusterLimit(msgspec.Struct, frozen=True, rename="camel"):
@@ -596,8 +608,16 @@ class Workload(Object, frozen=True):
     """Why the template could not be compiled."""
 
     @property
+    def standing(self) -> dict[str, int]:
+        """The shares by cluster as they are stored, with those that have ended."""
+        return {**self.placements, **(self.info.ended if self.info is not None else {})}
+
+    @property
     def placements(self) -> dict[str, int]:
-        """The present shares by cluster, each within bounds, whatever was written."""
+        """The present shares by cluster, each within bounds, whatever was written.
+
+        Once it is compiled, without those that have ended: nothing of them is moved or counted.
+        """
         # There may be ten thousand: the compiled WorkloadInfo has them already.
         if self.info is not None:
             present: dict[str, int] = self.info.present

@@ -55,6 +55,7 @@ from machinery.kinds.templates import (
     first_ordinal,
     pod_template,
     replicas_in,
+    run_of,
     runs_once,
 )
 from machinery.types.bounds import MOST_UNITS, between, quoted
@@ -100,7 +101,7 @@ class WorkloadInfo:
     kind: str
     """Those of its template."""
     replicas: int
-    """The replicas wanted; on each cluster, where it is duplicated."""
+    """The replicas wanted beside those that have ended; on each cluster, where it is duplicated."""
     counted: bool
     request: Mapping[str, int]
     """The request of one replica: thousandths of cpu, whole numbers of the rest."""
@@ -121,7 +122,7 @@ class WorkloadInfo:
     packing: str
     spread: tuple[SpreadConstraint, ...]
     present: Mapping[str, int]
-    """The shares as they are, by cluster."""
+    """The shares as they are, by cluster, without those that have ended."""
     constraints: str
     demand: str
     shape: str
@@ -137,6 +138,12 @@ class WorkloadInfo:
     """The version of the object that all of this was read from."""
     profile: Profile = PRESENT
     """What is known of its kind."""
+    run: str = ""
+    """What a run of its object is known by; empty of a kind that does not end."""
+    asked: int = 0
+    """The replicas that its spec asks for."""
+    ended: Mapping[str, int] = made_by(default_factory=dict)
+    """The shares that have ended, by cluster: they are nowhere made again."""
     pod: bytes = b""
     """The `controller.model.podtemplate.skeleton` of its pods, for patches of them."""
     overridden: Overridden | None = None
@@ -211,6 +218,11 @@ class WorkloadInfo:
         return self.profile.everywhere or (self.distribution == "Duplicated" and not self.split)
 
     @property
+    def over(self) -> bool:
+        """Whether all of it has ended, so that nothing is left to decide."""
+        return bool(self.ended) and not self.everywhere and not self.replicas
+
+    @property
     def whole(self) -> bool:
         """Whether all replicas go to one cluster."""
         return self.distribution == "Single" and not self.everywhere and not self.split
@@ -221,6 +233,8 @@ class WorkloadInfo:
         return not self.profile.known and self.moving.spec.max_surge is None
 
     def with_present(self, present: Mapping[str, int]) -> WorkloadInfo:
+        if self.ended:
+            present = {name: n for name, n in present.items() if name not in self.ended}
         return replace(self, present=present)
 
     def most(self, placements: Mapping[str, int]) -> dict[str, int]:
@@ -258,6 +272,7 @@ def workload_info(workload: Workload) -> WorkloadInfo:
     changes = overridden_of(spec, template, profile)
     read: list[Any] = [request, {name: pod[name] for name in _PLACED_BY if name in pod}]
     shape = _hash([*read, changes.raw.hex()] if changes else read)
+    run = _run(spec, meta, template) if profile.ended is not None else ""
     divided = counted and (spec.distribution == Distribution.DIVIDED or bool(bindings))
     leaves_data = spec.movement.data == MovedData.LEAVE
     return WorkloadInfo(
@@ -273,7 +288,7 @@ def workload_info(workload: Workload) -> WorkloadInfo:
         api_version=template.api_version,
         kind=template.kind,
         profile=profile,
-        replicas=replicas,
+        run=run,
         counted=counted,
         request=request,
         place=Place.of(pod),
@@ -304,7 +319,14 @@ def workload_info(workload: Workload) -> WorkloadInfo:
         delivered=spec.delivery != Delivery.NONE,
         claims=0 if leaves_data else len(claims_in(profile, body)),
         **_of_status(
-            workload, shape, counted=counted, divided=divided, once=runs_once(profile, body)
+            workload,
+            shape,
+            counted=counted,
+            divided=divided,
+            once=runs_once(profile, body),
+            run=run,
+            asked=replicas,
+            each=_each(spec, profile, split=bool(bindings)),
         ),
         ranges=known_in(workload, first_ordinal(profile, body)) if profile.ordered else _NOTHING,
     )
@@ -316,7 +338,16 @@ def restated(held: Workload, meta: Meta, status: WorkloadStatus) -> Workload:
     later = msgspec.structs.replace(held, metadata=meta, status=why.compact(status), info=None)
     divided = info.counted and info.learns
     once = info.moving.once
-    fields = _of_status(later, info.shape, counted=info.counted, divided=divided, once=once)
+    fields = _of_status(
+        later,
+        info.shape,
+        counted=info.counted,
+        divided=divided,
+        once=once,
+        run=info.run,
+        asked=info.asked,
+        each=info.everywhere,
+    )
     if info.profile.ordered:
         fields["ranges"] = known_in(later, info.first_ordinal)
     return msgspec.structs.replace(later, info=replace(info, **fields))
@@ -329,19 +360,38 @@ def scaled(held: Workload, replicas: int) -> Workload:
     meta = msgspec.structs.replace(held.metadata, generation=generation)
     info: WorkloadInfo = held.info
     if info.counted:
-        info = replace(info, replicas=replicas, demand=_hash([replicas, info.request]))
+        left = replicas if info.everywhere else _left(replicas, info.ended)
+        demand = _hash([replicas, info.request])
+        info = replace(info, replicas=left, asked=replicas, demand=demand)
     return msgspec.structs.replace(held, metadata=meta, spec=spec, info=info)
 
 
 def _of_status(
-    workload: Workload, shape: str, *, counted: bool, divided: bool, once: bool
+    workload: Workload,
+    shape: str,
+    *,
+    counted: bool,
+    divided: bool,
+    once: bool,
+    run: str,
+    asked: int,
+    each: bool,
 ) -> dict[str, Any]:
-    """Return the fields that the status gives, and the version."""
+    """Return the fields that the status gives, and the version.
+
+    `run` is what a run of its object is known by, `asked` the replicas of the spec, on `each`
+    cluster or over all.
+    """
     status, decided = workload.status, _parts(workload.status.decision.hash)
-    present = workload.placements
+    stored = workload.placements
+    ended = _ended(status, stored, run) if run else _NOTHING
+    present = {name: n for name, n in stored.items() if name not in ended} if ended else stored
     return dict(  # noqa: C408 - names of fields, and no texts
         present=present,
-        moving=moving_state(workload, present, once=once),
+        ended=ended,
+        asked=asked,
+        replicas=asked if each else _left(asked, ended),
+        moving=moving_state(workload, stored, once=once),
         decided=decided,
         limits=from_status(status) if divided and decided[-1] == shape else _NOTHING,
         shown=shown(workload) or _NOTHING if counted else _NOTHING,
@@ -351,6 +401,28 @@ def _of_status(
         runs=any(c.current or c.ready or c.scheduled for c in status.clusters),
         rollout=rollout_state(workload.spec.rollout, status.rollout, status.revisions),
     )
+
+
+def _ended(status: WorkloadStatus, stored: Mapping[str, int], run: str) -> dict[str, int]:
+    """Return the shares that have ended; one that left the placements meanwhile is none of them."""
+    found = ((share.name, share.ended) for share in status.clusters if share.ended is not None)
+    names = [name for name, end in found if end.object in ("", run) and name in stored]
+    return {name: stored[name] for name in names}
+
+
+def _left(asked: int, ended: Mapping[str, int]) -> int:
+    """Return the replicas that are wanted beside those that have ended."""
+    return max(asked - sum(ended.values()), 0) if ended else asked
+
+
+def _run(spec: WorkloadSpec, meta: Meta, template: Template) -> str:
+    name = podtemplate.name_of(template) or meta.name
+    return run_of(template.kind, spec.target_namespace or meta.namespace, name)
+
+
+def _each(spec: WorkloadSpec, profile: Profile, *, split: bool) -> bool:
+    """Whether each cluster runs as many replicas as the spec asks for."""
+    return profile.everywhere or (spec.distribution == Distribution.DUPLICATED and not split)
 
 
 def _controller(meta: Meta) -> tuple[str, str, str, str]:

@@ -22,7 +22,7 @@ from controller.scheduling.affinityset import decide_together, found_again, toge
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
 from controller.scheduling.gathered import decide_group
-from controller.scheduling.outcome import untouched
+from controller.scheduling.outcome import over, untouched
 from controller.scheduling.sets import FEW, Batch, Others, View, confirmed
 from controller.scheduling.steps import Steps
 from controller.snapshot.snapshot import Snapshot
@@ -63,6 +63,8 @@ def decide_set(
     if fault:
         status = Status(reasons=(fault,), reason=ScheduledReason.INVALID_WORKLOAD)
         return Batch([untouched(info, snapshot, now, status)])
+    if info.over:
+        return Batch([over(info, snapshot, now)])
     try:
         info = runtime.settled(profile, info, now, view.index)
         gathered = yield from decide_group(view, info, profiles, now, others)

@@ -194,6 +194,10 @@ class _Pass:
             mask = np.zeros(len(self.snapshot), dtype=np.bool_)
             mask[self.snapshot.rows(clusters)] = True
             self._refuse(mask, name, text)
+        if self.info.ended:
+            mask = np.zeros(len(self.snapshot), dtype=np.bool_)
+            mask[[self.snapshot.row[c] for c in self.info.ended if c in self.snapshot.row]] = True
+            self._refuse(mask, "Ended", "had a share that has ended")
         for plugin in self.profile.filter:
             masks = answers.refused(len(self.snapshot))
             refused = ask(plugin, "Filter", masks, plugin.filter, *self.about)

@@ -96,6 +96,21 @@ def untouched(info: WorkloadInfo, snapshot: Snapshot, now: datetime, status: Sta
     )
 
 
+def over(info: WorkloadInfo, snapshot: Snapshot, now: datetime) -> Decision:
+    """Return the decision on a Workload that has ended: no place is looked for any more."""
+    units = sum(info.ended.values())
+    return Decision(
+        workload=info,
+        snapshot=snapshot,
+        time=now,
+        placements={},
+        desired=0,
+        reason=ScheduledReason.SCHEDULED,
+        state=WorkloadState.SCHEDULED,
+        message=f"{units} of {units} units have a cluster",
+    )
+
+
 def without_units(reason: ScheduledReason) -> WorkloadState:
     """Return the state of a Workload that holds nothing, refused for that reason."""
     return WorkloadState.FAILED if reason in _FAILING else WorkloadState.PENDING

@@ -19,6 +19,8 @@ class ShareState(StrEnum):
     PENDING = "Pending"
     CREATING = "Creating"
     RUNNING = "Running"
+    COMPLETE = "Complete"
+    """It has ended well; its objects there may be gone."""
     FAILED = "Failed"
     LEAVING = "Leaving"
     UNREACHABLE = "Unreachable"
@@ -43,6 +45,30 @@ class Placement(Model):
     """The MemberCluster's name."""
     replicas: Count
     """Its units."""
+
+
+class ShareResult(StrEnum):
+    """How a share came to its end."""
+
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+MOST_END_WORDS = 1024
+"""Characters of what an object says of its failure."""
+
+
+class ShareEnd(Model):
+    """The end of a share: it is never made again, moved or counted, wherever its object went."""
+
+    result: ShareResult
+    """Succeeded or Failed."""
+    time: Timestamp
+    """When the propagator saw it."""
+    object: Annotated[str, Field(max_length=512)] = ""
+    """What has ended, as kind and name: an object of another name runs anew."""
+    message: Annotated[str, Field(max_length=MOST_END_WORDS)] = ""
+    """What the object said of a failure."""
 
 
 class LeavingShare(Model):
@@ -178,6 +204,8 @@ class ClusterShare(Model):
     """Why it does not go on, if it does not."""
     health: ShareHealth | None = None
     """How the object that runs its units is doing, by what is known of its kind."""
+    ended: ShareEnd | None = None
+    """How it ended; unset while it runs. It stays while the share is one of placements."""
     blocked: ShareBlocked | None = None
     """Why units stay that should have left."""
     start: Count | None = None

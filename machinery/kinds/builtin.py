@@ -89,7 +89,15 @@ JOB: Final = Profile(
     ),
     suspended="spec.suspend",
     once=True,
-    immutable=("spec.template", "spec.selector", "spec.completionMode"),
+    immutable=(
+        "spec.template",
+        "spec.selector",
+        "spec.completionMode",
+        "spec.podFailurePolicy",
+        "spec.successPolicy",
+        "spec.backoffLimitPerIndex",
+        "spec.managedBy",
+    ),
     longest_name=LONGEST_NAMES["batch/v1", "Job"],
 )
 

@@ -6,8 +6,11 @@ is an InvalidTemplate that names the path: no caller meets a fault further down.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+import msgspec
 
 from machinery.kinds.paths import InvalidTemplate, steps, value_at
 from machinery.kinds.profile import Pods, Profile
@@ -94,6 +97,20 @@ def first_ordinal(profile: Profile, template: Body) -> int:
     """Return the first ordinal that an object asks for, 0 without one."""
     found = value_at(template, profile.replicas.ordinals) if profile.replicas is not None else None
     return found if type(found) is int and found > 0 else 0
+
+
+def run_of(kind: str, namespace: str, name: str) -> str:
+    """Return what a run is known by: an object of another name is another run."""
+    return f"{kind} {namespace}/{name}"
+
+
+def made_of(profile: Profile, template: Body) -> str:
+    """Return the digest of the parts that stay as they were made; empty of a kind without any."""
+    if not profile.immutable:
+        return ""
+    parts = {path: value_at(template, path) for path in profile.immutable}
+    encoded = msgspec.json.encode(parts, order="deterministic")
+    return hashlib.blake2b(encoded, digest_size=8).hexdigest()
 
 
 def check(profile: Profile, template: Body) -> None:

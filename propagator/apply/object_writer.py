@@ -34,7 +34,7 @@ from propagator.apply.ownership import (
     owned_by_all,
 )
 from propagator.apply.refusals import differs, rejected
-from propagator.apply.render import ANNOTATION_HASH, Piece, beside
+from propagator.apply.render import ANNOTATION_HASH, Piece, as_made, beside
 from propagator.apply.unconfirmed_writes import UnconfirmedWrites
 from propagator.decision_spans import sending
 from propagator.drift.fields import (
@@ -178,7 +178,11 @@ class PieceWriter:
             if live is not None:
                 _wait_for_end(site, live)
                 site = site.beside(live)
-                if workload.spec.drift == Drift.REPORT:
+                reports = workload.spec.drift == Drift.REPORT
+                if site.piece.fixed and (reports or not self._stands(site, workload, live)):
+                    found = await _get(site)
+                    site = replace(site, piece=as_made(site.piece, live, found))
+                if reports:
                     site = await self._leaving(site, workload, live)
             if live is None or not self._stands(site, workload, live):
                 backoff = self._records.backoff(site.place, site.piece, live)

@@ -14,6 +14,7 @@ placeholder, is refused.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,11 +33,11 @@ from crds.names import (
     ORPHAN_PREFIX,
     OWNER_PREFIX,
 )
-from machinery.kinds.paths import InvalidTemplate, set_at, steps, value_at
+from machinery.kinds.paths import InvalidTemplate, set_at, steps, value_at, without
 from machinery.kinds.profile import Profile
 from machinery.kinds.scalers import refuse_scaler
 from machinery.kinds.table import profile_in
-from machinery.kinds.templates import check, labelled_path
+from machinery.kinds.templates import check, labelled_path, made_of
 from machinery.kinds.templates import first_ordinal as start_in
 from machinery.overrides.images import ImageRule, rewrite
 from machinery.overrides.override import (
@@ -60,6 +61,10 @@ ANNOTATION_HASH = "stowage.dev/applied-hash"
 ANNOTATION_TEMPLATE_HASH = "stowage.dev/template-hash"
 """The annotation with the digest that it would have without the images of its cluster, where these
 change it."""
+ANNOTATION_MADE = "stowage.dev/made-of"
+"""The annotation with the digest of what the Workload said of the parts that stay as made."""
+ANNOTATION_SUSPEND = "stowage.dev/suspend"
+"""The annotation with what the Workload said last of the suspension."""
 
 ORDINALS = "spec.ordinals.start"
 """Where earlier releases set the first ordinal, whatever the group of a StatefulSet."""
@@ -94,6 +99,10 @@ class Piece:
     """The digest without the images of the cluster."""
     subset: str = ""
     """The subset whose patch lies over its pod template."""
+    fixed: tuple[str, ...] = ()
+    """The paths of what an object that stands keeps as it was made."""
+    ended: bool = False
+    """Whether the share has ended: the object keeps its form, whatever is wanted by now."""
 
 
 class PatchMisfit(ValueError):
@@ -146,15 +155,17 @@ def render(
     secrets: Sequence[HubSecret],
     member: MemberFacts,
     override: Override = NOTHING,
+    ended: bool = False,
 ) -> list[Piece]:
     """Return every object of a Workload on one cluster, Secrets first and the template last.
 
     `first_ordinal` is that of this cluster, None for the template's own; `override` is the
-    difference of its share. Raises PatchMisfit, OverrideMisfit and
+    difference of its share; `ended` says that its end is stored, so that its object may be
+    forgotten. Raises PatchMisfit, OverrideMisfit and
     UnreadableOverrides, and InvalidTemplate for any other fault.
     """
     try:
-        return _rendered(workload, replicas, first_ordinal, secrets, member, override)
+        return _rendered(workload, replicas, first_ordinal, secrets, member, override, ended)
     except (InvalidTemplate, PatchMisfit, OverrideMisfit, UnreadableOverrides):
         raise
     except _FAULTS as e:
@@ -169,6 +180,7 @@ def _rendered(
     secrets: Sequence[HubSecret],
     member: MemberFacts,
     override: Override,
+    ended: bool,
 ) -> list[Piece]:
     differences = _Differences(matching(workload.cluster_overrides, member.facts.labels), member)
     pieces = [_piece(workload, secret_body(secret), shared=True) for secret in secrets]
@@ -177,7 +189,10 @@ def _rendered(
         named = (service.get("metadata") or {}).get("name") or workload.metadata.name
         pieces.append(_piece(workload, _bare(differences.laid(service, name=named))))
     body = _main(workload, replicas, first_ordinal, override, differences)
-    main = _piece(workload, body, images=member.images, main=True)
+    end = workload.profile.ended
+    if end is not None and end.ttl and not ended:
+        body = dict(without(body, steps(end.ttl)))
+    main = _piece(workload, body, images=member.images, main=True, said=workload.template)
     for each in pieces:
         refuse_scaler(f"{each.kind} {each.name}", each.body, main.kind, main.name)
     pieces.append(replace(main, subset=override.subset if override.patch else ""))
@@ -340,14 +355,15 @@ def applied_of(live: ManagedObject) -> str:
 
 def _with(body: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
     """Return a copy of the body with another value at the path."""
-    inner = _with(body[path[0]], path[1:], value) if path[1:] else value
+    inner = _with(body.get(path[0]) or {}, path[1:], value) if path[1:] else value
     return {**body, path[0]: inner}
 
 
 def _manifest(workload: Workload, differences: _Differences, manifest: dict[str, Any]) -> Piece:
-    body = _bare(differences.laid(manifest))
+    body = _bare(differences.laid(copy.deepcopy(manifest)))
     namespace = body["metadata"].get("namespace") or ""
-    return _piece(workload, body, images=differences.member.images, namespace=namespace)
+    images = differences.member.images
+    return _piece(workload, body, images=images, namespace=namespace, said=manifest)
 
 
 def _piece(
@@ -358,15 +374,19 @@ def _piece(
     namespace: str = "",
     shared: bool = False,
     main: bool = False,
+    said: Mapping[str, Any] | None = None,
 ) -> Piece:
+    """Return an object; `said` is what the Workload itself says of it."""
+    profile = profile_in(body)
+    made = made_of(profile, said) if said is not None else ""
     meta = body["metadata"]
     meta["name"] = meta.get("name") or workload.metadata.name
     meta["namespace"] = namespace or workload.namespace
     meta["labels"] = {**(meta.get("labels") or {}), LABEL_MANAGED: "true"}
-    template_digest = digest = _digest(body)
+    template_digest = digest = _digest(_changeable(body, profile, made))
     if images:
         rewrite(body, images)
-        digest = _digest(body)
+        digest = _digest(_changeable(body, profile, made))
     meta["annotations"] = {
         **(meta.get("annotations") or {}),
         OWNER_PREFIX + workload.uid: workload.owner,
@@ -374,6 +394,10 @@ def _piece(
     }
     if digest != template_digest:
         meta["annotations"][ANNOTATION_TEMPLATE_HASH] = template_digest
+    if made:
+        meta["annotations"][ANNOTATION_MADE] = made
+    if (suspend := value_at(body, profile.suspended)) is not None:
+        meta["annotations"][ANNOTATION_SUSPEND] = str(suspend).lower()
     if workload.orphans:
         meta["annotations"][ORPHAN_PREFIX + workload.uid] = "true"
     return Piece(
@@ -386,7 +410,39 @@ def _piece(
         shared=shared,
         main=main,
         template_digest=template_digest,
+        fixed=profile.immutable if made else (),
     )
+
+
+def _changeable(body: Mapping[str, Any], profile: Profile, made: str) -> Mapping[str, Any]:
+    """Return what an object that stands may be changed to: what its digest is made of."""
+    for path in profile.immutable if made else ():
+        body = without(body, steps(path))
+    return {"made": made, **body} if made else body
+
+
+def as_made(piece: Piece, live: ManagedObject, found: Mapping[str, Any]) -> Piece:
+    """Return the piece with the form in which the object in its place was made.
+
+    What a cluster or an override makes of it later changes nothing that runs. Parts of which the
+    Workload itself says another thing now are left as they are asked for, so that the member's
+    refusal names them. A suspension that somebody lifted, or set, stays until the Workload says
+    another.
+    """
+    said, notes = live.metadata.annotations, piece.body["metadata"]["annotations"]
+    if ANNOTATION_HASH not in said:
+        return piece
+    kept: list[str] = []
+    if piece.ended or said.get(ANNOTATION_MADE) in (None, notes.get(ANNOTATION_MADE)):
+        kept += piece.fixed
+    suspend = notes.get(ANNOTATION_SUSPEND)
+    if suspend is not None and said.get(ANNOTATION_SUSPEND) == suspend:
+        kept.append(profile_in(piece.body).suspended)
+    body: Mapping[str, Any] = piece.body
+    for path in kept:
+        at, value = steps(path), value_at(found, path)
+        body = without(body, at) if value is None else _with(body, at, value)
+    return replace(piece, body=body)
 
 
 def _digest(body: Mapping[str, Any]) -> str:

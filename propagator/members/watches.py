@@ -16,6 +16,7 @@ from machinery.api.resources import Resource
 from machinery.api.verbs import Verbs
 from machinery.clock import Clock
 from machinery.errors import Forbidden, NotFound
+from machinery.kinds.readiness import Judged
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key
 from propagator.members.objects import ManagedObject, owners, slim, wire_of
@@ -23,6 +24,8 @@ from propagator.members.objects import ManagedObject, owners, slim, wire_of
 MANAGED_SELECTOR = f"{LABEL_MANAGED}=true"
 EVERYWHERE = ""
 """Stands for a watch over all namespaces."""
+MOST_ENDED = 10_000
+"""Objects that ended and went of which a member is remembered to have had them."""
 
 Watched: TypeAlias = tuple[Resource, str]
 """A kind, and the namespace in which it is watched."""
@@ -60,6 +63,7 @@ class Watches:
         self._informers: dict[Watched, Informer[ManagedObject]] = {}
         self._asked: dict[Watched, float] = {}
         self._owned: dict[str | Key, dict[tuple[Resource, Key], ManagedObject]] = {}
+        self._ended: dict[tuple[str, str, Key], Judged] = {}
 
     def __iter__(self) -> Iterator[Informer[ManagedObject]]:
         return iter(list(self._informers.values()))  # a copy, to be walked across an await
@@ -152,6 +156,10 @@ class Watches:
         """Return the objects that the Workload of that UID owns, as far as they are seen."""
         return [(resource, found) for (resource, _), found in self._owned.get(uid, {}).items()]
 
+    def ended(self, uid: str, kind: str, key: Key) -> Judged | None:
+        """Return what was kept of an object of that owner which ended, and went."""
+        return self._ended.get((uid, kind, key))
+
     def named(self, key: Key) -> list[Found]:
         """Return the objects with an owner of that key, whatever its UID."""
         return [(resource, found) for (resource, _), found in self._owned.get(key, {}).items()]
@@ -225,6 +233,11 @@ class Watches:
     def _follow(
         self, resource: Resource, old: ManagedObject | None, new: ManagedObject | None
     ) -> None:
+        if old is not None and new is None and old.judged.result is not None:
+            for uid in owners(old.metadata):
+                self._ended[uid, resource.kind, old.metadata.key] = old.judged
+            while len(self._ended) > MOST_ENDED:
+                del self._ended[next(iter(self._ended))]
         if old is not None:
             for owner in _uids_and_names(old):
                 self._let_go(owner, (resource, old.metadata.key))

@@ -199,7 +199,7 @@ class AtMostOnce:
     def _made(self, workload: Workload, main: Main, name: str) -> int:
         """Return the units that a cluster has, or may have, of those that are placed there."""
         target, session = workload.placements[name], self._registry.get(name)
-        if session is None or not _serves(session):
+        if name in workload.ends or session is None or not _serves(session):
             return target
         found = main_object(main, owned(session, main.uid))
         if found is None:

@@ -24,6 +24,8 @@ from propagator.status import progress
 from propagator.status.cluster_share import MESSAGE_LIMIT, ReportedShare, Word
 from propagator.types.workload import Workload
 
+_WELL = frozenset({ShareState.RUNNING.value, ShareState.COMPLETE.value})
+_AGAIN = "it runs once: an object of another name, in spec.template.metadata.name, runs again"
 _SENTENCES = 20
 """The most sentences in one message."""
 
@@ -145,9 +147,11 @@ def _overall(placed: Sequence[Mapping[str, Any]], generation: int) -> WorkloadSt
     states = {entry["state"] for entry in placed}
     if ShareState.FAILED.value in states:
         return WorkloadState.FAILED
+    if states == {ShareState.COMPLETE.value}:
+        return WorkloadState.COMPLETE
     if placed and all(_runs(entry, generation) for entry in placed):
         return WorkloadState.RUNNING
-    begun = states & {ShareState.CREATING.value, ShareState.RUNNING.value}
+    begun = states & {ShareState.CREATING.value, *_WELL}
     reachable = states - {ShareState.UNREACHABLE.value}
     return WorkloadState.CREATING if begun or not reachable else WorkloadState.SCHEDULED
 
@@ -157,7 +161,7 @@ def _runs(entry: Mapping[str, Any], generation: int) -> bool:
     if entry["state"] == ShareState.UNREACHABLE.value:
         written = entry.get("observedGeneration") == generation
         return bool(written and _ready(entry) >= entry["replicas"] > 0)
-    return bool(entry["state"] == ShareState.RUNNING.value)
+    return entry["state"] in _WELL
 
 
 def _ready(entry: Mapping[str, Any]) -> int:
@@ -206,7 +210,9 @@ def _conditions(
         _renew(after, workload, WorkloadCondition.PROPAGATED, good, reason.value, message, now)
     ready = progress.placed(workload) and _all_ready(workload, placed, shares, state)
     why, text = WorkloadReadyReason.ALL_READY, ""
-    if not ready:
+    if ready and state is WorkloadState.COMPLETE:
+        why, text = WorkloadReadyReason.COMPLETED, _AGAIN
+    elif not ready:
         why, text = _not_ready(workload, shares)
     _renew(after, workload, WorkloadCondition.READY, ready, why.value, text, now)
     stands = [each for each in drift if each["state"] in STANDING]
@@ -226,7 +232,7 @@ def _all_ready(
     """Whether every unit of the present generation is ready, and none of an older one stands in."""
     if not placed:
         return workload.status.desired == 0 and not shares
-    if state is not WorkloadState.RUNNING or _outdated(workload, shares):
+    if state not in (WorkloadState.RUNNING, WorkloadState.COMPLETE) or _outdated(workload, shares):
         return False
     # Whether old units are among the ready ones is not known until the member is looked at again.
     known = all(share.word is not Word.STANDS for share in shares)
@@ -238,6 +244,18 @@ def _not_ready(
 ) -> tuple[WorkloadReadyReason, str]:
     """Return why not every unit is ready, where more is known than that."""
     profile = workload.profile
+    if failed := [each for each in shares if each.failed]:
+        told = (f"{each.seen.name}: {each.entry['message'] or 'it failed'}" for each in failed)
+        return WorkloadReadyReason.FAILED, f"{_joined([*told])}; {_AGAIN}"
+    suspended = [
+        f"{each.seen.name}: {profile.kind} {each.seen.main.metadata.name} is suspended"
+        for each in shares
+        if each.seen.main is not None
+        and not each.seen.leaving
+        and each.seen.main.judged.health is ShareHealth.SUSPENDED
+    ]
+    if suspended:
+        return WorkloadReadyReason.SUSPENDED, _joined(suspended)
     silent = [
         f"{share.seen.name}: {profile.kind} {main.metadata.name} says nothing"
         for share in shares

@@ -16,7 +16,7 @@ from crds.fields.shares import BlockedReason, ShareState
 from crds.workload import PropagatedReason
 from machinery.clock import timestamp
 from machinery.kinds.profile import Profile
-from machinery.kinds.readiness import Judged, Readiness, available_in, counts_of
+from machinery.kinds.readiness import Judged, Readiness, Result, available_in, counts_of
 from propagator.members.available_pods import Availability
 from propagator.members.health import Contact, PodCounts
 from propagator.members.objects import ManagedObject
@@ -62,6 +62,8 @@ _FACTS = (
 )
 """The fields that a cluster reported last, kept until it reports others."""
 _COUNTS = ("scheduled", "current", "ready", "unschedulable", "updated", "finished")
+_ENDED = ("ready", "updated", "finished", "succeeded", "failed", "available")
+"""The counts that outlive the object of a share that ended."""
 _WAITS = (ShareState.PENDING.value, ShareState.FAILED.value)
 _BEGUN = (ShareState.CREATING.value, ShareState.RUNNING.value)
 
@@ -100,6 +102,8 @@ class ObservedShare:
     """For so long must a replica have been ready to stand in for another one."""
     available: Availability | None = None
     """The pods that have been; None where it is 0 or they are not seen."""
+    end: Mapping[str, Any] | None = None
+    """How the share ended, as it is stored or is to be stored."""
     load_balancer: Mapping[str, Any] | None = None
     """The Service's status.loadBalancer; empty where it has none."""
 
@@ -129,6 +133,11 @@ class ReportedShare:
         return outcome if self.word is Word.KNOWN and told else None
 
     @property
+    def failed(self) -> bool:
+        """Whether the share has ended otherwise than well."""
+        return self.seen.end is not None and self.seen.end["result"] == Result.FAILED
+
+    @property
     def stays(self) -> bool:
         """Whether the share left the placements, and is kept until others are ready."""
         outcome = self.seen.outcome
@@ -146,7 +155,8 @@ class ReportedShare:
         """Whether its objects are not all written yet, and nothing is known to be wrong."""
         if self.word is Word.ON_ITS_WAY:
             return True
-        return self.outcome is not None and self.outcome.reason is None and self.seen.main is None
+        written = self.outcome is not None and self.outcome.reason is None
+        return written and self.seen.main is None and self.seen.end is None
 
 
 def share_of(
@@ -161,6 +171,8 @@ def share_of(
     `profile` is that of the object that runs the replicas, and `said` the generation that
     Propagated is about.
     """
+    if seen.end is not None and not seen.leaving:
+        return _of_ended(seen, seen.end, before)
     word = _word(seen, before, said)
     readiness = None
     facts: dict[str, Any] = {}
@@ -190,6 +202,44 @@ def share_of(
     old = readiness.outdated if readiness is not None else entry["ready"] - entry["updated"]
     told, lasting = _unless_only_mark_changed(entry, before), readiness.lasting if readiness else 0
     return ReportedShare(seen, word, told, max(old, 0), lasting)
+
+
+def _of_ended(
+    seen: ObservedShare, end: Mapping[str, Any], before: Mapping[str, Any]
+) -> ReportedShare:
+    """Return a share that has ended: its numbers stay, whatever became of object and cluster."""
+    asked, well = seen.desired.replicas, end["result"] == Result.SUCCEEDED
+    judged, counts = _judged(seen), dict[str, Any]()
+    if judged is None or judged.result is None:
+        counts = {name: before[name] for name in _ENDED if name in before and "ended" in before}
+        judged = Judged(result=Result(end["result"]))
+    readiness = counts_of(judged, asked)
+    pods = seen.pods
+    entry = {
+        "name": seen.name,
+        "replicas": asked,
+        **dict.fromkeys(_COUNTS, 0),
+        "ready": readiness.ready,
+        "updated": readiness.updated,
+        "finished": readiness.finished,
+        "succeeded": readiness.succeeded or None,
+        "failed": readiness.failed or None,
+        "available": readiness.ready if seen.ready_seconds else None,
+        **counts,
+        "scheduled": (pods.scheduled or 0) if pods is not None else 0,
+        _MARK: pods.capacity_version if pods is not None else before.get(_MARK),
+        "current": pods.current if pods is not None else 0,
+        "health": readiness.health.value if seen.main is not None else None,
+        "observedGeneration": seen.desired.generation,
+        "revision": before.get("revision"),
+        "ended": dict(end),
+        "state": (ShareState.COMPLETE if well else ShareState.FAILED).value,
+        "message": "" if well else str(end.get("message", ""))[:MESSAGE_LIMIT],
+    }
+    if pods is not None:
+        entry["current"] = _current(pods, entry)
+    told = {key: value for key, value in entry.items() if value is not None}
+    return ReportedShare(seen, Word.KNOWN, _unless_only_mark_changed(told, before))
 
 
 def _judged(seen: ObservedShare) -> Judged | None:

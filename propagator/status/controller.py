@@ -14,7 +14,12 @@ from typing import Any
 
 from crds.fields.shares import ShareState
 from crds.names import API_VERSION
-from crds.workload import EventReason, PropagatedReason, WorkloadCondition
+from crds.workload import (
+    EventReason,
+    PropagatedReason,
+    WorkloadCondition,
+    WorkloadReadyReason,
+)
 from machinery import logs, metrics
 from machinery.clock import Clock
 from machinery.errors import Conflict, TransportError
@@ -307,7 +312,8 @@ class Reporter:
         return status
 
     def _announce(self, workload: Workload, status: Mapping[str, Any]) -> None:
-        """Record an event where Propagated changed."""
+        """Record an event where Propagated changed, and where it came to its end."""
+        self._announce_end(workload, status)
         was = condition(workload, WorkloadCondition.PROPAGATED)
         is_ = find(status, WorkloadCondition.PROPAGATED)
         if not is_:
@@ -330,6 +336,24 @@ class Reporter:
             related=one_cluster(workload.placements if good else self._troubled(key, status)),
         )
 
+    def _announce_end(self, workload: Workload, status: Mapping[str, Any]) -> None:
+        was = condition(workload, WorkloadCondition.READY)
+        is_ = find(status, WorkloadCondition.READY)
+        ended = _ENDS.get(is_.get("reason", ""))
+        if ended is None or was.get("reason") == is_["reason"]:
+            return
+        failed = ended is EventReason.ENDED_IN_FAILURE
+        names = {each["name"] for each in status["clusters"] if "ended" in each}
+        namespace, name = workload.metadata.key
+        self._recorder.event(
+            ObjectRef(API_VERSION, "Workload", namespace, name, workload.uid),
+            type="Warning" if failed else "Normal",
+            reason=ended.value,
+            note=is_["message"] if failed else f"it ended well on {', '.join(sorted(names)[:20])}",
+            action="Propagating",
+            related=one_cluster(names),
+        )
+
     def _troubled(self, key: Key, status: Mapping[str, Any]) -> set[str]:
         """Return the clusters that the condition Propagated is False for."""
         reason = find(status, WorkloadCondition.PROPAGATED)["reason"]
@@ -341,6 +365,10 @@ class Reporter:
         return found
 
 
+_ENDS = {
+    WorkloadReadyReason.COMPLETED.value: EventReason.COMPLETED,
+    WorkloadReadyReason.FAILED.value: EventReason.ENDED_IN_FAILURE,
+}
 _BAD = (ShareState.FAILED.value, ShareState.UNREACHABLE.value)
 _BEGINNINGS = (
     PropagatedReason.PROPAGATING.value,

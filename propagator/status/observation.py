@@ -13,13 +13,15 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from crds.fields.shares import MOST_KEPT, ShareState
+from crds.fields.shares import MOST_END_WORDS, MOST_KEPT, ShareState
 from machinery.api.resources import Resource
+from machinery.clock import timestamp
 from machinery.tasks import in_slices
 from machinery.types.metadata import Key
 from propagator.hub.revisions import Revisions
 from propagator.hub.workload_metadata import record_of
 from propagator.members.context import ControllerContext
+from propagator.members.ends import seen_end
 from propagator.members.health import Contact
 from propagator.members.inventory import Owned, OwnedObjects, main_object, owned
 from propagator.members.objects import ManagedObject
@@ -45,6 +47,7 @@ class Survey:
         self._registry = context.registry
         self._clusters = context.clusters
         self._inventory = inventory
+        self._clock = context.clock
 
     async def seen(
         self, workload: Workload, outcomes: Mapping[str, Outcome]
@@ -60,7 +63,7 @@ class Survey:
             spoken_of = name in workload.placements or name in holders
             if not (spoken_of or self._inventory.may_hold(workload, name) or pods(name)):
                 continue
-            if self._is_stranger(name):
+            if self._is_stranger(name) and name not in workload.ends:
                 strangers.append(name)
             else:
                 yield self._observe(workload, name, outcomes.get(name))
@@ -92,7 +95,7 @@ class Survey:
             if seen.outcome is None or seen.outcome.reason is not None:
                 return False
             share = share_of(seen, workload.profile, {}, said=0)
-            if share.entry["state"] != ShareState.RUNNING.value:
+            if share.entry["state"] not in (ShareState.RUNNING, ShareState.COMPLETE):
                 return False
             stands_in += share.lasting
         return stands_in > 0 or not any(workload.placements.values())
@@ -175,6 +178,8 @@ class Survey:
         session = self._registry.get(name)
         workload = self._revisions.known(workload, name)
         desired = DesiredShare.of(workload, name)
+        if name in workload.placements and (end := self._end(workload, session, name)) is not None:
+            return self._ended(workload, session, name, end, outcome)
         contact = session.contact if session is not None else Contact.CONNECTING
         seconds = workload.spec.movement.ready_seconds
         if session is not None and contact is Contact.AWAY:
@@ -212,6 +217,41 @@ class Survey:
             ready_seconds=seconds,
             available=session.availability(where, seconds) if seconds else None,
             load_balancer=balancer(workload, objects) if services else None,
+        )
+
+    def _end(
+        self, workload: Workload, session: MemberSession | None, name: str
+    ) -> Mapping[str, Any] | None:
+        """Return how the share there ended, with the time from now on where it is new."""
+        if (known := workload.ends.get(name)) is not None:
+            return known
+        seen = seen_end(session, workload) if session is not None else None
+        if seen is None or seen.result is None:
+            return None
+        end = {"result": seen.result.value, "time": timestamp(self._clock.now())}
+        said = {"message": seen.message[:MOST_END_WORDS]} if seen.message else {}
+        return {**end, "object": workload.run, **said}
+
+    def _ended(
+        self,
+        workload: Workload,
+        session: MemberSession | None,
+        name: str,
+        end: Mapping[str, Any],
+        outcome: Outcome | None,
+    ) -> ObservedShare:
+        desired, where = DesiredShare.of(workload, name), main_of(workload)
+        serves = session is not None and session.contact is Contact.SERVING
+        return ObservedShare(
+            name=name,
+            desired=desired,
+            leaving=False,
+            contact=session.contact if session is not None else Contact.AWAY,
+            outcome=outcome if outcome is not None and outcome.desired == desired else None,
+            main=main_object(where, owned(session, workload.uid)) if session and serves else None,
+            pods=session.pod_counts(where) if session and serves else None,
+            ready_seconds=workload.spec.movement.ready_seconds,
+            end=end,
         )
 
     def _away(self, workload: Workload, name: str, trouble: str) -> ObservedShare:

@@ -38,7 +38,7 @@ from machinery.kinds.ordinals import MOST_RANGES, known_ranges, with_new_ranges
 from machinery.kinds.paths import value_at
 from machinery.kinds.profile import Profile
 from machinery.kinds.table import profile_of
-from machinery.kinds.templates import first_ordinal, pod_template, runs_once
+from machinery.kinds.templates import first_ordinal, pod_template, run_of, runs_once
 from machinery.overrides.override import ClusterOverride, cluster_overrides_of
 from machinery.types.metadata import Key, Object, OwnerReference
 from machinery.types.texts import shared
@@ -72,6 +72,8 @@ class ResourceRef(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 class Placement(msgspec.Struct, frozen=True, gc=False):
     cluster: str
     replicas: int
+    completions: int | None = None
+    """Its part of the work that is divided; None where none is."""
 
 
 class LeavingShare(msgspec.Struct, frozen=True, gc=False):
@@ -288,6 +290,23 @@ class Workload(Object, frozen=True, dict=True):
     @property
     def _revisions_said(self) -> tuple[bool, str, bytes]:
         return self.staged, self.status.rollout.revision, bytes(self.status.revisions)
+
+    @cached_property
+    def ends(self) -> dict[str, Mapping[str, Any]]:
+        """How shares ended, by cluster; that of an object of another name is no end of this one."""
+        if self.profile.ended is None:
+            return {}
+        found = ((share["name"], share.get("ended")) for share in self.status.clusters)
+        known = {name: end for name, end in found if isinstance(end, dict)}
+        return {
+            name: end for name, end in known.items() if end.get("object") in (None, "", self.run)
+        }
+
+    @cached_property
+    def run(self) -> str:
+        """What a run of the object is known by."""
+        outline = self.outline
+        return run_of(outline.kind, self.namespace, outline.name or self.metadata.name)
 
     def left(self, member: str) -> bool:
         """Whether its share has left that member for others."""

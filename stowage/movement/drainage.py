@@ -164,6 +164,8 @@ def observed(
     for workload in sorted(workloads, key=lambda each: each.metadata.key):
         key = workload.metadata.key
         began, now = first.get(key, {}), standing(workload)
+        if cluster in ended_on(workload):
+            continue  # what has ended is made nowhere again, and is not moved
         reported = [each for each in workload.status.clusters if each.name == cluster]
         stands = [max(each.current, each.scheduled) for each in reported]
         left = max(now.get(cluster, 0), *stands, 0)
@@ -189,6 +191,11 @@ def standing(workload: Workload) -> dict[str, int]:
     for each in workload.status.leaving:
         found[each.cluster] = found.get(each.cluster, 0) + each.replicas
     return found
+
+
+def ended_on(workload: Workload) -> set[str]:
+    """Return the clusters on which its shares have ended."""
+    return {each.name for each in workload.status.clusters if each.ended is not None}
 
 
 def tolerates(workload: Workload) -> bool:

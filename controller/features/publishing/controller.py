@@ -106,7 +106,7 @@ class PublishingController(StatusWriter[Workload, Result]):
             if not kind.asked(stored):
                 await kind.withdraw(stored)
         # Before the first decision there is nothing to tell: an empty list would be a decision.
-        if not (stored.status.observed.controller or stored.placements):
+        if not (stored.status.observed.controller or stored.standing):
             return None
         clusters = ranked(stored) if publishes(stored) else []
         # Other tools delete what an empty list takes from them. It is one only where nothing shall

@@ -118,7 +118,7 @@ def _read(workload: Workload | None) -> tuple[Any, ...] | None:
         workload.metadata.uid,
         workload.metadata.generation,
         workload.metadata.deleting,
-        workload.placements,
+        workload.standing,
         workload.info.moving.leaving,
         status.why,
         status.observed,

@@ -36,7 +36,7 @@ class RankedCluster(NamedTuple):
 
 def ranked(workload: Workload) -> list[RankedCluster]:
     """Return the clusters that hold units, from the first rank on."""
-    units = dict(workload.placements)
+    units = dict(workload.standing)
     for cluster, share in workload.info.moving.leaving.items():
         units[cluster] = units.get(cluster, 0) + share.replicas
     reasons = _reasons(workload)

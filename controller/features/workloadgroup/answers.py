@@ -126,6 +126,6 @@ def _workload(group: CompiledGroup, member: Member, held: int) -> dict[str, Any]
         "desired": info.replicas,
         "assigned": member.assigned,
         "waiting": held,
-        "released": at is not None and at == decision_of(info.present),
+        "released": at is not None and at == decision_of({**info.present, **info.ended}),
         "clusters": dict(islice(sorted(member.placements.items()), NAMED_CLUSTERS)),
     }

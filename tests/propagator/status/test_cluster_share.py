@@ -30,6 +30,7 @@ from propagator.status.cluster_share import ObservedShare, ReportedShare, Word, 
 from propagator.status.observation import STRANGERS, Survey
 from propagator.types.cluster import MemberCluster, MemberClusterSpec
 from propagator.types.workload import Workload, workload_of
+from tests.fakeclock import FakeClock
 
 T0 = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 SINCE = "2026-01-01T00:00:00Z"
@@ -296,7 +297,8 @@ def ground_of(contact: Contact | None) -> ControllerContext:
         )
     registry = SimpleNamespace(get=lambda name: session, names=list)
     clusters = SimpleNamespace(synced=True, get=lambda key: None)
-    return cast("ControllerContext", SimpleNamespace(registry=registry, clusters=clusters))
+    parts = {"registry": registry, "clusters": clusters, "clock": FakeClock()}
+    return cast("ControllerContext", SimpleNamespace(**parts))
 
 
 @pytest.mark.proves("N2", "R5")

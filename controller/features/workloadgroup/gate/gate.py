@@ -174,7 +174,7 @@ def _state(
 
 def standing_of(workload: Workload, *, ours: bool) -> Standing:
     """Return a member as it is stored; `ours` where its scheduler is one of ours."""
-    placements, meta = workload.placements, workload.metadata
+    placements, meta = workload.standing, workload.metadata
     replicas = {cluster: n for cluster, n in placements.items() if n > 0}
     shares = [share for share in workload.status.clusters if share.name in replicas]
     said = conditions.among(workload.status.conditions, WorkloadCondition.SCHEDULED.value)
@@ -258,7 +258,7 @@ def _left_behind(workload: Workload, message: str) -> bool:
     The message must name one of these: a message about its group may name a cluster of another
     Workload.
     """
-    placements = workload.placements
+    placements = workload.standing
     left = (
         share.name
         for share in workload.status.clusters

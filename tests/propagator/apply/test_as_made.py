@@ -1,0 +1,99 @@
+"""What cannot be changed keeps the form that it was made with, and its end is noted first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from machinery.api.resources import Resource
+from machinery.types.merge_patch import merged
+from propagator.apply.render import ANNOTATION_HASH, Piece, as_made, render
+from propagator.members.objects import managed
+from propagator.types.workload import workload_of
+from tests.propagator.apply.memberfacts import member_facts
+
+JOBS = Resource("batch", "v1", "jobs", "Job")
+
+
+def piece(
+    *, ended: bool = False, images: list[tuple[str, str]] = [], tier: str = "", **spec: Any
+) -> Piece:
+    """The Job of a Workload on m1; in the tier gold it has another priority."""
+    pods = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "a.io/pause"}]}
+    main = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "bill", "labels": spec.pop("labels", {})},
+        "spec": {"template": {"spec": pods}, "ttlSecondsAfterFinished": 5, **spec},
+    }
+    override = {
+        "name": "gold",
+        "clusterSelector": {"matchLabels": {"tier": "gold"}},
+        "patch": {"spec": {"template": {"spec": {"priorityClassName": "high"}}}},
+    }
+    meta = {"namespace": "shop", "name": "bill", "uid": "u1"}
+    workload = workload_of({"metadata": meta, "spec": {"template": main, "overrides": [override]}})
+    facts = member_facts(labels={"tier": tier} if tier else {}, images=images)
+    return render(workload, replicas=1, first_ordinal=0, secrets=[], member=facts, ended=ended)[-1]
+
+
+def again(wanted: Piece, first: Piece, **there: Any) -> Piece:
+    """The piece as it is laid over the Job that was made of the first one."""
+    found = merged(first.body, there)
+    return as_made(wanted, managed(JOBS, found), found)
+
+
+@pytest.mark.proves("A1", "KD28")
+def test_a_member_may_forget_it_once_its_end_is_stored() -> None:
+    before, after = piece(), piece(ended=True)
+    assert "ttlSecondsAfterFinished" not in before.body["spec"]
+    assert after.body["spec"]["ttlSecondsAfterFinished"] == 5
+    assert before.digest != after.digest
+    kept = again(piece(ended=True, images=[("a.io", "b.io")]), before)
+    assert kept.body["spec"]["template"] == before.body["spec"]["template"]
+    assert kept.body["spec"]["ttlSecondsAfterFinished"] == 5
+
+
+@pytest.mark.proves("A19", "KD25")
+def test_what_its_cluster_makes_of_it_changes_nothing_that_runs() -> None:
+    first = piece()
+    for wanted in (piece(images=[("a.io", "b.io")]), piece(tier="gold")):
+        assert wanted.body["spec"]["template"] != first.body["spec"]["template"], "a new one has it"
+        assert wanted.digest == first.digest, "no write, and no turn of its images"
+        assert again(wanted, first).body["spec"] == first.body["spec"]
+    labelled = piece(labels={"a": "b"}, tier="gold")
+    kept = again(labelled, first)
+    assert kept.body["metadata"]["labels"]["a"] == "b"
+    assert kept.body["spec"] == first.body["spec"]
+
+
+@pytest.mark.proves("KD26")
+def test_another_template_is_asked_for_until_it_has_ended() -> None:
+    first = piece()
+    pods = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "new"}]}
+    wanted = piece(template={"spec": pods})
+    assert wanted.digest != first.digest
+    assert again(wanted, first).body["spec"] == wanted.body["spec"]
+    found = dict(first.body)
+    over = as_made(replace(wanted, ended=True), managed(JOBS, found), found)
+    assert over.body["spec"]["template"] == first.body["spec"]["template"]
+
+
+@pytest.mark.proves("A19")
+def test_a_job_of_an_earlier_release_keeps_its_form_and_one_of_another_owner_does_not() -> None:
+    first, wanted = piece(), piece(images=[("a.io", "b.io")])
+    found = merged(first.body, {"metadata": {"annotations": {"stowage.dev/made-of": None}}})
+    assert as_made(wanted, managed(JOBS, found), found).body["spec"] == first.body["spec"]
+    bare = merged(found, {"metadata": {"annotations": {ANNOTATION_HASH: None}}})
+    assert as_made(wanted, managed(JOBS, bare), bare) == wanted
+
+
+@pytest.mark.proves("KD17")
+def test_a_suspension_that_was_lifted_there_stays_lifted_until_the_hub_says_another() -> None:
+    first = piece(suspend=True)
+    kept = again(piece(suspend=True, labels={"a": "b"}), first, spec={"suspend": False})
+    assert kept.body["spec"]["suspend"] is False
+    edited = again(piece(suspend=False), first, spec={"suspend": True})
+    assert edited.body["spec"]["suspend"] is False
