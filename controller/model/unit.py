@@ -142,7 +142,7 @@ class WorkloadInfo:
     """What a run of its object is known by; empty of a kind that does not end."""
     asked: int = 0
     """The replicas that its spec asks for."""
-    ended: Mapping[str, int] = made_by(default_factory=dict)
+    ended: Mapping[str, int] = field(default_factory=dict)
     """The shares that have ended, by cluster: they are nowhere made again."""
     pod: bytes = b""
     """The `controller.model.podtemplate.skeleton` of its pods, for patches of them."""
