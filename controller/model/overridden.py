@@ -50,6 +50,8 @@ class Overridden:
 
     def on(self, chosen: Sequence[int], cluster: ClusterFacts) -> OverriddenPods:
         """Return the pods on a cluster with the overrides at these places laid over them."""
+        if not chosen:
+            return OverriddenPods()
         read = frozenset[str]().union(*(self.labels[at] for at in chosen))
         told = {key: cluster.labels[key] for key in sorted(read) if key in cluster.labels}
         about = (self.raw, self.body, self.replicas_path, self.pod_path)
@@ -117,7 +119,7 @@ def _evaluated(
     try:
         found: Any = overridden(body, overrides, cluster, pods=pods, replicas_path=replicas_path)
         found = value_at(found, pod_path)
-        return OverriddenPods.of(found or {}) if pods and chosen else OverriddenPods()
+        return OverriddenPods.of(found or {}) if pods else OverriddenPods()
     except OverrideMisfit as e:
         return OverriddenPods(misfit=e.override, text=str(e))
     except ValueError as e:

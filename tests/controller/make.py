@@ -22,6 +22,7 @@ from controller.scheduling.cycle import decide
 from controller.scheduling.decision import FITS, Decision
 from controller.snapshot.builder import Snapshot, SnapshotBuilder
 from crds.fields.template import BATCH_KINDS
+from crds.names import ANNOTATION_UNJOIN, GIVEN_UP
 from machinery.types.bounds import MOST_UNITS
 from machinery.types.metadata import Meta
 
@@ -65,6 +66,13 @@ def cluster(
         **(status or {}),
     }
     return msgspec.convert({"metadata": metadata, "spec": spec, "status": body}, MemberCluster)
+
+
+def given_up(cluster: MemberCluster) -> MemberCluster:
+    """The cluster, as `stowage unjoin` takes it out of the fleet."""
+    notes = {**cluster.metadata.annotations, ANNOTATION_UNJOIN: GIVEN_UP}
+    meta = msgspec.structs.replace(cluster.metadata, annotations=notes)
+    return msgspec.structs.replace(cluster, metadata=meta)
 
 
 def workload(

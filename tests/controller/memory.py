@@ -18,6 +18,7 @@ from controller.config import default_profile
 from controller.framework.profile import Profile, SchedulerConfiguration
 from controller.framework.runtime.feature import Feature
 from controller.model.movement import MovementConfiguration
+from crds.names import ANNOTATION_UNJOIN, GIVEN_UP
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from machinery.config.kubeconfig import Connection
@@ -94,6 +95,11 @@ class Stage:
                 },
             },
         )
+
+    def give_up(self, name: str) -> None:
+        """Take a cluster out of the fleet as `stowage unjoin` does, short of the deletion."""
+        mark = {"metadata": {"annotations": {ANNOTATION_UNJOIN: GIVEN_UP}}}
+        self.hub.edit(MEMBER_CLUSTERS, name, mark)
 
     def workload(
         self,

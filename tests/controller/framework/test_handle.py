@@ -109,7 +109,12 @@ async def test_in_a_process_it_has_hub_fleet_and_configuration(tmp_path: Path) -
         assert stage.placed("demo").keys() == {"b"}
         handle = made[0].handle
         assert handle.client is stage.hub
-        assert handle.clock is stage.clock
+        assert handle.clock.monotonic() == stage.clock.monotonic()
+        assert handle.clock.now() == stage.clock.now()
+        stage.set_clock(3600)
+        assert (stage.clock.now() - handle.clock.now()).total_seconds() == pytest.approx(
+            3600, abs=1
+        )
         assert handle.holder == controller.identity
         assert set(handle.snapshot().row) == {"a", "b"}
         assert made[0] in handle.plugins

@@ -98,7 +98,7 @@ def divided(of: WorkloadInfo, *members: Any, plugin: Divider | None = None) -> D
 def test_a_divided_unit_is_neither_whole_nor_everywhere(distribution):
     asked = replace(info(replicas=3, distribution=distribution), divided=True)
     assert (asked.whole, asked.everywhere, needed(asked)) == (False, False, 1)
-    assert replace(asked, kind="DaemonSet").everywhere
+    assert replace(info(kind="DaemonSet", distribution=distribution), divided=True).everywhere
 
 
 def test_settle_divides_a_single_workload():

@@ -9,8 +9,7 @@ import pytest
 
 from controller import catalogue
 from controller.framework.runtime.feature import Feature, placed_kinds
-from crds.names import ANNOTATION_UNJOIN, GIVEN_UP
-from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_POLICIES, WORKLOADS
+from machinery.api.resources import WORKLOAD_POLICIES, WORKLOADS
 from machinery.errors import ConfigurationError, Unreachable
 from tests.controller.berths import BERTHS, Berths, berth
 from tests.controller.memory import Stage
@@ -131,8 +130,7 @@ async def test_its_feature_hears_of_it_before_it_is_decided_and_of_no_other() ->
         stage.hub.put(BERTHS, berth("north"))
         await stage.until(lambda: said(stage, "north").get("quay"))
         assert decided[0] is False
-        given_up = {"metadata": {"annotations": {ANNOTATION_UNJOIN: GIVEN_UP}}}
-        stage.hub.edit(MEMBER_CLUSTERS, "a", given_up)
+        stage.give_up("a")
         stage.cluster("b")
         await stage.until(lambda: said(stage, "north").get("quay") == "b")
         assert stage.hub.read(WORKLOADS, "north")["status"]["placements"]

@@ -243,7 +243,7 @@ def test_it_is_pure_and_counts_every_unit(data: st.DataObject) -> None:
     }
     asked = info("demo", **fields)
     snapshot = builder(members).snapshot()
-    before = (arrays(snapshot), copy.deepcopy(asked))
+    before = (arrays(snapshot), copy.deepcopy(asked, {id(asked.profile): asked.profile}))
     first = decide(snapshot, asked, index(), PROFILE, NOW)
     assert (arrays(snapshot), asked) == before
     second = decide(snapshot, asked, index(), PROFILE, NOW)

@@ -15,7 +15,7 @@ from controller.plugins.prioritysort import PrioritySort
 from controller.queue.scheduling_queue import STEP, SchedulingQueue
 from controller.snapshot.builder import SnapshotBuilder
 from tests.controller.cache.test_unseen_room import versioned
-from tests.controller.make import REQUIRED, ZONE, beside, cluster, flush, info, workload
+from tests.controller.make import REQUIRED, ZONE, beside, cluster, flush, given_up, info, workload
 from tests.controller.scheduling.test_long_sets import View, passes, ring
 from tests.fakeclock import FakeClock
 
@@ -75,7 +75,7 @@ async def test_all_who_lose_a_cluster_are_offered_step_by_step() -> None:
     running = asyncio.create_task(scene.queue.run())
     with scene.watched():
         await asyncio.sleep(0)
-        scene.world.cluster_changed(scene.clusters[0], None)
+        scene.world.cluster_changed(scene.clusters[0], given_up(scene.clusters[0]))
         assert len(scene.queue.active) == STEP
         await scene.clock.advance(1)
         assert len(scene.queue.active) == MANY
@@ -101,7 +101,7 @@ async def test_all_that_a_feature_has_looked_at_are_offered_step_by_step() -> No
 async def test_who_is_gone_by_his_step_is_not_offered() -> None:
     scene = Scene(placed=True)
     scene.world.lead(scene.queue)
-    scene.world.cluster_changed(scene.clusters[0], None)
+    scene.world.cluster_changed(scene.clusters[0], given_up(scene.clusters[0]))
     gone = scene.workloads[: MANY - STEP]
     for each in gone:
         scene.world.workload_changed(each, None)
@@ -122,7 +122,7 @@ def test_a_cluster_that_comes_back_is_taken_in_without_a_look_at_those_who_hold_
     scene = Scene(placed=True)
     world, (first, *_), gone = scene.world, scene.clusters, scene.workloads[:7]
     before = world.snapshot().coming("cpu")[world.snapshot().row["a"]]
-    world.cluster_changed(first, None)
+    world.cluster_changed(first, given_up(first))
     assert "a" not in world.snapshot().row
     for each in gone:
         world.workload_changed(each, None)

@@ -33,7 +33,7 @@ def stored(*, kind: str = "", status: dict[str, Any] | None = None, **pace: Any)
     template = deployment("web", "1")
     if kind == "CronJob":
         pods = template["spec"]["template"]
-        template["kind"] = kind
+        template |= {"apiVersion": "batch/v1", "kind": kind}
         template["spec"] = {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": pods}}}
     body = {
         "metadata": {"name": "web", "namespace": "shop", "resourceVersion": "1"},

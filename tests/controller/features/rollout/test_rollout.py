@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from controller.features.rollout.revisions import CONTROLLER_REVISIONS, RevisionHistory
-from crds.names import ANNOTATION_UNJOIN, GIVEN_UP, LABEL_WORKLOAD_UID, TAINT_DRAIN
+from crds.names import LABEL_WORKLOAD_UID, TAINT_DRAIN
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from machinery.errors import Forbidden
@@ -263,8 +263,7 @@ async def test_a_cluster_that_joins_has_what_its_wave_has_from_the_first_write()
         fleet.hub.edit(MEMBER_CLUSTERS, "m9", {"metadata": {"labels": {"tier": "canary"}}})
         await fleet.goes_on(3)
         assert fleet.with_revision(new) == {"c1", "c9", "m9"}
-        given_up = {"metadata": {"annotations": {ANNOTATION_UNJOIN: GIVEN_UP}}}
-        fleet.hub.edit(MEMBER_CLUSTERS, "c1", given_up)
+        fleet.give_up("c1")
         await fleet.goes_on(3)
         assert "c1" not in fleet.targets()
         fleet.pace(approvals=[{"revision": new, "wave": "canary"}])

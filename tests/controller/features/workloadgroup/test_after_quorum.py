@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from crds.groups.gate import decision_of
-from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
+from machinery.api.resources import WORKLOADS
 from tests.controller.features.workloadgroup.ganging import NS, Yard, group, member, room
 from tests.controller.features.workloadgroup.grouping import Gangs
 from tests.controller.features.workloadgroup.test_plugin import estimates
@@ -168,7 +168,7 @@ async def test_a_lost_cluster_is_made_good_and_released(stage: Gangs) -> None:
         stage.hub.remove(WORKLOADS, "two")
         await stage.calm(5)
         stage.cluster("c", cpu="8", of="one")
-        stage.hub.remove(MEMBER_CLUSTERS, "a")
+        stage.give_up("a")
         await stage.until(lambda: stage.placed("one") == {"c": 2})
         await stage.until(lambda: "one" in stage.released())
         await stage.calm(10)
@@ -182,7 +182,7 @@ async def test_one_that_has_lost_all_its_placements_is_asked_for_its_quorum(stag
         await ran(stage)
         stage.hub.remove(WORKLOADS, "two")
         await stage.calm(5)
-        stage.hub.remove(MEMBER_CLUSTERS, "a")
+        stage.give_up("a")
         await stage.until(lambda: stage.placed("one") == {})
         await stage.until(lambda: not stage.gate() and not stage.status().get("quorumTime"))
         stage.cluster("c", cpu="8", of="one")

@@ -26,7 +26,8 @@ def come(yard: Yard, name: str, units: int, **how: Any) -> dict[str, int]:
 
 def lose(yard: Yard, name: str) -> None:
     snapshot = yard.world.snapshot()
-    yard.world.cluster_changed(snapshot.clusters[snapshot.row[name]], None)
+    known = snapshot.clusters[snapshot.row[name]]
+    yard.world.cluster_changed(known, make.given_up(known))
 
 
 @pytest.mark.parametrize("mode", ["Required", "Preferred"])
