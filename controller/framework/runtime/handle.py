@@ -57,7 +57,7 @@ class Handle(Protocol):
 
     @property
     def clock(self) -> Clock:
-        """The time, and a monotonic clock."""
+        """The time, the hub's where our clock differs, and a monotonic clock."""
         ...
 
     @property

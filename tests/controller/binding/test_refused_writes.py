@@ -47,7 +47,7 @@ ZONE = "topology.kubernetes.io/zone"
 BOUND = {"stowage.dev/workload-policy": "demo"}
 MOST = 2**31 - 1
 FORM = ("must be a mapping, and not ", "Expected `")
-"""What is said of a part of a wrong form, where its path leads to a number or to pods, and else."""
+"""What is said of a part of a wrong form: on the path to the pods or a number, and below."""
 FORM_OF_PART = (*(f": {said}" for said in FORM), "[...]: Expected `")
 MANY = {f"{'k' * 60}{n}": "v" * 63 for n in range(40)}
 """Labels whose text is longer than a status may tell."""
