@@ -32,6 +32,7 @@ from propagator.members.pods import main_of
 from propagator.members.target import Target
 from propagator.removal.at_most_once import AtMostOnce
 from propagator.removal.guard import Guard
+from propagator.removal.left_claims import LeftClaims
 from propagator.removal.orphans import Orphans
 from propagator.removal.rule import taken_up
 from propagator.share_writer import FIRST_PAUSE, LONGEST_PAUSE, ShareWriter
@@ -59,6 +60,7 @@ class WorkloadReconciler:
         guard: Guard,
         once: AtMostOnce,
         orphans: Orphans,
+        claims: LeftClaims,
         reporter: Reporter,
     ) -> None:
         self._clock = context.clock
@@ -73,6 +75,7 @@ class WorkloadReconciler:
         self._guard = guard
         self._once = once
         self._orphans = orphans
+        self._claims = claims
         self._reporter = reporter
         self._stale = asyncio.Lock()
         self._sweeps: KeyedBackoff[tuple[str, Key]] = KeyedBackoff(
@@ -196,6 +199,9 @@ class WorkloadReconciler:
         ):
             # The status says "ready" already, so that no event will come when it is true.
             self._reporter.queue.add(workload.metadata.key)
+            return self._moves.failed(move)
+        if there and not await self._claims.note(session, workload):
+            self._reporter.queue.add(workload.metadata.key)  # first the status says what is left
             return self._moves.failed(move)
         kept = await self._guard.kept(workload, session.name) if there else None
         self._moves.reset(move)

@@ -39,6 +39,7 @@ from propagator.removal.at_most_once import AtMostOnce
 from propagator.removal.brake import SweepBrake
 from propagator.removal.finalizer import Finalizer
 from propagator.removal.guard import Guard
+from propagator.removal.left_claims import LeftClaims
 from propagator.removal.orphans import Orphans
 from propagator.removal.prune import Pruner
 from propagator.removal.remover import Remover
@@ -91,10 +92,16 @@ class WorkloadController:
         self._drift = DriftRecords(
             clock=context.clock, recorder=context.recorder, changed=self._drift_changed
         )
+        self._claims = LeftClaims(context, workloads=self._workloads, changed=self._claim_gone)
         self._reporter = Reporter(
             context,
             workloads=self._workloads,
-            survey=Survey(context, inventory=self._inventory, revisions=revisions),
+            survey=Survey(
+                context,
+                inventory=self._inventory,
+                revisions=revisions,
+                left=self._claims.standing,
+            ),
             finalizer=self._finalizer,
             drift=self._drift,
             dependencies=self._dependencies,
@@ -142,6 +149,7 @@ class WorkloadController:
             guard=self._guard,
             once=once,
             orphans=orphans,
+            claims=self._claims,
             reporter=self._reporter,
         )
         self._handlers = EventHandlers(
@@ -201,6 +209,7 @@ class WorkloadController:
             tasks.create_task(self._reporter.run())
             tasks.create_task(self._census.run())
             tasks.create_task(self._brake.run())
+            tasks.create_task(self._claims.run())
 
     def _hub_object_changed(self, kind: str, key: Key) -> None:
         if kind == SECRETS.kind:
@@ -213,6 +222,9 @@ class WorkloadController:
     def _drift_changed(self, key: Key) -> None:
         self._reporter.queue.add(key)
 
+    def _claim_gone(self, key: Key) -> None:
+        self._reporter.queue.add(key)
+
     def _gate_changed(self, workload: Workload) -> None:
         self._handlers.gate_changed(workload)
         self._costs.gate_changed(workload)
@@ -221,6 +233,7 @@ class WorkloadController:
         self._finalizer.went(uid)
         self._records.ended(uid)
         self._shares.ended(uid)
+        self._claims.ended(uid)
         self._drift.ended(uid)
 
     def _member_gone(self, name: str) -> None:

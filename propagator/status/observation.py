@@ -9,9 +9,9 @@ other tasks run in between.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from crds.fields.shares import MOST_END_WORDS, MOST_KEPT, ShareState
 from machinery.api.resources import Resource
@@ -33,6 +33,8 @@ from propagator.status.cluster_share import ObservedShare, share_of
 from propagator.status.undelivered import OthersShare
 from propagator.types.workload import Workload
 
+LeftObjects: TypeAlias = Callable[[Workload, Sequence[Mapping[str, Any]]], list[dict[str, Any]]]
+"""From what status.kept had to what stands of it that nobody owns: see `LeftClaims.standing`."""
 STRANGERS = 8
 """The most clusters without a MemberCluster with an entry each; the last stands for the others."""
 
@@ -41,8 +43,14 @@ class Survey:
     """Looks at all members for one Workload."""
 
     def __init__(
-        self, context: ControllerContext, *, inventory: OwnedObjects, revisions: Revisions
+        self,
+        context: ControllerContext,
+        *,
+        inventory: OwnedObjects,
+        revisions: Revisions,
+        left: LeftObjects = lambda *_: [],
     ) -> None:
+        self._left = left
         self._revisions = revisions
         self._registry = context.registry
         self._clusters = context.clusters
@@ -127,7 +135,9 @@ class Survey:
                     for resource, each in owned(session, workload.uid)
                     if keep_of(each) != NEVER and not _renders(wanted, resource, each)
                 ]
-        kept = [*before, *found]
+        left = [each | {"cluster": now.get(each["cluster"], each["cluster"])} for each in told]
+        standing = self._left(workload, left)
+        kept = [*before, *found, *(each for each in standing if each not in (*before, *found))]
         return sorted(kept, key=lambda each: tuple(map(str, each.values())))[:MOST_KEPT]
 
     def _present_names(self, names: set[str]) -> dict[str, str]:

@@ -70,6 +70,8 @@ _IN_SET = {
     "verbs": ["get"],
 }
 """The right to see which cluster of its ClusterSet it is, where it is in one."""
+_CLAIMS = {"apiGroups": [""], "resources": ["persistentvolumeclaims"], "verbs": ["get"]}
+"""The right to see which claims a share that moved has left."""
 _CANARY = "stowage-is-bounded"
 _ASK = {
     "nonResourceURLs": ["/readyz", "/version", "/api", "/api/*", "/apis", "/apis/*"],
@@ -98,6 +100,7 @@ def narrow(home: str, allow: Sequence[AllowedKind] = ()) -> list[Manifest]:
         *_managed(_WRITE),
         {"apiGroups": [""], "resources": [*_CONFIDENTIAL, "serviceaccounts"], "verbs": _WRITE},
         _PRICE,
+        _CLAIMS,
         *(each.rule(_WRITE) for each in inside),
     ]
     watched = {"apiGroups": [""], "resources": ["nodes", "pods", "serviceaccounts"], "verbs": _SEE}
@@ -141,6 +144,7 @@ def cluster(home: str, allow: Sequence[AllowedKind] = ()) -> list[Manifest]:
         _IN_SET,
         _BUDGETS,
         _PRICE,
+        _CLAIMS,
         {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "create"]},
         {"apiGroups": [""], "resources": [*_CONFIDENTIAL, "serviceaccounts"], "verbs": _WRITE},
         *_managed(_WRITE),

@@ -258,6 +258,7 @@ async def test_only_a_member_that_was_sent_something_is_looked_at(
         "guard": None,
         "once": None,
         "orphans": SimpleNamespace(sweep=sweep),
+        "claims": None,
         "reporter": None,
     }
     context = cast("Any", SimpleNamespace(clock=FakeClock(), registry=None, fresh=lambda: True))

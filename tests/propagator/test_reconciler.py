@@ -74,6 +74,7 @@ async def test_a_share_that_left_goes_at_once_only_while_its_gang_starts(
         "guard": SimpleNamespace(note=lambda *_: None),
         "once": SimpleNamespace(left=lambda *_: None),
         "orphans": SimpleNamespace(sweep=sweep),
+        "claims": None,
         "reporter": SimpleNamespace(queue=SimpleNamespace(add=lambda _: None)),
     }
     context: Any = SimpleNamespace(clock=FakeClock(), registry=None, fresh=lambda: True)
@@ -115,6 +116,7 @@ async def test_nothing_is_written_on_a_member_that_still_runs_what_runs_elsewher
         "guard": None,
         "once": SimpleNamespace(overdue=lambda _: overdue),
         "orphans": SimpleNamespace(sweep=sweep),
+        "claims": None,
         "reporter": None,
     }
     context: Any = SimpleNamespace(clock=FakeClock(), registry=None, fresh=lambda: True)

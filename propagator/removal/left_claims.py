@@ -1,0 +1,128 @@
+"""Claims that a share leaves behind: those of its replicas, where it is placed no more.
+
+They are the member's own objects, and no Workload owns them. So they are noted in `status.kept`
+before the object goes whose name they have, by that object's ordinals, and read again now and then
+until they are gone there. What the status names is what a new process goes on with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from crds.fields.shares import MOST_KEPT
+from machinery.api.resources import Resource
+from machinery.errors import Forbidden, NotFound, TransportError
+from machinery.kinds.templates import claims_in
+from machinery.types.metadata import Key
+from propagator.hub.workloads import HubWorkloads
+from propagator.members.context import ControllerContext
+from propagator.members.inventory import main_object, owned
+from propagator.members.pods import main_of
+from propagator.members.target import Target
+from propagator.types.workload import Workload
+
+CLAIMS: Final = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+LOOK_SECONDS = 10.0
+"""Seconds between two reads of a claim that was left."""
+
+
+class LeftClaims:
+    """By Workload (UID) and member. `changed` is called where one is gone."""
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        *,
+        workloads: HubWorkloads,
+        changed: Callable[[Key], None],
+    ) -> None:
+        self._clock = context.clock
+        self._registry = context.registry
+        self._workloads = workloads
+        self._changed = changed
+        self._noted: dict[str, dict[str, set[Key]]] = {}
+        self._gone: dict[str, set[tuple[str, Key]]] = {}
+
+    async def note(self, session: Target, workload: Workload) -> bool:
+        """Note what a share would leave; return whether the hub's status names it by now.
+
+        What may not be read is not noted. Raises TransportError.
+        """
+        main = main_of(workload)
+        live = main_object(main, owned(session, workload.uid))
+        names = claims_in(workload.profile, workload.template)
+        if live is None or live.start is None or not names:
+            return True
+        noted = self._noted.setdefault(workload.uid, {}).setdefault(session.name, set())
+        ordinals = range(live.start, live.start + (live.replicas or 0))
+        keys = [(main.namespace, f"{each}-{main.name}-{n}") for n in ordinals for each in names]
+        for key in keys[:MOST_KEPT]:
+            if key not in noted and await _stands(session, key):
+                noted.add(key)
+        told = {
+            (each.get("namespace"), each.get("name"))
+            for each in workload.status.kept
+            if each.get("cluster") == session.name
+        }
+        return noted <= told or len(workload.status.kept) >= MOST_KEPT
+
+    def standing(
+        self, workload: Workload, told: Iterable[Mapping[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """Return the entries of status.kept for what was left; `told` are those of before."""
+        uid, gone = workload.uid, self._gone.get(workload.uid, ())
+        for each in told:
+            key = (str(each.get("namespace", "")), str(each.get("name", "")))
+            cluster = str(each.get("cluster", ""))
+            if each.get("kind") == CLAIMS.kind and (cluster, key) not in gone:
+                self._noted.setdefault(uid, {}).setdefault(cluster, set()).add(key)
+        return [
+            {"cluster": cluster, "kind": CLAIMS.kind, "namespace": space, "name": name}
+            for cluster, keys in self._noted.get(uid, {}).items()
+            if cluster not in workload.placements
+            for space, name in keys
+        ]
+
+    def ended(self, uid: str) -> None:
+        """Drop the state of a Workload that is gone."""
+        self._gone.pop(uid, None)
+        self._noted.pop(uid, None)
+
+    async def run(self) -> None:
+        """Read what was left, now and then, until cancelled."""
+        while True:
+            await self._clock.sleep(LOOK_SECONDS)
+            for uid, member, key in self._all():
+                session = self._registry.get(member)
+                if session is None or not session.ready:
+                    continue
+                with suppress(TransportError):
+                    if not await _stands(session, key):
+                        self._lose(uid, member, key)
+
+    def _all(self) -> list[tuple[str, str, Key]]:
+        return [
+            (uid, member, key)
+            for uid, members in self._noted.items()
+            for member, keys in members.items()
+            for key in sorted(keys)
+        ]
+
+    def _lose(self, uid: str, member: str, key: Key) -> None:
+        workload = self._workloads.by_uid(uid)
+        if workload is None:
+            self.ended(uid)
+            return
+        self._noted.get(uid, {}).get(member, set()).discard(key)
+        self._gone.setdefault(uid, set()).add((member, key))
+        self._changed(workload.metadata.key)
+
+
+async def _stands(session: Target, key: Key) -> bool:
+    try:
+        await session.client_for(key[0]).get(CLAIMS, key[1], namespace=key[0])
+    except (Forbidden, NotFound):
+        return False
+    return True
