@@ -279,6 +279,7 @@ class SchedulerCache:
             and info.hash == status.decision.hash
             and _scheduled(workload)
             and not info.everywhere
+            and (not info.ended or sum(info.present.values()) == info.replicas)
             and all(name in self.snapshot().row for name in info.present)
             and not info.limits
             and not (info.shown or info.waits)

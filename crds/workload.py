@@ -474,6 +474,8 @@ class WorkloadStatus(PlacementStatus):
     Writer: the controller, in the write of the placements; for a scheduler of another name that
     writes none the propagator.
     """
+    completed: Count | None = None
+    """Completions of shares that have left, of a divided Job. Writer: controller."""
     displaced: list[DisplacedShare] = atomic(MOST_DISPLACED)
     """Units that may return to the cluster that they left. Writer: controller."""
     rebalanced: Timestamp | None = None

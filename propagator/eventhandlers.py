@@ -145,6 +145,7 @@ def _same_decision(old: Workload, new: Workload) -> bool:
         and old.metadata.generation == new.metadata.generation
         and old.metadata.deleting == new.metadata.deleting
         and old.placements == new.placements
+        and old.parts == new.parts
         and old.leaving == new.leaving
         and old.causes == new.causes
         and old.groups == new.groups

@@ -31,6 +31,8 @@ class DesiredShare:
     """The digest of the patch over the pod template; empty without one."""
     revision: str = ""
     """The revision that the cluster gets; empty without a rollout."""
+    completions: int | None = None
+    """Its part of the work that is divided; None where none is."""
 
     @classmethod
     def of(cls, workload: Workload, cluster: str) -> DesiredShare:
@@ -39,7 +41,9 @@ class DesiredShare:
         placed = cluster in workload.placements
         patch = workload.overrides.of(cluster).digest if placed else ""
         revision = workload.revision_of(cluster)
-        return cls(workload.uid, workload.metadata.generation, replicas, placed, patch, revision)
+        part = workload.parts.get(cluster)
+        generation = workload.metadata.generation
+        return cls(workload.uid, generation, replicas, placed, patch, revision, part)
 
 
 @dataclass(frozen=True, slots=True)

@@ -425,7 +425,8 @@ class ShareWriter:
         pause = self._images.pause(session.name, workload.uid, pieces[-1], look, replicas)
         if pause is not None:
             return _Applied(pause)
-        gone = ended and live is None  # it runs once, wherever its object went
+        # It runs once, wherever its object went; and not before it is known how much is left to do.
+        gone = live is None and (ended or workload.awaits_part(session.name))
         applied = await applier.apply(
             self._writer,
             session,

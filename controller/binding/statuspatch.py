@@ -28,6 +28,7 @@ from controller.model.objects import LeavingShare, OrdinalRange, Workload
 from controller.model.observedlimits import ObservedLimit, from_status, to_status
 from controller.model.ordinals import ordinals_of
 from controller.model.why import RuleNote, ShareSteps, kept
+from controller.model.work import Work
 from controller.planner.reasons import Reasons, RuleKind
 from controller.scheduling.decision import Decision
 from controller.snapshot.snapshot import Snapshot
@@ -134,6 +135,9 @@ def status_of(decision: Decision, workload: Workload) -> dict[str, Any]:
     # Those that have ended stay where they were: the propagator makes them nowhere again.
     placements = {**decision.workload.ended, **decision.placements}
     leaving = _leaving(decision, workload)
+    work = _work(decision, placements, leaving)
+    if work is not None:
+        leaving = [_with_part(each, work) for each in leaving]
     status: dict[str, Any] = {
         "observed": {"controller": workload.metadata.generation},
         **_numbers(decision),
@@ -148,6 +152,12 @@ def status_of(decision: Decision, workload: Workload) -> dict[str, Any]:
     status |= _moves(decision, workload, leaving)
     if ordinals := _ordinals(decision, workload):
         status["ordinals"] = msgspec.to_builtins(ordinals)
+    if work is not None:
+        for each in status["placements"]:
+            if (part := work.parts.get(each["cluster"])) is not None:
+                each["completions"] = part
+        if work.completed:
+            status["completed"] = work.completed
     if decision.workload.delivered:
         status |= _footprint(placements, workload)
     if decision.workload.limits or workload.status.limits:
@@ -166,6 +176,20 @@ def _by_plugins(decision: Decision, workload: Workload) -> dict[str, Any]:
     if OWN in fields:
         fields[OWN] = merging(workload.status.plugins, fields[OWN])
     return {name: value for name, value in fields.items() if name != OWN or value}
+
+
+def _work(
+    decision: Decision, placements: Mapping[str, int], leaving: Sequence[LeavingShare]
+) -> Work | None:
+    """Return who does which part of the work from now on; None where none is divided."""
+    work = decision.workload.shared_work
+    if work is None or work.total is None:
+        return None
+    return work.after(placements, leaving, decision.pending)
+
+
+def _with_part(share: LeavingShare, work: Work) -> LeavingShare:
+    return msgspec.structs.replace(share, completions=work.leaving.get(share.cluster, 0))
 
 
 def _leaving(decision: Decision, workload: Workload) -> list[LeavingShare]:
@@ -396,11 +420,19 @@ def _stored(
         and (status["desired"], status["assigned"], status["pending"])
         == (old.desired, old.assigned, old.pending)
         and _shares(status) == workload.standing
+        and _parts(status["placements"]) == _parts(msgspec.to_builtins(old.placements))
+        and status.get("completed", old.completed) == old.completed
         and old.says({name: value for name, value in fields.items() if name in kept})
         and status["decision"]["hash"] == old.decision.hash
         and status["conditions"] == old.conditions
         and all(same for name, same in optional.items() if name in kept)
     )
+
+
+def _parts(placements: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Return the parts of divided work, by cluster."""
+    found = ((each["cluster"], each.get("completions")) for each in placements)
+    return {cluster: part for cluster, part in found if part is not None}
 
 
 def _shares(status: Mapping[str, Any]) -> dict[str, int]:

@@ -407,6 +407,8 @@ class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
 class Placement(msgspec.Struct, frozen=True):
     cluster: str
     replicas: int
+    completions: int | None = None
+    """Its part of the work; None where none is divided, or the part is not known yet."""
 
 
 class ShareBlocked(msgspec.Struct, frozen=True):
@@ -435,6 +437,8 @@ class ClusterShare(msgspec.Struct, frozen=True, rename="camel"):
     """The version of the cluster that counts `scheduled` first; 0 where not reported."""
     finished: int = 0
     succeeded: int = 0
+    completed: int = 0
+    """Pods that have succeeded, of a kind that ends."""
     failed: int = 0
     ready: int = 0
     current: int = 0
@@ -476,6 +480,8 @@ class LeavingShare(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str = ""
     """The object that the cause is about."""
     since: str = ""
+    completions: int = 0
+    """Its part of the work that is divided."""
     replaced: int = 0
     """Of the replicas, those whose successors are ready: they go once the member lets them."""
 
@@ -591,6 +597,8 @@ class WorkloadStatus(PluginFields, msgspec.Struct, frozen=True, rename="camel"):
     history: list[Any] = []
     why: bytes = b""
     """The three above as `controller.model.why` packs them, once the Workload is compiled."""
+    completed: int = 0
+    """The work that shares have done which have left."""
     limits: list[ClusterLimit] = []
     footprint: Footprint = Footprint()
     decision: DecisionRef = DecisionRef()

@@ -39,8 +39,10 @@ from controller.model.overridden import Overridden, overridden_of
 from controller.model.place import Place
 from controller.model.requests import request_of
 from controller.model.rollout import RolloutState, rollout_state
+from controller.model.work import Work, work_of
 from crds.admission.carried import guarded, kind_name
 from crds.admission.placeholder import keeps_room
+from crds.admission.policies import INDEXED_TEXT
 from crds.fields.movement import MovedData
 from crds.fields.placing import Distribution
 from crds.fields.publishing import Delivery
@@ -52,7 +54,9 @@ from machinery.kinds.scalers import refuse_scaler
 from machinery.kinds.table import PRESENT, profile_of
 from machinery.kinds.templates import (
     claims_in,
+    completions_in,
     first_ordinal,
+    is_whole,
     pod_template,
     replicas_in,
     run_of,
@@ -144,6 +148,10 @@ class WorkloadInfo:
     """The replicas that its spec asks for."""
     ended: Mapping[str, int] = field(default_factory=dict)
     """The shares that have ended, by cluster: they are nowhere made again."""
+    indivisible: bool = False
+    """Its template says what makes each copy a whole, so that nothing divides its replicas."""
+    work: Work | None = None
+    """What it has to do, of a kind that ends; None where each copy does all of it."""
     pod: bytes = b""
     """The `controller.model.podtemplate.skeleton` of its pods, for patches of them."""
     overridden: Overridden | None = None
@@ -200,7 +208,7 @@ class WorkloadInfo:
     @property
     def bound(self) -> bool:
         """Whether labels bind its replicas: then they are divided, whatever the distribution."""
-        return bool(self.bindings) and self.counted
+        return bool(self.bindings) and self.counted and not self.indivisible
 
     @property
     def learns(self) -> bool:
@@ -216,6 +224,17 @@ class WorkloadInfo:
     def everywhere(self) -> bool:
         """Whether every matching cluster runs it in full."""
         return self.profile.everywhere or (self.distribution == "Duplicated" and not self.split)
+
+    @property
+    def shared_work(self) -> Work | None:
+        """The work that is divided with its replicas; None where none is."""
+        return self.work if self.learns or self.divided else None
+
+    def as_divided(self) -> WorkloadInfo:
+        """Return the Workload as one that a plugin divides."""
+        work = self.work
+        replicas = self.replicas if work is None else work.wanted(self.replicas, self.present)
+        return replace(self, divided=True, replicas=replicas)
 
     @property
     def over(self) -> bool:
@@ -254,13 +273,14 @@ def workload_info(workload: Workload) -> WorkloadInfo:
     _refuse_numbers(spec)
     movement.refuse(spec.movement)
     podtemplate.check(template, profile)
-    _refuse_dividing(spec, profile)
     name = podtemplate.name_of(template) or meta.name
     for at, each in enumerate(spec.manifests):
         refuse_scaler(
             f"spec.manifests[{at}]", {"spec": each.spec}, template.kind or DEPLOYMENT.kind, name
         )
     body = {"spec": template.spec}
+    indivisible = is_whole(profile, body)
+    _refuse_dividing(spec, profile, indivisible=indivisible)
     pods = pod_template(profile, body)
     pod_meta, pod = pods.get("metadata") or {}, pods.get("spec") or {}
     counted, replicas = not profile.whole, replicas_in(profile, body, spec.replicas)
@@ -273,7 +293,9 @@ def workload_info(workload: Workload) -> WorkloadInfo:
     read: list[Any] = [request, {name: pod[name] for name in _PLACED_BY if name in pod}]
     shape = _hash([*read, changes.raw.hex()] if changes else read)
     run = _run(spec, meta, template) if profile.ended is not None else ""
-    divided = counted and (spec.distribution == Distribution.DIVIDED or bool(bindings))
+    bound = bool(bindings) and not indivisible
+    divided = counted and (spec.distribution == Distribution.DIVIDED or bound)
+    total = completions_in(profile, body)
     leaves_data = spec.movement.data == MovedData.LEAVE
     return WorkloadInfo(
         namespace=meta.namespace,
@@ -289,6 +311,7 @@ def workload_info(workload: Workload) -> WorkloadInfo:
         kind=template.kind,
         profile=profile,
         run=run,
+        indivisible=indivisible,
         counted=counted,
         request=request,
         place=Place.of(pod),
@@ -326,7 +349,9 @@ def workload_info(workload: Workload) -> WorkloadInfo:
             once=runs_once(profile, body),
             run=run,
             asked=replicas,
-            each=_each(spec, profile, split=bool(bindings)),
+            each=_each(spec, profile, split=bound),
+            ends=bool(run) and not indivisible,
+            total=total,
         ),
         ranges=known_in(workload, first_ordinal(profile, body)) if profile.ordered else _NOTHING,
     )
@@ -347,6 +372,8 @@ def restated(held: Workload, meta: Meta, status: WorkloadStatus) -> Workload:
         run=info.run,
         asked=info.asked,
         each=info.everywhere,
+        ends=info.work is not None,
+        total=info.work.total if info.work is not None else None,
     )
     if info.profile.ordered:
         fields["ranges"] = known_in(later, info.first_ordinal)
@@ -376,6 +403,8 @@ def _of_status(
     run: str,
     asked: int,
     each: bool,
+    ends: bool,
+    total: int | None,
 ) -> dict[str, Any]:
     """Return the fields that the status gives, and the version.
 
@@ -386,11 +415,14 @@ def _of_status(
     stored = workload.placements
     ended = _ended(status, stored, run) if run else _NOTHING
     present = {name: n for name, n in stored.items() if name not in ended} if ended else stored
+    left = asked if each else _left(asked, ended)
+    work = work_of(workload, total, ended) if ends and not each else None
     return dict(  # noqa: C408 - names of fields, and no texts
         present=present,
         ended=ended,
         asked=asked,
-        replicas=asked if each else _left(asked, ended),
+        work=work,
+        replicas=work.wanted(left, present) if work is not None and divided else left,
         moving=moving_state(workload, stored, once=once),
         decided=decided,
         limits=from_status(status) if divided and decided[-1] == shape else _NOTHING,
@@ -523,8 +555,10 @@ def _profile(spec: WorkloadSpec) -> Profile:
     return profile_of(template.api_version, template.kind, spec.replicas_path)
 
 
-def _refuse_dividing(spec: WorkloadSpec, profile: Profile) -> None:
+def _refuse_dividing(spec: WorkloadSpec, profile: Profile, *, indivisible: bool) -> None:
     """Raise ValueError where a kind is to be divided of which nothing says how."""
+    if indivisible and spec.distribution == Distribution.DIVIDED:
+        raise ValueError(f"spec.distribution: {INDEXED_TEXT}")
     if profile.whole and not profile.known and spec.distribution == Distribution.DIVIDED:
         raise ValueError(
             f"spec.distribution: a {profile.kind} runs whole, as spec.replicasPath does not say "

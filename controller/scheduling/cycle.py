@@ -194,10 +194,7 @@ class _Pass:
             mask = np.zeros(len(self.snapshot), dtype=np.bool_)
             mask[self.snapshot.rows(clusters)] = True
             self._refuse(mask, name, text)
-        if self.info.ended:
-            mask = np.zeros(len(self.snapshot), dtype=np.bool_)
-            mask[[self.snapshot.row[c] for c in self.info.ended if c in self.snapshot.row]] = True
-            self._refuse(mask, "Ended", "had a share that has ended")
+        self._refuse_more_work()
         for plugin in self.profile.filter:
             masks = answers.refused(len(self.snapshot))
             refused = ask(plugin, "Filter", masks, plugin.filter, *self.about)
@@ -214,6 +211,23 @@ class _Pass:
         self._exclude(excluded)
         self._leave()
         return None
+
+    def _refuse_more_work(self) -> None:
+        """Refuse what has ended to the clusters where it did, and what is left of a queue to all.
+
+        What is left is done by the pods that have started.
+        """
+        info, row = self.info, self.snapshot.row
+        if info.ended:
+            mask = np.zeros(len(self.snapshot), dtype=np.bool_)
+            mask[[row[cluster] for cluster in info.ended if cluster in row]] = True
+            self._refuse(mask, "Ended", "had a share that has ended")
+        work = info.shared_work
+        if work is not None and work.total is None and work.well:
+            self._refuse(np.ones(len(self.snapshot), dtype=np.bool_), "Ended", "gets no more work")
+            for cluster in info.present.keys() - work.begun:
+                if cluster in row:
+                    self.keeps[row[cluster]] = False
 
     def _exclude(self, excluded: Mask) -> None:
         """Take the shares from clusters that the edited rules exclude, unless the kind stays."""

@@ -130,13 +130,21 @@ def asked(info: WorkloadInfo, field: Candidates) -> Problem:
     size = len(field.snapshot)
     present = np.where(field.keeps, field.present, 0)
     room = np.where(field.able, np.minimum(field.room, UNBOUNDED), present)
+    lower = np.zeros(size, dtype=np.int64)
+    total = max(within(field.state, info.replicas) - field.staying, 0)
+    if (work := info.shared_work) is not None and work.total is not None and total:
+        # The part of a share never changes, so that none grows, and none goes before it is done.
+        taken = _leaving(info, field)
+        room = np.where((present > 0) | taken, np.minimum(room, present), room)
+        lower = np.minimum(present, 1)
+        total = max(total, int(lower.sum()))
     order = np.empty(size, dtype=np.int64)
     order[field.line] = np.arange(size)
     unbounded = np.full(size, UNBOUNDED, dtype=np.int64)
     return Problem(
-        total=max(within(field.state, info.replicas) - field.staying, 0),
+        total=total,
         weight=np.where(field.able, np.minimum(room, MAX_WEIGHT), 0),
-        lower=np.zeros(size, dtype=np.int64),
+        lower=lower,
         upper=unbounded,
         room=room,
         learnt=unbounded,
@@ -145,6 +153,14 @@ def asked(info: WorkloadInfo, field: Candidates) -> Problem:
         score=field.scores,
         names=field.snapshot.names,
     )
+
+
+def _leaving(info: WorkloadInfo, field: Candidates) -> Mask:
+    """Return the clusters from which replicas of the Workload leave."""
+    mask: Mask = np.zeros(len(field.snapshot), dtype=np.bool_)
+    rows = (field.snapshot.row.get(name) for name in info.moving.leaving)
+    mask[[row for row in rows if row is not None]] = True
+    return mask
 
 
 def _why(plan: Apportionment, row: int) -> tuple[Reason, ...]:
@@ -214,6 +230,8 @@ class Shortfall:
         """Return what the rules keep out; empty where none of them does."""
         if self.plan.pending <= 0:
             return ()
+        if self._all_have_parts():
+            return ("each cluster has its part of the completions",)
         untried = () if self.plan.choice is None else self.plan.choice.untried
         pairs = (str(each) for each in self.plan.contradictions)
         found = [*self.lacks, *self._rules(), *pairs, *untried]
@@ -221,6 +239,13 @@ class Shortfall:
         if found and full.any():
             found.append(f"{clusters(full, 'has', 'have')} no room for more")
         return tuple(found)
+
+    def _all_have_parts(self) -> bool:
+        """Whether only clusters are left that have a share of the work."""
+        work, field = self.info.shared_work, self.field
+        if work is None or work.total is None:
+            return False
+        return bool((field.able <= (field.present > 0)).all())
 
     def _rules(self) -> Iterator[str]:
         for plugin in self.bounds:

@@ -313,10 +313,11 @@ class _Budgets:
         most, words = self._fleet[cause]
         goes = able if eviction.lost else min(able, self.own)
         # A copy moves as a whole, however small the budget: else a large one never would.
-        bound = EVERY if info.whole and most else most
+        together = info.whole or info.shared_work is not None
+        bound = EVERY if together and most else most
         if bound < goes:
             self.holder, goes = words, bound
-        if goes < able and (info.whole or info.everywhere):
+        if goes < able and (together or info.everywhere):
             goes = 0
         self._fleet[cause] = (max(most - goes, 0), words)
         self.own -= 0 if eviction.lost else goes
@@ -340,7 +341,7 @@ def _own_budget(info: WorkloadInfo, wanted: int) -> int:
     if info.everywhere or not info.delivered:  # no report would let the next ones go
         return EVERY
     under_way = info.moving.under_way()
-    if info.whole:
+    if info.whole or info.shared_work is not None:  # a part of its work goes as a whole
         return 0 if under_way else EVERY
     most = info.moving.surge(wanted) or info.moving.unavailable(wanted)
     return max(most - under_way, 0)

@@ -51,6 +51,11 @@ def cel_plain(spec: str) -> str:
             namespace,
             f"!({cel_ours(spec)})",
             f"!has({spec}.overrides)",
+            (
+                f"(!has({spec}.distribution) || {spec}.distribution != 'Divided' || !has({template})"
+                f" || !has({template}.spec) || type({template}.spec) != map"
+                f" || !has({template}.spec.completionMode))"
+            ),
             cel_none(spec),
             *(
                 f"(!has({part}) || ({_body(part)}))"

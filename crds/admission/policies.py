@@ -70,6 +70,7 @@ MARKS = (ANNOTATION_KINDS, ANNOTATION_CLUSTERS, ANNOTATION_ORDINALS)
 """Annotations on a Workload by which the propagator remembers what it did."""
 
 NAMESPACE_TEXT = "the object's namespace must be the target namespace; leave it out"
+INDEXED_TEXT = "an Indexed Job counts from 0 on each cluster: set distribution to Single"
 REPLICAS_TEXT = "must be a whole number that is not negative"
 LIMIT_TEXT = f"at most {FOREIGN_LIMIT} namespaces other than the Workload's own; split the Workload"
 OWNER_TEXT = (
@@ -129,6 +130,7 @@ def validating_policy() -> Manifest:
             *overriding.cel_validations(),
             *(_stays_in_target(part) for part in (*_TEMPLATES, "targetService")),
             *(_not_negative(part) for part in _TEMPLATES),
+            _not_divided(),
             {
                 "expression": f"size(variables.foreign{FOREIGN_LIMIT}) == 0",
                 "message": f"spec.manifests: {LIMIT_TEXT}",
@@ -220,6 +222,18 @@ def _not_negative(part: str) -> Manifest:
         f" || type({path}.spec) != map || !has({path}.spec.replicas)"
         f" || (type({path}.spec.replicas) == int && {path}.spec.replicas >= 0)",
         "message": f"spec.{part}.spec.replicas: {REPLICAS_TEXT}",
+    }
+
+
+def _not_divided() -> Manifest:
+    """Of a Job whose pods are numbered: each cluster would count them from 0."""
+    template = "object.spec.template"
+    return {
+        "expression": "!has(object.spec.distribution) || object.spec.distribution != 'Divided'"
+        f" || !has({template}) || {template}.apiVersion != 'batch/v1' || !has({template}.spec)"
+        f" || type({template}.spec) != map || !has({template}.spec.completionMode)"
+        f" || {template}.spec.completionMode != 'Indexed'",
+        "message": f"spec.distribution: {INDEXED_TEXT}",
     }
 
 

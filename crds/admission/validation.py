@@ -19,6 +19,7 @@ from crds.admission.carried import KIND_LIMIT, KIND_LIMIT_TEXT, guarded_kinds
 from crds.admission.mutating import LAST_APPLIED
 from crds.admission.policies import (
     FOREIGN_LIMIT,
+    INDEXED_TEXT,
     LIMIT_TEXT,
     NAMESPACE_TEXT,
     OWNER_TEXT,
@@ -26,6 +27,7 @@ from crds.admission.policies import (
 )
 from crds.base import FORBIDDEN_TEXT, Kind
 from crds.definition import KINDS
+from crds.fields.placing import Distribution
 from crds.fields.publishing import Delivery
 from crds.names import (
     CLUSTER_SCOPED_OBJECTS,
@@ -264,6 +266,12 @@ def _wrong_numbers(workload: Json) -> Iterator[str]:
         replicas = inner.get("replicas", 0)
         if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
             yield f"spec.{part}.spec.replicas: {REPLICAS_TEXT}"
+    template = workload["spec"].get("template") or {}
+    inner = template.get("spec")
+    indexed = isinstance(inner, Mapping) and inner.get("completionMode") == "Indexed"
+    divided = workload["spec"].get("distribution") == Distribution.DIVIDED
+    if indexed and divided and template.get("apiVersion") == "batch/v1":
+        yield f"spec.distribution: {INDEXED_TEXT}"
 
 
 def _relabel(

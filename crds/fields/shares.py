@@ -45,6 +45,8 @@ class Placement(Model):
     """The MemberCluster's name."""
     replicas: Count
     """Its units."""
+    completions: Count | None = None
+    """Its part of the completions of a divided Job; unset until it is known how much is left."""
 
 
 class ShareResult(StrEnum):
@@ -80,6 +82,8 @@ class LeavingShare(Model):
     """The units that still stand there beside those of placements."""
     replaced: Count = 0
     """Of these, the units whose successors are ready: they go as soon as the member lets them."""
+    completions: Count = 0
+    """Its part of the completions of a divided Job: what it has not done goes on elsewhere."""
     cause: Annotated[str, Field(max_length=64)] = ""
     """What set the move off, as in `history`."""
     name: Annotated[str, Field(max_length=317)] = ""
@@ -178,6 +182,8 @@ class ClusterShare(Model):
     all of them."""
     finished: Count = 0
     """Units that ended, of a Job or a custom kind: they need no room any more."""
+    completed: Count | None = None
+    """Pods that have succeeded, of a kind that ends; unset where none did."""
     succeeded: Count | None = None
     """Of them, those that ended well; unset where none did. `ready` counts them, too."""
     failed: Count | None = None

@@ -46,6 +46,12 @@ def completions_in(profile: Profile, template: Body) -> int | None:
     return None if found is None else number(f"{FIELD}.{path}", found)
 
 
+def is_whole(profile: Profile, template: Body) -> bool:
+    """Return whether the template says that its replicas are not divided."""
+    case = profile.replicas.whole if profile.replicas is not None else None
+    return case is not None and case.holds(template)
+
+
 def number(field: str, value: Any) -> int:
     """Return a number of replicas. Raises InvalidTemplate, naming the field."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:

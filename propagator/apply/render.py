@@ -193,6 +193,9 @@ def _rendered(
     if end is not None and end.ttl and not ended:
         body = dict(without(body, steps(end.ttl)))
     main = _piece(workload, body, images=member.images, main=True, said=workload.template)
+    where = workload.profile.replicas
+    if where is not None and member.facts.name in workload.parts:
+        main = replace(main, fixed=(*main.fixed, where.total))
     for each in pieces:
         refuse_scaler(f"{each.kind} {each.name}", each.body, main.kind, main.name)
     pieces.append(replace(main, subset=override.subset if override.patch else ""))
@@ -246,18 +249,21 @@ def _main(
     differences: _Differences,
 ) -> dict[str, Any]:
     profile = workload.profile
-    path = profile.replicas_path
+    path, part = profile.replicas_path, workload.parts.get(differences.member.facts.name)
     template = differences.laid(workload.template, main=True, replicas_path=path)
     check(profile, template)
     if override.patch:
         _patch_pods(template, profile, override)
     body = _bare(template)
     if path:
-        set_at(body, path, replicas)
-    # A kind that has them no more keeps those that it was given.
-    ordinals = (profile.replicas and profile.replicas.ordinals) or ORDINALS
-    if first_ordinal or (first_ordinal == 0 and profile.ordered and value_at(body, ordinals)):
-        set_at(body, ordinals, first_ordinal)
+        set_at(body, path, replicas if part is None else min(replicas, part))
+    if part is not None and profile.replicas is not None:
+        set_at(body, profile.replicas.total, part)
+    if path:
+        # A kind that has them no more keeps those that it was given.
+        ordinals = (profile.replicas and profile.replicas.ordinals) or ORDINALS
+        if first_ordinal or (first_ordinal == 0 and profile.ordered and value_at(body, ordinals)):
+            set_at(body, ordinals, first_ordinal)
     _mark_pods(body, profile, workload.uid)
     return body
 

@@ -21,7 +21,14 @@ def seen_end(session: Target, workload: Workload) -> Judged | None:
     found = main_object(main, owned(session, workload.uid), ending=True)
     if found is not None:
         return found.judged if found.judged.result is not None else None
-    if session.link is None:
+    last = last_seen(session, workload)
+    return last if last is not None and last.result is not None else None
+
+
+def last_seen(session: Target, workload: Workload) -> Judged | None:
+    """Return what was kept of the object that ran the replicas, did some of its work, and went."""
+    main = main_of(workload)
+    if workload.profile.ended is None or session.link is None:
         return None
     return session.link.watches.ended(workload.uid, main.kind, (main.namespace, main.name))
 

@@ -157,7 +157,7 @@ class Watches:
         return [(resource, found) for (resource, _), found in self._owned.get(uid, {}).items()]
 
     def ended(self, uid: str, kind: str, key: Key) -> Judged | None:
-        """Return what was kept of an object of that owner which ended, and went."""
+        """Return what was kept of an object of that owner which did its work, or some, and went."""
         return self._ended.get((uid, kind, key))
 
     def named(self, key: Key) -> list[Found]:
@@ -233,7 +233,7 @@ class Watches:
     def _follow(
         self, resource: Resource, old: ManagedObject | None, new: ManagedObject | None
     ) -> None:
-        if old is not None and new is None and old.judged.result is not None:
+        if old is not None and new is None and (old.judged.result is not None or old.judged.done):
             for uid in owners(old.metadata):
                 self._ended[uid, resource.kind, old.metadata.key] = old.judged
             while len(self._ended) > MOST_ENDED:

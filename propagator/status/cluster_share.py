@@ -46,6 +46,7 @@ _FACTS = (
     "current",
     "finished",
     "succeeded",
+    "completed",
     "failed",
     "ready",
     "available",
@@ -62,7 +63,7 @@ _FACTS = (
 )
 """The fields that a cluster reported last, kept until it reports others."""
 _COUNTS = ("scheduled", "current", "ready", "unschedulable", "updated", "finished")
-_ENDED = ("ready", "updated", "finished", "succeeded", "failed", "available")
+_ENDED = ("ready", "updated", "finished", "succeeded", "completed", "failed", "available")
 """The counts that outlive the object of a share that ended."""
 _WAITS = (ShareState.PENDING.value, ShareState.FAILED.value)
 _BEGUN = (ShareState.CREATING.value, ShareState.RUNNING.value)
@@ -102,6 +103,8 @@ class ObservedShare:
     """For so long must a replica have been ready to stand in for another one."""
     available: Availability | None = None
     """The pods that have been; None where it is 0 or they are not seen."""
+    last: Judged | None = None
+    """What was kept of an object that did some of its work, and is gone."""
     end: Mapping[str, Any] | None = None
     """How the share ended, as it is stored or is to be stored."""
     load_balancer: Mapping[str, Any] | None = None
@@ -198,6 +201,9 @@ def share_of(
     }
     if seen.contact is Contact.SERVING and seen.pods is not None:
         entry["current"] = _current(seen.pods, entry)
+        if seen.leaving and seen.main is not None and not profile.scales and not profile.whole:
+            # Its object may still start pods: it leaves with that.
+            entry["current"] = max(entry["current"], seen.pods.current, 1)
     entry = {key: value for key, value in entry.items() if value is not None}
     old = readiness.outdated if readiness is not None else entry["ready"] - entry["updated"]
     told, lasting = _unless_only_mark_changed(entry, before), readiness.lasting if readiness else 0
@@ -224,6 +230,7 @@ def _of_ended(
         "finished": readiness.finished,
         "succeeded": readiness.succeeded or None,
         "failed": readiness.failed or None,
+        "completed": (judged.done or None) if judged is not None else None,
         "available": readiness.ready if seen.ready_seconds else None,
         **counts,
         "scheduled": (pods.scheduled or 0) if pods is not None else 0,
@@ -286,6 +293,8 @@ def _facts(seen: ObservedShare, word: Word, readiness: Readiness) -> dict[str, A
     # Unset instead of 0: most kinds never end, and a status has thousands of shares.
     facts["succeeded"] = readiness.succeeded or None
     facts["failed"] = readiness.failed or None
+    if seen.main is not None or seen.last is not None:
+        facts["completed"] = _completed(seen)
     if seen.pods is not None:
         since = seen.pods.oldest_unschedulable
         facts["unschedulable"] = seen.pods.unschedulable
@@ -306,6 +315,12 @@ def _facts(seen: ObservedShare, word: Word, readiness: Readiness) -> dict[str, A
     elif outcome is not None and outcome.written and seen.main is not None:
         facts["revision"] = outcome.desired.revision
     return facts
+
+
+def _completed(seen: ObservedShare) -> int | None:
+    """Return the pods that have succeeded, also of an object that is gone."""
+    judged = seen.main.judged if seen.main is not None else seen.last
+    return (judged.done or None) if judged is not None else None
 
 
 def _available(

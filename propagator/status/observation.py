@@ -21,7 +21,7 @@ from machinery.types.metadata import Key
 from propagator.hub.revisions import Revisions
 from propagator.hub.workload_metadata import record_of
 from propagator.members.context import ControllerContext
-from propagator.members.ends import seen_end
+from propagator.members.ends import last_seen, seen_end
 from propagator.members.health import Contact
 from propagator.members.inventory import Owned, OwnedObjects, main_object, owned
 from propagator.members.objects import ManagedObject
@@ -65,10 +65,12 @@ class Survey:
         pods = partial(self._pods, main_of(workload))
         holders = self._inventory.holders(workload.uid)
         sent = record_of(workload).names(self._registry.names)
-        async for name in in_slices(sorted({*workload.placements, *holders, *sent})):
+        # How much it has done stays until the controller has seen it.
+        works = {share.cluster for share in workload.status.leaving if share.completions}
+        async for name in in_slices(sorted({*workload.placements, *holders, *sent, *works})):
             if self._only_kept(workload, name):
                 continue
-            spoken_of = name in workload.placements or name in holders
+            spoken_of = name in workload.placements or name in holders or name in works
             if not (spoken_of or self._inventory.may_hold(workload, name) or pods(name)):
                 continue
             if self._is_stranger(name) and name not in workload.ends:
@@ -227,6 +229,7 @@ class Survey:
             ready_seconds=seconds,
             available=session.availability(where, seconds) if seconds else None,
             load_balancer=balancer(workload, objects) if services else None,
+            last=last_seen(session, workload),
         )
 
     def _end(

@@ -82,6 +82,8 @@ class LeavingShare(msgspec.Struct, frozen=True, gc=False):
     cluster: str
     replicas: int
     cause: str = ""
+    completions: int = 0
+    """Its part of the work that is divided."""
     replaced: int = 0
     """Of the units, those whose successors are ready."""
 
@@ -371,6 +373,19 @@ class Workload(Object, frozen=True, dict=True):
     def decided(self) -> dict[str, int]:
         """Units by cluster, whoever delivers them. Cached: there may be ten thousand."""
         return {share.cluster: share.replicas for share in self.status.placements}
+
+    @cached_property
+    def parts(self) -> dict[str, int]:
+        """The parts of the work that is divided, by cluster; none where none is."""
+        if self.profile.ended is None:
+            return {}
+        given = ((share.cluster, share.completions) for share in self.status.placements)
+        return {cluster: part for cluster, part in given if part is not None}
+
+    def awaits_part(self, cluster: str) -> bool:
+        """Whether what other shares leave of their work is open, so that this one has no part."""
+        open_ = bool(self.parts) or any(share.completions for share in self.status.leaving)
+        return open_ and cluster in self.placements and cluster not in self.parts
 
     @property
     def placements(self) -> dict[str, int]:

@@ -105,9 +105,9 @@ class WorkloadSpreadPlugin:
 
     def settled(self, info: WorkloadInfo, _now: datetime, bound: PlacementIndex) -> WorkloadInfo:
         """Mark the target of a spread as divided."""
-        if info.divided or bound.ledger(Spreads).of(info.key) is None:
+        if info.divided or info.indivisible or bound.ledger(Spreads).of(info.key) is None:
             return info
-        return replace(info, divided=True)
+        return info.as_divided()
 
     def next_look(self, _info: WorkloadInfo, _now: datetime) -> float | None:
         """Return None: the controller that marks a subset requeues the Workload."""

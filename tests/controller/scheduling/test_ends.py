@@ -114,13 +114,107 @@ async def test_shares_beside_one_that_has_ended_move_on() -> None:
     stage = Stage()
     for name in ("m1", "m2", "m3"):
         stage.cluster(name)
-    put(stage, distribution="Divided", replicas=2, spreadConstraints=[])
+    put(stage, distribution="Divided", replicas=2, template=job(completions=2))
     async with stage.leading():
         await stage.until(lambda: sum(stage.placed("bill").values()) == 2)
         first, *others = sorted(stage.placed("bill"))
         report(stage, **{first: END})
-        if not others:
-            return
+        assert others
         taint(stage, others[0], DRAIN)
         free = {"m1", "m2", "m3"} - {first, others[0]}
         await stage.until(lambda: set(stage.placed("bill")) == {first, *free})
+
+
+def parts(stage: Stage) -> dict[str, int | None]:
+    placements = stage.hub.read(WORKLOADS, "bill")["status"]["placements"]
+    return {each["cluster"]: each.get("completions") for each in placements}
+
+
+def shows(stage: Stage, **shares: dict[str, Any]) -> None:
+    """What the propagator tells of clusters."""
+    told = [{"name": name, "state": "Running", **share} for name, share in shares.items()]
+    stage.hub.edit(WORKLOADS, "bill", {"status": {"clusters": told}}, status=True)
+
+
+def divided(stage: Stage, *clusters: str, completions: int | None, **spec: Any) -> None:
+    for name in clusters:
+        stage.cluster(name)
+    more = {} if completions is None else {"completions": completions}
+    put(stage, **{"distribution": "Divided", "template": job(**more), **spec})
+
+
+@pytest.mark.proves("A20", "KD18", "KD19", "KD21")
+async def test_completions_are_divided_and_what_is_left_goes_on_elsewhere() -> None:
+    stage = Stage()
+    divided(stage, "m1", "m2", "m3", completions=10, replicas=4)
+    async with stage.leading():
+        await stage.until(lambda: stage.placed("bill") == {"m1": 2, "m2": 1, "m3": 1})
+        assert parts(stage) == {"m1": 5, "m2": 3, "m3": 2}
+        running = {"m2": {"scheduled": 1}, "m3": {"scheduled": 1}}
+        shows(stage, m1={"scheduled": 2, "completed": 2}, **running)
+        stage.cluster("m4")
+        taint(stage, "m1", DRAIN)
+        await stage.until(lambda: stage.placed("bill") == {"m2": 1, "m3": 1, "m4": 2})
+        assert parts(stage) == {"m2": 3, "m3": 2, "m4": None}, "m1 may do more of it yet"
+        shows(stage, m1={"current": 1, "completed": 2, "state": "Leaving"}, **running)
+        await stage.calm(15)
+        assert parts(stage)["m4"] is None
+        shows(stage, m1={"completed": 2, "state": "Leaving"}, **running)
+        await stage.until(lambda: parts(stage) == {"m2": 3, "m3": 2, "m4": 3})
+        found = stage.hub.read(WORKLOADS, "bill")["status"]
+        assert (found["completed"], found.get("leaving")) == (2, [])
+
+
+@pytest.mark.proves("KD20")
+async def test_a_share_stays_where_each_cluster_has_its_part() -> None:
+    stage = Stage()
+    divided(stage, "m1", "m2", completions=4, replicas=2)
+    async with stage.leading():
+        await stage.until(lambda: stage.placed("bill") == {"m1": 1, "m2": 1})
+        shows(stage, m1={"scheduled": 1}, m2={"scheduled": 1})
+        taint(stage, "m1", DRAIN)
+        await stage.until(lambda: stage.says("bill", "Moving")[1] == "NoRoom")
+        assert "each cluster has its part of the completions" in stage.says("bill", "Moving")[2]
+        await stage.calm(30)
+        assert stage.placed("bill") == {"m1": 1, "m2": 1}
+
+
+@pytest.mark.proves("KD21", "J2")
+async def test_there_are_no_more_replicas_than_completions() -> None:
+    stage = Stage()
+    divided(stage, "m1", completions=3, replicas=10)
+    async with stage.leading():
+        await stage.until(lambda: stage.placed("bill") == {"m1": 3})
+        assert stage.hub.read(WORKLOADS, "bill")["status"]["desired"] == 3
+
+
+@pytest.mark.proves("KD22")
+async def test_an_indexed_job_is_not_divided() -> None:
+    stage = Stage()
+    labels = {"stowage.dev/workload-policy": "even", "app": "bill"}
+    for name in ("m1", "m2"):
+        stage.cluster(name, zone=name)
+    indexed = job(completions=4, completionMode="Indexed")
+    stage.workload("bill", replicas=4, labels=labels, template=indexed, targetDeployment=None)
+    async with stage.leading():
+        await stage.until(lambda: list(stage.placed("bill").values()) == [4])
+        assert list(parts(stage).values()) == [None]
+        change(stage, distribution="Divided")
+        await stage.until(lambda: stage.says("bill")[1] == "InvalidWorkload")
+        assert "set distribution to Single" in stage.says("bill")[2]
+        change(stage, distribution="Duplicated")
+        await stage.until(lambda: stage.placed("bill") == {"m1": 4, "m2": 4})
+        assert set(parts(stage).values()) == {None}
+
+
+@pytest.mark.proves("KD23")
+async def test_of_a_work_queue_what_has_not_begun_goes_once_a_share_is_complete() -> None:
+    stage = Stage()
+    divided(stage, "m1", "m2", "m3", completions=None, replicas=3)
+    async with stage.leading():
+        await stage.until(lambda: stage.placed("bill") == {"m1": 1, "m2": 1, "m3": 1})
+        end = {"ended": END, "finished": 1, "succeeded": 1, "ready": 1, "state": "Complete"}
+        shows(stage, m1=end, m2={"scheduled": 1}, m3={"unschedulable": 1})
+        await stage.until(lambda: stage.placed("bill") == {"m1": 1, "m2": 1})
+        found = stage.hub.read(WORKLOADS, "bill")["status"]
+        assert (found["desired"], found["pending"]) == (2, 0)

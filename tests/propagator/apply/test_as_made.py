@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,14 +12,14 @@ from machinery.api.resources import Resource
 from machinery.types.merge_patch import merged
 from propagator.apply.render import ANNOTATION_HASH, Piece, as_made, render
 from propagator.members.objects import managed
-from propagator.types.workload import workload_of
+from propagator.types.workload import Workload, workload_of
 from tests.propagator.apply.memberfacts import member_facts
 
 JOBS = Resource("batch", "v1", "jobs", "Job")
 
 
 def piece(
-    *, ended: bool = False, images: list[tuple[str, str]] = [], tier: str = "", **spec: Any
+    *, ended: bool = False, images: Sequence[tuple[str, str]] = (), tier: str = "", **spec: Any
 ) -> Piece:
     """The Job of a Workload on m1; in the tier gold it has another priority."""
     pods = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "a.io/pause"}]}
@@ -97,3 +98,34 @@ def test_a_suspension_that_was_lifted_there_stays_lifted_until_the_hub_says_anot
     assert kept.body["spec"]["suspend"] is False
     edited = again(piece(suspend=False), first, spec={"suspend": True})
     assert edited.body["spec"]["suspend"] is False
+
+
+def part_of(completions: int | None, *, parallelism: int = 4, leaving: int = 0) -> Workload:
+    """A Job on m1 with that part of the completions, while another share leaves m2."""
+    pods = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "a.io/pause"}]}
+    spec = {"template": {"spec": pods}, "completions": 10, "parallelism": parallelism}
+    main = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "bill"}, "spec": spec}
+    part = {} if completions is None else {"completions": completions}
+    status = {
+        "placements": [{"cluster": "m1", "replicas": parallelism, **part}],
+        "leaving": [{"cluster": "m2", "replicas": 1, "completions": leaving}] if leaving else [],
+    }
+    meta = {"namespace": "shop", "name": "bill", "uid": "u1"}
+    return workload_of({"metadata": meta, "spec": {"template": main}, "status": status})
+
+
+@pytest.mark.proves("KD18", "KD19")
+def test_a_job_gets_its_part_which_is_fixed_when_it_is_made() -> None:
+    def rendered(workload: Workload) -> Piece:
+        about = {"first_ordinal": 0, "secrets": [], "member": member_facts()}
+        return render(workload, replicas=4, **about)[-1]
+
+    first = rendered(part_of(5))
+    assert (first.body["spec"]["completions"], first.body["spec"]["parallelism"]) == (5, 4)
+    small = rendered(part_of(3))
+    assert (small.body["spec"]["completions"], small.body["spec"]["parallelism"]) == (3, 3)
+    assert again(small, first).body["spec"]["completions"] == 5
+    assert rendered(part_of(None)).body["spec"]["completions"] == 10
+    assert part_of(None, leaving=5).awaits_part("m1"), "m2 may do more of it yet"
+    assert not part_of(5, leaving=5).awaits_part("m1")
+    assert not part_of(None).awaits_part("m1"), "another scheduler divides none"

@@ -322,6 +322,7 @@ def test_what_was_kept_on_a_cluster_that_was_renamed_is_told_by_its_new_name(lis
     context = SimpleNamespace(
         registry=SimpleNamespace(get={"new": session}.get, names=lambda: ["new"]),
         clusters=SimpleNamespace(values=lambda: [renamed]),
+        clock=FakeClock(),
     )
     inventory = SimpleNamespace(holders=lambda uid: set(), asked=lambda session, w: listed)
     survey = Survey(

@@ -12,7 +12,7 @@ from crds.workload import WorkloadCondition
 from machinery.api.resources import Resource
 from machinery.kinds.builtin import JOB
 from machinery.types.conditions import RECONCILING, STALLED, find
-from propagator.members.health import Contact
+from propagator.members.health import Contact, PodCounts
 from propagator.members.objects import ManagedObject, managed
 from propagator.outcome import DesiredShare
 from propagator.status.aggregation import status_of
@@ -98,6 +98,23 @@ def test_the_message_says_how_to_run_it_again() -> None:
     share = {"name": "m1", "ended": END}
     assert workload(clusters=[share]).ends == {"m1": END}
     assert workload("bill-2", clusters=[share]).ends == {}
+
+
+@pytest.mark.proves("KD19")
+def test_what_a_share_that_leaves_has_done_is_told_until_its_object_is_gone_and_after() -> None:
+    def leaving(before: Mapping[str, Any], **seen: Any) -> Mapping[str, Any]:
+        desired = DesiredShare("u1", 1, 0, placed=False)
+        one = ObservedShare(
+            name="m1", desired=desired, leaving=True, contact=Contact.SERVING, **seen
+        )
+        return share_of(one, JOB, before, said=0).entry
+
+    none, some = PodCounts(scheduled=0, unschedulable=0), job(succeeded=2)
+    there = leaving({}, main=some, pods=none)
+    assert (there["completed"], there["current"]) == (2, 1), "it may start pods yet"
+    gone = leaving(there, last=some.judged, pods=none)
+    assert (gone["completed"], gone["current"], gone["state"]) == (2, 0, "Leaving")
+    assert leaving(gone, pods=none)["completed"] == 2
 
 
 @pytest.mark.proves("KD17")

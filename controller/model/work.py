@@ -1,0 +1,105 @@
+"""The work of a Workload that is divided with its replicas, such as the completions of a Job. Pure.
+
+A share gets as many as it has replicas, and of the rest a part by its replicas. A part never
+changes while its share stands, as its object may be made at any moment. What a share that leaves
+has not done goes to a cluster without a share, once it is known how much that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from controller.model.objects import LeavingShare, Workload
+from crds.fields.shares import ShareResult
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The work, and who does it.
+
+    Args:
+        total: all of it; None where there is no number, so that each share takes what it finds.
+        parts: those of the shares that stand or have ended, by cluster.
+        leaving: those of the shares that leave, by cluster: what of them is left is not known yet.
+        completed: what has been done by shares that have left.
+        done: what each cluster reports, by cluster.
+        begun: the clusters on which pods have started.
+        well: whether a share has come to a good end.
+    """
+
+    total: int | None
+    parts: Mapping[str, int] = field(default_factory=dict)
+    leaving: Mapping[str, int] = field(default_factory=dict)
+    completed: int = 0
+    done: Mapping[str, int] = field(default_factory=dict)
+    begun: frozenset[str] = frozenset()
+    well: bool = False
+
+    @property
+    def missing(self) -> int:
+        """What no share has as its part, and none has done."""
+        known = sum(self.parts.values()) + sum(self.leaving.values()) + self.completed
+        return max((self.total or 0) - known, 0)
+
+    def wanted(self, replicas: int, present: Mapping[str, int]) -> int:
+        """Return how many of the wanted replicas there is work for."""
+        if self.total is not None:
+            return min(replicas, sum(present.values()) + self.missing)
+        if not self.well:
+            return replicas
+        # What is left of a queue is done by those that have begun.
+        return sum(n for cluster, n in present.items() if cluster in self.begun)
+
+    def after(
+        self, shares: Mapping[str, int], leaving: Iterable[LeavingShare], pending: int
+    ) -> Work:
+        """Return the work with these shares, and those that leave from then on.
+
+        A share without a part gets one unless it is still open what others leave of theirs.
+        Replicas that are pending keep theirs.
+        """
+        left = {each.cluster: self._part(each.cluster) for each in leaving}
+        stay = {c: part for c, part in self.parts.items() if c in shares and c not in left}
+        went = (self.parts.keys() | self.leaving.keys()) - stay.keys() - left.keys()
+        done = sum(min(self.done.get(c, 0), self._part(c)) for c in went)
+        left = {cluster: part for cluster, part in left.items() if part}
+        now = replace(self, parts=stay, leaving=left, completed=self.completed + done)
+        new = {c: n for c, n in shares.items() if c not in stay and n}
+        if self.total is None or not new or left:
+            return now
+        return replace(now, parts={**stay, **_divided(now.missing, new, pending)})
+
+    def _part(self, cluster: str) -> int:
+        return self.leaving.get(cluster, self.parts.get(cluster, 0))
+
+
+def _divided(total: int, shares: Mapping[str, int], pending: int) -> dict[str, int]:
+    """Return the parts of shares of so many replicas: the largest first, equals by name."""
+    replicas = sum(shares.values()) + pending
+    least, rest = min(total, replicas), max(total - replicas, 0)
+    found, before, given, extra = {}, 0, 0, 0
+    for name in sorted(shares, key=lambda each: (-shares[each], each)):
+        before += shares[name]
+        own = min(before, least) - given
+        more = -(-rest * before // replicas) - extra
+        given, extra = given + own, extra + more
+        found[name] = own + more
+    return found
+
+
+def work_of(workload: Workload, total: int | None, ended: Mapping[str, int]) -> Work:
+    """Return the work of a Workload; `ended` are the shares that have ended."""
+    status = workload.status
+    shares = status.clusters
+    parts = {s.cluster: s.completions for s in status.placements if s.completions is not None}
+    results = {s.name: s.ended.result for s in shares if s.ended is not None and s.name in ended}
+    return Work(
+        total,
+        parts,
+        {each.cluster: each.completions for each in status.leaving if each.completions},
+        status.completed,
+        {share.name: share.completed for share in shares if share.completed},
+        frozenset(s.name for s in shares if s.scheduled or s.ready),
+        ShareResult.SUCCEEDED in results.values(),
+    )
