@@ -52,8 +52,8 @@ def cel_plain(spec: str) -> str:
             f"!({cel_ours(spec)})",
             f"!has({spec}.overrides)",
             (
-                f"(!has({spec}.distribution) || {spec}.distribution != 'Divided' || !has({template})"
-                f" || !has({template}.spec) || type({template}.spec) != map"
+                f"(!has({spec}.distribution) || {spec}.distribution != 'Divided'"
+                f" || !has({template}) || !has({template}.spec) || type({template}.spec) != map"
                 f" || !has({template}.spec.completionMode))"
             ),
             cel_none(spec),
