@@ -83,7 +83,9 @@ def test_budgets_of_every_form_are_read() -> None:
     }
     found = told(movement=given)
     assert not found.fault
-    assert found.spec.movement == MovementSpec("25%", 1, 10, False, "2026-11-23T10:00:00Z")
+    assert found.spec.movement == MovementSpec(
+        "25%", 1, 10, False, rebalance_after="2026-11-23T10:00:00Z"
+    )
 
 
 def test_movement_is_no_part_of_the_hash_and_seconds_are_where_they_are_used() -> None:
