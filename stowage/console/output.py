@@ -27,18 +27,18 @@ def show(data: Any, output: str, *, text: str) -> None:
     if output == "json":
         click.echo(json.dumps(data, indent=2))
     elif output == "yaml":
-        import yaml  # noqa: PLC0415 - slow, and most are read by people
+        from stowage.console import yamltext  # noqa: PLC0415 - slow, and most are read by people
 
-        click.echo(yaml.safe_dump(data, sort_keys=False), nl=False)
+        click.echo(yamltext.dump([data], width=80), nl=False)
     else:
         say(text)
 
 
 def manifests(objects: Iterable[Mapping[str, Any]]) -> None:
     """Print objects as one YAML stream, as `kubectl apply -f -` reads it."""
-    import yaml  # noqa: PLC0415 - slow, and only a dry run needs it
+    from stowage.console import yamltext  # noqa: PLC0415 - slow, and only a dry run needs it
 
-    click.echo(yaml.safe_dump_all(objects, sort_keys=False, width=100), nl=False)
+    click.echo(yamltext.dump(objects, width=100), nl=False)
 
 
 def table(

@@ -7,17 +7,16 @@ error. If a field could not be kept true there is no output, unless the user acc
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
-import yaml
 
 from crds.admission.validation import object_violations
 from crds.definition import KINDS
 from machinery.errors import ConfigurationError
 from stowage.console.terminal import say
+from stowage.console.yamltext import dump
 from stowage.importing import companions
 from stowage.importing.conversion import Conversion, conversion
 from stowage.importing.notes import one_line
@@ -96,29 +95,3 @@ def _only_one(
     if before is not source:
         taken = f"the name is that of the {before.kind} in {before.document.place} too"
         raise source.document.error(f"as {body['kind']} {name} it is refused: {taken}; change one")
-
-
-class _DUMPER(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc] # found at run time
-    """Quotes texts that some reader of YAML takes for a number or a flag; writes no aliases."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-_AMBIGUOUS = re.compile(r"[-+.]?[0-9]|[yYnN~]$|[-+.]")
-
-
-def _text(dumper: Any, text: str) -> Any:
-    style = '"' if _AMBIGUOUS.match(text) else "|" if "\n" in text else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-_DUMPER.add_representer(str, _text)
-
-
-def dump(bodies: Iterable[Mapping[str, Any]]) -> str:
-    """Return the objects as one YAML text, which reads back as the same objects."""
-    text: str = yaml.dump_all(
-        bodies, Dumper=_DUMPER, sort_keys=False, width=2**16, default_flow_style=False
-    )
-    return text

@@ -144,18 +144,22 @@ def _elements(value: Any) -> Iterator[Any]:
         yield value
 
 
+_NOT_READ = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value")
+"""What YAML 1.1 reads and kubectl takes for text. Of the second PyYAML makes nothing, and fails."""
+
+
 class _LOADER(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc] # found at run time
     """Reads YAML as kubectl does, with the C parser where there is one.
 
-    Timestamps and numbers with a colon stay texts; a key that stands twice in a mapping is an
-    error, and so is an alias that makes a document much larger than it is written.
+    Timestamps, numbers with a colon and a bare `=` stay texts. A key that stands twice in a mapping is
+    an error, and so is an alias that makes a document much larger than it is written.
     """
 
     yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {
         first: [
             (tag, re.compile(f"(?!.*:){regexp.pattern}", re.VERBOSE))
             for tag, regexp in resolvers
-            if tag != "tag:yaml.org,2002:timestamp"
+            if tag not in _NOT_READ
         ]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,10 @@ from click.testing import CliRunner
 
 import stowage
 from stowage import cli
-from stowage.console.output import show, table
+from stowage.console.output import manifests, show, table
 from stowage.console.terminal import say
-from stowage.importing.command import dump
+from stowage.console.yamltext import dump
+from stowage.planning.manifests import parse
 
 ANSI = "\x1b]0;title\x07\x1b[2J\u202e\x9b31m"
 
@@ -70,3 +72,23 @@ def test_the_words_of_a_file_are_not_obeyed(tmp_path: Path) -> None:
     words = ran.output + str(ran.exception or "")
     assert "\x1b" not in ran.output
     assert words
+
+
+TEXTS = ["1e3", "y", "no", "0o644", "1_000", "=", "12:30", "~", ".5", "a: b", "two\nlines\n"]
+
+
+def test_texts_stay_texts_for_every_reader_of_what_is_printed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """kubectl reads `1e3` as a number and `y` as a flag where PyYAML reads texts."""
+    manifests([{"data": dict(enumerate(TEXTS))}])
+    show({"data": TEXTS}, "yaml", text="")
+    printed = capsys.readouterr().out
+    for text in ("1e3", "y", "no", "0o644", "1_000", "12:30", "~", ".5"):
+        assert re.findall(rf"(?:- |: )(['\"]){re.escape(text)}\1$", printed, re.MULTILINE), text
+
+
+def test_a_bare_equals_sign_is_text() -> None:
+    """PyYAML has a type for it, and cannot make anything of that."""
+    (document,) = parse("x.yaml", "{kind: Pod, command: [test, a, =, b]}")
+    assert document.body["command"] == ["test", "a", "=", "b"]

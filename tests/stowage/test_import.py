@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from machinery.errors import ConfigurationError
-from stowage.importing.command import dump
+from stowage.console.yamltext import dump
 from tests.stowage.importing import (
     Files,
     bound,
@@ -381,9 +381,9 @@ CHARACTERS = f"a: &a {'x' * 100_000}\nb: [{','.join(['*a'] * 1000)}]\n"
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (HEAD + BOMB, "too large, once its aliases are unfolded"),
-        (HEAD + CHARACTERS, "too large"),
-        (HEAD + "data: &a {b: *a}\n", "nested more than"),
+        (HEAD + BOMB, "aliases stand for more than"),
+        (HEAD + CHARACTERS, "aliases stand for more than"),
+        (HEAD + "data: &a {b: *a}\n", "aliases stand for more than"),
         (HEAD + "data: " + "[" * 200 + "]" * 200, "nested more than"),
         (HEAD + "data: " + "[" * 20_000, "not YAML"),
         (HEAD + "data: {1: a}\n", "the key 1 must be a text"),
