@@ -280,6 +280,11 @@ class PodLedger:
             self._trouble(made),
         )
 
+    def others(self, main: Main) -> int:
+        """Return the pods of a Workload there that another object than this one made."""
+        there = self._claims.get((main.uid, main.namespace), ())
+        return sum(self._counts[claim].pods for claim in there if not made_by(claim, main))
+
     def _trouble(self, claims: Sequence[PodClaim]) -> str:
         said: Counter[str] = Counter()
         for claim in claims:

@@ -272,6 +272,10 @@ class MemberSession:
             return None
         return self.link.pod_ledger.counts(self._taken_over.labelled(main))
 
+    def former_pods(self, main: Main) -> int:
+        """Return the pods of a Workload here that its main object did not make, as far as seen."""
+        return self.link.pod_ledger.others(main) if self.link is not None else 0
+
     def others_pods(self, main: Main, key: Key) -> PodCounts | None:
         """Return the counts of the pods of an object that another tool delivers for a Workload.
 

@@ -62,7 +62,11 @@ class Target(Protocol):
         ...
 
     def pod_counts(self, main: Main) -> PodCounts | None:
-        """Return the counts of the pods of a Workload's main object; None while not known."""
+        """Return the counts of the pods that a main object runs there; None while unknown."""
+        ...
+
+    def former_pods(self, main: Main) -> int:
+        """Return the pods of a Workload there that its main object did not make."""
         ...
 
     def allows(self, namespace: str) -> bool:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from crds.fields.shares import ShareHealth
 from machinery.api.resources import group_of
+from machinery.kinds.profile import Naming
 from machinery.kinds.readiness import counts_of
 from machinery.kinds.table import profile_of
-from propagator.members.inventory import formers
+from propagator.members.inventory import formers, main_object, owned
 from propagator.members.objects import ManagedObject
 from propagator.members.pods import Main, main_of
 from propagator.members.target import Target
@@ -30,7 +31,8 @@ class Formers:
     async def give_way(self, session: Target, workload: Workload, *, decided: float) -> str:
         """Remove former main objects of what runs at most once; return what is still there.
 
-        Each is lowered to nothing first, so that it stands until its pods are gone.
+        Each is lowered to nothing first, so that it stands until its pods are gone; those of a kind
+        without a number are known by their Workload alone.
         """
         main, waits = main_of(workload), ""
         for found in _leaving(session, workload):
@@ -43,7 +45,14 @@ class Formers:
                 await self._pruner.lower(session, workload, found, 0, decided=decided)
             elif live.replicas is None or (counts is not None and not counts.current):
                 await self._remove(session, workload, found, decided)
-        return waits
+        if waits or main_object(main, owned(session, main.uid)) is not None:
+            return waits
+        # Somebody may run a pod of a kind that begins some by the clock: that is none of a former.
+        made_by = main.profile.made_by
+        clocked = made_by is not None and made_by.named is Naming.NUMBER
+        if not clocked and (pods := session.former_pods(main)):
+            return f"{session.name}: {main.kind} {main.name} waits until {pods} pods are gone"
+        return ""
 
     async def lower(self, session: Target, workload: Workload, *, decided: float) -> str:
         """Lower former main objects as far as the present one stands in; return what stays."""
