@@ -361,8 +361,8 @@ class MovementSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     max_unavailable: int | str | None = None
     min_ready_seconds: int = 0
     returns: bool = True
-    data: str = ""
     rebalance_after: str = ""
+    data: str = ""
 
 
 class Publish(msgspec.Struct, frozen=True, rename="camel"):
