@@ -12,9 +12,9 @@
   cache too, at the cost of one round trip to etcd and not of a scan. When even a consistent list is
   older than what was seen, etcd was restored, and the list counts. A server accepts a watch from a
   moment that has not come yet, and shows nothing until then. So after a watch that ended before its
-  time one object is listed, for the version of that list. Where the server has come past that
-  moment by then, in another history, another reader's word counts (`machinery.api.server_history`):
-  everything is listed anew.
+  time, or without a word, one object is listed, for the version of that list. Where the server has
+  come past that moment by then, in another history, another reader's word counts
+  (`machinery.api.server_history`): everything is listed anew.
 - The loop never spins: attempts are spaced by a back-off with jitter that only a healthy time
   resets.
 - Memory stays bounded: lists come in pages, each object is decoded alone into the typed struct, and
@@ -287,7 +287,7 @@ class Informer(Cache[T]):
     async def _watch(self) -> None:
         """Follow the changes until the stream ends. Raises the fault that ended it."""
         seconds = round(WATCH_SECONDS * (1 + self._jitter() / 2))
-        began, self._cut = self._clock.monotonic(), True
+        began, self._cut, silent = self._clock.monotonic(), True, True
         async with self._client.watch(
             self.resource,
             resource_version=self.version,
@@ -299,7 +299,9 @@ class Informer(Cache[T]):
             async for line in lines:
                 self._heard()
                 self._follow(event_of(line))
-        self._cut = self._clock.monotonic() - began < seconds
+                silent = False
+        # A server that is behind that moment sends no bookmark either, and ends the watch in time.
+        self._cut = silent or self._clock.monotonic() - began < seconds
 
     def _follow(self, event: WatchEvent) -> None:
         match event.type:

@@ -543,12 +543,31 @@ async def test_a_server_is_asked_for_its_moment_after_a_time_without_run(server,
 async def test_a_server_is_asked_for_its_moment_only_after_a_cut(server, informer, clock):
     await informer.wait_synced()
     await clock.advance(WATCH_SECONDS)
+    server.bookmark()
     server.say(None)
     await clock.advance(1)
     assert (len(server.watches), server.looks) == (2, 0)
     server.say(Unreachable("reset"))
     await clock.advance(1)
     assert (len(server.watches), server.looks) == (3, 1)
+
+
+@pytest.mark.proves("RB9")
+async def test_a_watch_that_ends_in_time_without_a_word_may_have_begun_before_a_restore(
+    server, informer, clock
+):
+    """A server accepts a moment that has not come, and sends neither change nor fault until then."""
+    server.put("a")
+    await informer.wait_synced()
+    await settle()
+    server.objects.clear()
+    server.events.clear()
+    server.version = 50
+    await clock.advance(1.5 * WATCH_SECONDS)
+    server.say(None)
+    await clock.advance(1)
+    assert (server.looks, server.history.number, informer.version) == (1, 1, "50")
+    assert informer.get(("ns", "a")) is None
 
 
 async def test_write_through_is_told_once_and_never_goes_back(server, informer, story):
