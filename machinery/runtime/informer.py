@@ -134,6 +134,7 @@ class Informer(Cache[T]):
         self._spoke = -math.inf
         self._failed = -math.inf
         self._synced = asyncio.Event()
+        self._believed = asyncio.Event()
         self._failures = 0
         self._answered = ""  # the newest version that an answer to a write of ours has brought
         self._listed = False  # False also where `version` is too old to watch from
@@ -160,9 +161,15 @@ class Informer(Cache[T]):
     async def wait_synced(self) -> None:
         await self._synced.wait()
 
+    async def wait_trusted(self) -> None:
+        """Wait until everything was listed, and the server has spoken since `mistrust`."""
+        await self._synced.wait()
+        await self._believed.wait()
+
     def mistrust(self) -> None:
         """Make the cache stale until the server speaks again, after a time without `run`."""
         self._spoke = -math.inf
+        self._believed.clear()
         self._cut = True
 
     def staleness(self) -> float:
@@ -408,3 +415,4 @@ class Informer(Cache[T]):
 
     def _heard(self) -> None:
         self._spoke = self._clock.monotonic()
+        self._believed.set()

@@ -277,6 +277,8 @@ class Link:
         # A write whose answer was lost may have arrived: only a new list surely shows it.
         self.watches.renew()
         self.available_pods.restart()
+        for seen in (self._nodes, self._pods, *self._budget_informers()):
+            seen.mistrust()  # until the resumed watch has spoken: much may have ended meanwhile
         async with asyncio.TaskGroup() as group:
             self._group = group
             for informer in self._informers():
@@ -383,7 +385,7 @@ class Link:
         """Begin to serve once everything has been listed, or was requested in vain."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.request_timeout):
-                while not all(i.synced or i.last_error for i in self._informers()):
+                while not all(i.trusted or i.last_error for i in self._informers()):
                     await self._clock.sleep(_POLL_SECONDS)
                 if self.tenants is not None:
                     await self.tenants.check()
@@ -393,8 +395,8 @@ class Link:
             (self._pods, self._listener.counted),
             (self._nodes, self._listener.facts),
         ):
-            if not informer.synced:
-                await informer.wait_synced()
+            if not informer.trusted:
+                await informer.wait_trusted()
                 notify()
 
     def _client(self, connection: Connection, limit: int) -> ApiClient:

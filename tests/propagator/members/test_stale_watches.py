@@ -18,7 +18,7 @@ from propagator.credentials.credentials import Credentials
 from propagator.hub.revisions import Revisions
 from propagator.members.connection import Link, LinkListener
 from propagator.members.context import ControllerContext
-from propagator.members.health import Contact, HealthProbe
+from propagator.members.health import CONNECTED, Contact, HealthProbe
 from propagator.members.inventory import OwnedObjects, listed
 from propagator.members.objects import ManagedObject
 from propagator.members.session import MemberSession
@@ -40,14 +40,16 @@ NO_ROLLOUT = Revisions(cast("ApiClient", None))
 """Of Workloads without one nothing is asked."""
 
 
-def cut_off(clock: FakeClock, fault: TransportError) -> Link:
+def cut_off(
+    clock: FakeClock, fault: TransportError, *, counted: Callable[[], None] = lambda: None
+) -> Link:
     """A link whose kinds have all been listed, and that heard nothing afterwards."""
     nobody = LinkListener(
         verdict=lambda verdict: None,
         managed=lambda old, new: None,
         pods=lambda uids: None,
         facts=lambda: None,
-        counted=lambda: None,
+        counted=counted,
     )
     link = Link(
         Credentials(Connection(server="http://127.0.0.1:1")),
@@ -144,3 +146,35 @@ async def test_a_list_is_waited_for_over_a_change_of_credentials(clock: FakeCloc
     await clock.advance(1)
     assert waiting.done()
     assert await waiting is informers[-1]
+
+
+@pytest.mark.proves("B15")
+async def test_pods_and_nodes_are_not_believed_before_their_resumed_watches_have_spoken(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+):
+    told, fault = list[str](), Unreachable("the connection was cut")
+    link = cut_off(clock, fault, counted=lambda: told.append("counted"))
+    for informer in (link._pods, link._nodes):
+        informer._synced.set()
+        informer._heard()
+        informer.last_error = fault
+    assert link.counted
+    assert link.measured
+    monkeypatch.setattr(link, "_start", lambda informer: None)
+    monkeypatch.setattr(link.watches, "renew", lambda: None)
+    monkeypatch.setattr(link.probe, "until_lost", lambda _: asyncio.Event().wait())
+    serving = asyncio.create_task(link._serve(CONNECTED))
+    await clock.advance(1)
+    assert link.serving
+    assert not link.counted, "as it was before the cut"
+    assert not link.measured
+    link._pods._heard()
+    await clock.advance(1)
+    assert link.counted
+    assert told == ["counted"]
+    assert not link.measured
+    link._nodes._heard()
+    assert link.measured
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
+    await link.client.close()
