@@ -95,8 +95,10 @@ class SweepBrake:
         self._fresh = context.fresh
         self._workloads = workloads
         self._identity = context.identity
-        self._went_back = False
-        """Whether this process has seen the hub go back in time."""
+        self._behind = False
+        """Whether the hub's versions have not passed yet what this process has seen."""
+        self._judged: set[str] | None = None
+        """The members that were counted since the hub was set back; None where it never was."""
         self._locks: WeakKeyDictionary[Link, asyncio.Lock] = WeakKeyDictionary()
         self._counts: WeakKeyDictionary[Link, _Count] = WeakKeyDictionary()
         self._let_go: dict[str, dict[str, float]] = {}  # monotonic time, by member and UID
@@ -178,12 +180,14 @@ class SweepBrake:
         going = count.left.keys() - confirmed
         if not going:
             session.hold_sweep(NOTHING_HELD)
+            if self._judged is not None:
+                self._judged.add(session.name)
             return count
         gone = self._recent(session.name) - count.left.keys() - confirmed
         reason = reason_to_hold(
             going=len(going) + len(gone),
             present=count.present + len(gone),
-            went_back=await self._hub_went_back(link),
+            went_back=await self._hub_went_back(session.name, link),
             held=self._held_before(session),
         )
         held = [count.left[uid] for uid in going]
@@ -221,10 +225,12 @@ class SweepBrake:
                 left[uid] = HeldWorkload(namespace, name, uid, len(theirs), claims)
         return _Count(session.name, self._clock.monotonic(), left, present + len(left))
 
-    async def _hub_went_back(self, link: Link) -> bool:
-        """Whether this process, or an object there, has seen a later version than the hub has."""
-        if self._went_back:
-            return True
+    async def _hub_went_back(self, member: str, link: Link) -> bool:
+        """Whether this process, or an object there, has seen a later version than the hub has.
+
+        Also on the first count of a member after that: what it has of Workloads that the hub lost
+        is held from then on, while later sweeps are not.
+        """
         hub, there = await self._identity.uid(), 0
         for informer in link.watches:
             async for found in in_slices(informer.values()):
@@ -234,18 +240,23 @@ class SweepBrake:
         seen = self._workloads.newest
         now = await self._workloads.version()
         if now is None:
-            return False
-        if seen > now:
-            self._went_back = True
+            return self._behind
+        if seen > now and not self._behind:
+            self._judged = set()
+            for name in self._registry.names():
+                self._queue.add(name)
             LOG.warning(
                 "the hub is at resourceVersion %d, and was at %d before: it was set back, and no "
-                "sweep is done by itself",
+                "sweep is done by itself until it has passed that",
                 now,
                 seen,
             )
-            return True
-        # What a member says counts for that member alone, so that `_went_back` stays as it is.
-        return there > now
+        self._behind = seen > now
+        first = self._judged is not None and member not in self._judged
+        if self._judged is not None:
+            self._judged.add(member)
+        # What a member says counts for that member alone, so that `_behind` stays as it is.
+        return self._behind or first or there > now
 
     def _held_before(self, session: Target) -> bool:
         """Whether the last count held the sweep, by this process or an earlier one."""
@@ -282,6 +293,8 @@ class SweepBrake:
             if self._registry.get(member) is None:
                 self._let_go.pop(member, None)
                 self._declined.pop(member, None)
+                if self._judged is not None:
+                    self._judged.discard(member)
             self._queue.add(member)
 
     def _cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:

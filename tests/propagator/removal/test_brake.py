@@ -288,13 +288,45 @@ async def test_a_hub_that_goes_on_while_it_is_asked_was_not_set_back(
 ):
     objects = [written(lies)]
     hub = GrowingHub(objects)
-    brake = object.__new__(SweepBrake)
-    brake._went_back, brake._identity, brake._workloads = False, cast("Any", hub), cast("Any", hub)
+    brake, _ = _brake(hub)
     link = cast("Any", SimpleNamespace(watches=[SimpleNamespace(values=lambda: objects)]))
     hub.newest = seen
     if seen > 100:
         hub.version = _set_back  # type: ignore[method-assign]
-    assert await brake._hub_went_back(link) is back
+    assert await brake._hub_went_back("m1", link) is back
+
+
+def _brake(hub: Any) -> tuple[SweepBrake, list[str]]:
+    """A brake that knows the hub alone, and the members that it calls for a count."""
+    brake, called = object.__new__(SweepBrake), list[str]()
+    brake._behind, brake._judged, brake._identity, brake._workloads = False, None, hub, hub
+    brake._registry = cast("Any", SimpleNamespace(names=lambda: ["m1", "m2"]))
+    brake._queue = cast("Any", SimpleNamespace(add=called.append))
+    return brake, called
+
+
+@pytest.mark.proves("B14")
+async def test_a_restore_is_over_when_versions_have_passed_it_and_each_member_was_counted():
+    hub = GrowingHub([])
+    brake, called = _brake(hub)
+    link = cast("Any", SimpleNamespace(watches=[]))
+    now = 100
+
+    async def version() -> int:
+        return now
+
+    hub.version, hub.newest = version, 200  # type: ignore[method-assign]
+    assert await brake._hub_went_back("m1", link)
+    assert called == ["m1", "m2"], "the rest is counted as well"
+    now = 200
+    assert not await brake._hub_went_back("m1", link)
+    assert await brake._hub_went_back("m2", link), "what it has of lost Workloads is not swept"
+    assert not await brake._hub_went_back("m2", link)
+    now = 150
+    assert await brake._hub_went_back("m1", link), "set back once more"
+    hub.newest = now = 300
+    assert not await brake._hub_went_back("m1", link)
+    assert await brake._hub_went_back("m2", link)
 
 
 async def _set_back() -> int:
