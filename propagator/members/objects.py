@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -35,6 +35,7 @@ from machinery.types.texts import shared
 from propagator.members.field_digest import FieldPrint, ManagedFieldsEntry, print_of, rivals_of
 from propagator.members.sanitize import check_metadata, is_label_value, load_balancer
 
+PodLabels: TypeAlias = tuple[tuple[str, str], ...]
 _VERSION_DIGITS = 19
 """A resourceVersion is a number of 64 bits."""
 
@@ -55,6 +56,8 @@ class ManagedObject(Object, frozen=True):
     whose pod template is not known, unless it has the label where earlier releases set it."""
     start: int | None = None
     """The first ordinal that it asks for; None of a kind that counts no pods."""
+    pod_labels: PodLabels | None = None
+    """The labels of its pod template; None of a kind whose pod template is not known."""
 
     @property
     def replicas(self) -> int | None:
@@ -114,6 +117,7 @@ def slim(resource: Resource, found: Wire | ManagedObject) -> ManagedObject:
         rivals=rivals_of(entries),
         pods_uid=_pods_uid(profile, body),
         start=first_ordinal(profile, body) if profile.ordered else None,
+        pod_labels=_pod_labels(profile, body),
     )
 
 
@@ -126,6 +130,17 @@ def _pods_uid(profile: Profile, body: Mapping[str, Any]) -> str | None:
     if not isinstance(uid, str) or not is_label_value(uid):
         uid = ""
     return shared(uid) if uid or profile.known else None
+
+
+def _pod_labels(profile: Profile, body: Mapping[str, Any]) -> PodLabels | None:
+    """Raises TooMuch for more labels than an object can have."""
+    if not profile.pod_path:
+        return None
+    found = value_at(body, f"{profile.pod_path}.metadata.labels")
+    pairs = found.items() if isinstance(found, dict) else ()
+    labels = {key: text for key, text in pairs if isinstance(text, str)}
+    check_metadata(Meta(labels=labels))
+    return tuple((shared(key), shared(text)) for key, text in labels.items())
 
 
 @lru_cache(maxsize=4096)

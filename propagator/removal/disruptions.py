@@ -2,13 +2,14 @@
 
 A share that leaves goes down by no more in one step than every PodDisruptionBudget over its pods
 allows, and takes the next step when the pods of the last one are gone and the budget's status was
-seen again. Workloads under one budget share what it allows. What is not known allows nothing. A
-loss, a deletion and a smaller number of wanted units do not come here.
+seen again. Which labels its pods have says the object on the member: the template may lack those of
+an override, a patch or an older revision. Workloads under one budget share what it allows. What is
+not known allows nothing. A loss, a deletion and a smaller number of wanted units do not come here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -73,14 +74,18 @@ class Disruptions:
         present: int,
         keeps: int,
         carried: bool,
+        labels: Mapping[str, str],
     ) -> Allowed:
         """Return what a share of `present` replicas keeps that may otherwise go down to `keeps`.
 
-        `carried`: budgets that the Workload itself carries count as well. What goes is taken off
-        what the budgets allow, until it is gone.
+        `labels`: those of its pods on the member; without any no budget is over them. `carried`:
+        budgets that the Workload itself carries count as well. What goes is taken off what the
+        budgets allow, until it is gone.
         """
         member, key = self._members.setdefault(session.name, _Member()), workload.metadata.key
-        answer = self._ask(member, session, workload, main, present, keeps, carried=carried)
+        answer = self._ask(
+            member, session, workload, main, present, keeps, carried=carried, labels=labels
+        )
         if answer.why:
             member.waiting[key] = main.namespace
         else:
@@ -121,8 +126,9 @@ class Disruptions:
         keeps: int,
         *,
         carried: bool,
+        labels: Mapping[str, str],
     ) -> Allowed:
-        key, labels = workload.metadata.key, workload.pod_labels
+        key = workload.metadata.key
         if session.link is None or not labels or keeps >= present:
             return Allowed(keeps)
         budgets = session.link.budgets

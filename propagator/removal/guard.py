@@ -180,8 +180,16 @@ class Guard:
         session = self._registry.get(member)
         if session is None or keeps >= present or not self._bound(workload, member):
             return keeps, ""
+        found = main_object(main, owned(session, main.uid))
+        labels = dict((found.pod_labels if found is not None else None) or ())
         allowed = self._disruptions.allowed(
-            session, workload, main, present=present, keeps=keeps, carried=not last
+            session,
+            workload,
+            main,
+            present=present,
+            keeps=keeps,
+            carried=not last,
+            labels=labels,
         )
         return allowed.keeps, allowed.why
 

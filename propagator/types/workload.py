@@ -30,7 +30,6 @@ from crds.names import (
     ANNOTATION_KINDS,
     ANNOTATION_ORDINALS,
     GROUP_LABELS,
-    LABEL_WORKLOAD_UID,
 )
 from crds.workload import OnDelete
 from machinery.kinds.groups import groups_of as groups_in
@@ -436,12 +435,6 @@ class Workload(Object, frozen=True, dict=True):
         """The ready replicas below those wanted that a move may cause."""
         wanted = self.wanted or sum(self.placements.values())
         return self.spec.movement.unavailable(wanted, at_most_once=self.at_most_once)
-
-    @property
-    def pod_labels(self) -> Mapping[str, str]:
-        """The labels of the pods, as the template says them; empty where they are not known."""
-        labels = value_at(pod_template(self.profile, self.template), "metadata.labels")
-        return {**labels, LABEL_WORKLOAD_UID: self.uid} if isinstance(labels, dict) else {}
 
     @property
     def wants_replicas(self) -> bool:

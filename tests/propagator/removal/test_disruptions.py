@@ -113,7 +113,13 @@ def ask(
 ) -> Allowed:
     each = of or workload()
     return disruptions.allowed(
-        member, each, main_of(each), present=present, keeps=keeps, carried=carried
+        member,
+        each,
+        main_of(each),
+        present=present,
+        keeps=keeps,
+        carried=carried,
+        labels={"app": "web"},
     )
 
 

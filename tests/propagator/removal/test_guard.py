@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -17,6 +17,7 @@ from propagator.members.available_pods import Availability
 from propagator.members.health import Contact, PodCounts
 from propagator.members.objects import ManagedObject, managed
 from propagator.removal.at_most_once import AtMostOnce
+from propagator.removal.disruptions import Allowed
 from propagator.removal.guard import COUNT_SECONDS, Guard, least
 from propagator.types.workload import Workload, workload_of
 from tests.fakeclock import FakeClock
@@ -100,6 +101,7 @@ class Fleet:
     outdated: int = 0
     looks: int = 0
     available: Availability | None = None
+    labels: dict[str, Any] = field(default_factory=dict)
     changed: Callable[[str, Key | None], None] = lambda _name, _key: None
 
     def guard(self) -> Guard:
@@ -127,7 +129,10 @@ class Fleet:
         self.looks += 1
         found = {
             "metadata": {"namespace": "shop", "name": "web", "uid": f"uid-{name}"},
-            "spec": {"replicas": self.present},
+            "spec": {
+                "replicas": self.present,
+                "template": {"metadata": {"labels": self.labels}},
+            },
             "status": {
                 "replicas": self.present,
                 "readyReplicas": self.ready[name],
@@ -217,6 +222,25 @@ async def test_what_a_rollout_replaces_stands_in_for_nothing() -> None:
     fleet.outdated = 0
     fleet.changed("m2", workload.metadata.key)
     assert await guard.kept(workload, "m1") is None
+
+
+@pytest.mark.proves("B7")
+async def test_disruption_budgets_are_matched_by_the_labels_of_the_pods_on_the_member() -> None:
+    """An override, a subset's patch or an older revision gives them others than the template."""
+    labels = {"app": "web", "track": "canary", "odd": 1}
+    fleet = Fleet(FakeClock(), {"m1": 3, "m2": 3}, present=3, labels=labels)
+    guard, seen = fleet.guard(), list[Any]()
+
+    def allowed(*_: Any, labels: Any, **__: Any) -> Allowed:
+        seen.append(labels)
+        return Allowed(3, "a budget allows 0")
+
+    guard._disruptions = cast("Any", SimpleNamespace(allowed=allowed))
+    guard._causes = {("shop", "web"): {"m1": "Drained"}}
+    kept = await guard.kept(placed(m2=3), "m1")
+    assert kept is not None
+    assert (kept.replicas, kept.budget) == (3, "a budget allows 0")
+    assert seen == [{"app": "web", "track": "canary"}]
 
 
 async def replicas(stage: Stage, member: str) -> int:
