@@ -21,6 +21,7 @@ from machinery.api.resources import Resource
 from machinery.api.verbs import Verbs
 from machinery.clock import Clock
 from machinery.errors import ApiError, Conflict, Forbidden, NotFound, TransportError, fresh
+from machinery.kinds.paths import steps
 from machinery.runtime.backoff import KeyedBackoff, steady
 from machinery.runtime.informer import Informer
 from propagator.access.carried_objects import not_taken, takes
@@ -212,10 +213,25 @@ class PieceWriter:
         self, site: Site, workload: Workload, live: ManagedObject | None
     ) -> list[FieldDrift]:
         """Return the fields that somebody has changed since they were written, before a repair."""
-        reports = workload.spec.drift == Drift.REPORT
-        if live is None or reports or not _written_for(site, workload, live):
+        if live is None or workload.spec.drift == Drift.REPORT:
             return []
+        if not _written_for(site, workload, live):
+            return await self._zeroed(site, workload, live)
         return await self._look(site)
+
+    async def _zeroed(
+        self, site: Site, workload: Workload, live: ManagedObject
+    ) -> list[FieldDrift]:
+        """Return the number of replicas where somebody has made it 0, beside an edit of ours.
+
+        A 0 that is written through the scale subresource is in no entry of managedFields (1.36.3),
+        so that no conflict tells of it; but it is not in ours either.
+        """
+        at = steps(workload.profile.replicas_path)
+        wanted = value_at(site.piece.body, at) if site.piece.main and live.replicas == 0 else 0
+        if wanted in (0, MISSING):
+            return []
+        return [each for each in await self._look(site) if each.steps == at and each.found == 0]
 
     async def _look(self, site: Site) -> list[FieldDrift]:
         """Read the whole object, as it is now, and compare it with what is wanted."""
@@ -235,7 +251,9 @@ class PieceWriter:
         """
         body, of = site.piece.body, _drifted(site)
         noted = noted_in(live.metadata.annotations.get(ANNOTATION_DRIFT, ""))
-        kept = [steps for steps, digest in noted if digest == digest_of(value_at(body, steps))]
+        kept = [path for path, digest in noted if digest == digest_of(value_at(body, path))]
+        if not noted and not _written_for(site, workload, live):
+            kept += [each.steps for each in await self._zeroed(site, workload, live)]
         left = replace(site, piece=leaving(site.piece, kept))
         written = _written_for(site, workload, live)
         taken = written and not self._stands(left, workload, live)

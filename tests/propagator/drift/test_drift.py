@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from machinery.api.resources import SECRETS
+from machinery.api.resources import SECRETS, Resource
 from propagator.drift import records
 from tests.propagator.stage import (
     CONFIGMAPS,
     DEPLOYMENTS,
+    KINDS,
     MakeStage,
     Stage,
     configmap,
@@ -213,6 +214,104 @@ async def test_replicas_that_an_autoscaler_holds_are_left_and_are_no_drift(
         await settled(stage)
         assert bool(await drift(stage)) is told
         await stage.becomes("m1", "web", 4, "replicas")
+
+
+async def scaled(stage: Stage, kind: Resource, name: str, way: str, to: int) -> None:
+    """Set the number on m1 as a person or KEDA does."""
+    path, body = kind.path(stage.namespace, name), {"spec": {"replicas": to}}
+    if way == "PUT":
+        found = await stage.on("m1", name, kind=kind)
+        assert found is not None
+        body = {**found, "spec": {**found["spec"], "replicas": to}}
+    await stage.members["m1"].request(
+        "PUT" if way == "PUT" else "PATCH",
+        f"{path}/scale" if way == "scale" else path,
+        params={"fieldManager": "somebody"},
+        body=body,
+        content_type="application/json" if way == "PUT" else "application/merge-patch+json",
+    )
+
+
+@pytest.mark.proves("RB14", "RB27")
+async def test_a_number_that_is_left_to_others_stays_at_0_and_until_it_is_edited(
+    stage_on: MakeStage,
+):
+    sets = KINDS["StatefulSet"]
+    cases = [(kind, way) for kind in (DEPLOYMENTS, sets) for way in ("scale", "PATCH", "PUT")]
+    named = {f"{kind.plural}-{way}".lower(): (kind, way) for kind, way in cases}
+
+    def body(kind: Resource, name: str, edit: int) -> dict[str, Any]:
+        found = {**template(args=[str(edit)]), "kind": kind.kind, "metadata": {"name": name}}
+        return {
+            **found,
+            "spec": {**found["spec"], **({"serviceName": name} if kind is sets else {})},
+        }
+
+    async def edited(edit: int) -> None:
+        for name, (kind, _) in named.items():
+            await stage.patch(name, {"spec": {"template": body(kind, name, edit)}})
+
+    async def all_have(replicas: int, edit: int) -> None:
+        seen: dict[str, Any] = {}
+
+        async def there() -> bool:
+            for name, (kind, _) in named.items():
+                spec = (await stage.on("m1", name, kind=kind) or {}).get("spec", {})
+                args = spec and spec["template"]["spec"]["containers"][0]["args"]
+                seen[name] = (spec.get("replicas"), args)
+            return set(map(str, seen.values())) == {str((replicas, [str(edit)]))}
+
+        await until(there, what=lambda: seen)
+
+    async def scale(to: int) -> None:
+        for name, (kind, way) in named.items():
+            await scaled(stage, kind, name, way, to)
+
+    async def tell(to: int) -> None:
+        told: dict[str, Any] = {}
+        by: dict[str, str] = {}
+
+        async def said() -> bool:
+            for name, (_, way) in named.items():
+                paths = [p for e in (await stage.status(name)).get("drift", []) for p in e["paths"]]
+                told[name] = [(p["path"], p["member"], p["manager"]) for p in paths]
+                # A 0 of the scale subresource is in no entry, nor is what follows it (1.36.3).
+                by[name] = "" if way == "scale" else "somebody"
+            return all(told[name] == [("spec.replicas", str(to), by[name])] for name in named)
+
+        await until(said, what=lambda: told)
+
+    async with stage_on() as stage:
+        for name, (kind, _) in named.items():
+            await stage.create(name, template=body(kind, name, 0), drift="Report")
+            await stage.place(name, m1=3)
+        await all_have(3, 0)
+        # As `kubectl scale` to the present number does, which takes nothing: it stays the Workload's.
+        await scale(3)
+        await edited(1)
+        await all_have(3, 1)
+        await scale(0)
+        await tell(0)
+        await edited(2)
+        await all_have(0, 2)
+        await scale(2)  # an autoscaler wakes it
+        await tell(2)
+        await edited(3)
+        await all_have(2, 3)
+        for name in named:
+            await stage.place(name, m1=4)
+        await all_have(4, 3)
+
+        await stage.stop()  # nobody sees it, and the next process comes to an edit
+        await scale(0)
+        await edited(4)
+        stage.start()
+        await stage.ready()
+        await all_have(0, 4)
+        await tell(0)
+        for name in named:
+            await stage.patch(name, {"spec": {"drift": "Repair"}})
+        await all_have(4, 4)
 
 
 @pytest.mark.proves("X3")
