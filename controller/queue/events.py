@@ -5,13 +5,11 @@ Pure. A change that no decision reads is no event.
 
 from __future__ import annotations
 
-from collections import Counter
-
 import msgspec
 
 from controller.framework.events import Action
-from controller.model.objects import MemberCluster, NodeGroup, Workload
-from machinery.types import hostports, quantities
+from controller.model.objects import MemberCluster, Workload
+from controller.model.room import roomier
 
 NOTHING = Action(0)
 
@@ -83,8 +81,8 @@ def of_cluster(old: MemberCluster | None, new: MemberCluster | None) -> Action:
     if (old.ready, old.metadata.deleting) != (new.ready, new.metadata.deleting):
         action |= Action.READY
     if old_status.node_groups != new_status.node_groups:
-        roomier = _roomier(old_status.node_groups, new_status.node_groups)
-        action |= Action.ROOM if roomier else Action.WORSE
+        more = roomier(old_status.node_groups, new_status.node_groups)
+        action |= Action.ROOM if more else Action.WORSE
     if old.spec.max_allocatable != new.spec.max_allocatable:
         action |= Action.ROOM
     return action
@@ -104,64 +102,3 @@ def _of_spec(old: MemberCluster, new: MemberCluster) -> Action:
 
 def _holding(workload: Workload) -> set[str]:
     return {cluster for cluster, replicas in workload.placements.items() if replicas}
-
-
-def _roomier(before: list[NodeGroup], after: list[NodeGroup]) -> bool:
-    """Whether a replica might fit that did not before.
-
-    True for more free in sum, for more free on one node, and for new nodes. Nodes with other labels
-    or taints are new nodes.
-    """
-    kinds = {_kind(group) for group in before}
-    if any(_kind(group) not in kinds for group in after):
-        return True
-    was, now = _free(before), _free(after)
-    if any(amount > was.get(what, 0) for what, amount in now.items()):
-        return True
-    return _fewer_ports(before, after)
-
-
-def _fewer_ports(before: list[NodeGroup], after: list[NodeGroup]) -> bool:
-    """Whether a host port is free on more nodes of a kind than before."""
-    used = _ports(before)
-    if not used:
-        return False
-    nodes, still, left = _nodes(before), _ports(after), _nodes(after)
-    return any(left[kind] - still[kind, port] > nodes[kind] - n for (kind, port), n in used.items())
-
-
-def _nodes(groups: list[NodeGroup]) -> Counter[bytes]:
-    nodes: Counter[bytes] = Counter()
-    for group in groups:
-        nodes[_kind(group)] += group.count
-    return nodes
-
-
-def _ports(groups: list[NodeGroup]) -> Counter[tuple[bytes, int]]:
-    """Return nodes by their kind and by the host port that is in use on them."""
-    nodes: Counter[tuple[bytes, int]] = Counter()
-    for group in groups:
-        for port in hostports.used(group.free):
-            nodes[_kind(group), port] += group.count
-    return nodes
-
-
-def _kind(group: NodeGroup) -> bytes:
-    return msgspec.json.encode((group.labels, group.taints), order="deterministic")
-
-
-def _free(groups: list[NodeGroup]) -> dict[tuple[bytes, str, str], int]:
-    """Return free amounts by kind of node and resource: the sum, and the largest of one node."""
-    free: dict[tuple[bytes, str, str], int] = {}
-    for group in groups:
-        for resource, text in group.free.items():
-            if resource.startswith(hostports.PREFIX):
-                continue  # the amount does not say on how many nodes a port is free
-            try:
-                each = quantities.bounded(resource, text)
-            except ValueError:
-                continue  # counts as no room, as in the snapshot
-            total, most = (_kind(group), resource, "sum"), (_kind(group), resource, "most")
-            free[total] = free.get(total, 0) + each * group.count
-            free[most] = max(free.get(most, 0), each if group.count else 0)
-    return free

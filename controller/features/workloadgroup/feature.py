@@ -9,7 +9,6 @@ cluster that may have become more useful.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 
 from controller.features.workloadgroup.compiled import CompiledGroup, compile_group
 from controller.features.workloadgroup.gate.controller import GroupController
@@ -20,10 +19,10 @@ from controller.features.workloadgroup.plugin import NAME, Coscheduling
 from controller.framework.runtime.arguments import Factory
 from controller.framework.runtime.feature import Enabled, Running, Term, Watch
 from controller.framework.runtime.handle import Handle
-from controller.model.objects import Capacity, MemberCluster, Workload
+from controller.model.objects import MemberCluster, Workload
+from controller.model.room import roomier
 from crds.groups.gate import GateState
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_GROUPS, WORKLOADS
-from machinery.types import quantities
 from machinery.types.metadata import Key
 
 
@@ -191,25 +190,4 @@ def _helps(old: MemberCluster, new: MemberCluster) -> bool:
     """Return whether a cluster may take more than before; less room helps no gang."""
     if (old.labels, old.spec, old.ready) != (new.labels, new.spec, new.ready):
         return True
-    if old.status.node_groups == new.status.node_groups:
-        return False
-    before, after = old.status.capacity, new.status.capacity
-    return before is None or after is None or _roomier(before, after)
-
-
-def _roomier(before: Capacity, after: Capacity) -> bool:
-    """Return whether more of any resource is free, or the free amounts lie on fewer nodes."""
-    if before.nodes > after.nodes:
-        return True
-    was = _free(before)
-    return any(amount > was.get(name, 0) for name, amount in _free(after).items())
-
-
-def _free(capacity: Capacity) -> dict[str, int]:
-    """Return the free amount of each resource, without unreadable ones."""
-    free = {}
-    for name, text in capacity.allocatable.items():
-        with suppress(ValueError):
-            taken = quantities.amount(name, capacity.requested.get(name, "0"))
-            free[name] = quantities.amount(name, text) - taken
-    return free
+    return roomier(old.status.node_groups, new.status.node_groups)
