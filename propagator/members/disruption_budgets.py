@@ -17,8 +17,10 @@ from machinery.api.verbs import Verbs
 from machinery.clock import Clock
 from machinery.errors import TransportError
 from machinery.runtime.informer import Informer
+from machinery.types.bounds import CONDITIONS, MESSAGE, clean
 from machinery.types.metadata import Key, Meta, Object
 from machinery.types.selectors import LabelSelector
+from machinery.types.texts import shared
 
 BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 MOST_TERMS = 64
@@ -32,9 +34,17 @@ class _BudgetSpec(msgspec.Struct, frozen=True):
     selector: LabelSelector | None = None
 
 
+class _BudgetCondition(msgspec.Struct, frozen=True):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
 class _BudgetStatus(msgspec.Struct, frozen=True, rename="camel"):
     disruptions_allowed: int = 0
     observed_generation: int = 0
+    conditions: list[_BudgetCondition] = []
 
 
 class WireBudget(Object, frozen=True):
@@ -52,6 +62,8 @@ class DisruptionBudget(Object, frozen=True):
     allowed: int = 0
     current: bool = False
     """Whether `allowed` is of the present spec."""
+    fault: str = ""
+    """Why nothing is allowed, where the member says it, as of pods that nothing can scale."""
 
     def holds(self, namespace: str, labels: Mapping[str, str]) -> bool:
         """Whether pods with these labels in that namespace are under the budget."""
@@ -144,7 +156,15 @@ def slim_budget(found: Object) -> Object:
         selector=selector,
         allowed=max(found.status.disruptions_allowed, 0),
         current=found.status.observed_generation == meta.generation,
+        fault=_fault(found.status),
     )
+
+
+def _fault(status: _BudgetStatus) -> str:
+    for each in status.conditions[:CONDITIONS]:
+        if (each.type, each.status, each.reason) == ("DisruptionAllowed", "False", "SyncFailed"):
+            return shared(clean(f"{each.reason}: {each.message}", MESSAGE))
+    return "" if status.observed_generation else "its member has given it no status"
 
 
 def _size(selector: LabelSelector) -> int:

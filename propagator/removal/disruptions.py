@@ -207,8 +207,8 @@ def allows(budget: DisruptionBudget, under_way: Iterable[int]) -> int:
 
 def _sentence(budget: DisruptionBudget, allowed: int) -> str:
     name = "/".join(budget.metadata.key)
-    stale = "" if budget.current else ", as its status is not of its present spec"
-    return f"disruption budget {name} allows {allowed}{stale}"
+    why = budget.fault or ("" if budget.current else "its status is not of its present spec")
+    return f"disruption budget {name} allows {allowed}{why and f', as {why}'}"
 
 
 def _unknown(member: str, budgets: DisruptionBudgets) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -284,3 +285,43 @@ def test_a_selector_that_is_too_large_holds_for_the_whole_namespace() -> None:
         assert kept.holds("shop", {"anything": "else"})
         assert not kept.holds("other", {"app": "web"})
         assert not kept.current
+
+
+@pytest.mark.proves("RB19")
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [
+        (
+            {
+                "observedGeneration": 1,
+                "conditions": [
+                    {
+                        "type": "DisruptionAllowed",
+                        "status": "False",
+                        "reason": "SyncFailed",
+                        "message": "found no controllers for pod",
+                    }
+                ],
+            },
+            "as SyncFailed: found no controllers for pod",
+        ),
+        ({}, "as its member has given it no status"),
+        ({"observedGeneration": 1}, "as its status is not of its present spec"),
+    ],
+)
+async def test_a_budget_that_is_not_reckoned_is_told_by_its_own_words(
+    status: dict[str, Any], why: str
+) -> None:
+    body = {
+        "metadata": {"name": "web", "namespace": "shop", "generation": 2},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}},
+        "status": {"disruptionsAllowed": 3, **status},
+    }
+    kept = slim_budget(msgspec.convert(body, WireBudget))
+    assert isinstance(kept, DisruptionBudget)
+    member = Member(pods=2)
+    member.set(kept)
+    assert ask(member.disruptions(), member, 2) == (
+        2,
+        f"disruption budget shop/web allows 0, {why}",
+    )
