@@ -89,7 +89,7 @@ def test_the_files_tell_whose_replica_set_it_is(files: Files) -> None:
 
 
 def test_a_pod_that_is_named_is_the_workload_of_that_name(files: Files) -> None:
-    ref = {"apiVersion": "v1", "kind": "Pod", "name": "web-0", "namespace": "shop", "uid": "u"}
+    ref = {"kind": "Pod", "name": "web-0", "namespace": "shop", "uid": "u"}
     room = made(files, reservation({"object": ref}))
     assert room["spec"]["owners"] == [{"object": {"kind": "Workload", "name": "web-0"}}]
     assert any(
@@ -98,11 +98,24 @@ def test_a_pod_that_is_named_is_the_workload_of_that_name(files: Files) -> None:
     )
 
 
+@pytest.mark.proves("RB4")
+def test_an_owner_matches_as_it_did_there_and_the_notes_say_how(files: Files) -> None:
+    """No kind is compared, and an apiVersion with pods that have none in the scheduler's cache."""
+    other = reservation({"object": {"kind": "Deployment", "name": "web"}})
+    assert made(files, other)["spec"]["owners"] == [{"object": {"kind": "Workload", "name": "web"}}]
+    assert any("compares no kind (Deployment)" in note for note in files.notes(other))
+    versioned = {"object": {"apiVersion": "v1", "kind": "Pod", "name": "web"}}
+    [lost] = files.losses(reservation(versioned, controlled("Job", "a", version="batch/v1")))
+    assert "with an apiVersion (v1) it matched no pod" in lost
+
+
 @pytest.mark.parametrize(
     "owner",
     [
         {},
         {"object": {"uid": "u"}},
+        {"object": {"apiVersion": "v1", "kind": "Pod", "name": "web-0"}},
+        {"object": {"apiVersion": "v1", "namespace": "shop"}},
         {"object": {"kind": "Pod"}},
         {"controller": {"kind": "Job", "namespace": "shop"}},
         {"controller": {"apiVersion": "batch/v1"}},

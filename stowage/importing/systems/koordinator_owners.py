@@ -68,10 +68,14 @@ def _object(part: DocumentPart, body: dict[str, Any]) -> bool:
     for key in ("uid", "resourceVersion", "fieldPath"):
         if given.get(key, str) and name:
             given.note(key, _OF_ONE_CLUSTER)
+    if version:
+        # It is compared with that of pods as the scheduler caches them, which have none there.
+        part.lost("object", f"with an apiVersion ({version}) it matched no pod; it is left out")
+        return False
     if name:
-        what = f"the {kind or 'Pod'} {name}{f' of {version}' if version else ''}"
-        text = f"{what} is the Workload {name} now: give this name to the one that runs it"
-        part.note("object", text)
+        other = f", as Koordinator compares no kind ({kind})" if kind not in (None, "Pod") else ""
+        text = f"the Pod {name}{other} is the Workload {name} now: give this name to the one that"
+        part.note("object", f"{text} runs it")
         body["object"] = {"kind": "Workload", "name": name}
     elif given.get("uid", str):
         part.lost("object", "names no pod; this owner is left out")
