@@ -445,6 +445,7 @@ class ShareWriter:
             formers = await self._formers.lower(session, workload, decided=decided)
         if applied.whole and not formers:
             left = await self._prune(session, workload, pieces)
+            self._writer.rendered(session.name, workload, pieces)
             refusals += left.refused.values()
             if left.waiting:
                 waits.append(self._backoff.failed((session.name, workload.uid), left))

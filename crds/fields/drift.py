@@ -33,12 +33,16 @@ class DriftState(StrEnum):
     """It stays, until the Workload's own value of the field is edited."""
     CONTENDED = "Contended"
     """It is changed back each time it is written."""
+    DROPPED = "Dropped"
+    """The member's API server takes it without a fault and keeps nothing of it, as one of another
+    version does with a field that it does not have, or has switched off."""
 
 
 class DriftedReason(StrEnum):
     """Reasons of the condition Drifted: the states that stand, the worst first. NONE is good."""
 
     CONTENDED = "Contended"
+    DROPPED = "Dropped"
     REPORTED = "Reported"
     NONE = "None"
 
@@ -53,11 +57,12 @@ class DriftedField(Model):
     member: Annotated[str, Field(max_length=MOST_VALUE)] = ""
     """The value that was found."""
     manager: Annotated[str, Field(max_length=256)] = ""
-    """Who changed it, as the member's managedFields say; empty where the field was removed."""
+    """Who changed it, as the member's managedFields say; empty where the field was removed. Of a
+    dropped one the version of the API server."""
 
 
 class DriftedObject(Model):
-    """An object on a member of which somebody else changed fields of ours."""
+    """An object on a member of which somebody else changed fields of ours, or that lacks some."""
 
     cluster: DnsName
     """The MemberCluster's name."""
@@ -72,4 +77,4 @@ class DriftedObject(Model):
     since: Timestamp
     """When it was first seen; of a repaired one, when it was repaired last."""
     state: DriftState
-    """Repaired, Reported or Contended."""
+    """Repaired, Reported, Contended or Dropped."""

@@ -44,6 +44,7 @@ from propagator.drift.fields import (
     Steps,
     digest_of,
     drifted,
+    dropped,
     note_of,
     noted_in,
     value_at,
@@ -156,6 +157,11 @@ class PieceWriter:
             raise
         self._refusals.reset(wanted)
         return backoff
+
+    def rendered(self, member: str, workload: Workload, pieces: Collection[Piece]) -> None:
+        """Drop what is told of objects on the member that the Workload has no more."""
+        names = ((each.kind, where, each.name) for each in pieces for where in (each.namespace, ""))
+        self._drift.rendered(workload, member, {Drifted(member, *name) for name in names})
 
     def ended(self, uid: str, member: str = "") -> None:
         """Drop the refusals and records of a Workload that has left the member, or all."""
@@ -350,6 +356,9 @@ class PieceWriter:
         found = managed(site.resource, answer)
         self._records.remember(site.place, site.piece, found, workload.uid)
         site.informer.upsert(found)
+        link = site.session.link
+        server = f"its API server {link.probe.version}" if link is not None else ""
+        self._drift.dropped(workload, _drifted(site), dropped(site.piece.body, answer, server))
         if not self._records.stands(site.place, site.piece, found, workload.uid):
             site.session.queue.add(workload.metadata.key)  # admission there changed it
 

@@ -30,6 +30,7 @@ _COMPARED_METADATA = ("labels", "annotations")
 _NEVER = ("apiVersion", "kind", "metadata", "status")
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 _SECRET_FIELDS = ("data", "stringData")
+_WRITE_ONLY = "stringData"
 _AUTOSCALER = ("kube-controller-manager", "scale")
 
 
@@ -93,6 +94,68 @@ def drifted(body: Mapping[str, Any], live: Mapping[str, Any]) -> list[FieldDrift
         if not is_ours(entry) and (node := _node(entry.fields))
     ]
     return list(_among(_compared(body), live, ours, others, ()))
+
+
+def dropped(body: Mapping[str, Any], answer: Mapping[str, Any], server: str) -> list[FieldDrift]:
+    """Return the fields of `body` that the answer to its apply does not have.
+
+    A server drops what it does not know, or has behind a gate, and answers 200; its managedFields
+    name it all the same. What is empty, 0 or false may be left out of any answer, and of a list
+    without merge keys the items are compared one by one where none is missing. `server` is told as
+    who dropped them.
+    """
+    try:
+        said = answer["metadata"].get("managedFields") or []
+        entries = msgspec.convert(said, list[ManagedFieldsEntry])
+    except msgspec.ValidationError:
+        entries = []
+    ours = [_node(entry.fields) for entry in entries if is_ours(entry)]
+    return [
+        FieldDrift(steps, value, MISSING, server)
+        for steps, value in _absent(_compared(body), answer, ours, ())
+        if steps[0] != _WRITE_ONLY
+    ]
+
+
+def _absent(
+    wanted: Any, found: Any, ours: Sequence[Mapping[str, Any]], at: Steps
+) -> Iterator[tuple[Steps, Any]]:
+    """Yield each field below a place that is there on both sides, with its value."""
+    below: list[tuple[Any, Any, str, Step]] = []
+    if isinstance(wanted, Mapping) and isinstance(found, Mapping):
+        below = [(inner, _field(found, key), f"f:{key}", key) for key, inner in wanted.items()]
+    elif isinstance(wanted, list) and isinstance(found, list):
+        tokens = [token for node in ours for token in node]
+        names = _key_names(tokens)
+        for index, inner in enumerate(wanted):
+            token, step = _identified(inner, tokens, names)
+            if step is not None:
+                below.append((inner, _item(found, step), token, step))
+            elif len(found) == len(wanted):
+                below.append((inner, found[index], "", {"": index}))
+    for inner, there, token, step in below:
+        if there is MISSING:
+            yield from _leaves(inner, (*at, step))
+        else:
+            nodes = [_node(node.get(token)) for node in ours]
+            yield from _absent(inner, there, nodes, (*at, step))
+
+
+def _leaves(value: Any, at: Steps) -> Iterator[tuple[Steps, Any]]:
+    if isinstance(value, Mapping) and isinstance(at[-1], str):
+        for key, inner in value.items():
+            yield from _leaves(inner, (*at, key))
+    elif _says(value):
+        yield at, value
+
+
+def _says(value: Any) -> bool:
+    """Whether a server that keeps the field shows it."""
+    if isinstance(value, Mapping):
+        return any(map(_says, value.values()))
+    if isinstance(value, list):
+        return any(map(_says, value))
+    return bool(value)
 
 
 def without(body: Mapping[str, Any], left: Collection[Steps]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ over. Nothing here does I/O.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -27,7 +27,8 @@ EVENT_SECONDS = 60.0
 """Seconds between two events about one object."""
 MOST_RECORDS = 4 * MOST_DRIFTED
 """Objects of one Workload that are known at once; any more are handled alike, and not told of."""
-STANDING = frozenset({DriftState.REPORTED.value, DriftState.CONTENDED.value})
+_BY_OTHERS = frozenset({DriftState.REPORTED.value, DriftState.CONTENDED.value})
+STANDING = _BY_OTHERS | {DriftState.DROPPED.value}
 
 
 class Drifted(NamedTuple):
@@ -79,7 +80,9 @@ class DriftRecords:
         if not fields:
             return
         known = self._records[workload.uid].get(of)
-        if known is not None and known.state is DriftState.CONTENDED:
+        if known is not None and known.state is DriftState.DROPPED:
+            pass  # which lasts longer
+        elif known is not None and known.state is DriftState.CONTENDED:
             self._put(workload, of, replace(known, paths=_told(of, fields)))
         else:
             record = _Record(DriftState.REPAIRED, self._now(), _told(of, fields))
@@ -125,6 +128,30 @@ class DriftRecords:
             self._settle(workload, of)
         elif known is None and any(_stands(each, of) for each in workload.status.drift):
             self._settle(workload, of)
+
+    def dropped(self, workload: Workload, of: Drifted, fields: Sequence[FieldDrift]) -> None:
+        """Record which fields of an object that was just applied the member did not keep."""
+        known = self._records[workload.uid].get(of)
+        told = [each for each in workload.status.drift if Drifted.told(each) == of]
+        before = [each for each in told if each.get("state") == DriftState.DROPPED.value]
+        if fields:
+            since = known.since if known and known.state is DriftState.DROPPED else self._now()
+            since = str(before[0]["since"]) if before else since
+            self._put(workload, of, _Record(DriftState.DROPPED, since, _told(of, fields)))
+        elif known is not None and known.state is DriftState.DROPPED:
+            del self._records[workload.uid][of]
+            self._settle(workload, of)
+        elif known is None and before:
+            self._settle(workload, of)
+
+    def rendered(self, workload: Workload, cluster: str, objects: Collection[Drifted]) -> None:
+        """Drop what is told of objects there that the Workload has no more."""
+        told = map(Drifted.told, workload.status.drift)
+        held = self._records.get(workload.uid, {})
+        for of in {*held, *told} - self._settled.get(workload.uid, set()):
+            if of.cluster == cluster and of not in objects:
+                held.pop(of, None)
+                self._settle(workload, of)
 
     def told(self, workload: Workload) -> list[dict[str, Any]]:
         """Return status.drift: what is known, and what was told before and is not over."""
@@ -228,4 +255,4 @@ def _changed(of: Drifted, fields: Sequence[FieldDrift]) -> str:
 
 
 def _stands(entry: Mapping[str, Any], of: Drifted) -> bool:
-    return entry.get("state") in STANDING and Drifted.told(entry) == of
+    return entry.get("state") in _BY_OTHERS and Drifted.told(entry) == of

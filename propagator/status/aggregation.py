@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from crds.fields.drift import DriftedReason
+from crds.fields.drift import DriftedReason, DriftState
 from crds.fields.shares import ShareHealth, ShareState
 from crds.workload import PropagatedReason, WorkloadCondition, WorkloadReadyReason, WorkloadState
 from machinery.types import conditions
@@ -278,7 +278,10 @@ def _outdated(workload: Workload, shares: Iterable[ReportedShare]) -> bool:
 
 def _drifted(entry: Mapping[str, Any]) -> str:
     paths = ", ".join(each["path"] for each in entry["paths"])
-    return f"{Drifted.told(entry)}: {paths}"
+    told = f"{Drifted.told(entry)}: {paths}"
+    if entry["state"] == DriftState.DROPPED.value:
+        told += f": {entry['paths'][0]['manager']} took it without a fault and kept nothing of it"
+    return told
 
 
 def _renew(

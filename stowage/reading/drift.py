@@ -18,7 +18,7 @@ from stowage.kinds import Reference
 from stowage.reading import words
 
 COLUMNS = ("workload", "cluster", "object", "path", "hub", "member", "by", "since", "state")
-STANDING = ("Reported", "Contended")
+STANDING = ("Reported", "Contended", "Dropped")
 NOTHING = "nobody has changed anything of Stowage's on a member, as far as their statuses tell"
 
 

@@ -15,6 +15,7 @@ from propagator.drift.fields import (
     applied,
     digest_of,
     drifted,
+    dropped,
     note_of,
     noted_in,
     path_of,
@@ -304,3 +305,55 @@ def test_what_our_applies_own_is_the_body_that_they_had() -> None:
     assert applied(live.body) == body
     assert applied({"metadata": {"managedFields": [entry({"f:spec": {}})]}}) == {}
     assert applied({"metadata": {"managedFields": "spoilt"}}) == {}
+
+
+def answered(sent: dict[str, Any]) -> dict[str, Any]:
+    """The answer to an apply, with a default."""
+    answer = copy.deepcopy(sent)
+    answer["metadata"]["managedFields"] = [entry(OURS, FIELD_MANAGER, operation="Apply")]
+    [main] = answer["spec"]["template"]["spec"]["containers"]
+    main["ports"][0]["protocol"] = "TCP"
+    return answer
+
+
+@pytest.mark.proves("RB8")
+def test_what_an_apply_sent_and_its_answer_lacks_was_dropped_whoever_is_said_to_own_it():
+    sent = copy.deepcopy(BODY)
+    [main] = sent["spec"]["template"]["spec"]["containers"]
+    main |= {"stopSignal": "SIGUSR1", "tty": False, "lifecycle": {"preStop": {}}}
+    main["command"] = ["sh", {"odd": "x"}]
+    sent["spec"]["paused"] = None
+    answer = answered(sent)
+    answer["spec"]["template"]["spec"]["containers"].insert(0, {"name": "sidecar"})
+    assert dropped(sent, answer, "v1") == []
+    there = answer["spec"]["template"]["spec"]["containers"][1]
+    there["resources"]["requests"]["cpu"] = "1000m"  # as a server may spell it
+    for field in ("tty", "lifecycle"):
+        del there[field]  # empty or false: left out of any answer
+    del answer["spec"]["paused"]
+    assert dropped(sent, answer, "v1") == []
+
+    del there["stopSignal"]
+    del there["env"][0]["value"]
+    del there["command"][1]["odd"]
+    found = {path_of(each.steps): each for each in dropped(sent, answer, "its API server v1.35.1")}
+    main_path = "spec.template.spec.containers[main]"
+    lost = {"stopSignal", "env[TOKEN].value", "command[1].odd"}
+    assert found.keys() == {f"{main_path}.{each}" for each in lost}
+    assert found[f"{main_path}.stopSignal"].told("Deployment") == {
+        "path": f"{main_path}.stopSignal",
+        "hub": "SIGUSR1",
+        "member": "",
+        "manager": "its API server v1.35.1",
+    }
+    assert found[f"{main_path}.env[TOKEN].value"].told("Deployment")["hub"] == ""
+    secret = {"apiVersion": "v1", "kind": "Secret", "stringData": {"a": "b"}, "metadata": {}}
+    assert dropped(secret, {**secret, "stringData": {}}, "v1") == []
+
+
+@pytest.mark.proves("RB8")
+def test_an_item_that_the_answer_lacks_was_dropped():
+    answer = answered(BODY)
+    answer["spec"]["template"]["spec"]["containers"][0]["env"] = []
+    [env] = dropped(BODY, answer, "v1")
+    assert path_of(env.steps).endswith("containers[main].env[TOKEN]")

@@ -146,3 +146,40 @@ def test_a_spoilt_entry_is_dropped(world: World, since: Any):
     assert (
         world.records.told(workload({**WEB._asdict(), "since": since, "state": "Repaired"})) == []
     )
+
+
+@pytest.mark.proves("RB8")
+def test_what_a_member_does_not_keep_is_told_until_it_does_also_by_the_next_process(
+    world: World,
+) -> None:
+    lost = FieldDrift(("spec", "args"), "a", MISSING, "its API server v1.35.1")
+    world.records.dropped(workload(), WEB, [lost])
+    (told,) = world.records.told(workload())
+    assert (told["state"], told["paths"][0]["path"]) == ("Dropped", "spec.args")
+    assert told["paths"][0]["manager"] == "its API server v1.35.1"
+    world.records.repaired(workload(), WEB, [IMAGE])
+    world.records.over(workload(), WEB)
+    assert world.records.told(workload()) == [told], "what others change ends it not"
+
+    world.records = world.process()
+    stored = workload(told)
+    world.records.over(stored, WEB)
+    assert world.records.told(stored) == [told]
+    world.records.rendered(stored, "m2", [])
+    world.records.rendered(stored, "m1", [WEB])
+    assert world.records.told(stored) == [told]
+    world.records.dropped(stored, WEB, [])
+    assert world.records.told(stored) == []
+
+
+@pytest.mark.proves("RB8")
+@pytest.mark.parametrize("restarted", [False, True])
+def test_nothing_is_told_of_an_object_that_the_workload_has_no_more(
+    world: World, restarted: bool
+) -> None:
+    world.records.dropped(workload(), WEB, [ARGS])
+    stored = workload(*world.records.told(workload()))
+    if restarted:
+        world.records = world.process()
+    world.records.rendered(stored, "m1", [])
+    assert world.records.told(stored) == []
