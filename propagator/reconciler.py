@@ -94,7 +94,8 @@ class WorkloadReconciler:
             requeue_after = await self._reconcile(session, workload)
         else:
             self._reporter.forget(key)
-            self._moves.reset((session.name, key))
+        if workload is None or session.name in workload.placements:
+            self._moves.reset((session.name, key))  # nothing leaves
         if not await self._orphans.sweep(session, key):
             self._sweeps.reset((session.name, key))
             return requeue_after

@@ -125,7 +125,7 @@ class ShareWriter:
         self._gate = gate
         self._gates = gates
         self._clock = context.clock
-        self._contended: dict[tuple[str, Key], float] = {}
+        self._contended: dict[tuple[str, str], float] = {}  # (member, UID)
         self._backoff: KeyedBackoff[tuple[str, str]] = KeyedBackoff(
             clock=context.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
         )
@@ -279,6 +279,7 @@ class ShareWriter:
 
     def ended(self, uid: str) -> None:
         """Drop the state of a Workload that is gone."""
+        self._contended = {of: since for of, since in self._contended.items() if of[1] != uid}
         self._backoff.reset_where(lambda share: share[1] == uid)
         self._writer.ended(uid)
         self._images.ended(uid)
@@ -341,7 +342,7 @@ class ShareWriter:
 
     def _end(self, session: Target, workload: Workload, outcome: Outcome | None) -> None:
         key = workload.metadata.key
-        self._contended.pop((session.name, key), None)
+        self._contended.pop((session.name, workload.uid), None)
         self._record_outcome(key, session.name, outcome)
 
     def _fails(self, session: Target, workload: Workload, outcome: Outcome) -> None:
@@ -353,7 +354,7 @@ class ShareWriter:
     ) -> None:
         """Retry a conflict in silence, and report it once conflicts have lasted for long."""
         key, now = workload.metadata.key, self._clock.monotonic()
-        since = self._contended.setdefault((session.name, key), now)
+        since = self._contended.setdefault((session.name, workload.uid), now)
         if now - since >= CONTENDED_SECONDS:
             message = (
                 f"{session.name}: each write is refused, as somebody else wrote first: {fault}"

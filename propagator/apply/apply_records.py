@@ -13,7 +13,7 @@ garbage collector that follows from it. Nothing here does I/O.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
@@ -77,6 +77,8 @@ class _Written:
     at: float
     uids: frozenset[str]
     """Its own UID, and those of its owner references: the garbage collector follows these."""
+    owners: Collection[str] = ()
+    """The UIDs of the Workloads that it was written for."""
     rounds: int = 0
     """How many times in a row it was changed back."""
     rivals: str = ""
@@ -150,7 +152,7 @@ class ApplyRecords:
         if written is None or written.asked != _asked(piece):
             return None
         if self._ours(written):
-            self._written.pop(place)
+            self.removed(place)
             return None
         if written.joined:
             return None
@@ -177,6 +179,7 @@ class ApplyRecords:
             written.deleted = found.metadata.uid != before.stamp[0]
             if now - before.at <= UNCONTESTED_SECONDS:
                 written.rounds = before.rounds + (0 if before.joined else 1)
+        written.owners = {uid, *(before.owners if before is not None else ())}
         self._written[place] = written
         self._places.setdefault(uid, set()).add(place)
 
@@ -217,7 +220,9 @@ class ApplyRecords:
 
     def removed(self, place: ObjectPlace) -> None:
         """Drop the record of an object that was removed, or that the Workload let go of."""
-        self._written.pop(place, None)
+        written = self._written.pop(place, None)
+        for uid in written.owners if written is not None else ():
+            self._unplace(uid, {place})
 
     def ended(self, uid: str, member: str = "") -> None:
         """Drop the records of a Workload that has left the member, or all."""
@@ -228,6 +233,11 @@ class ApplyRecords:
         if places - left:
             self._places[uid] = places - left
 
+    def _unplace(self, uid: str, places: Collection[ObjectPlace]) -> None:
+        left = self._places.pop(uid, set()).difference(places)
+        if left:
+            self._places[uid] = left
+
     def clear(self) -> None:
         """Drop all records, as another process has written since; from then on digests decide."""
         self._written.clear()
@@ -237,7 +247,7 @@ class ApplyRecords:
         """Drop the records of a member that is gone, or is another cluster now."""
         self._written = {p: w for p, w in self._written.items() if p.member != member}
         for uid, places in list(self._places.items()):
-            self._places[uid] = {p for p in places if p.member != member}
+            self._unplace(uid, {p for p in places if p.member == member})
 
 
 def _asked(piece: Piece) -> tuple[str, str]:

@@ -90,7 +90,9 @@ class Renewer:
             self._queue.add(new.metadata.name)
 
     def _cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
-        if new is not None and (old is None or old.spec != new.spec):
+        if new is None and old is not None:
+            self._renewed.pop(old.name, None)
+        elif new is not None and (old is None or old.spec != new.spec):
             self._queue.add(new.name)
 
     async def _renew_if_due(self, name: str) -> float | None:

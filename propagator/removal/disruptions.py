@@ -107,6 +107,10 @@ class Disruptions:
         for name in self._members:
             self.forget(name, key)
 
+    def removed(self, member: str) -> None:
+        """Drop the state of a member that was removed."""
+        self._members.pop(member, None)
+
     def look(self, name: str, key: Key) -> None:
         """Note whether the pods of a step are gone; called when those of a Workload changed."""
         session, known = self._registry.get(name), self._members.get(name)

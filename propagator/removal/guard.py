@@ -208,6 +208,15 @@ class Guard:
         if key is not None:
             self._ready.pop(key, None)
             self._disruptions.look(member, key)
+        elif self._registry.get(member) is None:
+            self._removed(member)
+
+    def _removed(self, member: str) -> None:
+        """Drop the state of a member that was removed."""
+        self._disruptions.removed(member)
+        for causes in self._causes.values():
+            causes.pop(member, None)
+        self._causes = {key: causes for key, causes in self._causes.items() if causes}
 
     def _cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
         if old is not None and new is not None and old.spec.taints != new.spec.taints:

@@ -12,6 +12,7 @@ from crds.workload import PropagatedReason
 from machinery.api.client import ApiClient
 from propagator.apply.image_turns import ImageTurns
 from propagator.hub.revisions import Revisions
+from propagator.hub.token_renewal import Renewer
 from propagator.members.objects import Mark
 from propagator.outcome import DesiredShare, Outcome
 from propagator.share_writer import ShareWriter
@@ -154,3 +155,24 @@ async def _none(*_: Any) -> None:
 
 async def _no_pieces(*_: Any) -> list[Any]:
     return []
+
+
+@pytest.mark.proves("B11")
+def test_the_conflicts_of_a_share_are_forgotten_with_its_workload_or_member() -> None:
+    shares, about = writer_of(placed(m1=1), []), dict.fromkeys
+    ends: Any = SimpleNamespace(**about(("ended", "removed", "drop", "forget"), lambda *_: None))
+    shares._writer = shares._dependencies = shares._unconfirmed = shares._pruner = ends
+    held = about([("m1", "u1"), ("m1", "u2"), ("m2", "u1"), ("m2", "u2")], 1.0)
+    shares._contended = {**held}
+    shares.ended("u1")
+    assert shares._contended.keys() == {("m1", "u2"), ("m2", "u2")}
+    shares.removed("m1")
+    assert shares._contended.keys() == {("m2", "u2")}
+
+
+@pytest.mark.proves("B11")
+def test_when_a_token_was_renewed_is_forgotten_with_its_cluster() -> None:
+    renewer = object.__new__(Renewer)
+    renewer._renewed = {"m1": 1.0, "m2": 2.0}
+    renewer._cluster_changed(cast("Any", SimpleNamespace(name="m1")), None)
+    assert renewer._renewed == {"m2": 2.0}

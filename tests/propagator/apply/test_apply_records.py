@@ -269,3 +269,28 @@ def test_a_place_is_the_same_in_every_version_of_its_kind():
     assert hash(ObjectPlace.of("m1", older, piece_of())) == hash(PLACE)
     elsewhere = Resource("extensions", "v1beta1", "deployments", "Deployment")
     assert ObjectPlace.of("m1", elsewhere, piece_of()) != PLACE
+
+
+@pytest.mark.proves("B10")
+def test_a_record_ends_with_its_object_its_share_or_its_member(clock: FakeClock) -> None:
+    book, piece = ApplyRecords(clock=clock), piece_of()
+    other = ObjectPlace.of("m2", DEPLOYMENTS, piece)
+
+    def written() -> None:
+        for place in (PLACE, other):
+            for uid in ("u-1", "u-2"):
+                book.remember(place, piece, lying(piece), uid)
+
+    written()
+    for place in (PLACE, other):
+        book.removed(place)
+    assert (book._written, book._places) == ({}, {}), "the objects were removed"
+    written()
+    for member in ("m1", "m2"):
+        book.forget(member)
+    assert (book._written, book._places) == ({}, {}), "the members were"
+    written()
+    for uid in ("u-1", "u-2"):
+        book.ended(uid, "m1")
+        book.ended(uid)
+    assert (book._written, book._places) == ({}, {}), "the Workloads ended"

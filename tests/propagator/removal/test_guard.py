@@ -243,6 +243,22 @@ async def test_disruption_budgets_are_matched_by_the_labels_of_the_pods_on_the_m
     assert seen == [{"app": "web", "track": "canary"}]
 
 
+@pytest.mark.proves("B12")
+async def test_what_is_noted_of_a_member_ends_with_it() -> None:
+    fleet = Fleet(FakeClock(), {"m1": 3, "m2": 3}, present=3)
+    guard, members = fleet.guard(), {"m1"}
+    guard._registry = cast("Any", SimpleNamespace(get=lambda name: name in members or None))
+    guard._disruptions._members = {"m1": cast("Any", None), "m2": cast("Any", None)}
+    guard._causes = {
+        ("shop", "web"): {"m1": "Drained", "m2": "Drained"},
+        ("shop", "a"): {"m2": "x"},
+    }
+    fleet.changed("m1", None)
+    fleet.changed("m2", None)
+    assert guard._causes == {("shop", "web"): {"m1": "Drained"}}
+    assert guard._disruptions._members.keys() == {"m1"}
+
+
 async def replicas(stage: Stage, member: str) -> int:
     found = await stage.on(member)
     assert found is not None
