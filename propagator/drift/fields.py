@@ -133,12 +133,12 @@ def _absent(
                 below.append((inner, _item(found, step), token, step))
             elif len(found) == len(wanted):
                 below.append((inner, found[index], "", {"": index}))
-    for inner, there, token, step in below:
+    for inner, there, token, name in below:
         if there is MISSING:
-            yield from _leaves(inner, (*at, step))
+            yield from _leaves(inner, (*at, name))
         else:
             nodes = [_node(node.get(token)) for node in ours]
-            yield from _absent(inner, there, nodes, (*at, step))
+            yield from _absent(inner, there, nodes, (*at, name))
 
 
 def _leaves(value: Any, at: Steps) -> Iterator[tuple[Steps, Any]]:
