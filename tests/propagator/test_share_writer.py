@@ -60,7 +60,7 @@ def writer_of(prepared: Workload, told: list[Outcome | None]) -> ShareWriter:
         SimpleNamespace(admit=nothing, shown=nothing, uid=nothing, prepare=prepare),
     )
     return ShareWriter(
-        SimpleNamespace(clock=FakeClock(), identity=SimpleNamespace(uid=nothing)),  # type: ignore[arg-type] # as much as is asked
+        SimpleNamespace(clock=FakeClock(), hub=None, identity=SimpleNamespace(uid=nothing)),  # type: ignore[arg-type] # as much as is asked
         **parts,
         revisions=Revisions(cast("ApiClient", None)),
         writer=SimpleNamespace(),  # type: ignore[arg-type] # nothing is written
@@ -125,7 +125,7 @@ async def test_a_gate_that_closes_meanwhile_lets_nothing_more_through(waves: int
         SimpleNamespace(admit=answer, shown=answer, prepare=answer),
     )
     shares = ShareWriter(
-        SimpleNamespace(clock=FakeClock(), identity=SimpleNamespace(uid=_no_mark)),  # type: ignore[arg-type] # as much as is asked
+        SimpleNamespace(clock=FakeClock(), hub=None, identity=SimpleNamespace(uid=_no_mark)),  # type: ignore[arg-type] # as much as is asked
         **parts,
         revisions=Revisions(cast("ApiClient", None)),
         dependencies=SimpleNamespace(follow=_no_pieces),  # type: ignore[arg-type] # nothing is followed
