@@ -68,6 +68,8 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
     total: int | None = None
     """Pods that have to, where its spec says so."""
     result: Result | None = None
+    given_up: bool = False
+    """Whether its own controller has given up replacing what is outdated."""
 
 
 class Readiness(msgspec.Struct, frozen=True, gc=False):
@@ -178,9 +180,31 @@ def judge(profile: Profile, body: Body, *, generation: int = 0, deleting: bool =
     # Pods that are ready stay so where what is newer has failed, or another number is asked for.
     stands = not observed or health is _HEALTHY or health is _DEGRADED
     lasting = ready if stands and not deleting else 0
-    if outdated and lasting and profile.ready.replaces and not _rests(profile, held):
+    rests = profile.ready.replaces and _rests(profile, held)
+    if outdated and lasting and profile.ready.replaces and not rests:
         lasting = max(lasting - outdated, 0)
-    return Judged(health, observed, ready, updated, outdated, lasting, replicas, message)
+    given_up = rests and health is _DEGRADED
+    return Judged(
+        health, observed, ready, updated, outdated, lasting, replicas, message, given_up=given_up
+    )
+
+
+def of_same_template(before: Judged, now: Judged) -> Judged:
+    """Return the judgement of an object whose template is that of before.
+
+    A Deployment that is scaled loses ProgressDeadlineExceeded for one more deadline (1.36.3),
+    though nothing of what failed has changed. What was given up stays so until nothing of it is
+    outdated.
+    """
+    if not before.given_up or now.given_up or now.ready is None:
+        return now
+    if not now.observed:
+        return msgspec.structs.replace(now, given_up=True, message=before.message)
+    if not now.outdated:
+        return now
+    return msgspec.structs.replace(
+        now, given_up=True, health=_DEGRADED, message=before.message, lasting=now.ready
+    )
 
 
 def counts_of(judged: Judged | None, asked: int) -> Readiness:

@@ -27,7 +27,7 @@ from machinery.api.resources import Resource
 from machinery.api.responses import shaped
 from machinery.kinds.paths import value_at
 from machinery.kinds.profile import Profile
-from machinery.kinds.readiness import Judged, judge
+from machinery.kinds.readiness import Judged, judge, of_same_template
 from machinery.kinds.table import profile_of
 from machinery.kinds.templates import first_ordinal, labelled_path
 from machinery.types.metadata import Key, Meta, Object
@@ -36,6 +36,8 @@ from propagator.members.field_digest import FieldPrint, ManagedFieldsEntry, prin
 from propagator.members.sanitize import check_metadata, is_label_value, load_balancer
 
 PodLabels: TypeAlias = tuple[tuple[str, str], ...]
+_REVISION = "deployment.kubernetes.io/revision"
+"""Set by the controller of Deployments, which alone knows of a rollout that it was given up."""
 _VERSION_DIGITS = 19
 """A resourceVersion is a number of 64 bits."""
 
@@ -119,6 +121,17 @@ def slim(resource: Resource, found: Wire | ManagedObject) -> ManagedObject:
         start=first_ordinal(profile, body) if profile.ordered else None,
         pod_labels=_pod_labels(profile, body),
     )
+
+
+def after(before: ManagedObject | None, now: ManagedObject) -> ManagedObject:
+    """Return an object as it is to be read after what was seen of it before."""
+    if before is None or not before.judged.given_up or before.metadata.uid != now.metadata.uid:
+        return now
+    was, is_ = (each.metadata.annotations.get(_REVISION) for each in (before, now))
+    if was != is_:
+        return now
+    judged = of_same_template(before.judged, now.judged)
+    return msgspec.structs.replace(now, judged=_shared(judged))
 
 
 def _pods_uid(profile: Profile, body: Mapping[str, Any]) -> str | None:

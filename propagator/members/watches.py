@@ -7,9 +7,8 @@ and the namespace, and need not know which of the two applies.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Collection, Iterator
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from crds.names import LABEL_MANAGED
 from machinery.api.resources import Resource
@@ -19,7 +18,7 @@ from machinery.errors import Forbidden, NotFound
 from machinery.kinds.readiness import Judged
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key
-from propagator.members.objects import ManagedObject, owners, slim, wire_of
+from propagator.members.objects import ManagedObject, after, owners, slim, wire_of
 
 MANAGED_SELECTOR = f"{LABEL_MANAGED}=true"
 EVERYWHERE = ""
@@ -197,12 +196,17 @@ class Watches:
 
     def _make(self, watched: Watched) -> Informer[ManagedObject]:
         resource, namespace = watched
-        informer = Informer(
+
+        def kept(found: Any) -> ManagedObject:
+            now = slim(resource, found)
+            return after(informer.get(now.metadata.key), now)
+
+        informer: Informer[ManagedObject] = Informer(
             self._client_for(namespace),
             resource,
             # `slim` makes it one before a handler sees it.
             cast("type[ManagedObject]", wire_of(resource)),
-            transform=functools.partial(slim, resource),
+            transform=kept,
             namespace=namespace or None,
             label_selector=MANAGED_SELECTOR,
             clock=self._clock,
