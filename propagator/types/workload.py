@@ -37,7 +37,7 @@ from machinery.kinds.ordinals import MOST_RANGES, known_ranges, with_new_ranges
 from machinery.kinds.paths import value_at
 from machinery.kinds.profile import Profile
 from machinery.kinds.table import profile_of
-from machinery.kinds.templates import first_ordinal, pod_template, run_of, runs_once
+from machinery.kinds.templates import first_ordinal, run_of, runs_once
 from machinery.overrides.override import ClusterOverride, cluster_overrides_of
 from machinery.types.metadata import Key, Object, OwnerReference
 from machinery.types.texts import shared
