@@ -639,9 +639,11 @@ def kept(workload: Workload) -> Workload:
     said = structs.replace(
         status,
         state=shared(status.state),
-        placements=[Placement(shared(p.cluster), p.replicas) for p in status.placements],
+        placements=[
+            Placement(shared(p.cluster), p.replicas, p.completions) for p in status.placements
+        ],
         leaving=[
-            LeavingShare(shared(p.cluster), p.replicas, shared(p.cause), p.replaced)
+            structs.replace(p, cluster=shared(p.cluster), cause=shared(p.cause))
             for p in status.leaving
         ],
         overrides=_own(status.overrides),

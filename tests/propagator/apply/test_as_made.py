@@ -12,7 +12,7 @@ from machinery.api.resources import Resource
 from machinery.types.merge_patch import merged
 from propagator.apply.render import ANNOTATION_HASH, Piece, as_made, render
 from propagator.members.objects import managed
-from propagator.types.workload import Workload, workload_of
+from propagator.types.workload import Workload, kept, workload_of
 from tests.propagator.apply.memberfacts import member_facts
 
 JOBS = Resource("batch", "v1", "jobs", "Job")
@@ -52,9 +52,9 @@ def test_a_member_may_forget_it_once_its_end_is_stored() -> None:
     assert "ttlSecondsAfterFinished" not in before.body["spec"]
     assert after.body["spec"]["ttlSecondsAfterFinished"] == 5
     assert before.digest != after.digest
-    kept = again(piece(ended=True, images=[("a.io", "b.io")]), before)
-    assert kept.body["spec"]["template"] == before.body["spec"]["template"]
-    assert kept.body["spec"]["ttlSecondsAfterFinished"] == 5
+    there = again(piece(ended=True, images=[("a.io", "b.io")]), before)
+    assert there.body["spec"]["template"] == before.body["spec"]["template"]
+    assert there.body["spec"]["ttlSecondsAfterFinished"] == 5
 
 
 @pytest.mark.proves("A19", "KD25")
@@ -65,9 +65,9 @@ def test_what_its_cluster_makes_of_it_changes_nothing_that_runs() -> None:
         assert wanted.digest == first.digest, "no write, and no turn of its images"
         assert again(wanted, first).body["spec"] == first.body["spec"]
     labelled = piece(labels={"a": "b"}, tier="gold")
-    kept = again(labelled, first)
-    assert kept.body["metadata"]["labels"]["a"] == "b"
-    assert kept.body["spec"] == first.body["spec"]
+    there = again(labelled, first)
+    assert there.body["metadata"]["labels"]["a"] == "b"
+    assert there.body["spec"] == first.body["spec"]
 
 
 @pytest.mark.proves("KD26")
@@ -94,8 +94,8 @@ def test_a_job_of_an_earlier_release_keeps_its_form_and_one_of_another_owner_doe
 @pytest.mark.proves("KD17")
 def test_a_suspension_that_was_lifted_there_stays_lifted_until_the_hub_says_another() -> None:
     first = piece(suspend=True)
-    kept = again(piece(suspend=True, labels={"a": "b"}), first, spec={"suspend": False})
-    assert kept.body["spec"]["suspend"] is False
+    there = again(piece(suspend=True, labels={"a": "b"}), first, spec={"suspend": False})
+    assert there.body["spec"]["suspend"] is False
     edited = again(piece(suspend=False), first, spec={"suspend": True})
     assert edited.body["spec"]["suspend"] is False
 
@@ -111,7 +111,7 @@ def part_of(completions: int | None, *, parallelism: int = 4, leaving: int = 0) 
         "leaving": [{"cluster": "m2", "replicas": 1, "completions": leaving}] if leaving else [],
     }
     meta = {"namespace": "shop", "name": "bill", "uid": "u1"}
-    return workload_of({"metadata": meta, "spec": {"template": main}, "status": status})
+    return kept(workload_of({"metadata": meta, "spec": {"template": main}, "status": status}))
 
 
 @pytest.mark.proves("KD18", "KD19")
