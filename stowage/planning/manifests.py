@@ -151,8 +151,8 @@ _NOT_READ = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value")
 class _LOADER(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc] # found at run time
     """Reads YAML as kubectl does, with the C parser where there is one.
 
-    Timestamps, numbers with a colon and a bare `=` stay texts. A key that stands twice in a mapping is
-    an error, and so is an alias that makes a document much larger than it is written.
+    Timestamps, numbers with a colon and a bare `=` stay texts. A key that stands twice in a mapping
+    is an error, and so is an alias that makes a document much larger than it is written.
     """
 
     yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {
