@@ -228,3 +228,11 @@ PLACEHOLDER_SCHEDULER = f"reservation.{GROUP}"
 
 REQUESTS = "requests."
 """Begins the names of resources in WorkloadQuota.spec.hard."""
+
+LONGEST_NAMES = {
+    ("apps/v1", "StatefulSet"): 52,
+    ("batch/v1", "CronJob"): 52,
+    ("batch/v1", "Job"): 63,
+    ("v1", "Service"): 63,
+}
+"""Of kinds of which a member takes a longer name and no pod ever comes, or which it refuses."""

@@ -145,10 +145,10 @@ def moving_of(
         text = f"{moves.held} {wait}: {moves.holder or 'others of it move first'}"
     where = _where(decision, going)
     if reason is MovingReason.HOLDS_DATA:
-        verb = "stays on" if total == 1 else "stay on"
+        what = "units stays on" if total == 1 else "units stay on"
     else:
-        verb = "leaves" if total == 1 else "leave"
-    return MovingCondition(reason, f"{total} of {decision.desired} units {verb} {where}: {text}")
+        what = "units leaves" if total == 1 else "units leave"
+    return MovingCondition(reason, f"{total} of {decision.desired} {what} {where}: {text}")
 
 
 MOVING = WorkloadCondition.MOVING.value

@@ -24,7 +24,7 @@ from crds.base import (
     TargetNamespace,
     atomic,
 )
-from crds.names import GROUP
+from crds.names import GROUP, LONGEST_NAMES
 
 APPS_KINDS = ("Deployment", "StatefulSet", "ReplicaSet", "DaemonSet")
 BATCH_KINDS = ("Job", "CronJob")
@@ -37,15 +37,6 @@ _KIND = r"^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$"
 
 _CUSTOM = r"^[a-z0-9-]+(\.[a-z0-9-]+)+/v[a-z0-9]+$"
 _CEL_CUSTOM = _CUSTOM.replace("\\", "\\\\")
-
-
-LONGEST_NAMES = {
-    ("apps/v1", "StatefulSet"): 52,
-    ("batch/v1", "CronJob"): 52,
-    ("batch/v1", "Job"): 63,
-    ("v1", "Service"): 63,
-}
-"""Of kinds of which a member takes a longer name and no pod ever comes, or which it refuses."""
 _ANY_NAME = 253
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from crds.fields.template import LONGEST_NAMES
+from crds.names import LONGEST_NAMES
 from machinery.kinds.paths import Equals
 from machinery.kinds.profile import End, Maker, Naming, Pods, Profile, Ready, Replicas, When
 

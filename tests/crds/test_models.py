@@ -63,7 +63,9 @@ def test_defaults():
 
 
 def test_reasons_and_states_are_spelt_as_people_read_them():
-    assert list(WorkloadState) == ["Pending", "Scheduled", "Creating", "Running", "Failed"]
+    assert list(WorkloadState) == [
+        *("Pending", "Scheduled", "Creating", "Running", "Complete", "Failed"),
+    ]
     assert ScheduledReason.FAILED_TO_SCHEDULE == "FailedToSchedule"
     assert ReadyReason.TLS_VERIFICATION_FAILED == "TLSVerificationFailed"
 

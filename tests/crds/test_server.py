@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from crds.definition import definition
 from crds.membercluster import MemberCluster
+from crds.names import ANNOTATION_UNJOIN, GIVEN_UP
 from tests.patience import hold_on
 
 from .asking import refusal
@@ -25,6 +26,7 @@ def test_the_policies_and_kinds_are_taken_without_a_warning(asking):
     policy = asking.list("ValidatingAdmissionPolicy")
     names = [p["metadata"]["name"] for p in policy]
     assert names == [
+        "memberships.stowage.dev",
         "priorities.stowage.dev",
         "reservations.stowage.dev",
         "workloadmarks.stowage.dev",
@@ -186,6 +188,8 @@ def test_a_membercluster_and_its_columns(tenant):
         ]
         assert row.split()[1:7] == ["True", "v1.36.3", "kind", "3", "12", "23.5Gi"]
     finally:
+        mark = ("annotate", "mc", f"{tenant.namespace}-a", f"{ANNOTATION_UNJOIN}={GIVEN_UP}")
+        tenant.kubectl(*mark)
         tenant.asking.delete(f"{tenant.namespace}-a", "MemberCluster")
 
 

@@ -477,7 +477,7 @@ def _given() -> list[Any]:
 
 def _reserved() -> dict[str, Any]:
     """A Reservation with all its fields, and two owners that have all of theirs."""
-    named = {"kind": "Pod", "namespace": "shop", "name": "a", "uid": "u", "apiVersion": "v1"}
+    named = {"kind": "Pod", "namespace": "shop", "name": "a", "uid": "u"}
     read = {"resourceVersion": "1", "fieldPath": "spec"}
     flags = {"uid": "v", "controller": True, "blockOwnerDeletion": True}
     expression = {"key": "tier", "operator": "In", "values": ["gold"]}

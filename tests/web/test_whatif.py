@@ -136,9 +136,11 @@ def test_what_takes_long_ends_and_nobody_else_waits(
     ended, asked = tmp_path / "ended", []
 
     class Silent(Workers):
-        async def ask(self, request: DecisionRequest) -> tuple[dict[str, Any], int]:
+        async def ask(
+            self, request: DecisionRequest, caller: str = ""
+        ) -> tuple[dict[str, Any], int]:
             asked.append(request)
-            return await super().ask(request)
+            return await super().ask(request, caller)
 
     silent = functools.partial(
         Silent, command=("sh", "-c", f"until [ -e {ended} ]; do sleep 0.1; done")
