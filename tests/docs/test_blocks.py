@@ -23,6 +23,7 @@ from controller import catalogue
 from controller.config import parse
 from controller.model.objects import Workload
 from controller.model.unit import workload_info
+from crds.names import SYSTEM_NAMESPACE
 from machinery.clock import microtime
 from stowage.playground.cluster import Cluster
 from stowage.playground.processes import ProcessFailed
@@ -83,7 +84,7 @@ def test_the_words_are_those_of_the_code() -> None:
         for offset, line in enumerate(block.lines):
             told = reading.misused(line) if line.startswith("$ ") else reading.unsaid(line, names)
             wrong += [f"{block.at(offset)}: {each}" for each in told]
-    assert wrong == []
+    assert wrong == [], "\n".join(wrong)
 
 
 @pytest.mark.proves("DOC3")
@@ -209,6 +210,7 @@ def docs_hub(controller_hub: Cluster) -> Iterator[Cluster]:
     """A hub with our kinds and policies, and no process: what a page shows is stored there."""
     for namespace in ("shop", "demo"):
         controller_hub.kubectl("create", "namespace", namespace, check=False)
+    controller_hub.kubectl("delete", "leases", "--all", "-n", SYSTEM_NAMESPACE)  # of other tests
     context = ("config", "set-context", "--current")
     controller_hub.kubectl(*context, "--namespace=shop")
     yield controller_hub
@@ -276,4 +278,4 @@ def test_what_a_page_asks_of_a_hub(page: str, docs_hub: Cluster, folder: Path) -
                 docs_hub.kubectl(*dry_run, input=block.text)
             except ProcessFailed as refused:
                 wrong.append(f"{block.at(0)}: {refused}")
-    assert wrong == []
+    assert wrong == [], "\n".join(wrong)

@@ -152,6 +152,7 @@ async def test_nothing_is_swept_where_the_hub_went_back_in_time(stage_on: MakeSt
         await held(stage, 0, "")
 
 
+@pytest.mark.long
 @pytest.mark.proves("A14")
 async def test_a_claim_is_never_swept_without_a_person(
     stage_on: MakeStage, hub: Cluster, tmp_path: Path

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from machinery.tasks import end
 from propagator.removal import left_claims
-from propagator.removal.left_claims import CLAIMS
+from propagator.removal.left_claims import CLAIMS, LOOK_SECONDS, LeftClaims
+from propagator.types.workload import workload_of
+from tests.fakeclock import FakeClock
+from tests.memoryhub import MemoryHub
 from tests.propagator.stage import KINDS, MakeStage, deployment
 from tests.propagator.waits import until
 
@@ -15,6 +21,46 @@ SETS = KINDS["StatefulSet"]
 SPEC = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
 
 
+@pytest.mark.proves("A7", "KD47")
+async def test_a_new_process_goes_on_with_what_the_status_names_until_it_is_gone() -> None:
+    clock = FakeClock()
+    member = MemoryHub(clock=clock, admission=False)
+    for number in (0, 1):
+        meta = {"namespace": "shop", "name": f"data-db-{number}"}
+        await member.create(CLAIMS, {"metadata": meta, "spec": SPEC})
+    kept = [
+        {"cluster": "m1", "kind": CLAIMS.kind, "namespace": "shop", "name": f"data-db-{number}"}
+        for number in (0, 1)
+    ]
+    meta = {"namespace": "shop", "name": "db", "uid": "u"}
+    spec = {"template": {"apiVersion": "apps/v1", "kind": "StatefulSet"}}
+    placed = {"placements": [{"cluster": "m2", "replicas": 2}], "kept": kept}
+    workload = workload_of({"metadata": meta, "spec": spec, "status": placed})
+    session = SimpleNamespace(ready=False, client_for=lambda _: member)
+    context = SimpleNamespace(clock=clock, registry={"m1": session})
+    asked: list[Any] = []
+    claims = LeftClaims(
+        cast("Any", context),
+        workloads=cast("Any", SimpleNamespace(by_uid=lambda _: workload)),
+        changed=asked.append,
+    )
+
+    def left() -> list[str]:
+        return sorted(each["name"] for each in claims.standing(workload, kept))
+
+    assert left() == ["data-db-0", "data-db-1"]
+    running = asyncio.create_task(claims.run())
+    await member.delete(CLAIMS, "data-db-0", namespace="shop")
+    await clock.advance(2 * LOOK_SECONDS)
+    assert len(left()) == 2, "a member that is away has lost nothing"
+    session.ready = True
+    await clock.advance(LOOK_SECONDS)
+    assert asked == [("shop", "db")]
+    assert left() == ["data-db-1"], "though the status names it still"
+    await end([running])
+
+
+@pytest.mark.long
 @pytest.mark.proves("A7", "KD47")
 async def test_what_a_share_leaves_is_named_until_it_is_gone(
     stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch
