@@ -24,6 +24,7 @@ sys.exit(pytest.main(["e2e", "--provider=kind", "--collect-only", "-q"], plugins
 
 
 @pytest.mark.proves("Z1")
+@pytest.mark.long
 def test_on_kind_only_tests_that_stop_api_servers_are_skipped():
     done = subprocess.run(
         [sys.executable, "-c", _COLLECT],

@@ -71,6 +71,7 @@ def address(kept: Path) -> Iterator[str]:
 
 
 @pytest.mark.proves("DOC9")
+@pytest.mark.long
 def test_the_documents_of_each_release_are_kept(kept: Path) -> None:
     listed = json.loads((kept / "versions.json").read_text())
     assert [(each["version"], each["aliases"]) for each in listed] == [

@@ -161,6 +161,7 @@ contexts: [{{name: gone, context: {{cluster: gone, user: gone}}}}]
 
 
 @pytest.mark.parametrize("role", ["controller", "propagator"])
+@pytest.mark.long
 def test_a_taken_port_is_1(stowage, apiserver, role):
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
@@ -173,6 +174,7 @@ def test_a_taken_port_is_1(stowage, apiserver, role):
     assert "address already in use" in outcome.err
 
 
+@pytest.mark.long
 def test_a_wrong_configuration_file_is_1(stowage, apiserver, tmp_path):
     config = tmp_path / "scheduler.yaml"
     config.write_text(

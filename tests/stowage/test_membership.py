@@ -221,6 +221,7 @@ def test_unjoin_waits_for_an_empty_cluster_and_cleans_up(fleet, member, before, 
     assert "alpha" not in fleet.kubectl("get", "mc", "-o", "name")
 
 
+@pytest.mark.long
 async def test_a_hub_without_propagator_is_named(propagator, member, before, monkeypatch):
     """After all others: nothing may be joined that this one could take away."""
     fleet, process = propagator

@@ -61,6 +61,7 @@ def _roles(directory):
 
 
 @pytest.mark.proves("D1", "C10")
+@pytest.mark.long
 def test_members_are_registered_and_ready(up):
     clusters = json.loads(_kubectl(up, "hub", "get", "mc", "-o", "json"))["items"]
     (cluster,) = clusters

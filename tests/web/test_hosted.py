@@ -444,6 +444,7 @@ class Stream:
 
 
 @pytest.mark.proves("V13")
+@pytest.mark.long
 def test_changes_of_others_are_not_told(filled: Hub, page: Page, tenant: str) -> None:
     stream = Stream(Reader(page, tenant))
     with ThreadPoolExecutor(1) as threads:

@@ -94,6 +94,7 @@ def test_every_page_and_every_link_answers(fleet: Page) -> None:
 
 
 @pytest.mark.proves("V1", "V25")
+@pytest.mark.long
 def test_the_command_prints_one_address_and_ends_when_interrupted(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "stowage", "ui", "--no-browser", "--port", "0"]
     given = ["--fleet", FLEET, "-f", f"{EXAMPLES}/01-deployment-service-secret.yaml"]

@@ -34,6 +34,7 @@ def written(folder: Path, pair: Pair) -> tuple[Path, Path]:
 
 
 @pytest.mark.proves("V12")
+@pytest.mark.long
 def test_it_serves_over_tls_and_ends_when_interrupted(hub: Any, tmp_path: Path) -> None:
     authority = Authority()
     cert, key = written(tmp_path, authority.pair("page", "127.0.0.1"))

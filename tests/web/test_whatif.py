@@ -171,6 +171,7 @@ def test_what_takes_long_ends_and_nobody_else_waits(
 
 
 @pytest.mark.proves("V11")
+@pytest.mark.long
 def test_a_worker_that_ends_is_replaced(page: Page) -> None:
     assert post(page, cordon="member-1").status == 200
     killed = _kill_workers()

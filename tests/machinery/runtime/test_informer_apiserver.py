@@ -146,6 +146,7 @@ async def test_a_watch_cut_after_every_event(apiserver, direct, namespace, cuts)
         assert client.lists == 1
 
 
+@pytest.mark.long
 async def test_killed_restarted_and_compacted(apiserver, control_planes, monkeypatch):
     """The server has forgotten where we stood: deletions meanwhile are told all the same."""
     monkeypatch.setattr("machinery.runtime.informer.MOST_DELAY_FAILED", 0.5)
