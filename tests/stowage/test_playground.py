@@ -75,12 +75,14 @@ def test_members_are_registered_and_ready(up):
     assert secret.split() == ["secret/member-1"]
 
 
+@pytest.mark.long
 def test_kubeconfigs_are_for_their_owner_alone(up):
     for name in ("hub", "member-1"):
         assert (up / f"{name}.kubeconfig").stat().st_mode & 0o777 == 0o600
     assert (up / "control-planes").stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.long
 def test_nodes_have_room_and_tell_their_zone(up):
     nodes = json.loads(_kubectl(up, "member-1", "get", "nodes", "-o", "json"))["items"]
     assert len(nodes) == local.NODES
@@ -91,6 +93,7 @@ def test_nodes_have_room_and_tell_their_zone(up):
         assert (room["cpu"], room["memory"], room["pods"]) == ("8", "32Gi", "110")
 
 
+@pytest.mark.long
 def test_processes_hold_their_leases(up):
     leases = json.loads(_kubectl(up, "hub", "-n", "stowage-system", "get", "leases", "-o", "json"))
     held = {e["metadata"]["name"]: e["spec"].get("holderIdentity") for e in leases["items"]}
@@ -98,6 +101,7 @@ def test_processes_hold_their_leases(up):
     assert held.get("stowage-propagator")
 
 
+@pytest.mark.long
 def test_status_says_what_runs(up, stowage):
     found = _until_ready(stowage, up, [True, True])
     assert found["provider"] == "local"
@@ -113,6 +117,7 @@ def test_status_says_what_runs(up, stowage):
     assert table.splitlines()[0].split() == ["NAME", "ROLE", "READY", "KUBECONFIG"]
 
 
+@pytest.mark.long
 def test_up_again_starts_nothing_anew(up, stowage):
     before = {role: process.pid() for role, process in _roles(up).items()}
     planes = local.load_planes(up)
@@ -124,6 +129,7 @@ def test_up_again_starts_nothing_anew(up, stowage):
     assert {n: c.processes["kube-apiserver"].pid() for n, c in planes.clusters.items()} == servers
 
 
+@pytest.mark.long
 def test_another_provider_is_refused_where_one_stands(up, stowage):
     outcome = stowage("playground", "up", "--provider=kind", f"--dir={up}")
     assert outcome.code == 1
@@ -146,6 +152,7 @@ def test_up_brings_back_what_died(up, stowage):
     assert "kept" in _kubectl(up, "member-1", "get", "namespaces", "-o", "name")
 
 
+@pytest.mark.long
 def test_down_leaves_nothing(up, stowage):
     """The last of this module."""
     planes = local.load_planes(up)
