@@ -40,7 +40,7 @@ from propagator.hub.revisions import AwaitsRevision, Revisions, revision_of_spec
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
 from propagator.members.ends import has_ended
-from propagator.members.inventory import OwnedObjects, main_object, owned
+from propagator.members.inventory import OwnedObjects, main_object, owned, pods_of
 from propagator.members.objects import ManagedObject
 from propagator.members.pods import main_of
 from propagator.members.target import Target
@@ -308,7 +308,7 @@ class ShareWriter:
         left = await self._pruned(session, workload, also=also)
         refusals += left.refused.values()
         waits = [*left.waiting.values(), *pending]
-        if not (waits or workload.ended) and (ending := _pods(session, workload)):
+        if not (waits or workload.ended) and (ending := pods_of(session, main_of(workload))):
             what = "1 pod that ends is" if ending == 1 else f"{ending} pods that end are"
             waits.append(f"{session.name}: {what} not gone yet")
         if not self._inventory.asked(session, workload):
@@ -570,12 +570,6 @@ def _moves(
     sentence = waits.sentence(member, desired.replicas)
     lacks = desired.replicas - waits.replicas
     return Outcome(desired, PropagatedReason.PROPAGATING, sentence, lacks=lacks)
-
-
-def _pods(session: Target, workload: Workload) -> int:
-    """Return the pods of a Workload on a member: a share is gone when they are."""
-    counts = session.pod_counts(main_of(workload))
-    return counts.current if counts is not None else 0
 
 
 def _gated(session: Target, workload: Workload, verdict: GateVerdict) -> Outcome:

@@ -55,6 +55,15 @@ def main_object(where: Main, objects: Owned, *, ending: bool = False) -> Managed
     return None
 
 
+def pods_of(session: Target | None, main: Main) -> int:
+    """Return the pods that a member is seen to run for a main object; 0 where it shows none.
+
+    A share is gone when its pods are.
+    """
+    counts = session.pod_counts(main) if session is not None else None
+    return counts.current if counts is not None else 0
+
+
 def formers(session: Target, workload: Workload) -> list[tuple[Resource, ManagedObject]]:
     """Return what runs pods, or may, of a Workload's objects that its spec does not hold now."""
     held = {

@@ -21,7 +21,7 @@ from propagator.hub.workload_metadata import record_of
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
 from propagator.members.health import Contact
-from propagator.members.inventory import OwnedObjects, formers, main_object, owned
+from propagator.members.inventory import OwnedObjects, formers, main_object, owned, pods_of
 from propagator.members.pods import Main, main_of
 from propagator.members.session import MemberSession
 from propagator.members.target import Target
@@ -80,14 +80,9 @@ class AtMostOnce:
         if record.entries <= placed.keys():  # as mostly, also of a very wide Workload
             return sorted(workload.leaving.keys() - {member})
         sent = record.names(self._registry.names) - placed.keys() - workload.leaving.keys()
-        ending = (name for name in sent if self._pods(main, name))
+        serving = (s for name in sent if (s := self._registry.get(name)) and _serves(s))
+        ending = (session.name for session in serving if pods_of(session, main))
         return sorted({*workload.leaving, *ending} - {member})
-
-    def _pods(self, main: Main, name: str) -> int:
-        """Return the pods that a cluster is seen to run; 0 where it does not answer."""
-        session = self._registry.get(name)
-        counts = session.pod_counts(main) if session is not None and _serves(session) else None
-        return counts.current if counts is not None else 0
 
     def first_ordinal(self, session: Target, workload: Workload) -> int | None:
         """Return the first ordinal of the share there; None for the template's own.

@@ -10,7 +10,6 @@ other tasks run in between.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, TypeAlias
 
 from crds.fields.shares import MOST_END_WORDS, MOST_KEPT, ShareState
@@ -23,9 +22,9 @@ from propagator.hub.workload_metadata import record_of
 from propagator.members.context import ControllerContext
 from propagator.members.ends import last_seen, seen_end
 from propagator.members.health import Contact
-from propagator.members.inventory import Owned, OwnedObjects, main_object, owned
+from propagator.members.inventory import Owned, OwnedObjects, main_object, owned, pods_of
 from propagator.members.objects import ManagedObject
-from propagator.members.pods import Main, main_of
+from propagator.members.pods import main_of
 from propagator.members.session import MemberSession
 from propagator.outcome import DesiredShare, Outcome
 from propagator.removal.rule import NEVER, keep_of
@@ -62,7 +61,7 @@ class Survey:
     ) -> AsyncIterator[ObservedShare]:
         """Yield every cluster to report, by name. `outcomes`: of the last syncs, by cluster."""
         strangers = []
-        pods = partial(self._pods, main_of(workload))
+        main = main_of(workload)
         holders = self._inventory.holders(workload.uid)
         sent = record_of(workload).names(self._registry.names)
         # How much it has done stays until the controller has seen it.
@@ -71,7 +70,8 @@ class Survey:
             if self._only_kept(workload, name):
                 continue
             spoken_of = name in workload.placements or name in holders or name in works
-            if not (spoken_of or self._inventory.may_hold(workload, name) or pods(name)):
+            may_have = spoken_of or self._inventory.may_hold(workload, name)
+            if not (may_have or pods_of(self._registry.get(name), main)):
                 continue
             if self._is_stranger(name) and name not in workload.ends:
                 strangers.append(name)
@@ -174,12 +174,6 @@ class Survey:
             return name not in shares and any(each["cluster"] == name for each in reported.kept)
         there = owned(session, workload.uid)
         return bool(there) and all(keep_of(each) != NEVER for _, each in there)
-
-    def _pods(self, main: Main, name: str) -> int:
-        """Return the pods that stand on a member; a share is gone when they are."""
-        session = self._registry.get(name)
-        counts = session.pod_counts(main) if session is not None else None
-        return counts.current if counts is not None else 0
 
     def _is_stranger(self, name: str) -> bool:
         if self._registry.get(name) is not None or not self._clusters.synced:
