@@ -14,7 +14,6 @@ placeholder, is refused.
 
 from __future__ import annotations
 
-import copy
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -192,7 +191,9 @@ def _rendered(
     end = workload.profile.ended
     if end is not None and end.ttl and not ended:
         body = dict(without(body, steps(end.ttl)))
-    main = _piece(workload, body, images=member.images, main=True, said=workload.template)
+    # Most templates are not read for it.
+    made = made_of(workload.profile, workload.template) if workload.profile.immutable else ""
+    main = _piece(workload, body, images=member.images, main=True, made=made)
     where = workload.profile.replicas
     if where is not None and member.facts.name in workload.parts:
         main = replace(main, fixed=(*main.fixed, where.total))
@@ -366,10 +367,11 @@ def _with(body: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str,
 
 
 def _manifest(workload: Workload, differences: _Differences, manifest: dict[str, Any]) -> Piece:
-    body = _bare(differences.laid(copy.deepcopy(manifest)))
+    made = made_of(profile_in(manifest), manifest)
+    body = _bare(differences.laid(manifest))
     namespace = body["metadata"].get("namespace") or ""
     images = differences.member.images
-    return _piece(workload, body, images=images, namespace=namespace, said=manifest)
+    return _piece(workload, body, images=images, namespace=namespace, made=made)
 
 
 def _piece(
@@ -380,11 +382,10 @@ def _piece(
     namespace: str = "",
     shared: bool = False,
     main: bool = False,
-    said: Mapping[str, Any] | None = None,
+    made: str = "",
 ) -> Piece:
-    """Return an object; `said` is what the Workload itself says of it."""
+    """Return an object; `made` is the digest of what the Workload says of its fixed parts."""
     profile = profile_in(body)
-    made = made_of(profile, said) if said is not None else ""
     meta = body["metadata"]
     meta["name"] = meta.get("name") or workload.metadata.name
     meta["namespace"] = namespace or workload.namespace
