@@ -145,8 +145,8 @@ class _Rows:
             **{_spaced(name): getattr(snapshot, name) for name in _TEXTS},
             **{f"label {key}": column for key, column in sorted(snapshot.labels.items())},
             **{
-                f"taint {_tainted(t)}": snapshot.taints[t]
-                for t in sorted(snapshot.taints, key=_tainted)
+                f"taint {t.text}": snapshot.taints[t]
+                for t in sorted(snapshot.taints, key=lambda t: t.text)
             },
         }
         self.amounts: dict[str, tuple[str, Ints]] = {}
@@ -237,11 +237,6 @@ def _word(value: Any) -> str:
 
 def _spaced(name: str) -> str:
     return name.replace("_", " ")
-
-
-def _tainted(taint: Any) -> str:
-    value = f"={taint.value}" if taint.value else ""
-    return f"{taint.key}{value}:{taint.effect}"
 
 
 def _named(names: Iterator[str] | Sequence[str]) -> str:

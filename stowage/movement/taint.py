@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import click
+import msgspec
 
+from controller.model.objects import Taint
 from crds.fields.labels import TaintEffect
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS
@@ -73,9 +75,6 @@ async def taint(hub: ApiClient, name: str, edits: Sequence[TaintEdit]) -> None:
         found = await edit(hub, MEMBER_CLUSTERS, name, patch)
     except NotFound as e:
         raise ConfigurationError(f"the hub knows no cluster {name}: see `kubectl get mc`") from e
-    left = (found.get("spec") or {}).get("taints") or ()
-    texts = (
-        f"{each['key']}{'=' if each.get('value') else ''}{each.get('value', '')}:{each['effect']}"
-        for each in left
-    )
+    left = (found.get("spec") or {}).get("taints") or []
+    texts = [each.text for each in msgspec.convert(left, list[Taint])]
     say(f"{name}: taints {', '.join(texts) or 'none'}")

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from crds.names import TAINT_DRAIN
-from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
+from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_QUOTAS, WORKLOADS
+from tests.controller.features.workloadquota.quotas import body as quota
 from tests.controller.memory import Stage
 
 END = {"result": "Succeeded", "time": "2026-01-01T00:00:00Z", "object": "Job shop/bill"}
@@ -96,9 +97,12 @@ async def test_an_object_of_another_name_runs() -> None:
 
 
 @pytest.mark.proves("KD31")
-async def test_what_has_ended_leaves_room_and_quota() -> None:
+@pytest.mark.parametrize("bound", ["room", "quota"])
+async def test_what_has_ended_leaves_room_and_quota(bound: str) -> None:
     stage = Stage()
-    stage.cluster("m1", cpu="1")
+    stage.cluster("m1", cpu="1" if bound == "room" else "8")
+    if bound == "quota":
+        stage.hub.put(WORKLOAD_QUOTAS, quota(units=1))
     put(stage)
     async with stage.leading():
         await stage.until(lambda: stage.placed("bill") == {"m1": 1})

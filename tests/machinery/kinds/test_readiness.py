@@ -126,6 +126,7 @@ def test_the_end_of_a_job_is_kept_with_the_words_of_its_member() -> None:
     assert judged(JOB, holding("Complete")).health is ShareHealth.HEALTHY
 
 
+@pytest.mark.proves("KD35", "KD36")
 @pytest.mark.parametrize(
     ("status", "health"),
     [
@@ -153,6 +154,14 @@ def test_a_kind_without_a_profile_is_ready_by_its_condition_alone(
     found = counts_of(judged(WIDGET, status), 3)
     assert found.health is health
     assert (found.ready, found.lasting) == ((3, 3) if health is ShareHealth.HEALTHY else (0, 0))
+
+
+@pytest.mark.proves("KD39")
+def test_a_kind_that_says_nothing_by_its_nature_is_ready_when_it_exists() -> None:
+    found = counts_of(judged(CONFIG_MAP, None), 1)
+    assert (found.ready, found.lasting, found.health) == (1, 1, ShareHealth.HEALTHY)
+    assert counts_of(judged(CONFIG_MAP, None, deleting=True), 1).ready == 0
+    assert counts_of(None, 1).ready == 0
 
 
 def test_an_object_that_is_being_deleted_is_not_ready() -> None:
