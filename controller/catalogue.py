@@ -7,7 +7,6 @@ group `stowage.features`, and a plugin by one of the group `stowage.plugins`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib.metadata import entry_points
 
 from controller.features.clusterprofile.feature import ClusterProfiles
 from controller.features.evacuation.feature import Evacuations
@@ -20,7 +19,7 @@ from controller.features.workloadquota.feature import WorkloadQuotas
 from controller.features.workloadquota.plugin import NAME as QUOTA
 from controller.features.workloadspread.feature import WorkloadSpreads
 from controller.framework.runtime.feature import Feature
-from controller.framework.runtime.registry import Registry, loaded
+from controller.framework.runtime.registry import Registry, installed, loaded
 from controller.plugins.defaults import BUILTIN, DEFAULTS
 
 FEATURES: Sequence[Callable[[], Feature]] = (
@@ -44,9 +43,7 @@ def features() -> list[Feature]:
 
     Raises ConfigurationError for a feature of another package that cannot be imported.
     """
-    theirs = [
-        loaded(f"feature {point.name}", point.load) for point in entry_points(group=ENTRY_POINTS)
-    ]
+    theirs = [loaded(f"feature {point.name}", point.load) for point in installed(ENTRY_POINTS)]
     return [make() for make in (*FEATURES, *theirs)]
 
 

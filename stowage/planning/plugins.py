@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from controller import catalogue, config
 from controller.framework.profile import PROTOCOLS, Profile
 from controller.framework.runtime import controllers
 from controller.framework.runtime.feature import Feature
-from controller.framework.runtime.registry import ENTRY_POINTS, Registry
+from controller.framework.runtime.registry import ENTRY_POINTS, Registry, installed
 from controller.framework.runtime.services import PREFIX, services
 from controller.plugins.defaults import BUILTIN
 from crds.names import DEFAULT_SCHEDULER
@@ -62,10 +62,10 @@ def origins(features: Sequence[Feature]) -> dict[str, str]:
     """Return the origin of each plugin, by name; `features` are those of `catalogue.features`."""
     found = dict.fromkeys(BUILTIN, "stowage")
     theirs = [f"feature {make.__module__.split('.')[-2]}" for make in catalogue.FEATURES]
-    theirs += [_package(point) for point in entry_points(group=catalogue.ENTRY_POINTS)]
+    theirs += [_package(point) for point in installed(catalogue.ENTRY_POINTS)]
     for origin, feature in zip(theirs, features, strict=True):
         found |= dict.fromkeys(feature.plugins, origin)
-    return found | {point.name: _package(point) for point in entry_points(group=ENTRY_POINTS)}
+    return found | {point.name: _package(point) for point in installed(ENTRY_POINTS)}
 
 
 def _package(point: EntryPoint) -> str:

@@ -74,11 +74,11 @@ def test_two_features_cannot_bring_one_plugin() -> None:
 
 
 def test_an_installed_package_adds_a_feature(monkeypatch: pytest.MonkeyPatch) -> None:
-    def points(*, group: str) -> list[Any]:
+    def points(group: str) -> list[Any]:
         assert group == "stowage.features"
         return [SimpleNamespace(name="pools", load=lambda: LicencePools)]
 
-    monkeypatch.setattr(catalogue, "entry_points", points)
+    monkeypatch.setattr(catalogue, "installed", points)
     assert any(isinstance(each, LicencePools) for each in catalogue.features())
     assert "LicenceSeats" in [plugin.name for plugin in default_profile().permit]
 

@@ -132,6 +132,7 @@ async def test_a_load_balancer_is_told(stage_on: MakeStage):
 
 
 @pytest.mark.proves("C32")
+@pytest.mark.long
 async def test_drift_is_repaired_and_edits_arrive(stage_on: MakeStage):
     async with stage_on() as stage:
         template = deployment()
@@ -487,6 +488,7 @@ async def test_what_a_cluster_runs_is_taken_up_when_it_is_registered_anew(stage_
 
 
 @pytest.mark.proves("N1", "N3")
+@pytest.mark.long
 async def test_nothing_goes_while_placements_name_a_cluster_that_is_gone(stage_on: MakeStage):
     """The report of its share says Running, and is of a registration that ended."""
     async with stage_on() as stage:
@@ -660,6 +662,7 @@ async def test_a_deleted_workload_leaves_nothing(
 
 
 @pytest.mark.proves("C30")
+@pytest.mark.long
 async def test_a_member_that_does_not_answer_blocks_and_a_removed_one_releases(
     stage_on: MakeStage, m1: Cluster
 ):

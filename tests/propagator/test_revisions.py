@@ -268,6 +268,7 @@ def mounting(image: str, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.proves("DP6")
+@pytest.mark.long
 async def test_what_the_stable_revision_names_stays_for_the_members_that_run_it(
     stage_on: MakeStage,
 ):
@@ -293,6 +294,7 @@ async def test_what_the_stable_revision_names_stays_for_the_members_that_run_it(
 
 
 @pytest.mark.proves("A9")
+@pytest.mark.long
 async def test_a_rollout_that_comes_with_a_new_template_finds_what_runs(stage_on: MakeStage):
     async with stage_on() as stage:
         await stage.create("web", targetDeployment=deployment(image="nginx:1"), replicas=2)

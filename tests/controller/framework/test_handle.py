@@ -230,7 +230,7 @@ def test_one_that_is_not_there_is_an_error_of_the_configuration(
 @pytest.mark.proves("E1")
 def test_an_installed_package_brings_a_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
     here = [EntryPoint("Theirs", f"{__name__}:Banned", registries.ENTRY_POINTS)]
-    monkeypatch.setattr(registries, "entry_points", lambda *, group: here)
+    monkeypatch.setattr(registries, "installed", lambda _: here)
     assert "Theirs" in catalogue.registry().with_installed()
     here[0] = EntryPoint("Theirs", f"{__name__}.gone:Banned", registries.ENTRY_POINTS)
     with pytest.raises(ConfigurationError, match="plugin Theirs cannot be imported: ModuleNot"):

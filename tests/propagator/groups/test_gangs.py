@@ -179,6 +179,7 @@ async def test_without_its_group_a_workload_waits_and_goes_on_once_there_is_one(
 
 
 @pytest.mark.proves("G24")
+@pytest.mark.long
 async def test_a_gate_that_closes_takes_all_of_it_away_though_placements_stand(
     stage_on: MakeStage,
 ):

@@ -36,6 +36,7 @@ async def evacuating(client: ApiClient, message: str) -> None:
     await client.merge_patch(MEMBER_CLUSTERS, "m1", patch, subresource="status")
 
 
+@pytest.mark.long
 async def test_a_lost_race_loses_neither_readiness_nor_what_the_controller_wrote(
     rig_on: Callable[..., Any], hub: Cluster, m1: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,6 +54,7 @@ async def sweep(stage: Stage) -> None:
 
 
 @pytest.mark.proves("S14")
+@pytest.mark.long
 async def test_a_kind_is_watched_while_somebody_uses_it(stage_on: MakeStage):
     async with stage_on() as stage:
         await stage.create("demo", manifests=[BUDGET])

@@ -542,6 +542,7 @@ async def test_labels_say_what_the_spec_pins_and_nothing_else_that_a_member_repo
         assert status["version"] != "v1.2.3+x"
 
 
+@pytest.mark.long
 async def test_a_quiet_cluster_costs_no_writes(
     rig_on: Rigs, m1: Cluster, monkeypatch: pytest.MonkeyPatch
 ):

@@ -495,6 +495,7 @@ async def answered(session: MemberSession) -> None:
 
 
 @pytest.mark.proves("D2", "G24")
+@pytest.mark.long
 async def test_who_wants_to_know_whether_a_member_is_there_has_it_asked_at_once(
     rig_on: Rigs, m1: Cluster
 ):

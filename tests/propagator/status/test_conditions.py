@@ -343,6 +343,7 @@ async def test_a_rule_of_a_member_that_changes_is_applied_at_once(
 
 
 @pytest.mark.proves("R11")
+@pytest.mark.long
 async def test_a_race_that_is_lost_for_long_is_told(
     stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch
 ):

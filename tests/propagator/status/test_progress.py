@@ -329,6 +329,7 @@ def times_to_ready() -> float:
 
 
 @pytest.mark.proves("CT1")
+@pytest.mark.long
 async def test_every_moment_that_a_reader_could_see(stage_on: MakeStage) -> None:
     """From apply to the end on a real hub: first no room, then ready, edited, ready, gone."""
 
