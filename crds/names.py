@@ -67,6 +67,10 @@ ANNOTATION_SWEEP = f"{GROUP}/sweep"
 """On a MemberCluster: the UIDs, separated by commas, of the Workloads unknown to the hub whose
 objects a person lets the propagator remove there, though the sweep is held. It takes it off."""
 
+ANNOTATION_RELEASED = f"{GROUP}/released"
+"""On a WorkloadQuota: the UIDs, separated by commas, of deleted Workloads of which nothing runs any
+more, so that what they left on the members counts no longer (`status.left`)."""
+
 ANNOTATION_COUNTED = f"{GROUP}/counted"
 """On a MemberCluster: the UID of the member's kube-system, once all kinds of objects there have
 been searched for ours. It goes with the MemberCluster, and the next one is searched again."""

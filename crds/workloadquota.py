@@ -23,6 +23,7 @@ HARD_NAME = (
     r"^(units|reservations|requests\."
     r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)$"
 )
+MOST_LEFT = 512
 MOST_DIGITS = 18
 """A number of units beyond that is no quota."""
 _WHOLE = rf"^[0-9]{{1,{MOST_DIGITS}}}$"
@@ -79,6 +80,17 @@ class WorkloadQuotaSpec(Model):
     """The most over all clusters: `units`, `reservations`, `requests.cpu`, `requests.memory`, …"""
 
 
+class LeftAmounts(Model):
+    """What a Workload leaves on its clusters, running, when it is deleted."""
+
+    workload: Annotated[str, Field(max_length=253)]
+    """Its name; empty for the sum of many that are gone."""
+    uid: Annotated[str, Field(max_length=64)]
+    """The Workload's UID; of the sum of many that are gone, the UID of one of them."""
+    amounts: Resources
+    """The units, and what their pods ask for."""
+
+
 class WorkloadQuotaStatus(Model):
     """The used part of the quota. Writer of every field: controller."""
 
@@ -91,6 +103,11 @@ class WorkloadQuotaStatus(Model):
     used: Annotated[Resources, Field(max_length=MOST_HARD)] | None = None
     """Placed units, and the room that Reservations of the namespace hold; a unit inside its
     Reservation counts once. Writer: controller."""
+    left: list[LeftAmounts] = atomic(MOST_LEFT)
+    """What deleted Workloads left, by `onDelete: Orphan` and the annotation `stowage.dev/keep`; it
+    counts until `stowage.dev/released` names the UID. Workloads that would leave something are
+    listed while they live, and count as themselves. In the oldest quota of a namespace alone.
+    Writer: controller."""
     claims: list[Claim] = atomic(MOST_CLAIMS)
     """Quota taken and not seen as placements by everybody yet. Writer: controller."""
 

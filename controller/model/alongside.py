@@ -12,6 +12,8 @@ from typing import Any
 from controller.model.objects import Manifest
 from controller.model.overridden import Overridden
 from controller.model.requests import request_of
+from crds.fields.labels import KEEPS
+from crds.names import ANNOTATION_KEEP
 from machinery.kinds.paths import InvalidTemplate, steps, value_at
 from machinery.kinds.profile import Profile
 from machinery.kinds.table import profile_of
@@ -57,6 +59,13 @@ def alongside(manifests: Sequence[Manifest], raw: bytes) -> dict[str, int]:
         for name, n in _most(amounts).items():
             found[name] = found.get(name, 0) + n
     return found
+
+
+def stays(meta: Any, raw: bytes) -> bool:
+    """Return whether an object outlives its Workload; overrides `raw` that speak of it count."""
+    annotations = meta.get("annotations") if isinstance(meta, Mapping) else None
+    said = annotations.get(ANNOTATION_KEEP) if isinstance(annotations, Mapping) else None
+    return said == KEEPS[-1] or ANNOTATION_KEEP.encode() in raw
 
 
 def most_of(changes: Overridden) -> Amounts:

@@ -401,6 +401,7 @@ class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
     movement: MovementSpec = MovementSpec()
     rollout: Rollout | None = None
     delivery: str = ""
+    on_delete: str = ""
     publish: Publish = NOWHERE
 
 

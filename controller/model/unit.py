@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from controller.model import movement, podtemplate, why
-from controller.model.alongside import alongside, most_of
+from controller.model.alongside import alongside, most_of, stays
 from controller.model.load import Load
 from controller.model.moving import AT_REST, MovingState, moving_state
 from controller.model.objects import (
@@ -48,6 +48,7 @@ from crds.fields.placing import Distribution
 from crds.fields.publishing import Delivery
 from crds.groups.membership import groups_named
 from crds.names import BINDING_LABELS
+from crds.workload import OnDelete
 from machinery.kinds.builtin import DEPLOYMENT
 from machinery.kinds.profile import Profile
 from machinery.kinds.scalers import refuse_scaler
@@ -80,6 +81,16 @@ _PLACED_BY = (
 
 _NOTHING: Mapping[str, Any] = {}
 NO_CONTROLLER = ("", "", "", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What of a Workload stays on its clusters, and runs, when the Workload is deleted."""
+
+    main: bool
+    """Its replicas."""
+    alongside: Mapping[str, int]
+    """The request of the pods of its manifests on each cluster, as `WorkloadInfo.alongside`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +194,10 @@ class WorkloadInfo:
     """The claims that each replica has where it is, and does not go without; 0 for none."""
     rollout: RolloutState | None = None
     """How its template goes from cluster to cluster; None where all get it at once."""
+    left: Left | None = None
+    """What of it outlives it; None where nothing does."""
+    deleting: bool = False
+    """Its deletion was asked for."""
     delivered: bool = True
     """The propagator brings it to its clusters, and tells how its replicas fare there."""
 
@@ -334,6 +349,7 @@ def workload_info(workload: Workload) -> WorkloadInfo:
         pod=podtemplate.skeleton(pod_meta, pod),
         overridden=changes,
         alongside=alongside(spec.manifests, changes.raw if changes else b""),
+        left=_outliving(spec, template, changes.raw if changes else b""),
         most_request=most_of(changes) if changes is not None else {},
         controller=_controller(meta),
         template_name=podtemplate.name_of(template),
@@ -430,6 +446,7 @@ def _of_status(
         waits=waiting(workload) or _NOTHING if counted else _NOTHING,
         version=workload.metadata.resource_version,
         reservations=ReservedShare.read(status.reservations),
+        deleting=workload.metadata.deleting,
         runs=any(c.current or c.ready or c.scheduled for c in status.clusters),
         rollout=rollout_state(workload.spec.rollout, status.rollout, status.revisions),
     )
@@ -450,6 +467,17 @@ def _left(asked: int, ended: Mapping[str, int]) -> int:
 def _run(spec: WorkloadSpec, meta: Meta, template: Template) -> str:
     name = podtemplate.name_of(template) or meta.name
     return run_of(template.kind, spec.target_namespace or meta.namespace, name)
+
+
+def _outliving(spec: WorkloadSpec, template: Template, raw: bytes) -> Left | None:
+    """Return what `onDelete: Orphan` and the annotation `stowage.dev/keep` leave on clusters."""
+    if spec.delivery == Delivery.NONE:
+        return None  # another tool's
+    orphans = spec.on_delete == OnDelete.ORPHAN
+    meta = template.metadata
+    main = orphans or stays({"annotations": meta.annotations} if meta else None, raw)
+    kept = [each for each in spec.manifests if orphans or stays(each.metadata, raw)]
+    return Left(main, alongside(kept, raw)) if main or kept else None
 
 
 def _each(spec: WorkloadSpec, profile: Profile, *, split: bool) -> bool:

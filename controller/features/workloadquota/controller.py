@@ -71,6 +71,7 @@ class QuotaController(ClaimController[WorkloadQuota]):
             "used": _laid_over(
                 stored.status.used, {r: rendered(r, used.get(r, 0)) for r, _ in amounts}
             ),
+            "left": self._usage.left(stored),
             "claims": [claim.to_dict() for claim in latest.values()],
             "conditions": conditions.with_progress([ready], waits=(), before=before, now=now),
         }

@@ -78,6 +78,7 @@ class WorkloadQuotas(ClaimedKind):
             meta.generation,
         ):
             self.usage.put_quota(compile_quota(new))
+        self.usage.set_left(new)
         self._look(new)
 
     def _counted(self, namespace: str, eased: bool) -> None:

@@ -10,6 +10,14 @@ from controller.claims.claims import Claim
 from machinery.types.metadata import Object
 
 
+class LeftAmounts(msgspec.Struct, frozen=True):
+    """What a Workload leaves on its clusters; `workload` is empty for the sum of many."""
+
+    workload: str = ""
+    uid: str = ""
+    amounts: dict[str, Any] = {}
+
+
 class QuotaStatus(msgspec.Struct, frozen=True, rename="camel"):
     """WorkloadQuota.status."""
 
@@ -18,6 +26,7 @@ class QuotaStatus(msgspec.Struct, frozen=True, rename="camel"):
     hard: dict[str, Any] = {}
     used: dict[str, Any] = {}
     claims: list[Claim] = []
+    left: list[LeftAmounts] = []
 
 
 class WorkloadQuota(Object, frozen=True):

@@ -4,14 +4,15 @@ The ledger keeps a sum for each namespace, share by share, so a decision reads o
 whatever the number of Workloads behind it. Workloads count with their template's request;
 Reservations with the room that no user inside has taken, as the users count themselves. Beside them
 stand the claims of schedulers in other processes (`set_foreign`). While the Workload of such a
-claim is unknown here, its amounts are unknown too, and nothing is let in.
+claim is unknown here, its amounts are unknown too, and nothing is let in. What deleted Workloads
+left on clusters goes on counting (`left`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from controller.cache.ledger import PlacementsByWorkload
 from controller.features.reservation.ledger import ReservationLedger
@@ -22,6 +23,8 @@ from controller.features.workloadquota.compiled import (
     of_cluster,
     of_unit,
 )
+from controller.features.workloadquota.left import LeftBehind
+from controller.features.workloadquota.objects import WorkloadQuota
 from controller.model.unit import WorkloadInfo
 from crds.workloadquota import RESERVATIONS
 from machinery.types.metadata import Key
@@ -38,21 +41,31 @@ class _QuotaCount:
     `along` is what its manifests bring to each of its `clusters`.
 
     `booked` Workloads are units of a Reservation; `inside` ones have shares inside Reservations.
+    `leaves` is what stays of it when it is deleted.
     """
 
+    uid: str
     each: Amounts
     replicas: int
     booked: bool
     inside: bool
     along: Amounts
     clusters: int
+    leaves: Amounts
 
     @staticmethod
     def of(info: WorkloadInfo, placements: Placements) -> _QuotaCount:
+        if info.left is not None and info.deleting:
+            placements = info.present  # it runs on
         replicas = sum(placements.values())
         each = held(info.request) if info.booked else of_unit(info)
         clusters, inside = sum(n > 0 for n in placements.values()), bool(info.reservations)
-        return _QuotaCount(each, replicas, info.booked, inside, of_cluster(info), clusters)
+        leaves: Amounts = {}
+        if info.left is not None:
+            main = each if info.left.main else {}
+            leaves = summed(main, replicas, held(info.left.alongside), clusters)
+        along = of_cluster(info)
+        return _QuotaCount(info.uid, each, replicas, info.booked, inside, along, clusters, leaves)
 
     def total(self) -> dict[str, int]:
         """Return the amounts for the namespace; the room of Reservations is in their ledger."""
@@ -62,10 +75,7 @@ class _QuotaCount:
 
     def of_shares(self, replicas: int, clusters: int) -> dict[str, int]:
         """Return the amounts of so many replicas on so many clusters."""
-        found = {name: n * replicas for name, n in self.each.items()}
-        for name, n in self.along.items():
-            found[name] = found.get(name, 0) + n * clusters
-        return found
+        return summed(self.each, replicas, self.along, clusters)
 
     def falls(self, after: _QuotaCount) -> bool:
         """Return whether the Workload may count for less than before."""
@@ -73,6 +83,14 @@ class _QuotaCount:
             return True
         parts = ((self.each, after.each), (self.along, after.along))
         return any(n > new.get(r, 0) for old, new in parts for r, n in old.items())
+
+
+def summed(each: Amounts, replicas: int, along: Amounts, clusters: int) -> dict[str, int]:
+    """Return `replicas` times `each` and `clusters` times `along`."""
+    found = {name: n * replicas for name, n in each.items()}
+    for name, n in along.items():
+        found[name] = found.get(name, 0) + n * clusters
+    return {name: n for name, n in found.items() if n}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +107,7 @@ class _Namespace:
     counted: dict[Key, _QuotaCount] = field(default_factory=dict)
     total: dict[str, int] = field(default_factory=dict)
     foreign: dict[Key, Mapping[Key, Placements]] = field(default_factory=dict)
+    left: LeftBehind = field(default_factory=LeftBehind)
 
     def add(self, amounts: Amounts, sign: int) -> None:
         for name, n in amounts.items():
@@ -116,6 +135,7 @@ class Usage:
         own = self._own(key[0])
         own.quotas.pop(key, None)
         own.foreign.pop(key, None)
+        own.left.drop(key, kept=bool(own.quotas))
         self.version += 1
         self._tidy(key[0])
         self._told(key[0], True)
@@ -141,6 +161,10 @@ class Usage:
             return
         if before is not None:
             own.add(before.total(), -1)
+        if before is not None and before.uid != after.uid:
+            self._ended(own, info.name, before)
+        if not after.booked:
+            own.left.lives(after.uid, info.name, after.leaves)
         own.counted[info.key] = after
         own.add(after.total(), 1)
         claimed = any(info.key in foreign for foreign in own.foreign.values())
@@ -156,9 +180,28 @@ class Usage:
         before = self._of(key[0]).counted.pop(key, None)
         if before is None:
             return
-        self._own(key[0]).add(before.total(), -1)
+        own = self._own(key[0])
+        own.add(before.total(), -1)
+        self._ended(own, key[1], before)
         self._tidy(key[0])
         self._told(key[0], before.replicas > 0)
+
+    def _ended(self, own: _Namespace, name: str, before: _QuotaCount) -> None:
+        if not before.booked:
+            own.left.ended(before.uid, name, before.leaves if own.quotas else {})
+
+    def set_left(self, quota: WorkloadQuota) -> None:
+        """Take what a stored quota says of what was left, and what a person has released."""
+        namespace = quota.metadata.namespace
+        if self._own(namespace).left.stored(quota):
+            self.version += 1
+            self._told(namespace, True)
+
+    def left(self, quota: WorkloadQuota) -> list[dict[str, Any]]:
+        """Return `status.left` of a quota: the oldest of its namespace has all of it."""
+        key = quota.metadata.key
+        own, first = self._of(key[0]), next(iter(self.quotas(key[0])), None)
+        return own.left.told(key, all_of_it=first is not None and first.key == key)
 
     def overlay(self, placed: PlacementsByWorkload) -> Usage:
         """Return the sums with these Workloads placed so."""
@@ -169,6 +212,8 @@ class Usage:
         own = self._of(namespace)
         amounts = dict(own.total)
         for name, n in held(room.unused_in(namespace)).items():
+            amounts[name] = amounts.get(name, 0) + n
+        for name, n in own.left.amounts().items():
             amounts[name] = amounts.get(name, 0) + n
         unknown = False
         for foreign in own.foreign.values():
