@@ -67,6 +67,10 @@ ANNOTATION_SWEEP = f"{GROUP}/sweep"
 """On a MemberCluster: the UIDs, separated by commas, of the Workloads unknown to the hub whose
 objects a person lets the propagator remove there, though the sweep is held. It takes it off."""
 
+ANNOTATION_DELETION = f"{GROUP}/deletion"
+"""On a deleted Workload: `CONFIRMED`, as a person lets it go though many are deleted at once."""
+CONFIRMED = "Confirmed"
+
 ANNOTATION_RELEASED = f"{GROUP}/released"
 """On a WorkloadQuota: the UIDs, separated by commas, of deleted Workloads of which nothing runs any
 more, so that what they left on the members counts no longer (`status.left`)."""

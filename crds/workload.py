@@ -160,6 +160,8 @@ class PropagatedReason(StrEnum):
     """Reasons of Propagated. PROPAGATED is the one that is good, PROPAGATING is on its way."""
 
     PROPAGATED = "Propagated"
+    DELETION_HELD = "DeletionHeld"
+    """Many Workloads are deleted at once; nothing of this one is removed without a person."""
     PROPAGATING = "Propagating"
     SECRET_NOT_FOUND = "SecretNotFound"  # noqa: S105 - a reason, no secret
     DEPENDENCY_UNREADABLE = "DependencyUnreadable"

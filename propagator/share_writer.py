@@ -47,6 +47,7 @@ from propagator.members.target import Target
 from propagator.members.watches import Found
 from propagator.outcome import DesiredShare, Outcome, outcome_of
 from propagator.removal.at_most_once import AtMostOnce, Waiting
+from propagator.removal.deletions import HELD, DeletionBrake
 from propagator.removal.finalizer import Finalizer
 from propagator.removal.formers import Formers
 from propagator.removal.guard import Guard, Kept
@@ -108,6 +109,7 @@ class ShareWriter:
         self._workloads = workloads
         self._revisions = revisions
         self._kind = OwnKind(context.hub, clock=context.clock)
+        self._deletions = DeletionBrake(workloads, clock=context.clock)
         self._secrets = secrets
         self._dependencies = dependencies
         self._inventory = inventory
@@ -257,6 +259,9 @@ class ShareWriter:
         """
         desired, share = DesiredShare.of(workload, session.name), (session.name, workload.uid)
         try:
+            if self._deletions.holds(workload) and not await self._kind.ends():
+                self._end(session, workload, Outcome(desired, PropagatedReason.DELETION_HELD, HELD))
+                return self._backoff.failed(share, HELD)
             obstacle, stays = await self._remove_all(session, workload)
         except Conflict:
             raise

@@ -65,9 +65,12 @@ def reason_to_hold(
     """
     if went_back:
         return SweepHeldReason.HUB_WENT_BACK
-    if held or (going > FEW and going * SHARE > present):
-        return SweepHeldReason.TOO_MANY
-    return None
+    return SweepHeldReason.TOO_MANY if held or much(going, present) else None
+
+
+def much(going: int, of: int) -> bool:
+    """Whether so many of so many Workloads are more than may go without a person. Pure."""
+    return going > FEW and going * SHARE > of
 
 
 class _Count(NamedTuple):

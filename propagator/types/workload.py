@@ -27,8 +27,10 @@ from crds.groups import membership
 from crds.groups.gate import decision_of
 from crds.names import (
     ANNOTATION_CLUSTERS,
+    ANNOTATION_DELETION,
     ANNOTATION_KINDS,
     ANNOTATION_ORDINALS,
+    CONFIRMED,
     GROUP_LABELS,
 )
 from crds.workload import OnDelete
@@ -257,6 +259,11 @@ class Workload(Object, frozen=True, dict=True):
     def orphans(self) -> bool:
         """Whether its objects stay on the members, without our marks, when it has ended."""
         return self.spec.on_delete == OnDelete.ORPHAN or not self.delivered
+
+    @property
+    def deletion_confirmed(self) -> bool:
+        """Whether a person lets it go, however many are deleted beside it."""
+        return self.metadata.annotations.get(ANNOTATION_DELETION) == CONFIRMED
 
     @property
     def staged(self) -> bool:
@@ -615,7 +622,7 @@ def kept(workload: Workload) -> Workload:
     bare = structs.replace(
         meta,
         namespace=shared(meta.namespace),
-        creation_timestamp="",
+        creation_timestamp=meta.creation_timestamp if meta.deleting else "",
         labels=meta.labels or _NO_TEXTS,
         annotations={key: meta.annotations[key] for key in _READ if key in meta.annotations}
         or _NO_TEXTS,
@@ -738,7 +745,7 @@ def outline_of(raw: msgspec.Raw) -> Outline | None:
 
 
 _NOTHING = msgspec.Raw()
-_READ = (ANNOTATION_CLUSTERS, ANNOTATION_KINDS, ANNOTATION_ORDINALS)
+_READ = (ANNOTATION_CLUSTERS, ANNOTATION_DELETION, ANNOTATION_KINDS, ANNOTATION_ORDINALS)
 _NO_TEXTS: dict[str, str] = {}
 _NO_OWNERS: list[OwnerReference] = []
 _object = msgspec.json.Decoder(dict[str, Any])

@@ -192,7 +192,7 @@ def unjoin(
 
 
 @click.command()
-@click.argument("cluster")
+@click.argument("cluster", required=False)
 @hub_options
 @click.option(
     "--confirm",
@@ -201,34 +201,50 @@ def unjoin(
     metavar="[DIGEST]",
     help="Let what is listed go; with the digest of what was shown, that alone.",
 )
+@click.option(
+    "--orphan",
+    is_flag=False,
+    flag_value="",
+    metavar="[DIGEST]",
+    help="Leave what listed Workloads run, as onDelete: Orphan does; only without CLUSTER.",
+)
 @OUTPUT
 def sweep(
-    cluster: str,
+    cluster: str | None,
     kubeconfig: str | None,
     context: str | None,
     namespace: str,
     confirm: str | None,
+    orphan: str | None,
     output: str,
 ) -> None:
     """Show what a cluster holds for Workloads that the hub does not know, or let it go.
 
     The propagator removes such objects by itself, but not many at once, and none after the hub was
-    set back: then MemberCluster says SweepHeld. Without --confirm nothing is changed.
+    set back: then MemberCluster says SweepHeld. Without CLUSTER: the Workloads that were deleted,
+    and wait for a person as many were at once. Without --confirm and --orphan nothing is changed.
     """
-    from stowage.setup import sweep  # noqa: PLC0415 - see stowage.cli
+    from stowage.setup import deletions, sweep  # noqa: PLC0415 - see stowage.cli
 
     del namespace  # a MemberCluster is in none
-    if confirm is not None and output != "table":
+    if orphan is not None and (cluster or confirm is not None):
+        raise click.UsageError("--orphan is for deleted Workloads: leave CLUSTER and --confirm out")
+    shown = orphan if confirm is None else confirm
+    if shown is not None and output != "table":
         raise click.UsageError("-o is for what is shown: leave it or --confirm out")
-    connect = hub_connection if confirm is None else written_connection
-    with_hub(
-        connect(kubeconfig, context),
-        lambda hub: (
-            sweep.show(hub, cluster, output)
-            if confirm is None
-            else sweep.confirm(hub, cluster, confirm)
-        ),
-    )
+
+    async def run(hub: Any) -> None:
+        if cluster is None and shown is None:
+            await deletions.show(hub, output)
+        elif cluster is None:
+            await deletions.decide(hub, shown or "", orphan=orphan is not None)
+        elif shown is None:
+            await sweep.show(hub, cluster, output)
+        else:
+            await sweep.confirm(hub, cluster, shown)
+
+    connect = hub_connection if shown is None else written_connection
+    with_hub(connect(kubeconfig, context), run)
 
 
 @click.command()

@@ -85,6 +85,7 @@ ROLLED_OUT: Mapping[str, str] = {
 """By the reason of RolledOut on a Workload; others end without a person, or were asked for."""
 
 PROPAGATED: Mapping[str, str] = {
+    "DeletionHeld": "see stowage sweep: confirm that these may go, or leave what they run",
     "RevisionLost": ROLLED_OUT["RevisionLost"],
     "SecretNotFound": "apply the Secret that it brings along, or stowage tenant add its namespace",
     "DependencyUnreadable": "stowage tenant add its namespace, or spec.dependencies: None",
@@ -405,6 +406,9 @@ def _moved(workload: WorkloadSummary) -> list[Finding]:
 def _removed(workload: WorkloadSummary, now: datetime) -> Finding:
     since = workload.metadata.deletion_timestamp or ""
     late = overdue(since, REMOVAL_SECONDS, now)
+    said = workload.condition("Propagated")
+    if said is not None and said.reason == "DeletionHeld":
+        return unready(workload.name, said, PROPAGATED[said.reason])
     left = [each.name for each in workload.status.clusters]
     where = f"still on {_listed(left)}" if left else "its last objects go"
     return Finding(

@@ -8,6 +8,7 @@ of them is left. A Workload that comes to the list later is not covered.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crds.membercluster import MemberClusterCondition
@@ -25,7 +26,9 @@ _COLUMNS = ("namespace", "name", "objects", "claims", "uid")
 async def show(hub: ApiClient, name: str, form: str) -> None:
     """Print the held Workloads. Raises ConfigurationError for no such cluster, TransportError."""
     held = _held(await _cluster(hub, name))
-    output.show({"cluster": name, "digest": _digest(held), **held}, form, text=_text(name, held))
+    output.show(
+        {"cluster": name, "digest": digest(held["workloads"]), **held}, form, text=_text(name, held)
+    )
 
 
 async def confirm(hub: ApiClient, name: str, shown: str) -> None:
@@ -37,7 +40,7 @@ async def confirm(hub: ApiClient, name: str, shown: str) -> None:
     held = _held(cluster)
     say(_table(name, held))
     listed = held["workloads"]
-    if shown and shown != _digest(held):
+    if shown and shown != digest(held["workloads"]):
         raise ConfigurationError(
             f"{name}: this is not what was shown as {shown} any more, nothing is let go: look, and "
             "confirm again"
@@ -75,9 +78,9 @@ def _held(cluster: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _digest(held: dict[str, Any]) -> str:
+def digest(workloads: Sequence[Mapping[str, Any]]) -> str:
     """Return a digest of the listed Workloads; empty for none."""
-    uids = ",".join(sorted(each["uid"] for each in held["workloads"]))
+    uids = ",".join(sorted(each["uid"] for each in workloads))
     return hashlib.sha256(uids.encode()).hexdigest()[:12] if uids else ""
 
 
@@ -94,4 +97,5 @@ def _text(name: str, held: dict[str, Any]) -> str:
     told = _table(name, held)
     if not held["workloads"]:
         return told
-    return f"{told}\n\nto let exactly these go: stowage sweep {name} --confirm {_digest(held)}"
+    which = digest(held["workloads"])
+    return f"{told}\n\nto let exactly these go: stowage sweep {name} --confirm {which}"

@@ -1,0 +1,90 @@
+"""The brake on deletions: many Workloads deleted at once wait for a person.
+
+`kubectl delete workloads --all` empties a fleet by one command. So Workloads of which something
+runs count when they are deleted; more than ten, and more than a tenth of all, are held, by the
+numbers of the brake on the sweep. What is held says so in its own condition Propagated, which
+outlives this process, until a person lets it go (the annotation `stowage.dev/deletion`) or leaves
+what runs (`onDelete: Orphan`); `stowage sweep` does both. What has ended, and what was made a short
+while before its deletion, as by tests and batches, counts for nothing.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from crds.workload import PropagatedReason, WorkloadCondition
+from machinery.clock import Clock, parse_timestamp
+from machinery.types import conditions
+from propagator.hub.workloads import HubWorkloads
+from propagator.removal.brake import AT_ONCE_SECONDS, much
+from propagator.types.workload import Workload
+
+YOUNG_SECONDS = 600.0
+"""A Workload that did not live longer is deleted whatever else is."""
+HELD = (
+    "many Workloads are deleted at once: what this one runs stays until a person lets it go by "
+    "`stowage sweep --confirm`, or leaves it there by `stowage sweep --orphan`"
+)
+
+
+class DeletionBrake:
+    def __init__(self, workloads: HubWorkloads, *, clock: Clock) -> None:
+        self._clock = clock
+        self._standing: set[str] = set()
+        """The UIDs of the Workloads of which something runs."""
+        self._ending: set[str] = set()
+        """Those of them that count as deleted."""
+        self._gone: dict[str, float] = {}  # monotonic time, by UID
+        self._held: set[str] = set()
+        self._begun: set[str] = set()
+        """Those whose removal has begun: it goes on to its end."""
+        workloads.informer.add_handler(self._changed)
+
+    def holds(self, workload: Workload) -> bool:
+        """Whether the objects of a deleted Workload stay until a person has said more."""
+        uid = workload.uid
+        if not _takes(workload):
+            return False
+        if uid in self._held or _said(workload):
+            return True
+        if uid in self._begun or uid not in self._ending:
+            return False
+        since = self._clock.monotonic() - AT_ONCE_SECONDS
+        self._gone = {each: at for each, at in self._gone.items() if at >= since}
+        gone = len(self._gone)
+        held = much(len(self._ending) + gone, len(self._standing) + gone)
+        (self._held if held else self._begun).add(uid)
+        return held
+
+    def _changed(self, old: Workload | None, new: Workload | None) -> None:
+        if old is not None and (new is None or new.uid != old.uid):
+            if old.uid in self._ending:
+                self._gone[old.uid] = self._clock.monotonic()
+            for each in (self._standing, self._ending, self._held, self._begun):
+                each.discard(old.uid)
+        if new is None:
+            return
+        runs = bool(new.placements.keys() - new.ends.keys())
+        (self._standing.add if runs else self._standing.discard)(new.uid)
+        counts = runs and _takes(new) and not _young(new)
+        (self._ending.add if counts else self._ending.discard)(new.uid)
+
+
+def _takes(workload: Workload) -> bool:
+    """Whether its deletion removes what runs, and no person has said that it may."""
+    return workload.metadata.deleting and not (workload.orphans or workload.deletion_confirmed)
+
+
+def _said(workload: Workload) -> bool:
+    said = conditions.among(workload.conditions, WorkloadCondition.PROPAGATED)
+    return said.get("reason") == PropagatedReason.DELETION_HELD
+
+
+def _young(workload: Workload) -> bool:
+    meta = workload.metadata
+    try:
+        begun = parse_timestamp(meta.creation_timestamp)
+        ended = parse_timestamp(meta.deletion_timestamp or "")
+    except ValueError:
+        return False
+    return ended - begun <= timedelta(seconds=YOUNG_SECONDS)

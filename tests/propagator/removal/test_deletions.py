@@ -1,0 +1,209 @@
+"""Many Workloads deleted at once wait for a person; a few go as ever."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from click.testing import CliRunner, Result
+
+from crds.names import ANNOTATION_DELETION, CONFIRMED
+from machinery.api.resources import WORKLOADS
+from propagator.hub.workloads import HubWorkloads
+from propagator.removal import deletions
+from propagator.removal.brake import AT_ONCE_SECONDS, FEW
+from propagator.removal.deletions import DeletionBrake
+from propagator.types.workload import Workload, workload_of
+from stowage.cli import cli
+from stowage.playground.controlplanes import Cluster
+from tests.fakeclock import FakeClock
+from tests.propagator.stage import DEPLOYMENTS, MakeStage, settled
+from tests.propagator.waits import until
+
+LIVED = ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z")
+YOUNG = ("2026-01-01T00:00:00Z", "2026-01-01T00:05:00Z")
+HELD = {"type": "Propagated", "status": "False", "reason": "DeletionHeld", "message": ""}
+
+
+def workload(n: int, *, times: tuple[str, str] = LIVED, deleted: bool = True, **parts: Any) -> Any:
+    meta = {"name": f"w{n}", "namespace": "shop", "uid": f"uid-{n}", "creationTimestamp": times[0]}
+    meta |= {"deletionTimestamp": times[1]} if deleted else {}
+    status = {"placements": [{"cluster": "m1", "replicas": 1}], **parts.pop("status", {})}
+    spec = parts.pop("spec", {})
+    return workload_of({"metadata": {**meta, **parts}, "spec": spec, "status": status})
+
+
+class Hub:
+    """The brake, with what its informer would tell it."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.clock = clock
+        self.stored: dict[str, Workload] = {}
+        self.start()
+
+    def start(self) -> None:
+        """Begin as a new process."""
+        told: list[Callable[..., None]] = []
+        informer = SimpleNamespace(add_handler=told.append)
+        hub = cast("HubWorkloads", SimpleNamespace(informer=informer))
+        self.brake = DeletionBrake(hub, clock=self.clock)
+        (self.tell,) = told
+        for each in self.stored.values():
+            self.tell(None, each)
+
+    def put(self, *workloads: Workload) -> None:
+        for each in workloads:
+            self.tell(self.stored.get(each.uid), each)
+            self.stored[each.uid] = each
+
+    def gone(self, *numbers: int) -> None:
+        for n in numbers:
+            self.tell(self.stored.pop(f"uid-{n}"), None)
+
+    def held(self, *numbers: int) -> list[int]:
+        return [n for n in numbers if self.brake.holds(self.stored[f"uid-{n}"])]
+
+
+@pytest.fixture
+def fleet() -> Hub:
+    """Fifty Workloads that run."""
+    made = Hub(FakeClock())
+    made.put(*(workload(n, deleted=False) for n in range(50)))
+    return made
+
+
+@pytest.mark.proves("A22")
+def test_a_few_go_and_many_at_once_wait(fleet: Hub) -> None:
+    fleet.put(*(workload(n) for n in range(FEW)))
+    assert not fleet.held(*range(FEW))
+    fleet.put(*(workload(n) for n in range(FEW, 50)))
+    assert fleet.held(*range(50)) == [*range(FEW, 50)], "what has begun to go goes on"
+    fleet.start()
+    assert fleet.held(*range(50)) == [*range(50)], "a new process counts again"
+
+
+@pytest.mark.proves("A22")
+def test_a_tenth_of_many_goes(fleet: Hub) -> None:
+    fleet.put(*(workload(n, deleted=False) for n in range(50, 120)))
+    fleet.put(*(workload(n) for n in range(12)))
+    assert not fleet.held(*range(12))
+
+
+@pytest.mark.proves("A22")
+async def test_two_deletions_after_each_other_count_as_one_for_a_while(fleet: Hub) -> None:
+    fleet.put(*(workload(n) for n in range(8)))
+    assert not fleet.held(*range(8))
+    fleet.gone(*range(8))
+    fleet.put(*(workload(n) for n in range(8, 14)))
+    assert fleet.held(*range(8, 14)) == [*range(8, 14)]
+    await fleet.clock.advance(AT_ONCE_SECONDS + 1)
+    assert fleet.held(*range(8, 14)) == [*range(8, 14)], "what is held stays so"
+    fleet.gone(*range(8, 14))
+    await fleet.clock.advance(AT_ONCE_SECONDS + 1)
+    fleet.put(workload(14))
+    assert not fleet.held(14)
+
+
+@pytest.mark.proves("A22")
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"annotations": {ANNOTATION_DELETION: CONFIRMED}},
+        {"spec": {"onDelete": "Orphan"}},
+        {"spec": {"delivery": "None"}},
+    ],
+)
+def test_a_person_decides_on_each_and_the_others_wait_on(fleet: Hub, said: dict[str, Any]) -> None:
+    fleet.put(*(workload(n) for n in range(40)))
+    assert len(fleet.held(*range(40))) == 40
+    fleet.put(*(workload(n, **said) for n in range(36)))
+    assert fleet.held(*range(40)) == [36, 37, 38, 39]
+    fleet.gone(*range(36))
+    fleet.put(*(workload(n, status={"conditions": [HELD]}) for n in range(36, 40)))
+    fleet.start()
+    assert fleet.held(*range(36, 40)) == [36, 37, 38, 39], "the condition outlives the process"
+    fleet.put(workload(41))
+    assert not fleet.held(41), "what a person let go counts no more"
+
+
+@pytest.mark.proves("A22")
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"times": YOUNG},
+        {"status": {"placements": []}},
+        {
+            "spec": {"template": {"apiVersion": "batch/v1", "kind": "Job"}},
+            "status": {"clusters": [{"name": "m1", "ended": {"result": "Succeeded"}}]},
+        },
+    ],
+)
+def test_what_is_young_or_runs_nothing_goes_in_any_number(
+    fleet: Hub, parts: dict[str, Any]
+) -> None:
+    fleet.put(*(workload(n, **parts) for n in range(50)))
+    assert not fleet.held(*range(50))
+
+
+async def command(hub: Cluster, folder: Path, *args: str) -> Result:
+    file = folder / "hub.kubeconfig"
+    file.write_text(hub.admin_kubeconfig)
+    asked = ["sweep", *args, "--kubeconfig", str(file)]
+    return await asyncio.to_thread(CliRunner().invoke, cli, asked)
+
+
+@pytest.mark.proves("A22")
+async def test_what_is_held_runs_on_until_a_person_says_what_becomes_of_it(
+    stage_on: MakeStage, hub: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deletions, "YOUNG_SECONDS", -1.0)
+    monkeypatch.setattr("propagator.removal.brake.FEW", 2)
+    names = ["a", "b", "c"]
+    async with stage_on() as stage:
+        for name in names:
+            await stage.push(name)
+        await stage.stop()
+        await asyncio.gather(*map(stage.delete, names))
+        stage.start()
+        for name in names:
+            message = await stage.refused(name, "DeletionHeld")
+            assert "stowage sweep --confirm" in message
+        await settled(stage)
+        for name in names:
+            assert await stage.on("m1", name) is not None
+
+        def mine(result: Result) -> dict[str, Any]:
+            assert result.exit_code == 0, result.output
+            return {
+                each["name"]: each
+                for each in json.loads(result.output)["workloads"]
+                if each["namespace"] == stage.namespace
+            }
+
+        shown = await command(hub, tmp_path, "-o", "json")
+        assert {name: each["units"] for name, each in mine(shown).items()} == dict.fromkeys(
+            names, 1
+        )
+        assert (await command(hub, tmp_path, "--confirm", "0123")).exit_code == 1
+        spec = {"spec": {"onDelete": "Orphan"}}
+        await stage.hub.merge_patch(WORKLOADS, "a", spec, namespace=stage.namespace)
+        await stage.gone("a")
+        assert await stage.on("m1", "a") is not None
+        digest = json.loads((await command(hub, tmp_path, "-o", "json")).output)["digest"]
+        done = await command(hub, tmp_path, "--confirm", digest)
+        assert done.exit_code == 0, done.output
+        for name in ("b", "c"):
+            await stage.gone(name)
+            assert await stage.on("m1", name) is None
+        assert not mine(await command(hub, tmp_path, "-o", "json"))
+        await stage.members["m1"].delete(DEPLOYMENTS, "a", namespace=stage.namespace)
+
+        async def silent() -> bool:
+            return "no deleted" in (await command(hub, tmp_path)).output
+
+        await until(silent)
