@@ -58,7 +58,9 @@ from stowage.console.terminal import say
     help="For how many seconds to wait.",
 )
 @click.option("--ui", is_flag=True, help="The web page as well, for many readers.")
-@click.option("--yes", is_flag=True, help="Also where taints that are there now move units.")
+@click.option(
+    "--yes", is_flag=True, help="Also where it changes what becomes of what runs, as is listed."
+)
 def install(
     kubeconfig: str | None,
     context: str | None,
@@ -93,15 +95,12 @@ def install(
         objects += page.manifests(namespace=namespace, image=image)
     if dry_run:
         manifests(objects)
+        if not crds_only:
+            _foretell(kubeconfig, context, home=namespace, image=image)
         return
     hub = written_connection(kubeconfig, context)
     if not crds_only:
-        from machinery.clock import SystemClock  # noqa: PLC0415 - as above
-        from stowage.movement import upgrade  # noqa: PLC0415 - as above
-
-        asked = quick_connection(kubeconfig, context)
-        if told := upgrade.refuse_unless(yes=yes, hub=asked, clock=SystemClock()):
-            say(told)
+        _refuse_unless(kubeconfig, context, yes=yes, home=namespace, image=image)
 
     async def whole(client: Any) -> None:
         await parts.apply(client, objects, say=say)
@@ -113,3 +112,30 @@ def install(
             await parts.until_running(client, objects, progress=Lines(), seconds=timeout)
 
     with_hub(hub, whole)
+
+
+def _refuse_unless(
+    kubeconfig: str | None, context: str | None, *, yes: bool, home: str, image: str
+) -> None:
+    """Say what an install changes for what runs. Raises ConfigurationError without `yes` to it."""
+    from machinery.clock import SystemClock  # noqa: PLC0415 - see stowage.cli
+    from stowage.movement import upgrade  # noqa: PLC0415 - as above
+
+    hub, clock = quick_connection(kubeconfig, context), SystemClock()
+    if told := upgrade.refuse_unless(yes=yes, hub=hub, home=home, image=image, clock=clock):
+        say(told)
+
+
+def _foretell(kubeconfig: str | None, context: str | None, *, home: str, image: str) -> None:
+    """Say on standard error what an install would change for what runs, if a hub can be asked."""
+    from machinery.clock import SystemClock  # noqa: PLC0415 - see stowage.cli
+    from machinery.errors import StowageError  # noqa: PLC0415 - as above
+    from stowage.movement import upgrade  # noqa: PLC0415 - as above
+
+    try:
+        hub = quick_connection(kubeconfig, context)
+        told = upgrade.foretold(hub=hub, home=home, image=image, clock=SystemClock())
+    except StowageError as e:
+        told = f"What it would change for what runs is not known: {e}"
+    if told:
+        say(told, err=True)

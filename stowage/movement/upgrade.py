@@ -1,20 +1,23 @@
-"""What an install of this release would move: taints that are there and moved nothing so far.
+"""What an install of this release would change for what runs.
 
 Until a controller of this release runs, neither a taint of effect NoExecute nor the loss of a
-cluster moves anything, and no status tells since when it is there.
+cluster moves anything, and no status tells since when it is there. And a kind that no profile
+describes is read with more care than a release before profiles had.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from controller.features.evacuation import taints
 from controller.model.objects import MemberCluster
-from machinery.api.resources import MEMBER_CLUSTERS
+from machinery.api.resources import DEPLOYMENTS, MEMBER_CLUSTERS, WORKLOADS
 from machinery.clock import Clock
 from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError, NotFound
+from machinery.kinds.table import profile_of_main
 from stowage.console import output
 from stowage.hub.connection import reader
 from stowage.movement.outcomes import outcomes
@@ -23,6 +26,10 @@ from stowage.planning.plan import Where
 from stowage.planning.words import shares
 
 COLUMNS = ("cluster", "taint", "units", "workloads")
+CONTROLLER = "stowage-controller"
+"""The Deployment whose image tells which release runs."""
+NAMED = 5
+"""The most Workloads of a kind that are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +73,53 @@ def leaving(hub: Connection, clusters: Sequence[TaintedCluster], *, clock: Clock
                 cluster.units[each.name] = gone
 
 
-def refuse_unless(*, yes: bool, hub: Connection, clock: Clock) -> str:
-    """Return what an install would move, for people; empty where that is nothing.
+def unknown(hub: Connection, *, home: str, image: str) -> dict[str, list[str]]:
+    """Return the Workloads of kinds without a profile, by kind; none where `image` runs already.
+
+    `home` is the namespace of our processes. Raises TransportError.
+    """
+    with reader(hub) as api:
+        try:
+            running = api.read(DEPLOYMENTS, CONTROLLER, home, dict[str, Any])
+            containers = running["spec"]["template"]["spec"]["containers"]
+            if any(each.get("image") == image for each in containers):
+                return {}
+        except NotFound:
+            pass
+        found: dict[str, list[str]] = {}
+        try:
+            for each in api.each(WORKLOADS, dict[str, Any]):
+                profile = profile_of_main(each.get("spec") or {})
+                if not profile.known:
+                    kind = f"{profile.kind}.{profile.group}" if profile.group else profile.kind
+                    meta = each["metadata"]
+                    found.setdefault(kind or "?", []).append(f"{meta['namespace']}/{meta['name']}")
+        except NotFound:
+            return {}  # a new hub
+    return found
+
+
+def foretold(*, hub: Connection, home: str, image: str, clock: Clock) -> str:
+    """Return what an install changes for what runs, for people; empty where that is nothing.
+
+    Raises ConfigurationError, TransportError.
+    """
+    told = [_of_taints(hub, clock), _of_kinds(unknown(hub, home=home, image=image))]
+    return "\n\n".join(filter(None, told))
+
+
+def refuse_unless(*, yes: bool, hub: Connection, home: str, image: str, clock: Clock) -> str:
+    """Return what an install changes for what runs, as `foretold`.
 
     Raises ConfigurationError with the same words where nobody said `yes` to it.
     """
+    told = foretold(hub=hub, home=home, image=image, clock=clock)
+    if told and not yes:
+        raise ConfigurationError(f"{told}\nNothing is installed: change that, or say --yes")
+    return told
+
+
+def _of_taints(hub: Connection, clock: Clock) -> str:
     found = unnoted(hub)
     if not found:
         return ""
@@ -84,11 +133,27 @@ def refuse_unless(*, yes: bool, hub: Connection, clock: Clock) -> str:
         }
         for each in found
     ]
-    told = (
+    return (
         "These taints of effect NoExecute have moved nothing so far. With this release what does "
         f"not tolerate them leaves ({taints.NOT_READY.key} stands for a cluster that does not "
         f"answer):\n{output.table(rows, COLUMNS)}"
     )
-    if not yes:
-        raise ConfigurationError(f"{told}\nNothing is installed: take them off, or say --yes")
-    return told
+
+
+def _of_kinds(found: Mapping[str, Sequence[str]]) -> str:
+    if not found:
+        return ""
+    rows = [
+        {"kind": kind, "number": len(names), "workloads": _first(sorted(names))}
+        for kind, names in sorted(found.items())
+    ]
+    return (
+        "This release has no profile of these kinds. Each of these Workloads is ready while its "
+        "condition Ready is True, leaves no cluster by itself unless spec.movement.maxSurge is "
+        f"written, and counts no room:\n{output.table(rows, ('kind', 'number', 'workloads'))}"
+    )
+
+
+def _first(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more

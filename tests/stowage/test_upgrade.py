@@ -1,0 +1,101 @@
+"""What an install over another release says of kinds that it has no profile for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from stowage.cli import cli
+from tests.stowage.plain_hub import serving
+
+NEW = "example/stowage:2"
+
+
+def workload(name: str, api_version: str, kind: str) -> dict[str, Any]:
+    template = {"apiVersion": api_version, "kind": kind, "spec": {}}
+    return {"metadata": {"name": name, "namespace": "shop"}, "spec": {"template": template}}
+
+
+class Hub:
+    """An API server with a release that runs, no members, and these Workloads."""
+
+    def __init__(self) -> None:
+        self.image = "example/stowage:1"
+        self.workloads: list[dict[str, Any]] | None = [
+            workload("web", "apps/v1", "Deployment"),
+            {"metadata": {"name": "old", "namespace": "shop"}, "spec": {"targetDeployment": {}}},
+            workload("set", "apps.kruise.io/v1beta1", "StatefulSet"),
+            *(workload(f"w{n}", "example.com/v1", "Widget") for n in range(7)),
+        ]
+
+    def answer(self, path: str, _: dict[str, list[str]]) -> tuple[int, dict[str, Any]]:
+        kind = path.rpartition("/")[2]
+        if kind == "stowage-controller" and self.image:
+            containers = [{"name": "controller", "image": self.image}]
+            return 200, {"spec": {"template": {"spec": {"containers": containers}}}}
+        lists = {"workloads": self.workloads, "memberclusters": []}
+        if (items := lists.get(kind)) is not None:
+            return 200, {"items": items, "metadata": {}}
+        return 404, {"reason": "NotFound", "message": f"no {kind}"}
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[tuple[Hub, Path]]:
+    made = Hub()
+    with serving(made.answer, tmp_path) as file:
+        yield made, file
+
+
+def install(file: Path, *more: str) -> Result:
+    args = ["install", f"--kubeconfig={file}", f"--image={NEW}", "--wait=false", *more]
+    return CliRunner().invoke(cli, args)
+
+
+@pytest.mark.proves("KD10")
+def test_an_install_over_another_release_lists_workloads_of_unknown_kinds_and_stops(
+    hub: tuple[Hub, Path],
+) -> None:
+    there, file = hub
+    ran = install(file)
+    assert ran.exit_code == 1
+    said = str(ran.exception)
+    rows = [line.split(maxsplit=2) for line in said.splitlines()]
+    assert ["StatefulSet.apps.kruise.io", "1", "shop/set"] in rows
+    first = ", ".join(f"shop/w{n}" for n in range(5))
+    assert ["Widget.example.com", "7", f"{first} and 2 more"] in rows
+    assert "shop/web" not in said
+    assert "shop/old" not in said
+    assert "--yes" in said
+    assert "applied" not in ran.output
+    there.image = ""  # the kinds alone are there
+    assert install(file).exit_code == 1
+
+
+@pytest.mark.proves("KD10")
+def test_a_dry_run_lists_them_beside_the_manifests(hub: tuple[Hub, Path]) -> None:
+    _, file = hub
+    ran = install(file, "--dry-run")
+    assert ran.exit_code == 0
+    assert "Widget.example.com" in ran.stderr
+    assert "Widget.example.com" not in ran.stdout
+    assert "kind: Deployment" in ran.stdout
+    file.write_text(file.read_text().replace("127.0.0.1", "127.0.0.1.invalid"))
+    unasked = install(file, "--dry-run")
+    assert (unasked.exit_code, unasked.stdout) == (0, ran.stdout)
+    assert "is not known" in unasked.stderr
+
+
+@pytest.mark.proves("KD10")
+@pytest.mark.parametrize("change", [{"image": NEW}, {"workloads": None}, {"workloads": []}])
+def test_a_second_run_and_a_new_hub_are_asked_nothing(
+    hub: tuple[Hub, Path], change: dict[str, Any]
+) -> None:
+    there, file = hub
+    for name, value in change.items():
+        setattr(there, name, value)
+    assert install(file, "--dry-run").stderr == ""
+    assert "Nothing is installed" not in str(install(file).exception), "it goes on to the hub"
