@@ -80,14 +80,18 @@ def condition(workload: Workload, kind: WorkloadCondition) -> Mapping[str, Any]:
 
 
 def propagated(
-    placed: Sequence[Mapping[str, Any]], shares: Sequence[ReportedShare], before: Mapping[str, Any]
+    placed: Sequence[Mapping[str, Any]],
+    shares: Sequence[ReportedShare],
+    before: Mapping[str, Any],
+    *,
+    wanted: bool = True,
 ) -> tuple[PropagatedReason, str] | None:
     """Return the reason of the condition Propagated, and its message: the worst that is known.
 
     None where the condition `before` stands: nothing is known that it does not say already, or
-    nothing has ever been placed.
+    nothing has ever been placed of what is `wanted`.
     """
-    if not (shares or before):
+    if wanted and not (shares or before):
         return None
     waits = bool(before) and any(share.waits or _was_held(share, before) for share in shares)
     trouble = _trouble(shares)
@@ -201,7 +205,10 @@ def _conditions(
 ) -> list[conditions.Condition]:
     """Return our conditions renewed, and the controller's as they are."""
     after = {each["type"]: each for each in workload.conditions}
-    verdict = propagated(placed, shares, condition(workload, WorkloadCondition.PROPAGATED))
+    before = condition(workload, WorkloadCondition.PROPAGATED)
+    # Scaled to 0 before anything was written: nothing will ever be placed.
+    wanted = workload.status.desired != 0 or not progress.placed(workload)
+    verdict = propagated(placed, shares, before, wanted=wanted)
     if verdict is not None:
         reason, message = verdict
         good = reason is PropagatedReason.PROPAGATED

@@ -285,6 +285,18 @@ def test_one_that_shall_have_no_units_is_current_once_none_is_left() -> None:
     assert kstatus.compute(reported(stored())) == kstatus.IN_PROGRESS, "of another scheduler"
 
 
+@pytest.mark.proves("J15")
+def test_one_that_shall_have_no_units_from_the_first_decision_on_has_every_condition() -> None:
+    """Scaled to 0 before its first object was written: nothing is ever placed."""
+    after = reported(stored(**decided(desired=0)))
+    said = {each["type"]: each["status"] for each in after["status"]["conditions"]}
+    assert said == {"Scheduled": "True", "Propagated": "True", "Ready": "True"}
+    assert conditions.find(after["status"], "Propagated")["message"] == "nothing to do"
+    early = reported(stored(2, **decided(desired=0)))
+    assert not conditions.find(early["status"], "Propagated"), "it may want some by now"
+    assert reported(after) == after
+
+
 @pytest.mark.proves("CT1")
 def test_of_another_scheduler_the_placements_are_believed() -> None:
     after = reported(stored(**PLACED), share(main=main()))
