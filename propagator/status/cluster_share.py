@@ -376,7 +376,7 @@ def _state(
     if runs and not readiness.outdated:
         return ShareState.RUNNING, ""
     trouble = seen.pods.trouble if seen.pods is not None else ""
-    message = f"pods are not ready: container {trouble}" if trouble else seen.main.judged.message
+    message = f"pods are not ready: {trouble}" if trouble else seen.main.judged.message
     return (ShareState.RUNNING if runs else ShareState.CREATING), message
 
 

@@ -40,3 +40,9 @@ def test_each_concept_has_a_row_with_our_word_and_a_link() -> None:
 def test_each_system_that_can_be_imported_is_there() -> None:
     assert {each.name for each in SYSTEMS} <= set(CONCEPTS)
     assert re.findall(r"^## (.+)$", PAGE, re.MULTILINE) == list(CONCEPTS)
+
+
+@pytest.mark.proves("J10")
+def test_n_whole_copies_are_no_division() -> None:
+    (row,) = (row for row in rows("KubeFleet") if row[0] == "PickN")
+    assert "`distribution: Duplicated` with `spreadConstraints`" in row[1]

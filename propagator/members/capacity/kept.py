@@ -23,7 +23,7 @@ from crds.names import (
 )
 from machinery.clock import parse_timestamp
 from machinery.types import hostports, quantities
-from machinery.types.bounds import NAME, TAINTS, WORD
+from machinery.types.bounds import NAME, TAINTS, WORD, clean
 from machinery.types.metadata import Meta, Object
 from machinery.types.texts import shared
 from propagator.members.pods import PodClaim, claim_of, cost_of, deployment_of
@@ -53,6 +53,7 @@ _BEGINNING = ("", "ContainerCreating", "PodInitializing")
 """Reasons of containers that begin; empty of one that runs, or has ended."""
 _BACKING_OFF = {"ErrImagePull": "ImagePullBackOff"}
 _REASON = re.compile("[A-Za-z]{1,63}")
+_NUMBER = re.compile(r"^[0-9/]+ ")
 _NOTHING: dict[str, Any] = {}
 _NOBODY: list[Any] = []
 
@@ -76,8 +77,8 @@ class Pod(Object, frozen=True):
     marked: bool = False
     """Whether we set one."""
     trouble: str = ""
-    """Which container keeps a pod of ours from being ready, and its reason, such as
-    `main: ImagePullBackOff`; empty while it only begins."""
+    """What keeps a pod of ours from being ready: `container main: ImagePullBackOff`, or why no node
+    takes it, `no node: Insufficient cpu`; empty while it only begins."""
 
     @property
     def facts(self) -> tuple[Any, ...]:
@@ -126,6 +127,7 @@ class _Condition(msgspec.Struct, rename="camel"):
     type: str
     status: str
     reason: str = ""
+    message: str = ""
     last_transition_time: str | None = None
 
 
@@ -205,7 +207,7 @@ def slim_pod(pod: Object) -> Object:
         unschedulable=_waiting_since(pod, conditions.get("PodScheduled")),
         cost=cost,
         marked=marked,
-        trouble=shared(_trouble(pod)) if ours and not ready else "",
+        trouble=shared(_trouble(pod, conditions)) if ours and not ready else "",
     )
 
 
@@ -295,10 +297,26 @@ def _allocated(pod: WirePod) -> dict[str, Counter[str]]:
     return {each.name: Counter(dict(_amounts(each.allocated_resources))) for each in statuses}
 
 
-def _trouble(pod: WirePod) -> str:
+def _trouble(pod: WirePod, conditions: Mapping[str, _Condition]) -> str:
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     found = ((each.name, _reason(each)) for each in statuses)
-    return next((f"{name}: {why}" for name, why in found if why and is_label_value(name)), "")
+    told = (f"container {name}: {why}" for name, why in found if why and is_label_value(name))
+    return next(told, "") or _without_node(conditions.get("PodScheduled"))
+
+
+def _without_node(scheduled: _Condition | None) -> str:
+    """Return why no node takes a pod, in the scheduler's words without its numbers.
+
+    The numbers change with every node that comes and goes, and each change would be news.
+    """
+    if scheduled is None or scheduled.status != "False":
+        return ""
+    if scheduled.reason != "Unschedulable":
+        return f"no node: {scheduled.reason}" if _REASON.fullmatch(scheduled.reason) else ""
+    words = clean(scheduled.message, NAME).partition("preemption:")[0]
+    _, _, causes = words.partition("nodes are available: ")
+    named = {_NUMBER.sub("", each.strip(" .")) for each in (causes or words).split(", ")}
+    return f"no node: {', '.join(sorted(named - {''})) or scheduled.reason}"
 
 
 def _reason(container: _ContainerStatus) -> str:

@@ -531,10 +531,10 @@ OURS = {"labels": {"stowage.dev/workload-uid": "u1"}}
 @pytest.mark.parametrize(
     ("status", "trouble"),
     [
-        ({"state": {"waiting": {"reason": "ImagePullBackOff", "message": "a secret"}}}, "main: ImagePullBackOff"),
-        ({"state": {"waiting": {"reason": "ErrImagePull"}}}, "main: ImagePullBackOff"),
-        ({"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "restartCount": 3}, "main: CrashLoopBackOff"),
-        ({"state": {"running": {}}, "restartCount": 1}, "main: CrashLoopBackOff"),
+        ({"state": {"waiting": {"reason": "ImagePullBackOff", "message": "a secret"}}}, "container main: ImagePullBackOff"),
+        ({"state": {"waiting": {"reason": "ErrImagePull"}}}, "container main: ImagePullBackOff"),
+        ({"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "restartCount": 3}, "container main: CrashLoopBackOff"),
+        ({"state": {"running": {}}, "restartCount": 1}, "container main: CrashLoopBackOff"),
         ({"state": {"running": {}}, "restartCount": 1, "ready": True}, ""),
         ({"state": {"waiting": {"reason": "ContainerCreating"}}}, ""),
         ({"state": {"waiting": {"reason": "<script> " + 99 * "x"}}}, ""),
@@ -548,3 +548,48 @@ def test_a_pod_tells_in_a_word_why_it_is_not_ready(status: dict[str, Any], troub
     assert not pod("a", spec=spec, status=where).trouble, "nothing is kept of others' pods"
     ready = {**where, "conditions": [{"type": "Ready", "status": "True"}]}
     assert not pod("a", spec=spec, status=ready, **OURS).trouble
+
+
+NODES_FULL = (
+    "0/4 nodes are available: 1 node(s) had untolerated taint {a: b}, 3 Insufficient cpu. "
+    "preemption: 0/4 nodes are available: 4 No preemption victims found."
+)
+
+
+@pytest.mark.proves("J14")
+@pytest.mark.parametrize(
+    ("reason", "message", "trouble"),
+    [
+        (
+            "Unschedulable",
+            NODES_FULL,
+            "no node: Insufficient cpu, node(s) had untolerated taint {a: b}",
+        ),
+        ("Unschedulable", "pod has unbound immediate PersistentVolumeClaims.",
+         "no node: pod has unbound immediate PersistentVolumeClaims"),
+        ("Unschedulable", "", "no node: Unschedulable"),
+        ("SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates",
+         "no node: SchedulingGated"),
+        ("<script>", "x", ""),
+    ],
+)  # fmt: skip
+def test_a_pod_without_a_node_tells_why_in_words_that_stay(
+    reason: str, message: str, trouble: str
+) -> None:
+    since = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
+    said = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": reason,
+        "message": message,
+        **since,
+    }
+    found = pod("a", spec={}, status={"conditions": [said]}, **OURS)
+    assert found.trouble == trouble
+    more = {**said, "message": message.replace("0/4", "0/5").replace("3 Ins", "4 Ins")}
+    assert pod("a", spec={}, status={"conditions": [more]}, **OURS).trouble == trouble, (
+        "and is no news"
+    )
+    assert not pod(
+        "a", spec={}, status={"conditions": [{**said, "status": "True"}]}, **OURS
+    ).trouble

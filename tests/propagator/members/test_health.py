@@ -228,7 +228,7 @@ def test_waiting_units_tell_since_when():
 @pytest.mark.proves("T7")
 def test_the_trouble_of_most_units_is_told_until_it_is_over():
     ledger = PodLedger()
-    pulls, crashes = "main: ImagePullBackOff", "main: CrashLoopBackOff"
+    pulls, crashes = "container main: ImagePullBackOff", "no node: Insufficient cpu"
     for name in "ab":
         ledger.replace(None, pod(name, trouble=pulls))
     ledger.replace(None, pod("c", trouble=crashes))

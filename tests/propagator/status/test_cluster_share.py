@@ -185,11 +185,18 @@ def test_what_is_not_known_of_a_serving_member_keeps_its_last_number():
 
 @pytest.mark.proves("T7")
 def test_what_keeps_pods_from_being_ready_is_told_while_it_does():
-    waits = PodCounts(2, trouble="main: ImagePullBackOff")
+    waits = PodCounts(2, trouble="container main: ImagePullBackOff")
     share, _ = told(seen(main=main(1), pods=waits), RAN, said=GOOD)
     assert share.entry["message"] == "pods are not ready: container main: ImagePullBackOff"
     share, _ = told(seen(main=main(3), pods=waits), RAN, said=GOOD)
     assert share.entry["message"] == "", "it has as many as it needs, and none is an old one"
+
+
+@pytest.mark.proves("J14")
+def test_why_pods_have_no_node_is_told_with_the_share():
+    waits = PodCounts(2, unschedulable=1, trouble="no node: Insufficient cpu")
+    share, _ = told(seen(main=main(1), pods=waits), RAN, said=GOOD)
+    assert share.entry["message"] == "pods are not ready: no node: Insufficient cpu"
 
 
 @pytest.mark.proves("W24", "W25")
