@@ -51,7 +51,7 @@ from tests.controller.features.reservation.reserving import owner, reservation
 from tests.controller.features.workloadgroup.gangs import START, Gang, Stored
 from tests.controller.features.workloadgroup.grouping import Gangs
 from tests.controller.features.workloadgroup.test_answers import Here
-from tests.controller.make import CLUSTER, NOW, ZONE, info
+from tests.controller.make import CLUSTER, NOW, ZONE, cluster, info
 from tests.controller.memory import Stage
 from tests.controller.scheduling.test_gathered import with_crew
 from tests.controller.scheduling.test_long_sets import View, ring
@@ -299,6 +299,29 @@ async def ring_of_affinity(watch: Watch, *, key: str) -> None:
     assert all(each.scheduled for each in batch.decisions)
 
 
+async def many_forms(watch: Watch) -> None:
+    """Overrides that read a label of which each cluster of many has a value of its own."""
+    container = {
+        "name": "main",
+        "image": "registry.example/app:1",
+        "args": [f"{id(watch)}", 20_000 * "x"],
+    }
+    patch = {"spec": {"template": {"metadata": {"annotations": {"at": "$(stowage.label:slot)"}}}}}
+    overrides = [{"name": "at", "clusterSelector": {}, "patch": patch}]
+    asked = info("w", replicas=MANY_CLUSTERS, distribution="Divided", overrides=overrides,
+                 pod={"containers": [container]})  # fmt: skip
+    view = View([], [asked])
+    for n in range(MANY_CLUSTERS):
+        free = {"cpu": "9", "memory": "32Gi", "pods": "110"}
+        labels = {"slot": f"s{n}"}
+        view.builder.upsert(cluster(f"m{n}", labels, groups=[{"count": 1, "free": free}]))
+    with watch.over():
+        steps = decide_set(view, asked, {"stowage": default_profile()}, NOW)
+        batch = await asyncio.create_task(in_slices(steps))
+    watch.rows += MANY_CLUSTERS * len(batch.decisions)
+    assert batch.decisions[0].scheduled
+
+
 async def largest_set(watch: Watch) -> None:
     """As many Workloads as a group may have, decided as one and refused."""
     denied = unschedulable("Crew", "the harbour is shut", reason=ScheduledReason.GROUP_DENIED)
@@ -403,6 +426,7 @@ SCENARIOS: dict[str, Scenario] = {
     "40 gangs denied, and more cpu": functools.partial(gangs_denied, what="cpu"),
     "a start beside 40 gangs": start_over_gangs,
     "300 reservations": reservations,
+    "overrides of 1,100 forms": many_forms,
     "a set of 50 by cluster, 1,000 clusters": functools.partial(ring_of_affinity, key=CLUSTER),
     "a set of 50 by zone, 1,000 clusters": functools.partial(ring_of_affinity, key=ZONE),
     "the largest set": largest_set,

@@ -6,10 +6,10 @@ pods request then, is found on the object itself, and once for clusters on which
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -30,8 +30,13 @@ from machinery.overrides.override import (
 )
 from machinery.overrides.variables import ClusterFacts, labels_named
 
-_KEPT = 1024
-"""Results that are remembered: every pass asks for the same few."""
+MOST_FORMS_BYTES = 64 * 1024 * 1024
+"""What one Workload may ask for: the bytes of template and overrides, once for each form of it."""
+_ENTRY_BYTES = 1024
+_Asked: TypeAlias = tuple[
+    tuple[bytes, bytes, str, str], tuple[int, ...], tuple[tuple[str, str], ...]
+]
+"""The texts, the places of the overrides, and the labels of clusters that they read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,11 @@ class Overridden:
     fault: str = ""
     """Why the overrides cannot be read: none of them holds then."""
 
+    @property
+    def size(self) -> int:
+        """The bytes that are read for each form of it."""
+        return len(self.raw) + len(self.body)
+
     def on(self, chosen: Sequence[int], cluster: ClusterFacts) -> OverriddenPods:
         """Return the pods on a cluster with the overrides at these places laid over them."""
         if not chosen:
@@ -55,7 +65,7 @@ class Overridden:
         read = frozenset[str]().union(*(self.labels[at] for at in chosen))
         told = {key: cluster.labels[key] for key in sorted(read) if key in cluster.labels}
         about = (self.raw, self.body, self.replicas_path, self.pod_path)
-        return _evaluated(about, tuple(chosen), tuple(told.items()))
+        return _RESULTS.of((about, tuple(chosen), tuple(told.items())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +114,34 @@ def _labels(override: ClusterOverride) -> frozenset[str]:
     return labels_named([override.patch, operations]) - {LABEL_CLUSTER}
 
 
-@lru_cache(maxsize=_KEPT)
+class _Results:
+    """Results that are remembered, those asked for last: every pass asks for the same ones.
+
+    Bounded by bytes: a count would be too few for a large fleet, or too many for large templates.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._held = 0
+        self._kept: OrderedDict[_Asked, OverriddenPods] = OrderedDict()
+
+    def of(self, asked: _Asked) -> OverriddenPods:
+        known = self._kept.get(asked)
+        if known is not None:
+            self._kept.move_to_end(asked)
+            return known
+        found = _evaluated(*asked)
+        self._kept[asked] = found
+        self._held += _size(found)
+        while self._held > self._most and len(self._kept) > 1:
+            self._held -= _size(self._kept.popitem(last=False)[1])
+        return found
+
+
+def _size(pods: OverriddenPods) -> int:
+    return len(pods.pod) + len(pods.text) + _ENTRY_BYTES
+
+
 def _evaluated(
     about: tuple[bytes, bytes, str, str],
     chosen: tuple[int, ...],
@@ -124,3 +161,6 @@ def _evaluated(
         return OverriddenPods(misfit=e.override, text=str(e))
     except ValueError as e:
         return OverriddenPods(misfit=overrides[-1].name, text=str(e))
+
+
+_RESULTS = _Results(MOST_FORMS_BYTES)

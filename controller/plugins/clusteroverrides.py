@@ -1,12 +1,14 @@
 """Overrides: what a Workload's spec.overrides make of a replica, and where they do not fit.
 
 Room is counted with the request of the patched pods. A cluster on which a patch does not fit takes
-no new replica; what runs there stays, as its object keeps its old form.
+no new replica; what runs there stays, as its object keeps its old form. So does what has more forms
+than are evaluated.
 """
 
 from __future__ import annotations
 
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
@@ -15,15 +17,20 @@ from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
 from controller.framework.explains import Shortage
 from controller.framework.interface import NOTHING_REFUSED, CycleState, FilterMask
 from controller.framework.room import vary
-from controller.framework.status import SUCCESS, Status
+from controller.framework.status import SUCCESS, Status, unschedulable
 from controller.framework.variants import Variant
 from controller.model.overridden import Overridden, OverriddenPods
+from controller.model.place import Place
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints, Mask
+from controller.snapshot.forms import Forms
 from controller.snapshot.snapshot import Snapshot
-from machinery.overrides.variables import ClusterFacts
 
 _MISFIT = "override {} does not fit"
+MOST_KINDS = 128
+"""Different replicas of one Workload: each is looked at on all clusters."""
+_Kind: TypeAlias = tuple[bytes, tuple[tuple[str, int], ...], Place, str, str]
+"""What placement reads of pods."""
 
 
 class ClusterOverrides:
@@ -45,7 +52,9 @@ class ClusterOverrides:
         """Add the replica as it is on the clusters where overrides make another one of it."""
         if info.overridden is not None:
             found = self._on(info.overridden, snapshot)
-            vary(state, [self._variant(info, each) for each in found.pods if each.pod])
+            if found.fault:
+                return unschedulable(self.name, found.fault)
+            vary(state, [self._variant(info, *each) for each in found.different])
         return SUCCESS
 
     def filter(
@@ -74,22 +83,18 @@ class ClusterOverrides:
                 return f"override {pods.misfit} corrected: {pods.text}"
         return ""
 
-    def _variant(self, info: WorkloadInfo, pods: OverriddenPods) -> Variant:
+    def _variant(self, info: WorkloadInfo, kind: _Kind, pods: OverriddenPods) -> Variant:
         return Variant(
-            partial(self._rows, info.overridden, pods),
+            partial(self._rows, info.overridden, kind),
             pods.request,
             pods.place,
             info.tolerations,
             pods.pod,
         )
 
-    def _rows(
-        self, overridden: Overridden | None, pods: OverriddenPods, snapshot: Snapshot
-    ) -> Mask:
+    def _rows(self, overridden: Overridden | None, kind: _Kind, snapshot: Snapshot) -> Mask:
         assert overridden is not None  # noqa: S101 - a variant is of a Workload with overrides
-        found = self._on(overridden, snapshot)
-        mask: Mask = np.isin(found.of, [at for at, each in enumerate(found.pods) if each == pods])
-        return mask
+        return self._on(overridden, snapshot).rows(kind)
 
     def _on(self, overridden: Overridden, snapshot: Snapshot) -> _OnClusters:
         last = self._last
@@ -99,37 +104,39 @@ class ClusterOverrides:
 
 
 class _OnClusters:
-    """The pods of each distinct result, and which of them each cluster has, shape (n,)."""
+    """The pods of each kind, and which kind each cluster has, shape (n,).
+
+    Forms that placement reads alike are one kind: their labels, arguments and the like may differ,
+    and the first one stands for all where a patch is laid over them.
+    """
 
     def __init__(self, overridden: Overridden, snapshot: Snapshot) -> None:
-        overrides = overridden.overrides
-        self.of: Ints = np.zeros(len(snapshot), dtype=np.int64)
-        self.pods = [OverriddenPods()]
-        if not (overrides and len(snapshot)):
-            return
-        holds = [snapshot.selected(each.cluster_selector) for each in overrides]
-        matched = np.array(holds, dtype=np.int64).reshape(len(overrides), len(snapshot))
-        keys = sorted(frozenset[str]().union(*overridden.labels))
-        values = np.array([snapshot.column(key).codes for key in keys], dtype=np.int64)
-        read = [
-            np.any(matched[[key in each for each in overridden.labels]], axis=0) for key in keys
-        ]
-        # A label counts only on clusters with an override that reads it.
-        told = [np.where(here, codes, -1) for here, codes in zip(read, values, strict=True)]
-        alike = np.vstack([matched, *told])
-        _, first, of = np.unique(alike, axis=1, return_index=True, return_inverse=True)
-        self.of = of.reshape(-1).astype(np.int64)
-        self.pods = [
-            overridden.on(np.flatnonzero(matched[:, row]).tolist(), _facts(keys, row, snapshot))
-            for row in first.tolist()
-        ]
+        forms = Forms(overridden, snapshot)
+        self.fault = forms.fault
+        kinds: dict[_Kind, int] = {}
+        self.pods: list[OverriddenPods] = []
+        kind_of = []
+        for pods in forms.evaluated():
+            kind = _kind(pods)
+            if kind not in kinds:
+                kinds[kind] = len(kinds)
+                self.pods.append(pods)
+            kind_of.append(kinds[kind])
+        self.of: Ints = np.array(kind_of, dtype=np.int64)[forms.of]
+        self._kinds = kinds
+        self.different = [(each, self.pods[at]) for each, at in kinds.items() if self.pods[at].pod]
+        if len(self.different) > MOST_KINDS:
+            self.fault = (
+                f"spec.overrides make {len(self.different)} different replicas by what they ask "
+                f"for, {MOST_KINDS} at most: let requests and constraints read fewer labels"
+            )
+
+    def rows(self, kind: _Kind) -> Mask:
+        """Return the clusters of that kind, shape (n,)."""
+        mask: Mask = self.of == self._kinds.get(kind, -1)
+        return mask
 
 
-def _facts(keys: list[str], row: int, snapshot: Snapshot) -> ClusterFacts:
-    labels = {}
-    for key in keys:
-        column = snapshot.column(key)
-        value = column.vocabulary.values[column.codes[row]]
-        if value is not None:
-            labels[key] = value
-    return ClusterFacts(snapshot.names[row], labels)
+def _kind(pods: OverriddenPods) -> _Kind:
+    _, _, spec = pods.pod.partition(b'},"spec":')  # labels alone make no other replica
+    return spec, tuple(sorted(pods.request.items())), pods.place, pods.misfit, pods.text

@@ -24,7 +24,7 @@ from controller.scheduling.decision import Decision
 from controller.scheduling.gathered import decide_group
 from controller.scheduling.outcome import over, untouched
 from controller.scheduling.sets import FEW, Batch, Others, View, confirmed
-from controller.scheduling.steps import Steps
+from controller.scheduling.steps import Steps, laid_over
 from controller.snapshot.snapshot import Snapshot
 from crds.workload import ScheduledReason
 
@@ -47,7 +47,8 @@ def decide_set(
 ) -> Steps[Batch]:
     """Decide a Workload now, alone or as one of a set. Changes nothing.
 
-    A Workload that is decided alone takes one step. A set takes many, and its decisions are checked
+    A Workload that is decided alone takes one step, after one for each form that its overrides
+    give it. A set takes many, and its decisions are checked
     against the newest state at the end: with the last step they are true.
 
     Args:
@@ -59,6 +60,7 @@ def decide_set(
         others: what the caller knows of other Workloads that wait.
     """
     others = others or Others()
+    yield from laid_over([info], view.snapshot())
     snapshot, profile = view.snapshot(), profiles[info.scheduler_name]
     if fault:
         status = Status(reasons=(fault,), reason=ScheduledReason.INVALID_WORKLOAD)
@@ -125,6 +127,7 @@ class _Asked:
         if len(group) < 2:
             return Batch([self._again(alone)], busy)
         self.others.begin([each.key for each in group])
+        yield from laid_over(group, self.view.snapshot())
         try:
             group = [runtime.settled(self.profile, u, self.now, self.view.index) for u in group]
         except PluginError:

@@ -39,7 +39,7 @@ from controller.scheduling.cycle import decide
 from controller.scheduling.decision import FITS, Decision
 from controller.scheduling.outcome import untouched, without_units
 from controller.scheduling.sets import FEW, Batch, Conclusion, Others, View, confirmed
-from controller.scheduling.steps import Steps
+from controller.scheduling.steps import Steps, laid_over
 from controller.snapshot.columns import Mask
 from controller.snapshot.snapshot import Snapshot
 from crds.workload import WorkloadState
@@ -122,6 +122,8 @@ def _members(
         known = info if key == info.key else view.info(key) if others.partner(key) else None
         if known is not None and known.scheduler_name in profiles:
             found.append(runtime.settled(profiles[known.scheduler_name], known, now, view.index))
+            if key != info.key:  # its own forms are known
+                yield from laid_over([known], view.snapshot())
         if number % _STEP == 0:
             yield
     return found

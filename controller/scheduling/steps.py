@@ -12,10 +12,13 @@ newer state at its end. Writes belong to no cycle; many of them are in flight at
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from contextlib import asynccontextmanager
 from typing import TypeAlias, TypeVar
 
+from controller.model.unit import WorkloadInfo
+from controller.snapshot.forms import Forms
+from controller.snapshot.snapshot import Snapshot
 from machinery import tracing
 from machinery.clock import Clock, stopwatch
 
@@ -26,6 +29,14 @@ SLICE_SECONDS = 0.01
 """How long steps are taken before the event loop has its turn."""
 LONGEST_SECONDS = 0.5
 """How long a cycle may keep the other cycles waiting."""
+
+
+def laid_over(infos: Iterable[WorkloadInfo], snapshot: Snapshot) -> Steps[None]:
+    """Evaluate the forms that overrides give these Workloads, so that their decisions find them."""
+    for info in infos:
+        if info.overridden is not None:
+            for _ in Forms(info.overridden, snapshot).evaluated():
+                yield
 
 
 def at_once(steps: Steps[T]) -> T:

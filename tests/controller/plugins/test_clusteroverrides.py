@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -10,12 +11,15 @@ import pytest
 from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.explain.remedies import remedies
+from controller.framework.room import variants_of
 from controller.model import overridden
 from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import WorkloadInfo, restated, workload_info
 from controller.scheduling.cycle import decide
+from controller.snapshot import forms
 from tests.controller.features.workloadspread import spreads
 from tests.controller.make import NOW, cluster, decided, info, snapshot, verdicts, workload
+from tests.controller.scheduling.test_long_sets import View
 
 EU, US = {"region": "eu"}, {"region": "us"}
 DIVIDED = {"distribution": "Divided"}
@@ -187,3 +191,91 @@ def test_what_names_its_cluster_is_laid_once_for_a_thousand(
     found = decided(of, *(small(f"m{n}", EU) for n in range(1000)))
     assert set(found.placements.values()) == {3}
     assert len(laid) == 1
+
+
+def slotted(many: int, units: list[WorkloadInfo]) -> View:
+    """Clusters each of which has a value of its own of the label `slot`."""
+    view = View([], units)
+    for n in range(many):
+        view.builder.upsert(small(f"m{n}", {**EU, "slot": f"s{n}"}))
+    return view
+
+
+def reading(name: str, patch: dict[str, Any] | None = None, **spec: Any) -> WorkloadInfo:
+    patch = patch or main(args=["$(stowage.label:slot)"])
+    return info(name, replicas=1100, overrides=[override(patch=patch)], **DIVIDED, **spec)
+
+
+@pytest.mark.proves("A25")
+def test_a_thousand_forms_take_as_many_steps_and_are_laid_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    laid: list[Any] = []
+    real = overridden.overridden
+
+    def counted(*args: Any, **more: Any) -> Any:
+        laid.append(args)
+        return real(*args, **more)
+
+    asked = reading("one")
+    view = slotted(1100, [asked])
+    monkeypatch.setattr(overridden, "overridden", counted)
+    most = [0]
+
+    def step(_number: int) -> None:
+        most.append(len(laid))
+
+    batch, steps = view.decide(asked, between=step)
+    assert len(batch.decisions[0].placements) == 1100
+    assert steps >= 1100
+    assert len(laid) == 1100
+    assert max(after - before for before, after in pairwise([*most, len(laid)])) == 1
+    laid.clear()
+    view.resize("m7", "2")  # another snapshot
+    view.decide(asked)
+    assert laid == [], "the next decision finds them"
+
+
+@pytest.mark.proves("A25")
+def test_what_has_more_forms_than_are_evaluated_is_told_and_what_runs_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = reading("one", present={"m1": 2})
+    assert asked.overridden is not None
+    monkeypatch.setattr(forms, "MOST_FORMS_BYTES", 20 * asked.overridden.size)
+    few, _ = slotted(20, [asked]).decide(asked)
+    assert len(few.decisions[0].placements) == 20
+    many, steps = slotted(21, [asked]).decide(asked)
+    found = many.decisions[0]
+    assert not found.scheduled
+    assert "spec.overrides make 21 forms" in found.message
+    assert found.placements == {"m1": 2}
+    assert steps == 1
+
+
+@pytest.mark.proves("A25")
+def test_forms_that_ask_alike_are_looked_at_as_one_and_very_many_others_are_told() -> None:
+    labelled = {"spec": {"template": {"metadata": {"labels": {"at": "$(stowage.label:slot)"}}}}}
+    asked = reading("one", labelled)
+    view = slotted(200, [asked])
+    found = view.decide(asked)[0].decisions[0]
+    assert len(found.placements) == 200
+    assert len(variants_of(found.cycle_state)) == 1
+    for n in range(200):
+        view.builder.upsert(small(f"m{n}", {**EU, "slot": str(n + 1)}))
+    other = reading("one", asks("$(stowage.label:slot)m"), present={"m1": 2})
+    told = view.decide(other)[0].decisions[0]
+    assert "spec.overrides make 200 different replicas" in told.message
+    assert told.placements == {"m1": 2}
+
+
+@pytest.mark.proves("A25")
+def test_results_are_bounded_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = overridden.OverriddenPods(b"x" * 10_000)
+    monkeypatch.setattr(overridden, "_evaluated", lambda *_: made)
+    results = overridden._Results(100_000)
+    about = (b"", b"", "", "")
+    for n in range(1000):
+        results.of((about, (n,), ()))
+    assert sum(map(overridden._size, results._kept.values())) <= 100_000
+    assert len(results._kept) == 9
