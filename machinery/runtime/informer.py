@@ -44,7 +44,7 @@ from machinery.api.responses import Unreadable
 from machinery.api.status_errors import error_of
 from machinery.api.verbs import Verbs
 from machinery.clock import Clock, SystemClock
-from machinery.errors import ApiError, Forbidden, Gone, TransportError
+from machinery.errors import ApiError, Forbidden, Gone, NotFound, TransportError
 from machinery.pace import TimeSlice
 from machinery.runtime.backoff import Jitter, delay
 from machinery.runtime.list_and_watch import (
@@ -82,6 +82,8 @@ MOST_DELAY_CUT = 5.0
 COMPLAINT_SECONDS = 60.0
 MOST_DELAY_FAILED = 30.0
 """The longest delay between attempts that fail."""
+MOST_DELAY_ABSENT = 3.0
+"""The same where the server has no such kind, of a kind that may come at any time."""
 
 
 class Informer(Cache[T]):
@@ -92,7 +94,8 @@ class Informer(Cache[T]):
     `metadata_only` the server sends only apiVersion, kind and metadata. `kept_bytes` is about what
     `transform` leaves of each object; otherwise the bytes that came are counted. `departing` is
     called with the bytes of a deleted object that cannot be read, and with its last state that
-    could; it returns a substitute, so that the holder of a finalizer can end the object.
+    could; it returns a substitute, so that the holder of a finalizer can end the object. A kind
+    that `comes_and_goes` is looked for every few seconds while the server has none.
     """
 
     def __init__(
@@ -110,8 +113,10 @@ class Informer(Cache[T]):
         clock: Clock | None = None,
         jitter: Jitter = random.random,
         kept_bytes: int | None = None,
+        comes_and_goes: bool = False,
     ) -> None:
         super().__init__()
+        self._most_absent = MOST_DELAY_ABSENT if comes_and_goes else MOST_DELAY_FAILED
         self.resource = resource
         self.last_error: TransportError | None = None
         self._client = client
@@ -230,7 +235,8 @@ class Informer(Cache[T]):
         self.last_error, self._failed = fault, self._clock.monotonic()
 
     def _pause(self, fault: TransportError | None, *, spoke: bool) -> float:
-        cap = MOST_DELAY_CUT if spoke else MOST_DELAY_FAILED
+        cap = self._most_absent if isinstance(fault, NotFound) else MOST_DELAY_FAILED
+        cap = min(cap, MOST_DELAY_CUT) if spoke else cap
         wait = delay(self._failures, base=BASE_DELAY, cap=cap, jitter=self._jitter)
         asked = fault.retry_after if isinstance(fault, ApiError) else None
         return max(wait, asked or 0.0)

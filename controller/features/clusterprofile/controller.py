@@ -28,7 +28,7 @@ class ClusterProfileController:
         configuration = configuration or ClusterProfilesConfiguration()
         self._clusters: Informer[MemberCluster] = term.informer(MEMBER_CLUSTERS)
         self._profiles: Informer[ClusterProfile] = Informer(
-            term.client, CLUSTER_PROFILES, ClusterProfile, clock=term.clock
+            term.client, CLUSTER_PROFILES, ClusterProfile, clock=term.clock, comes_and_goes=True
         )
         self._standing: dict[Key, set[str]] = {}
         for each in self._clusters.values():

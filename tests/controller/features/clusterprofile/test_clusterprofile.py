@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -297,6 +298,27 @@ async def test_a_hub_without_the_kind_places_as_ever_and_may_get_it_later(world:
         await world.until(lambda: world.exported().keys() == {"oslo", "paris", "rome"})
         assert world.clusters().keys() == {"oslo", "paris", "rome"}
         await world.until(lambda: world.unhealthy("oslo"))
+
+
+@pytest.mark.proves("J16")
+async def test_a_kind_that_was_away_for_long_is_followed_within_seconds(world: World):
+    served, asked = False, list[float]()
+
+    async def absent(_method: str, path: str, _body: Any) -> None:
+        if "clusterprofiles" in path and not served:
+            asked.append(world.stage.clock.monotonic())
+            raise NotFound(code=404, reason="NotFound", message="404 page not found")
+
+    world.hub.faults.append(absent)
+    stands = {"annotations": {"stowage.dev/cluster-profile": "fleet/paris"}}
+    world.hub.put(MEMBER_CLUSTERS, {"metadata": {"name": "paris", **stands}, "spec": {}})
+    async with world.leading({"import": [IMPORT]}):
+        await world.stage.calm(120)
+        assert not world.unhealthy("paris"), "whether its profile is there is not known"
+        assert max(after - before for before, after in pairwise(asked)) <= 5.0
+        served = True
+        await world.stage.until(lambda: world.unhealthy("paris"), seconds=5.0)
+        assert world.unhealthy("paris")["reason"] == "ProfileNotFound"
 
 
 VALUES = st.recursive(
