@@ -142,6 +142,11 @@ class ScheduledReason(StrEnum):
     INVALID_SPREAD = "InvalidSpread"
     GROUP_NOT_FOUND = "GroupNotFound"
     GROUP_DENIED = "GroupDenied"
+    """Too few units of its group find a cluster; nothing of it is held."""
+    GROUP_INCOMPLETE = "GroupIncomplete"
+    """The Workloads of its group ask for fewer units than it needs: nothing was tried."""
+    GROUP_WITHDRAWN = "GroupWithdrawn"
+    """Units failed before the quorum of its group ran: all of it was taken back, for a while."""
     SCHEDULE_TIMEOUT = "ScheduleTimeout"
     WAITING_FOR_GROUP = "WaitingForGroup"
     AMBIGUOUS_GROUP = "AmbiguousGroup"
@@ -214,6 +219,8 @@ WAITING = frozenset(
     {
         ScheduledReason.WAITING_FOR_GROUP,
         ScheduledReason.GROUP_DENIED,
+        ScheduledReason.GROUP_INCOMPLETE,
+        ScheduledReason.GROUP_WITHDRAWN,
         ScheduledReason.SCHEDULE_TIMEOUT,
         ScheduledReason.WAITING_ON_PERMIT,
         PropagatedReason.PROPAGATING,

@@ -291,7 +291,7 @@ def test_a_training_run_starts_with_its_last_member_and_ends(demo: Playground) -
     gang, driver, workers = load(EXAMPLES / "21-workload-group.yaml")
     demo.hub.apply(gang)
     demo.hub.apply(driver)
-    waits = demo.until_condition(NAMESPACE, "driver", "Scheduled", reason="GroupDenied")
+    waits = demo.until_condition(NAMESPACE, "driver", "Scheduled", reason="GroupIncomplete")
     assert "has 1 units in all its Workloads, minMember is 4" in waits["message"]
     assert not demo.placements(NAMESPACE, "driver")
     wait("the phase of its group", lambda: group(demo, "training").get("phase") == "Pending")

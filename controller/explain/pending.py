@@ -36,6 +36,8 @@ T = TypeVar("T")
 WITHHELD = frozenset(
     (
         ScheduledReason.GROUP_DENIED,
+        ScheduledReason.GROUP_INCOMPLETE,
+        ScheduledReason.GROUP_WITHDRAWN,
         ScheduledReason.WAITING_FOR_GROUP,
         ScheduledReason.SCHEDULE_TIMEOUT,
     )

@@ -26,8 +26,9 @@ from controller.framework.explains import (
 )
 from controller.framework.gathering import GroupScheduling
 from controller.framework.room import needed, resources_of, room, room_of, variants_of
+from controller.framework.status import Refusal
 from controller.model.unit import WorkloadInfo
-from controller.scheduling.decision import Decision, Refusal
+from controller.scheduling.decision import Decision
 from controller.snapshot.columns import Ints, Mask
 from machinery.types import hostports, quantities
 
@@ -60,7 +61,9 @@ def _of_set(decision: Decision, shortage: Shortage) -> Iterator[Note]:
     said = {*decision.shared_by, *(refusal.plugin for refusal in decision.refusals)}
     for plugin in decision.plugins.values():
         if isinstance(plugin, GroupScheduling) and plugin.name in said:
-            refusal = Refusal(plugin.name, decision.message)
+            whole = () if decision.masks else decision.refusals
+            own = (each for each in whole if each.plugin == plugin.name)
+            refusal = next(own, Refusal(plugin.name, decision.message))
             cure = _cure(shortage, decision.plugins, refusal, every)
             yield Note(NoteKind.LIFT, len(every), plugin.name, cure)
 
@@ -99,15 +102,15 @@ class _Blame:
         mask: Mask = self.by_plugin[plugin] & (self.count == 1)
         return mask
 
-    def texts(self, plugin: str, rows: Mask) -> list[str]:
-        """Return what the plugin says of any of these clusters, but for used-up quotas."""
+    def of(self, plugin: str, rows: Mask) -> list[Refusal]:
+        """Return the plugin's refusals of any of these clusters, but for used-up quotas."""
         said = zip(self.decision.refusals, self.decision.masks, strict=True)
-        texts = [
-            each.text
+        found = [
+            each
             for each, mask in said
             if each.plugin == plugin and not each.reached and (mask & rows).any()
         ]
-        return list(dict.fromkeys(texts))
+        return list(dict.fromkeys(found))
 
 
 def _cure(shortage: Shortage, plugins: Mapping[str, Any], refusal: Refusal, rows: Mask) -> str:
@@ -115,7 +118,7 @@ def _cure(shortage: Shortage, plugins: Mapping[str, Any], refusal: Refusal, rows
     if known is None or (cure := method_of(known, Explainer.cure)) is None:
         return f"whatever makes {refusal.plugin} say {refusal.text!r} no longer"
     try:
-        about = (shortage, refusal.text, rows)
+        about = (shortage, refusal, rows)
         return ask(known, "Explain", answers.a_text, cure, *about)
     except PluginError as e:
         return str(e)
@@ -190,10 +193,10 @@ def _lifts(blame: _Blame) -> list[Note]:
         rows = blame.alone(plugin)
         if plugin in blame.short and method_of(plugins[plugin], Explainer.cure) is None:
             continue
-        for text in blame.texts(plugin, rows):
-            mask = rows & _said(blame, plugin, text)
+        for refusal in blame.of(plugin, rows):
+            mask = rows & _refused(blame, refusal)
             names = shortage.names(mask)
-            what = _cure(shortage, plugins, Refusal(plugin, text), mask)
+            what = _cure(shortage, plugins, refusal, mask)
             if not what:
                 continue
             sentence = f"{what}: that alone keeps it from {either(names)}{shortage.space(mask)}"
@@ -201,9 +204,9 @@ def _lifts(blame: _Blame) -> list[Note]:
     return sorted(notes, key=lambda note: (-note.number, note.name, note.text))
 
 
-def _said(blame: _Blame, plugin: str, text: str) -> Mask:
+def _refused(blame: _Blame, refusal: Refusal) -> Mask:
     said = zip(blame.decision.refusals, blame.decision.masks, strict=True)
-    masks = [mask for each, mask in said if (each.plugin, each.text) == (plugin, text)]
+    masks = [mask for each, mask in said if each == refusal]
     joined: Mask = np.any(masks, axis=0)
     return joined
 
@@ -216,7 +219,9 @@ def _several(blame: _Blame) -> list[Note]:
     row = int(blame.decision.snapshot.rows(blame.shortage.names(blame.count == fewest)[:1])[0])
     plugins = [plugin for plugin, mask in blame.by_plugin.items() if mask[row]]
     number = int((blame.count == fewest).sum())
-    listed = ", ".join(f"{p} ({'; '.join(blame.texts(p, _only(row, blame)))})" for p in plugins)
+    there = _only(row, blame)
+    said = {p: dict.fromkeys(each.text for each in blame.of(p, there)) for p in plugins}
+    listed = ", ".join(f"{p} ({'; '.join(said[p])})" for p in plugins)
     name = blame.decision.snapshot.names[row]
     text = f"nothing by itself; the least stands against {name}: {listed}"
     return [Note(NoteKind.SEVERAL, number, name, text)]

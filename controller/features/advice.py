@@ -22,6 +22,8 @@ SCHEDULED: Mapping[str, str] = {
     "InvalidSpread": "mend the field of its WorkloadSpread that is named",
     "GroupNotFound": "apply the WorkloadGroup that its label names",
     "GroupDenied": "see its WorkloadGroup: stowage explain wg/NAME",
+    "GroupIncomplete": "see its WorkloadGroup: stowage explain wg/NAME",
+    "GroupWithdrawn": "see its WorkloadGroup: stowage explain wg/NAME",
     "ScheduleTimeout": "see its WorkloadGroup: stowage explain wg/NAME",
     "WaitingForGroup": "the rest of its WorkloadGroup",
     "AmbiguousGroup": "leave one of its labels that name a WorkloadGroup",

@@ -16,6 +16,7 @@ import numpy as np
 from controller.cache.placements import PlacementIndex
 from controller.framework.interface import Candidates, CycleState, Plugin
 from controller.framework.room import room, variants_of
+from controller.framework.status import Refusal
 from controller.model.unit import WorkloadInfo
 from controller.planner.plan import Apportionment
 from controller.planner.reasons import Reasons, RuleKind
@@ -132,10 +133,11 @@ class PassView:
 class Explainer(Plugin, Protocol):
     """A plugin with words of its own. Each method is optional, see `method_of`."""
 
-    def cure(self, shortage: Shortage, text: str, rows: Mask) -> str:
-        """Return what to change so that the plugin no longer says `text` of these clusters.
+    def cure(self, shortage: Shortage, refusal: Refusal, rows: Mask) -> str:
+        """Return what to change so that the plugin no longer refuses these clusters so.
 
-        A noun phrase; empty where that would not help by itself. Without the method the plugin is
+        By `code` and `args` of the refusal, which are the plugin's own, and never by its text. A
+        noun phrase; empty where that would not help by itself. Without the method the plugin is
         quoted with its name.
         """
         ...

@@ -65,17 +65,24 @@ class CycleState:
         return plugin in self.enabled.get(point, ())
 
 
+MaskedReason: TypeAlias = (
+    tuple[Mask, str] | tuple[Mask, str, str] | tuple[Mask, str, str, tuple[str, ...]]
+)
+"""The clusters, the text, and with some the code and the args of a `Refusal`."""
+
+
 @dataclass(frozen=True, slots=True)
 class FilterMask:
     """The clusters that a filter refuses: one mask for each reason; the first that holds counts.
 
-    `reached` are refusals of clusters that would do, were a quota not used up, `short` of those
-    that would, had they more room.
+    A reason is a text, and may have the `code` and the `args` of a `Refusal` behind it. `reached`
+    are refusals of clusters that would do, were a quota not used up, `short` of those that would,
+    had they more room.
     """
 
-    reasons: Sequence[tuple[Mask, str]]
-    reached: Sequence[tuple[Mask, str]] = ()
-    short: Sequence[tuple[Mask, str]] = ()
+    reasons: Sequence[MaskedReason]
+    reached: Sequence[MaskedReason] = ()
+    short: Sequence[MaskedReason] = ()
 
 
 NOTHING_REFUSED = FilterMask(())

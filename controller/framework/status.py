@@ -21,10 +21,28 @@ class Code(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a cluster, or a Workload as a whole, is refused, and the plugin that refuses it.
+
+    `text` is for people, and nothing is read off it. `code` and `args` say the same to the plugin:
+    one word of its own, and the names that the text has. `reached` when only a quota stands in the
+    way, `short` when only room does.
+    """
+
+    plugin: str
+    text: str
+    code: str = ""
+    args: tuple[str, ...] = ()
+    reached: bool = False
+    short: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """A code, the reasons for it in words, the plugin, and the reason for the condition.
 
-    `seconds` is the time-out that goes with the code WAIT.
+    `seconds` is the time-out that goes with the code WAIT; `detail` and `args` are `code` and
+    `args` of the `refusal`.
     """
 
     code: Code = Code.SUCCESS
@@ -32,6 +50,12 @@ class Status:
     plugin: str = ""
     reason: ScheduledReason = ScheduledReason.FAILED_TO_SCHEDULE
     seconds: float = 0.0
+    detail: str = ""
+    args: tuple[str, ...] = ()
+
+    @property
+    def refusal(self) -> Refusal:
+        return Refusal(self.plugin, "; ".join(self.reasons), self.detail, self.args)
 
     @property
     def ok(self) -> bool:
@@ -44,10 +68,14 @@ SKIP = Status(Code.SKIP)
 
 
 def unschedulable(
-    plugin: str, *reasons: str, reason: ScheduledReason = ScheduledReason.FAILED_TO_SCHEDULE
+    plugin: str,
+    *reasons: str,
+    reason: ScheduledReason = ScheduledReason.FAILED_TO_SCHEDULE,
+    detail: str = "",
+    args: tuple[str, ...] = (),
 ) -> Status:
     """Return a refusal that an event may lift."""
-    return Status(Code.UNSCHEDULABLE, reasons, plugin, reason)
+    return Status(Code.UNSCHEDULABLE, reasons, plugin, reason, detail=detail, args=args)
 
 
 def wait(plugin: str, *reasons: str, seconds: float) -> Status:

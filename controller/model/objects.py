@@ -448,6 +448,8 @@ class ClusterShare(msgspec.Struct, frozen=True, rename="camel"):
     unschedulable_since: datetime | None = None
     state: str = ""
     message: str = ""
+    reason: str = ""
+    """Why it does not go on, as a reason of Propagated."""
     available: int | None = None
     """Pods that have been ready for minReadySeconds; None where that is 0."""
     blocked: ShareBlocked | None = None

@@ -17,7 +17,7 @@ from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
 from controller.framework.explains import Shortage
 from controller.framework.interface import NOTHING_REFUSED, CycleState, FilterMask
 from controller.framework.room import vary
-from controller.framework.status import SUCCESS, Status, unschedulable
+from controller.framework.status import SUCCESS, Refusal, Status, unschedulable
 from controller.framework.variants import Variant
 from controller.model.overridden import Overridden, OverriddenPods
 from controller.model.place import Place
@@ -26,7 +26,7 @@ from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.forms import Forms
 from controller.snapshot.snapshot import Snapshot
 
-_MISFIT = "override {} does not fit"
+_MISFIT = "Misfit"
 MOST_KINDS = 128
 """Different replicas of one Workload: each is looked at on all clusters."""
 _Kind: TypeAlias = tuple[bytes, tuple[tuple[str, int], ...], Place, str, str]
@@ -69,18 +69,28 @@ class ClusterOverrides:
             if pods.misfit:
                 none = np.zeros(len(snapshot), dtype=np.bool_)
                 masks[pods.misfit] = masks.get(pods.misfit, none) | (found.of == at)
-        return FilterMask([(mask, _MISFIT.format(name)) for name, mask in sorted(masks.items())])
+        return FilterMask(
+            [
+                (mask, f"override {name} does not fit", _MISFIT, (name,))
+                for name, mask in sorted(masks.items())
+            ]
+        )
 
-    def cure(self, shortage: Shortage, text: str, rows: Mask) -> str:
+    def cure(self, shortage: Shortage, refusal: Refusal, rows: Mask) -> str:
         """Say what does not fit."""
+        why = self.why(shortage, refusal, rows)
+        return f"override {refusal.args[0]} corrected: {why}" if why else ""
+
+    def why(self, shortage: Shortage, refusal: Refusal, rows: Mask) -> str:
+        """Return why that override does not fit there; empty where it does."""
         overridden = shortage.workload.overridden
-        if overridden is None:
+        if overridden is None or refusal.code != _MISFIT:
             return ""
         found = self._on(overridden, shortage.snapshot)
         for at in np.unique(found.of[rows]).tolist():
-            pods = found.pods[at]
-            if pods.misfit and text == _MISFIT.format(pods.misfit):
-                return f"override {pods.misfit} corrected: {pods.text}"
+            pods: OverriddenPods = found.pods[at]
+            if (pods.misfit,) == refusal.args:
+                return pods.text
         return ""
 
     def _variant(self, info: WorkloadInfo, kind: _Kind, pods: OverriddenPods) -> Variant:

@@ -15,6 +15,7 @@ from controller.framework.room import by_variant, needed, resources_of, room, ro
 from controller.framework.runtime.arguments import NoArgs
 from controller.framework.runtime.handle import Handle
 from controller.framework.runtime.services import Route, as_json, failure
+from controller.framework.status import Refusal
 from controller.framework.variants import Variant
 from controller.model.objects import Taint
 from controller.model.place import EVERY_TAINT, HARD, Place
@@ -27,8 +28,8 @@ from machinery.http_messages import Request, Response
 from machinery.types import hostports
 
 NAME = "ClusterResources"
-_LABELS = "had no node with room that the pods' nodeSelector and node affinity match"
-_TAINTED = "had nodes with taints that the pods do not tolerate"
+_LABELS = "LabelsDiffer"
+_TAINTED = "NodesTainted"
 MEASURED = ("cpu", "memory")
 """The resources whose free share is scored."""
 
@@ -72,19 +73,19 @@ class ClusterResources:
         if not full.any():
             return NOTHING_REFUSED
         closed = _closed(state, info, snapshot, need)
-        left = full & ~np.any([mask for mask, _ in closed], axis=0) if closed else full
+        left = full & ~np.any([mask for mask, *_ in closed], axis=0) if closed else full
         for resource in resources_of(state, info):
             fits = room(info, snapshot, only=resource, variants=variants_of(state))
-            closed.append(((fits < need) & left, _lack(resource)))
+            closed.append(((fits < need) & left, _lack(resource), ""))
         return FilterMask((), short=[*closed, (left, "insufficient room")])
 
-    def cure(self, shortage: Shortage, text: str, rows: Mask) -> str:
+    def cure(self, shortage: Shortage, refusal: Refusal, rows: Mask) -> str:
         """Name what keeps the pods from nodes with room: taints, or labels that these lack."""
-        if text == _LABELS:
+        if refusal.code == _LABELS:
             return "a node with room that the pods' nodeSelector and node affinity match"
-        found = _untolerated(shortage.workload.place, shortage.snapshot, rows)
-        if text not in {_TAINTED, *(_taint(each) for each in found)}:
+        if refusal.code != _TAINTED:
             return ""
+        found = _untolerated(shortage.workload.place, shortage.snapshot, rows)
         named = either([each.text for each in found], "and") or "the nodes' taints"
         return f"a toleration of {named} in the pods' tolerations"
 
@@ -116,7 +117,7 @@ class ClusterResources:
 
 def _closed(
     state: CycleState, info: WorkloadInfo, snapshot: Snapshot, need: int
-) -> list[tuple[Mask, str]]:
+) -> list[tuple[Mask, str, str]]:
     """Return the clusters whose nodes have the room, and do not let the pods in; by what does not.
 
     Taints come first, then labels: where both do, both would have to change.
@@ -131,10 +132,12 @@ def _closed(
     short = ~fits(lambda place: place)
     tainted = short & fits(lambda place: replace(place, tolerations=EVERY_TAINT))
     there = _untolerated(info.place, snapshot, tainted)
-    masks = [(tainted & rows, _taint(each)) for each, rows in there.items()]
-    masks.append((tainted & ~np.any([rows for rows, _ in masks] or [~tainted], axis=0), _TAINTED))
+    masks = [(tainted & rows, _taint(each), _TAINTED) for each, rows in there.items()]
+    others = tainted & ~np.any([rows for rows, *_ in masks] or [~tainted], axis=0)
+    masks.append((others, "had nodes with taints that the pods do not tolerate", _TAINTED))
     labelled = short & fits(lambda _: Place(tolerations=EVERY_TAINT)) & ~tainted
-    return [*masks, (labelled, _LABELS)]
+    text = "had no node with room that the pods' nodeSelector and node affinity match"
+    return [*masks, (labelled, text, _LABELS)]
 
 
 def _untolerated(place: Place, snapshot: Snapshot, rows: Mask) -> dict[Taint, Mask]:

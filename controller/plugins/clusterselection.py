@@ -14,7 +14,7 @@ from controller.cache.placements import PlacementIndex
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
 from controller.framework.explains import Shortage
 from controller.framework.interface import NOTHING_REFUSED, CycleState, FilterMask
-from controller.framework.status import SUCCESS, Status, unschedulable
+from controller.framework.status import SUCCESS, Refusal, Status, unschedulable
 from controller.model.objects import MemberCluster
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints, Mask
@@ -53,7 +53,7 @@ class NamedCluster:
             others |= ~snapshot.secret_namespace.equals(target.namespace)
         return FilterMask([(others, "didn't match targetCluster")])
 
-    def cure(self, _shortage: Shortage, _text: str, _rows: Mask) -> str:
+    def cure(self, _shortage: Shortage, _refusal: Refusal, _rows: Mask) -> str:
         return "another cluster in spec.targetCluster, or one that is registered by that name"
 
 
@@ -85,7 +85,7 @@ class ClusterSelector:
             mask &= holds | reserved(snapshot, value) if reserved else holds
         return FilterMask([(~mask, "didn't match clusterSelector")])
 
-    def cure(self, _shortage: Shortage, _text: str, _rows: Mask) -> str:
+    def cure(self, _shortage: Shortage, _refusal: Refusal, _rows: Mask) -> str:
         return "other pairs in spec.clusterSelector, or these labels on the MemberCluster"
 
 
@@ -134,7 +134,7 @@ class ClusterAffinityPlugin:
             mask |= snapshot.matches(term)
         return FilterMask([(~mask, "didn't match clusterAffinity")])
 
-    def cure(self, _shortage: Shortage, _text: str, _rows: Mask) -> str:
+    def cure(self, _shortage: Shortage, _refusal: Refusal, _rows: Mask) -> str:
         return "another required term in spec.clusterAffinity, or its labels on the MemberCluster"
 
     def score(

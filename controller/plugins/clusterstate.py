@@ -15,6 +15,7 @@ from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
 from controller.framework.explains import Shortage, either
 from controller.framework.interface import NOTHING_REFUSED, CycleState, FilterMask
 from controller.framework.room import by_variant, variants_of
+from controller.framework.status import Refusal
 from controller.framework.variants import Variant
 from controller.model.objects import MemberCluster, Taint
 from controller.model.place import HARD, SOFT
@@ -23,7 +24,7 @@ from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.snapshot import Snapshot
 from crds.names import forbidden_namespace
 
-_CORDONED = "unschedulable"
+_CORDONED = "Cordoned"
 _NAMESPACES = "spec.namespaces.allow of the MemberCluster"
 
 
@@ -55,7 +56,7 @@ class TargetNamespace:
         outside = snapshot.kept.fixed((self.name, target), lambda: snapshot.rules.where(refused))
         return FilterMask([(outside, f"namespace {target} is not allowed")])
 
-    def cure(self, shortage: Shortage, _text: str, _rows: Mask) -> str:
+    def cure(self, shortage: Shortage, _refusal: Refusal, _rows: Mask) -> str:
         return f"namespace {shortage.workload.target_namespace} in {_NAMESPACES}"
 
 
@@ -99,7 +100,7 @@ class NamespaceGiven:
         refused = snapshot.kept.fixed((self.name, target), outside)
         return FilterMask([(refused, f"namespace {target} was not given to Stowage")])
 
-    def cure(self, shortage: Shortage, _text: str, _rows: Mask) -> str:
+    def cure(self, shortage: Shortage, _refusal: Refusal, _rows: Mask) -> str:
         given = f"--target-namespace {shortage.workload.target_namespace}"
         return f"`stowage join CLUSTER --member-kubeconfig FILE {given}`"
 
@@ -135,7 +136,7 @@ class AllowedKinds:
         named = ", ".join(info.guarded_kinds)
         return FilterMask([(snapshot.kinds.where(refused), f"{named} not in spec.allowedKinds")])
 
-    def cure(self, shortage: Shortage, _text: str, _rows: Mask) -> str:
+    def cure(self, shortage: Shortage, _refusal: Refusal, _rows: Mask) -> str:
         named = ", ".join(shortage.workload.guarded_kinds)
         return f"{named} in spec.allowedKinds of the MemberCluster"
 
@@ -160,7 +161,7 @@ class ClusterReady:
         """Return the clusters being deleted, and those not ready."""
         return FilterMask([(snapshot.deleting, "being deleted"), (~snapshot.ready, "not ready")])
 
-    def cure(self, _shortage: Shortage, _text: str, _rows: Mask) -> str:
+    def cure(self, _shortage: Shortage, _refusal: Refusal, _rows: Mask) -> str:
         return "a cluster that is ready again"
 
 
@@ -184,12 +185,15 @@ class TaintToleration:
         """Return the cordoned clusters, and those with a hard taint that is not tolerated."""
         tainted = _untolerated(state, info, snapshot, HARD) > 0
         return FilterMask(
-            [(snapshot.cordoned, _CORDONED), (tainted, "had taints that were not tolerated")]
+            [
+                (snapshot.cordoned, "unschedulable", _CORDONED),
+                (tainted, "had taints that were not tolerated"),
+            ]
         )
 
-    def cure(self, shortage: Shortage, text: str, rows: Mask) -> str:
+    def cure(self, shortage: Shortage, refusal: Refusal, rows: Mask) -> str:
         """Name the end of the cordon, or the taints to tolerate, as `key=value:effect`."""
-        if text == _CORDONED:
+        if refusal.code == _CORDONED:
             return "an end of the cordon (spec.unschedulable of the MemberCluster)"
         return f"a toleration of {either(_taints(shortage, rows), 'and')} in spec.tolerations"
 

@@ -22,6 +22,7 @@ from controller.framework.events import (
 )
 from controller.framework.explains import Shortage
 from controller.framework.interface import CycleState, FilterMask
+from controller.framework.status import Refusal
 from controller.model.objects import Workload, WorkloadTerm
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints, Mask
@@ -64,7 +65,7 @@ class WorkloadAffinityPlugin:
         ]
         return FilterMask(reasons)
 
-    def cure(self, _shortage: Shortage, _text: str, _rows: Mask) -> str:
+    def cure(self, _shortage: Shortage, _refusal: Refusal, _rows: Mask) -> str:
         return (
             "other required terms in spec.workloadAffinity or spec.workloadAntiAffinity, or the "
             "Workloads that they select in other places"

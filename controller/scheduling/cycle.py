@@ -39,11 +39,11 @@ from controller.framework.interface import (
 from controller.framework.profile import Profile
 from controller.framework.room import room_of, within
 from controller.framework.runtime.framework import named, status_fields
-from controller.framework.status import Code, Status, unschedulable
+from controller.framework.status import Code, Refusal, Status, unschedulable
 from controller.model.unit import WorkloadInfo
 from controller.planner.reasons import no_reasons
 from controller.scheduling import moving
-from controller.scheduling.decision import FITS, Decision, HookChange, Refusal
+from controller.scheduling.decision import FITS, Decision, HookChange
 from controller.scheduling.division import assigned
 from controller.scheduling.moving import NO_MOVES, Departures, Moves
 from controller.scheduling.outcome import ScheduledCondition, of_assignment, of_refusal
@@ -198,16 +198,16 @@ class _Pass:
         for plugin in self.profile.filter:
             masks = answers.refused(len(self.snapshot))
             refused = ask(plugin, "Filter", masks, plugin.filter, *self.about)
-            for mask, text in refused.reasons:
-                self._refuse(mask, plugin.name, text)
+            for mask, *said in refused.reasons:
+                self._refuse(mask, plugin.name, *said)
                 # A change of a cluster moves nothing that runs there. Only the Workload's own rules
                 # do, and only after they were edited.
                 if self.info.edited and not plugin.ignored_during_execution:
                     excluded |= mask
-            for mask, text in refused.reached:
-                self._refuse(mask, plugin.name, text, reached=True)
-            for mask, text in refused.short:
-                self._refuse(mask, plugin.name, text, short=True)
+            for mask, *said in refused.reached:
+                self._refuse(mask, plugin.name, *said, reached=True)
+            for mask, *said in refused.short:
+                self._refuse(mask, plugin.name, *said, short=True)
         self._exclude(excluded)
         self._leave()
         return None
@@ -243,11 +243,19 @@ class _Pass:
             self.said = replace(self.said, evictions={**evictions, **self.said.evictions})
 
     def _refuse(
-        self, mask: Mask, plugin: str, text: str, *, reached: bool = False, short: bool = False
+        self,
+        mask: Mask,
+        plugin: str,
+        text: str,
+        code: str = "",
+        args: tuple[str, ...] = (),
+        *,
+        reached: bool = False,
+        short: bool = False,
     ) -> None:
         if not np.count_nonzero(mask):  # several times as fast as `any` on few clusters
             return
-        self.refusals.append(Refusal(plugin, text, reached, short))
+        self.refusals.append(Refusal(plugin, text, code, args, reached, short))
         self.masks.append(mask)
         self.verdicts[mask & self.feasible] = len(self.refusals)
 
@@ -537,7 +545,7 @@ def _refused(
         reason=verdict.reason,
         state=verdict.state,
         message=verdict.message,
-        refusals=[Refusal(status.plugin, "; ".join(status.reasons))],
+        refusals=[status.refusal],
         verdicts=np.ones(len(snapshot), dtype=np.int16),
         totals=np.zeros(len(snapshot), dtype=np.int64),
         plugins=profile.plugins,

@@ -20,6 +20,7 @@ from controller.framework.explains import PassView
 from controller.framework.interface import CycleState
 from controller.framework.profile import Profile
 from controller.framework.room import without_room
+from controller.framework.status import Refusal
 from controller.model.unit import WorkloadInfo
 from controller.planner.reasons import (
     AssignmentOrder,
@@ -37,19 +38,6 @@ from machinery.types.metadata import Key
 
 FITS = 0
 """The verdict of a cluster that nothing refused; others are 1 + an index into `refusals`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A reason to refuse a cluster, and the plugin that gave it.
-
-    `reached` when only a quota stands in the way, `short` when only room does.
-    """
-
-    plugin: str
-    text: str
-    reached: bool = False
-    short: bool = False
 
 
 @dataclass(frozen=True, slots=True)

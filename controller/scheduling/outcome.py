@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.framework.interface import Assignment
-from controller.framework.status import Status
+from controller.framework.status import Refusal, Status
 from controller.model.unit import WorkloadInfo
-from controller.scheduling.decision import FITS, Decision, Refusal
+from controller.scheduling.decision import FITS, Decision
 from controller.snapshot.snapshot import Snapshot
 from crds.workload import ScheduledReason, WorkloadState
 
@@ -82,7 +82,6 @@ def of_assignment(
 
 def untouched(info: WorkloadInfo, snapshot: Snapshot, now: datetime, status: Status) -> Decision:
     """Return a decision that keeps every share; reason and message are those of the status."""
-    text = "; ".join(status.reasons)
     return Decision(
         workload=info,
         snapshot=snapshot,
@@ -91,8 +90,8 @@ def untouched(info: WorkloadInfo, snapshot: Snapshot, now: datetime, status: Sta
         desired=max(info.replicas, sum(info.present.values())),
         reason=status.reason,
         state=WorkloadState.SCHEDULED if info.present else without_units(status.reason),
-        message=text,
-        refusals=[Refusal(status.plugin, text)] if status.plugin else [],
+        message=status.refusal.text,
+        refusals=[status.refusal] if status.plugin else [],
     )
 
 

@@ -208,6 +208,8 @@ class ClusterShare(Model):
     """How far it has come."""
     message: Annotated[str, Field(max_length=4096)] = ""
     """Why it does not go on, if it does not."""
+    reason: Annotated[str, Field(max_length=64)] | None = None
+    """The same in one word, a reason of Propagated; unset while nothing is wrong with it."""
     health: ShareHealth | None = None
     """How the object that runs its units is doing, by what is known of its kind."""
     ended: ShareEnd | None = None

@@ -75,7 +75,9 @@ class GroupScheduledReason(StrEnum):
 
     SCHEDULED = "Scheduled"
     WAITING_FOR_GROUP = "WaitingForGroup"
-    """Too few members, or units are held for those that are missing."""
+    """It is not decided yet, or units are held for those that are missing."""
+    GROUP_INCOMPLETE = "GroupIncomplete"
+    """Its Workloads ask for fewer units than minMember: nothing was tried."""
     GROUP_DENIED = "GroupDenied"
     """Too few units fit; nothing is held."""
     SCHEDULE_TIMEOUT = "ScheduleTimeout"
@@ -92,6 +94,7 @@ class GroupScheduledReason(StrEnum):
 WAITING = frozenset(
     {
         GroupScheduledReason.WAITING_FOR_GROUP,
+        GroupScheduledReason.GROUP_INCOMPLETE,
         GroupPhase.PENDING,
         GroupPhase.SCHEDULING,
         GroupPhase.SCHEDULED,

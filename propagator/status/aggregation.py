@@ -96,9 +96,8 @@ def propagated(
     waits = bool(before) and any(share.waits or _was_held(share, before) for share in shares)
     trouble = _trouble(shares)
     if trouble is not None:
-        reason, sentences = trouble
-        old = before.get("message", "")
-        if waits and before["reason"] == reason.value and all(text in old for text in sentences):
+        reason, sentences, news = trouble
+        if waits and before["reason"] == reason.value and not news:
             return None
         return reason, _joined(sentences)
     if any(share.under_way for share in shares):
@@ -116,13 +115,14 @@ def _was_held(share: ReportedShare, before: Mapping[str, Any]) -> bool:
     return share.word is Word.STANDS and before["reason"] == PropagatedReason.WAITING_FOR_GROUP
 
 
-def _trouble(shares: Sequence[ReportedShare]) -> tuple[PropagatedReason, list[str]] | None:
-    """Return the worst reason that is known, and each message with it."""
-    known = [_problem(o) for share in shares if (o := share.outcome) and o.reason is not None]
+def _trouble(shares: Sequence[ReportedShare]) -> tuple[PropagatedReason, list[str], bool] | None:
+    """Return the worst reason that is known, each message with it, and whether any is news."""
+    told = [(share, o) for share in shares if (o := share.outcome) is not None]
+    known = [_problem(share, o) for share, o in told if o.reason is not None]
     held = [each for each in known if each[0] is PropagatedReason.WAITING_FOR_GROUP]
-    keeping = [_problem(o) for share in shares if (o := share.outcome) and o.moves]
+    keeping = [_problem(share, o) for share, o in told if o.moves]
     away = [
-        (PropagatedReason.CLUSTER_UNREACHABLE, share.seen.trouble)
+        (PropagatedReason.CLUSTER_UNREACHABLE, share.seen.trouble, share.news)
         for share in shares
         if share.word is Word.AWAY
     ]
@@ -132,12 +132,13 @@ def _trouble(shares: Sequence[ReportedShare]) -> tuple[PropagatedReason, list[st
     if not problems:
         return None
     order = list(PropagatedReason)
-    worst = min({reason for reason, _ in problems}, key=order.index)
-    return worst, sorted({text for reason, text in problems if reason is worst})
+    worst = min({reason for reason, *_ in problems}, key=order.index)
+    those = [each for each in problems if each[0] is worst]
+    return worst, sorted({text for _, text, _ in those}), any(news for *_, news in those)
 
 
-def _problem(outcome: Outcome) -> tuple[PropagatedReason, str]:
-    return outcome.reason or PropagatedReason.PROPAGATED, outcome.message
+def _problem(share: ReportedShare, outcome: Outcome) -> tuple[PropagatedReason, str, bool]:
+    return outcome.reason or PropagatedReason.PROPAGATED, outcome.message, share.news
 
 
 def _joined(sentences: Sequence[str]) -> str:

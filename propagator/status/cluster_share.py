@@ -122,6 +122,8 @@ class ReportedShare:
     """Replicas of an older template, by the last numbers that are known."""
     lasting: int = 0
     """Replicas that stand in for others; 0 where its cluster does not serve."""
+    news: bool = True
+    """Whether the last report gave it another reason or message."""
 
     @property
     def outcome(self) -> Outcome | None:
@@ -198,6 +200,7 @@ def share_of(
         **facts,
         "state": state.value,
         "message": message[:MESSAGE_LIMIT],
+        "reason": _reason(seen, word, before),
     }
     if seen.contact is Contact.SERVING and seen.pods is not None:
         entry["current"] = _current(seen.pods, entry)
@@ -207,7 +210,8 @@ def share_of(
     entry = {key: value for key, value in entry.items() if value is not None}
     old = readiness.outdated if readiness is not None else entry["ready"] - entry["updated"]
     told, lasting = _unless_only_mark_changed(entry, before), readiness.lasting if readiness else 0
-    return ReportedShare(seen, word, told, max(old, 0), lasting)
+    news = any(told.get(name) != before.get(name) for name in ("reason", "message"))
+    return ReportedShare(seen, word, told, max(old, 0), lasting, news)
 
 
 def _of_ended(
@@ -378,6 +382,16 @@ def _state(
     trouble = seen.pods.trouble if seen.pods is not None else ""
     message = f"pods are not ready: {trouble}" if trouble else seen.main.judged.message
     return (ShareState.RUNNING if runs else ShareState.CREATING), message
+
+
+def _reason(seen: ObservedShare, word: Word, before: Mapping[str, Any]) -> str | None:
+    """Return why the share does not go on, in one word; None where nothing is known of that."""
+    if word is Word.AWAY:
+        return PropagatedReason.CLUSTER_UNREACHABLE.value
+    if word is Word.STANDS:
+        return before.get("reason")
+    reason = seen.outcome.reason if word is Word.KNOWN and seen.outcome is not None else None
+    return None if reason is None else reason.value
 
 
 def _why_there(seen: ObservedShare) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from controller.features.workloadgroup.compiled import CompiledGroup, named
+from controller.features.workloadgroup.estimate import GAP
 from controller.features.workloadgroup.ledger import Groups, Member
 from controller.framework.explains import either
 from controller.framework.gathering import Trial, TrialResult
@@ -28,21 +29,25 @@ from stowage.planning.simulator import Rehearsal
 from stowage.planning.words import count
 
 _IN_GENERAL: Mapping[str, str] = {
-    "resource gap": "that much more where its Workloads may go, smaller requests, or a smaller"
-    " minMember",
-    "WorkloadGroup not found": "a WorkloadGroup of that name, or no label that names it",
-    "before its quorum ran": "nothing but time, once what it names in its own condition is mended",
+    GAP: "that much more where its Workloads may go, smaller requests, or a smaller minMember",
+    ScheduledReason.GROUP_NOT_FOUND: "a WorkloadGroup of that name, or no label that names it",
+    ScheduledReason.GROUP_WITHDRAWN: "nothing but time, once what it names in its own condition is"
+    " mended",
 }
-"""The advice without an attempt, by a part of the message."""
+"""The advice without an attempt, by the code of the refusal or by the reason."""
 _OF_GROUP = frozenset(
     {
         ScheduledReason.GROUP_DENIED,
+        ScheduledReason.GROUP_INCOMPLETE,
+        ScheduledReason.GROUP_WITHDRAWN,
         ScheduledReason.GROUP_NOT_FOUND,
         ScheduledReason.INVALID_GROUP,
         ScheduledReason.SCHEDULE_TIMEOUT,
     }
 )
 """Reasons that a member has from its group."""
+_WAITS = frozenset({ScheduledReason.WAITING_FOR_GROUP, ScheduledReason.GROUP_INCOMPLETE})
+"""Reasons of a group that a plan does not call refused."""
 HELPED = 5
 """The advice names so many members with missing units."""
 
@@ -103,8 +108,8 @@ def judged(
     if _stands(told):
         left = [_left_over(each, own.get((key[0], each.name))) for each in found]
         return GroupPlan(key, least, PLACED, left)
-    reason, message = _why(told)
-    waits = reason is ScheduledReason.WAITING_FOR_GROUP or not told.members or _too_few(told)
+    reason, message, code = _why(told)
+    waits = reason in _WAITS
     held = 0
     if told.conclusion is not None and told.conclusion.verdict.outcome is TrialResult.WAIT:
         held = sum(each.assigned for each in told.tried)
@@ -116,7 +121,7 @@ def judged(
         held=held,
         reason=reason.value,
         message=message,
-        helps=[*_helps(told, message)],
+        helps=[*_helps(told, reason, code)],
     )
 
 
@@ -137,25 +142,28 @@ def _left_over(member: GangMember, decision: Decision | None) -> GangMember:
     return replace(member, found={}, message=member.message or message)
 
 
-def _why(told: _Told) -> tuple[ScheduledReason, str]:
-    """Return the plugin's reason for the batch, else the reason of the group or of a member."""
+def _why(told: _Told) -> tuple[ScheduledReason, str, str]:
+    """Return reason, message and code: the plugin's for the batch, else of group or member."""
     if told.conclusion is not None:
         status = told.conclusion.verdict.status
-        return status.reason, "; ".join(status.reasons)
+        return status.reason, status.refusal.text, status.detail
     if not told.members:
-        return ScheduledReason.GROUP_DENIED, "no Workload names it"
+        return ScheduledReason.GROUP_INCOMPLETE, "no Workload names it", ""
     if too_few := _too_few(told):
-        return ScheduledReason.GROUP_DENIED, too_few
+        return ScheduledReason.GROUP_INCOMPLETE, too_few, ""
     refused = sorted((d for d in told.decided if not d.scheduled), key=_of_group, reverse=True)
     for each in refused:
-        text = each.refusals[0].text if each.refusals and not each.masks else ""
-        return each.reason, text or each.message
+        whole = each.refusals[0] if each.refusals and not each.masks else None
+        if whole is None:
+            return each.reason, each.message, ""
+        return each.reason, whole.text or each.message, whole.code
     if told.group is None:
-        return ScheduledReason.GROUP_NOT_FOUND, f"{named(told.key)} is not there"
+        return ScheduledReason.GROUP_NOT_FOUND, f"{named(told.key)} is not there", ""
     if told.group.fault:
-        return ScheduledReason.INVALID_GROUP, f"{told.group}: {told.group.fault}"
+        return ScheduledReason.INVALID_GROUP, f"{told.group}: {told.group.fault}", ""
     numbers = f"{told.assigned} of {told.wanted} units have a cluster"
-    return ScheduledReason.WAITING_FOR_GROUP, f"{numbers}, minMember is {told.group.min_member}"
+    text = f"{numbers}, minMember is {told.group.min_member}"
+    return ScheduledReason.WAITING_FOR_GROUP, text, ""
 
 
 def _of_group(decision: Decision) -> bool:
@@ -194,7 +202,7 @@ def _found(member: Member, tried: Trial | None, theirs: Collection[Key]) -> Gang
     return GangMember(info.name, tried.desired, placements, tried.placements, message)
 
 
-def _helps(told: _Told, message: str) -> Iterator[str]:
+def _helps(told: _Told, reason: ScheduledReason, code: str) -> Iterator[str]:
     """Yield changes each of which would, by itself, let the quorum in."""
     if told.group is not None and told.group.min_member > told.wanted:
         more = count(told.group.min_member - told.wanted, "more unit")
@@ -202,7 +210,7 @@ def _helps(told: _Told, message: str) -> Iterator[str]:
         yield f"{more} in its Workloads, or one more Workload{met}"
         return
     known = [*_more_units(told)]
-    yield from known or [words for said, words in _IN_GENERAL.items() if said in message]
+    yield from known or filter(None, [_IN_GENERAL.get(code) or _IN_GENERAL.get(reason)])
     if told.group is not None:
         yield from _left_to_others(told)
 

@@ -163,7 +163,9 @@ class Plan:
     def _why(self, decision: Decision) -> str:
         """Return the reason of a Workload, or a reference to its group if that says the same."""
         for each in self.groups:
-            if each.message and decision.message.endswith(each.message):
+            info = decision.workload
+            mine = [(info.namespace, name) for name in info.groups] == [each.key]
+            if mine and each.reason == decision.reason.value:
                 return f"as {each.title} says below"
         return clean(decision.message)  # labels in a template may hold any text
 
@@ -277,10 +279,10 @@ def _misfits(planned: Planned) -> Iterator[str]:
             continue
         names = [name for name, out in zip(decision.snapshot.names, mask, strict=True) if out]
         where = either(sorted({*names} - decision.placements.keys()), "and")
-        why = decision.plugins[refusal.plugin].cure(shortage_of(decision), refusal.text, mask)
+        why = decision.plugins[refusal.plugin].why(shortage_of(decision), refusal, mask)
         if where:
             text = f"{titled(decision.workload.key)}: {refusal.text} on {where}, not used now"
-            yield clean(": ".join(filter(None, (text, why.partition(": ")[2]))))
+            yield clean(": ".join(filter(None, (text, why))))
 
 
 def _with_dependencies(

@@ -14,7 +14,7 @@ import msgspec
 
 from controller.features.advice import unplaced
 from controller.features.workloadgroup.findings import FINDINGS as GROUPS
-from controller.features.workloadgroup.findings import WITH_GROUP, incomplete
+from controller.features.workloadgroup.findings import WITH_GROUP
 from controller.framework.findings import (
     PATIENCE_SECONDS,
     UNKNOWN,
@@ -326,7 +326,7 @@ def _waiting(workload: WorkloadSummary, now: datetime) -> Finding | None:
 
 def _for_its_group(said: Condition, now: datetime) -> bool:
     """Return whether it has waited less than the patience for others of its group."""
-    waits = said.reason == "WaitingForGroup" or incomplete(said.reason, said.message)
+    waits = said.reason in ("WaitingForGroup", "GroupIncomplete")
     return waits and not overdue(said.last_transition_time, PATIENCE_SECONDS, now)
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
-from controller.features.workloadgroup.findings import ADVICE, WITH_GROUP, of_group
-from controller.framework.findings import seconds, time
+from controller.features.workloadgroup.findings import ADVICE, WITH_GROUP
+from controller.framework.findings import UNKNOWN, seconds, time
 from crds.groups.gate import GateState
 from machinery.types.bounds import NAME, clean
 from stowage.console import output
@@ -184,7 +184,7 @@ def _lacks(found: Json, now: datetime, *, helps: bool = False) -> Iterator[str]:
         return
     age = words.age(said.get("lastTransitionTime") or "", now)
     yield f"{said.get('reason')} since {age}: {said.get('message') or ''}"
-    cure = of_group(str(said.get("reason")), str(said.get("message") or ""))
+    cure = ADVICE.get(str(said.get("reason")), UNKNOWN)
     if status.get("waiting"):
         longest = found["spec"].get("scheduleTimeoutSeconds") or DEFAULT_TIMEOUT
         yield f"Held for {longest} s at most: then the room is given back, and it is tried again"
@@ -200,9 +200,8 @@ def _ranked(members: Iterable[GroupMember]) -> list[GroupMember]:
 
 def _row(member: GroupMember, theirs: Json) -> dict[str, Any]:
     """Return the row of a member, without a message that `theirs`, the group's condition, has."""
-    said = member.message in str(theirs.get("message") or "")
-    said = said or (theirs.get("status") == "False" and member.reason in WITH_GROUP)
-    says = member.reason if said else f"{member.reason}: {member.message}"
+    said = theirs.get("status") == "False" and member.reason in WITH_GROUP
+    says = ": ".join(filter(None, (member.reason, "" if said else member.message)))
     says = "; ".join(filter(None, (says, member.trouble)))
     return {
         "workload": member.name,

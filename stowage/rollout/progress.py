@@ -191,7 +191,7 @@ class RolloutProgress:
         parts = [f"{'/'.join(self.key)}  {revisions}  {self.headline}"]
         if self.waves:
             parts.append(output.table([self._row(at) for at in range(len(self.waves))], COLUMNS))
-        parts += [self.message] if self.message not in ("", UNSEEN) else []
+        parts += [self.message] if self.message and (self.seen or self._lost) else []
         parts += [_NEXT[RolloutPhase(self.phase)]] if self.phase in _NEXT else []
         return "\n".join(parts)
 

@@ -226,10 +226,10 @@ def test_what_is_held_is_told_with_its_time_out() -> None:
 @pytest.mark.proves("G12")
 def test_one_of_too_few_units_needs_more_of_them_and_no_room() -> None:
     text = "WorkloadGroup shop/batch has 3 units in all its Workloads, minMember is 4"
-    found = group(scheduled=0, **said("GroupDenied", text))
+    found = group(scheduled=0, **said("GroupIncomplete", text))
     told = gangs.text(membership.Gang("shop", "batch", found, []), NOW, everything=False)
     assert told.splitlines()[-2:] == [
-        f"GroupDenied since 90s: {text}",
+        f"GroupIncomplete since 90s: {text}",
         "What helps: the Workloads that are missing, more replicas, or a smaller minMember",
     ]
 

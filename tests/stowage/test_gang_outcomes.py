@@ -132,7 +132,7 @@ def test_a_gang_that_is_being_taken_away_is_not_placed(write: Write) -> None:
     closed = group(status={**ran(a), "gate": "Closed", "quorumTime": None, "failures": 1})
     fleet = write("fleet.yaml", cluster("c1", cpu=20), closed, a)
     told = explained("--fleet", fleet)
-    assert (told["outcome"], told["reason"]) == ("refused", "GroupDenied")
+    assert (told["outcome"], told["reason"]) == ("refused", "GroupWithdrawn")
     assert "is taken away from all clusters" in told["message"]
     assert ["condition is mended" in each for each in told["helps"]] == [True]
 
@@ -142,7 +142,7 @@ def test_a_gang_that_rests_after_a_failure_says_what_would_help(write: Write) ->
     again = timestamp(datetime.now(UTC) + timedelta(seconds=200))
     rests = group(status={"phase": "Scheduling", "failures": 1, "retryTime": again})
     told = explained("--fleet", write("f.yaml", cluster("c1", cpu=20), rests, runs("a", 4, {})))
-    assert (told["outcome"], told["reason"]) == ("refused", "GroupDenied")
+    assert (told["outcome"], told["reason"]) == ("refused", "GroupWithdrawn")
     assert "it is tried again at" in told["message"]
     assert ["condition is mended" in each for each in told["helps"]] == [True]
 
@@ -155,11 +155,11 @@ def test_too_few_units_are_said_before_what_a_member_lacks_itself(write: Write) 
     words = "WorkloadGroup shop/batch has 5 units in all its Workloads, minMember is 10"
     assert (told["outcome"], told["reason"], told["message"]) == (
         "waits",
-        "GroupDenied",
+        "GroupIncomplete",
         words,
     )
     told = explained("--fleet", fleet)
-    assert (told["outcome"], told["reason"]) == ("waits", "GroupDenied")
+    assert (told["outcome"], told["reason"]) == ("waits", "GroupIncomplete")
 
 
 def test_a_group_that_nobody_names_says_so_and_not_one_whose_units_are_gone(write: Write) -> None:

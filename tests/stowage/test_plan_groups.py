@@ -115,7 +115,7 @@ def test_too_few_siblings_are_told_with_both_numbers(write: Write) -> None:
     files = write("w.yaml", group(), member("worker", 3), group("lonely"))
     told = groups(files, fleet)
     few = told["batch"]
-    assert (few["outcome"], few["reason"]) == ("waits", "GroupDenied")
+    assert (few["outcome"], few["reason"]) == ("waits", "GroupIncomplete")
     assert (
         few["message"]
         == "WorkloadGroup shop/batch has 3 units in all its Workloads, minMember is 4"

@@ -109,15 +109,15 @@ def quota(name: str = "team", namespace: str = "shop", used: str = "3") -> Quota
     )
 
 
-def waiting(name: str = "shop/demo", quota: str = "team") -> Finding:
-    text = f"0/1 clusters: WorkloadQuota {quota}: units 3 of 3 used, a unit asks for 1"
+def waiting(name: str = "shop/demo") -> Finding:
+    text = "0/1 clusters: WorkloadQuota team: units 3 of 3 used, a unit asks for 1"
     return Finding(name, "QuotaExceeded", units="2 of 5", message=text, help="more", urgent=True)
 
 
 def test_status_names_quotas_that_are_full_and_those_that_keep_units_out() -> None:
-    other = waiting("other/demo")
-    report = Report(pending=[waiting(), waiting("shop/second"), other, waiting(quota="team-2")])
-    FINDINGS.take(report, [quota(), quota("spare", used="1"), quota("full")], NOW)
+    report = Report(pending=[waiting(), waiting("shop/second"), waiting("other/demo")])
+    idle = quota("full", namespace="idle")
+    FINDINGS.take(report, [quota(), quota("spare", used="1"), idle], NOW)
     kept, full = report.findings["quotas"]
     assert (kept.name, kept.state, kept.units, kept.urgent) == (
         "shop/team",
@@ -126,9 +126,9 @@ def test_status_names_quotas_that_are_full_and_those_that_keep_units_out() -> No
         True,
     )
     assert kept.message == "units 3 of 3 used; 2 objects wait for it"
-    assert (full.name, full.state, full.urgent) == ("shop/full", "Full", False)
-    assert [each.urgent for each in report.pending] == [False, False, True, True]
-    assert report.urgent == 3, "the quota, once, and those whose quota is not listed"
+    assert (full.name, full.state, full.urgent) == ("idle/full", "Full", False)
+    assert [each.urgent for each in report.pending] == [False, False, True]
+    assert report.urgent == 2, "the quota, once, and those whose quota is not listed"
 
 
 def test_units_that_wait_for_a_quota_that_is_not_full_are_told_with_it() -> None:

@@ -27,7 +27,7 @@ from controller.framework.interface import (
 )
 from controller.framework.runtime.arguments import NoArgs
 from controller.framework.runtime.handle import Handle
-from controller.framework.status import SUCCESS, Status
+from controller.framework.status import SUCCESS, Refusal, Status
 from controller.model.movement import NEVER
 from controller.model.objects import MemberCluster, Taint
 from controller.model.unit import WorkloadInfo
@@ -40,7 +40,7 @@ from machinery.types.budget import amount
 
 NAME = "TaintEviction"
 _NONE = Descheduling()
-_DWELLS = "was lost a short while ago"
+_DWELLS = "Dwells"
 
 
 class TaintEviction:
@@ -77,10 +77,10 @@ class TaintEviction:
         """Refuse clusters that are back for a short while only, where another one fits."""
         if NAME not in state.tentative:
             return NOTHING_REFUSED
-        return FilterMask([(_dwelling(snapshot), _DWELLS)])
+        return FilterMask([(_dwelling(snapshot), "was lost a short while ago", _DWELLS)])
 
-    def cure(self, _shortage: Shortage, text: str, _rows: Mask) -> str:
-        if text == _DWELLS:
+    def cure(self, _shortage: Shortage, refusal: Refusal, _rows: Mask) -> str:
+        if refusal.code == _DWELLS:
             return "the end of its dwell (status.evacuation.dwellsUntil of the MemberCluster)"
         return "a cluster that need not be left (spec.taints of the MemberCluster)"
 

@@ -33,7 +33,7 @@ from controller.framework.room import cap, needed, room, variants_of
 from controller.framework.runtime.arguments import NoArgs
 from controller.framework.runtime.handle import Handle
 from controller.framework.runtime.services import Route
-from controller.framework.status import SKIP, SUCCESS, Status, unschedulable
+from controller.framework.status import SKIP, SUCCESS, Refusal, Status, unschedulable
 from controller.model.objects import WorkloadAffinity
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints, Mask
@@ -190,7 +190,7 @@ class ReservationPlugin:
             found.append(f"took {either(gone, 'and')} away: {fits} {inside}")
         return [*found, *_given_back(before.snapshot, after.snapshot)]
 
-    def cure(self, _shortage: Shortage, _text: str, _rows: Mask) -> str:
+    def cure(self, _shortage: Shortage, _refusal: Refusal, _rows: Mask) -> str:
         return "unused room there in a reservation that it may use"
 
     def remedies(self, shortage: Shortage) -> Sequence[Note]:

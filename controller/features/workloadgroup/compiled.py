@@ -31,10 +31,6 @@ TIMEOUT_SECONDS: Final = 60
 """spec.scheduleTimeoutSeconds where it is not set."""
 LONGEST_SECONDS: Final = 300
 """The longest back-off after a failure."""
-TOO_FEW: Final = " in all its Workloads, minMember is "
-"""Part of the message about a group that is not complete."""
-FAILED: Final = "before its quorum ran"
-"""Part of the message of its Workloads after the gang was taken away, until it is tried again."""
 _LONGEST_REST = timedelta(seconds=LONGEST_SECONDS + 1)
 _MODES = frozenset(mode.value for mode in TopologyMode)
 _LONGEST_KEY: Final = 317
@@ -90,7 +86,7 @@ class CompiledGroup:
         return takes_back(self.released, uid)
 
     def too_few(self, replicas: int) -> str:
-        return f"{self} has {replicas} units{TOO_FEW}{self.min_member}"
+        return f"{self} has {replicas} units in all its Workloads, minMember is {self.min_member}"
 
     def __str__(self) -> str:
         return named(self.key)

@@ -21,7 +21,7 @@ from typing import Final
 
 import numpy as np
 
-from controller.features.workloadgroup.compiled import FAILED, TOO_FEW, CompiledGroup, named
+from controller.features.workloadgroup.compiled import CompiledGroup, named
 from controller.features.workloadgroup.ledger import Member
 from controller.features.workloadgroup.reach import (
     MOST_CLASSES,
@@ -32,6 +32,8 @@ from controller.features.workloadgroup.reach import (
     of_default_profile,
     usable,
 )
+from controller.features.workloadgroup.rivals import KEPT
+from controller.features.workloadgroup.topology import HOMELESS, OUTSIDE, UNLABELLED
 from controller.framework.explains import either
 from controller.framework.gathering import Trial
 from controller.framework.room import room
@@ -40,21 +42,22 @@ from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.inflight import NO_FLIGHTS
 from controller.snapshot.saturating import sums, times
 from controller.snapshot.snapshot import Snapshot
-from crds.groups.workloadgroup import MOST_WORKLOADS
 from crds.workload import ScheduledReason
 from machinery.clock import timestamp
 from machinery.types import hostports, quantities
 from machinery.types.bounds import clean
 from machinery.types.metadata import Key
 
-_TOO_MANY: Final = f" Workloads, {MOST_WORKLOADS} at most"
-_OF_CLUSTERS: Final = (
-    ("without label ", "that label on the MemberCluster"),
-    ("outside ", "spec.topology with mode Preferred, or without it, in {group}"),
-    ("in a domain, while ", "the label of spec.topology on the clusters that {group} is on"),
-    ("kept for ", "nothing but time: an earlier gang has its turn there"),
-)
-"""Cures for a refusal of clusters, by the first words of the refusal."""
+TOO_MANY: Final = "TooManyWorkloads"
+GAP: Final = "ResourceGap"
+_BY_CODE: Final = {
+    UNLABELLED: "that label on the MemberCluster",
+    OUTSIDE: "spec.topology with mode Preferred, or without it, in {group}",
+    HOMELESS: "the label of spec.topology on the clusters that {group} is on",
+    KEPT: "nothing but time: an earlier gang has its turn there",
+    TOO_MANY: "several groups instead of {group}, or its label taken off some of its Workloads",
+}
+"""Cures by the code of the refusal."""
 
 _OF_ALL: Final = {
     ScheduledReason.GROUP_NOT_FOUND: "{group}, or no label that names it",
@@ -63,6 +66,10 @@ _OF_ALL: Final = {
     ScheduledReason.WAITING_FOR_GROUP: "room for the last units of {group}, or a smaller minMember",
     ScheduledReason.GROUP_DENIED: "room for minMember units of {group}, smaller requests or a"
     " smaller minMember: stowage explain wg/{name} says where",
+    ScheduledReason.GROUP_INCOMPLETE: "more units in the Workloads of {group}, or a smaller"
+    " minMember",
+    ScheduledReason.GROUP_WITHDRAWN: "nothing but time, once what {group} names in its own"
+    " condition is mended",
     ScheduledReason.SCHEDULE_TIMEOUT: "room for the last units of {group}, or a smaller minMember",
 }
 """Cures for a refusal of the whole Workload, by the reason of Scheduled."""
@@ -227,19 +234,20 @@ def waits(group: CompiledGroup, found: int, until: datetime) -> str:
 
 
 def timed_out(group: CompiledGroup) -> str:
+    """Return what is said of a group whose time to be held is over."""
     return (
-        f"{group} was held for {group.timeout} s (scheduleTimeoutSeconds) and its quorum did not "
+        f"was held for {group.timeout} s (scheduleTimeoutSeconds) and its quorum did not "
         "come together: what was held is given back"
     )
 
 
 def rejected(
     group: CompiledGroup, found: int, tried: Sequence[Trial], left_out: Sequence[Key], denial: str
-) -> str:
+) -> tuple[str, str]:
     """Return the message of a failed attempt: the member that failed, the numbers, and why.
 
     `left_out` are members that took no part, as they are refused themselves; `denial` says for how
-    long the gang is not tried again.
+    long the gang is not tried again. Also return the message from behind that on.
     """
     short = next((each for each in tried if each.assigned < each.desired), None)
     who = (
@@ -248,10 +256,7 @@ def rejected(
         else min((name for _, name in left_out), default="")
     )
     due = f"due to Pod {who} is unschedulable even after PostFilter"
-    said = [
-        f"{group} gets rejected" + (f" {due}" if who else ", as what is missing others decide"),
-        f"{denial}{found} of {group.min_member} units (minMember) have a cluster",
-    ]
+    said = [f"{found} of {group.min_member} units (minMember) have a cluster"]
     if short is not None:
         said.append(f"{who}: {clean(short.message, _DETAIL)}")
     if left_out:
@@ -259,20 +264,17 @@ def rejected(
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         listed = either(names[:_NAMED], "and") if not more else ", ".join(names[:_NAMED])
         said.append(f"without {listed}{more}: see why in their own conditions")
-    return "; ".join(said)
+    head = f"{group} gets rejected" + (f" {due}" if who else ", as what is missing others decide")
+    why = "; ".join(said)
+    return f"{head}; {denial}{why}", why
 
 
-def cure(info: WorkloadInfo, reason: ScheduledReason, text: str) -> str:
-    """Return a noun phrase: what to change so that the unit no longer gets the refusal `text`."""
+def cure(info: WorkloadInfo, reason: ScheduledReason, code: str) -> str:
+    """Return a noun phrase: what to change so that the unit is no longer refused so.
+
+    By the code of the refusal, else by the reason of the condition.
+    """
     name = info.groups[0] if len(info.groups) == 1 else ""
     group = named((info.namespace, name))
-    for begins, words in _OF_CLUSTERS:
-        if text.startswith(begins):
-            return words.format(group=group, name=name)
-    if TOO_FEW in text:
-        return f"more units in the Workloads of {group}, or a smaller minMember"
-    if _TOO_MANY in text:
-        return f"several groups instead of {group}, or its label taken off some of its Workloads"
-    if FAILED in text:
-        return f"nothing but time, once what {group} names in its own condition is mended"
-    return _OF_ALL.get(reason, "what {group} says in its own status").format(group=group, name=name)
+    words = _BY_CODE.get(code) or _OF_ALL.get(reason, "what {group} says in its own status")
+    return words.format(group=group, name=name)

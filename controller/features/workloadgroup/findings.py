@@ -30,6 +30,7 @@ from controller.model.objects import Condition
 ADVICE: Mapping[str, str] = {
     "WaitingForGroup": "room for the units that are missing, or a smaller minMember;"
     " see stowage explain wg/NAME",
+    "GroupIncomplete": "the Workloads that are missing, more replicas, or a smaller minMember",
     "GroupDenied": "room for minMember units, smaller requests or a smaller minMember;"
     " see stowage explain wg/NAME",
     "ScheduleTimeout": "room for the units that were missing, or a smaller minMember;"
@@ -42,9 +43,16 @@ ADVICE: Mapping[str, str] = {
 }
 """By the reason of Scheduled on a WorkloadGroup, and by its phase Failed."""
 
-_INCOMPLETE = "the Workloads that are missing, more replicas, or a smaller minMember"
-
-WITH_GROUP = frozenset({"WaitingForGroup", "GroupDenied", "ScheduleTimeout", "InvalidGroup"})
+WITH_GROUP = frozenset(
+    {
+        "WaitingForGroup",
+        "GroupIncomplete",
+        "GroupDenied",
+        "GroupWithdrawn",
+        "ScheduleTimeout",
+        "InvalidGroup",
+    }
+)
 """Reasons on a Workload that repeat its WorkloadGroup's; a listed group gives the advice."""
 OVER = ("Finished",)
 """The phases without a finding."""
@@ -82,16 +90,6 @@ def take(report: Report, groups: Iterable[GroupSummary], now: datetime) -> None:
         found += [finding] if finding else []
 
 
-def incomplete(reason: str, message: str) -> bool:
-    """Return whether a WorkloadGroup waits for more Workloads, or a member for the others."""
-    return reason == "GroupDenied" and " units in all its Workloads" in message
-
-
-def of_group(reason: str, message: str) -> str:
-    """Return the advice for a WorkloadGroup with this reason and message of Scheduled."""
-    return _INCOMPLETE if incomplete(reason, message) else ADVICE.get(reason, UNKNOWN)
-
-
 def _failed(each: GroupSummary) -> Finding | None:
     if each.status.phase != "Failed":
         return None
@@ -114,7 +112,7 @@ def _waiting(each: GroupSummary, now: datetime) -> Finding | None:
     if said.status == "True":
         return None
     since = said.last_transition_time
-    waits = said.reason == "WaitingForGroup" or incomplete(said.reason, said.message)
+    waits = said.reason in ("WaitingForGroup", "GroupIncomplete")
     patient = waits and (each.status.waiting > 0 or not overdue(since, PATIENCE_SECONDS, now))
     again = _again(each, now)
     return Finding(
@@ -123,7 +121,7 @@ def _waiting(each: GroupSummary, now: datetime) -> Finding | None:
         since=since,
         units=_units(each),
         message=f"{said.message}; {again}" if again else said.message,
-        help="" if patient else of_group(said.reason, said.message),
+        help="" if patient else ADVICE.get(said.reason, UNKNOWN),
         urgent=not patient,
     )
 
@@ -131,12 +129,11 @@ def _waiting(each: GroupSummary, now: datetime) -> Finding | None:
 def _again(each: GroupSummary, now: datetime) -> str:
     """Return when a withdrawn group is tried again; empty where its condition says so."""
     said = condition(each.status.conditions, "Scheduled")
-    if said is not None and "tried again" in said.message:
-        return ""
     at = time(each.status.retry_time)
     left = (at - now).total_seconds() if at else 0.0
     if left >= 1:
-        return f"tried again in {seconds(left)}"
+        told = said is not None and said.reason == "PropagationFailed"
+        return "" if told else f"tried again in {seconds(left)}"
     return "tried again when all is gone" if each.status.gate == "Closed" else ""
 
 

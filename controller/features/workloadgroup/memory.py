@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from controller.features.workloadgroup.turns import Turns
-from crds.workload import ScheduledReason
+from controller.framework.status import SUCCESS, Status
 from machinery.types.metadata import Key
 
 _LOOSE = timedelta(seconds=10)
@@ -38,16 +38,15 @@ class Findings(NamedTuple):
 class Denial:
     """A refusal that keeps a group from being tried for `seconds`.
 
-    `text` is the message of its members: a member refused meanwhile gets the same one, so that no
-    status is written twice. `why` is the reason in it.
+    `status` is that of its members: a member refused meanwhile gets the same one, so that no
+    status is written twice. `why` is what it says of the group, where that is not named.
     """
 
     since: datetime
     seconds: int
     why: str
     seen: Findings
-    reason: ScheduledReason = ScheduledReason.GROUP_DENIED
-    text: str = ""
+    status: Status = SUCCESS
 
     @property
     def until(self) -> datetime:

@@ -36,7 +36,7 @@ from controller.framework.interface import NOTHING_REFUSED, CycleState, FilterMa
 from controller.framework.runtime.arguments import Args
 from controller.framework.runtime.handle import Handle
 from controller.framework.runtime.services import Route
-from controller.framework.status import SUCCESS, Status, unschedulable
+from controller.framework.status import SUCCESS, Refusal, Status, unschedulable
 from controller.framework.waiting import WaitingWorkload
 from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import WorkloadInfo
@@ -55,7 +55,13 @@ __all__ = ["NAME", "Coscheduling", "CoschedulingArgs"]
 DENIED_SECONDS = 3
 _MANY = 2**20
 """More clusters than there will ever be, to ask whether replicas could be enough at all."""
-_PASSING = frozenset({ScheduledReason.GROUP_DENIED, ScheduledReason.SCHEDULE_TIMEOUT})
+_PASSING = frozenset(
+    {
+        ScheduledReason.GROUP_DENIED,
+        ScheduledReason.GROUP_WITHDRAWN,
+        ScheduledReason.SCHEDULE_TIMEOUT,
+    }
+)
 """Reasons that end by themselves."""
 _SOON = 1.0
 """The least seconds until another check, for a denial that ended between two answers."""
@@ -100,8 +106,8 @@ class Coscheduling(Together):
             ledger=self._groups, memory=lambda: self.memory, held=self._waiting_members, now=now
         ).routes()
 
-    def cure(self, shortage: Shortage, text: str, _rows: Mask) -> str:
-        return estimate.cure(shortage.workload, shortage.reason, text)
+    def cure(self, shortage: Shortage, refusal: Refusal, _rows: Mask) -> str:
+        return estimate.cure(shortage.workload, shortage.reason, refusal.code)
 
     def _waiting_members(self) -> Iterable[WaitingWorkload]:
         waiting = () if self._waiting is None else self._waiting.iterate()
@@ -127,8 +133,7 @@ class Coscheduling(Together):
             if group.topology_key and not group.topology_required:
                 state.tentative.add(NAME)  # beside its siblings first, then anywhere
             return SUCCESS
-        few = groups.desired(key, len(snapshot)) < group.min_member
-        lasting = few or group.gate == GateState.CLOSED or not self._handle.controls(NAME)
+        lasting = group.gate == GateState.CLOSED or not self._handle.controls(NAME)
         if status is None or (status.reason in _PASSING and not lasting):
             self.memory.ask(key)
         if status is not None:
@@ -187,10 +192,10 @@ class Coscheduling(Together):
             return
         self.memory.give_back(key, now)
         if group is not None and now - since >= timedelta(seconds=group.timeout) - SLACK:
-            text, seen = estimate.timed_out(group), self._seen(group, groups)
+            seen = self._seen(group, groups)
             self.memory.too_long(key, seen)
             self.memory.not_held(key)
-            self._deny(group, seen, text, now, ScheduledReason.SCHEDULE_TIMEOUT)
+            self._deny(group, seen, self._timed_out(group), now)
 
     def permit(
         self, _state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]

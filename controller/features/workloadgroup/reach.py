@@ -80,7 +80,7 @@ def usable(info: WorkloadInfo, snapshot: Snapshot, filters: Filters = of_default
     for rule in _RULES:
         if rule.name not in asked:
             continue
-        for mask, _ in rule.filter(state, info, snapshot, bound).reasons:
+        for mask, *_ in rule.filter(state, info, snapshot, bound).reasons:
             refused |= mask
     return ~refused
 

@@ -42,6 +42,7 @@ from controller.snapshot.snapshot import Snapshot
 from crds.groups.gate import GateState
 from machinery.types.metadata import Key
 
+KEPT: Final = "Kept"
 _MOST_ASKED: Final = 16
 """Holders that are tried one by one; beyond that number all are asked."""
 PATIENCE_SECONDS: Final = 300
@@ -83,11 +84,11 @@ class Behind:
         mask[snapshot.rows(self.claim.clusters)] = True
         return mask
 
-    def outside(self, snapshot: Snapshot, namespace: str) -> tuple[Mask, str]:
+    def outside(self, snapshot: Snapshot, namespace: str) -> tuple[Mask, str, str]:
         """Return the kept clusters for a Filter, with a message for that namespace."""
         since = self.claim.since.strftime("%Y-%m-%dT%H:%M:%SZ")
         text = f"kept for {_seen_from(namespace, self.claim.key)}, which waits since {since}"
-        return self.kept(snapshot), text
+        return self.kept(snapshot), text, KEPT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

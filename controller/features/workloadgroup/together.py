@@ -19,7 +19,7 @@ from typing import Any
 
 from controller.cache.placements import PlacementIndex
 from controller.features.workloadgroup import estimate
-from controller.features.workloadgroup.compiled import FAILED, CompiledGroup
+from controller.features.workloadgroup.compiled import CompiledGroup
 from controller.features.workloadgroup.ledger import Groups, Member
 from controller.features.workloadgroup.memory import Denial, Findings, GroupMemory
 from controller.features.workloadgroup.reach import Filters, filters_of
@@ -50,6 +50,7 @@ NAME = "Coscheduling"
 SLACK = timedelta(seconds=0.5)
 """The time-out runs on another clock than the one that tells times."""
 _DENIED, _WAITING = ScheduledReason.GROUP_DENIED, ScheduledReason.WAITING_FOR_GROUP
+_WITHDRAWN = ScheduledReason.GROUP_WITHDRAWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ class Together:
         if status is None and groups.started(group.key):
             return None
         denial = self.memory.denied(group.key, now)
-        if status is not None and denial is not None and status.reasons == (denial.text,):
+        if status is not None and denial is not None and status is denial.status:
             return Gathering(key=group.key, members=(info.key,), refusal=status)
         if status is not None and not _has_to_give(info, group, groups):
             return None
@@ -178,23 +179,22 @@ class Together:
             return PLACE
         left_out = [key for key in gathering.members if key not in mine]
         if not estimate.keeps_waiting(group, found):
-            text = estimate.rejected(group, found, tried, left_out, self._denial(group))
-            return _refused(group, mine, _DENIED, text)
+            text, why = estimate.rejected(group, found, tried, left_out, self._denial(group))
+            return _refused(group, mine, _denied(text, why))
         since = self.memory.held_since(group.key, now) or now
         until = since + timedelta(seconds=group.timeout)
         if until - now <= SLACK or self.memory.in_vain(group.key, found, about.seen):
-            text = estimate.timed_out(group)
-            return _refused(group, mine, ScheduledReason.SCHEDULE_TIMEOUT, text)
+            return _refused(group, mine, self._timed_out(group))
         if (other := self.memory.turns.for_whom(about.asked, tried)) is not None:
-            text = f"{group} {words(other, group.namespace)}: "
-            text += f"{found} of {group.min_member} units would wait"
-            return _refused(group, mine, _DENIED, text)
+            why = f"{words(other, group.namespace)}: "
+            why += f"{found} of {group.min_member} units would wait"
+            return _refused(group, mine, _denied(f"{group} {why}", why))
         text = estimate.waits(group, found, until)
         if new <= before and self._held(members):  # the others keep their hold
             return GroupDecision(TrialResult.REFUSE, unschedulable(NAME, text, reason=_WAITING))
         seconds = (until - now).total_seconds()
         status = Status(Code.WAIT, (text,), NAME, _WAITING, seconds)
-        return GroupDecision(TrialResult.WAIT, status, late=estimate.timed_out(group))
+        return GroupDecision(TrialResult.WAIT, status, late=f"{group} {estimate.timed_out(group)}")
 
     def concluded(
         self, gathering: Gathering, verdict: GroupDecision, tried: Sequence[Trial], now: datetime
@@ -216,7 +216,7 @@ class Together:
             self.memory.not_held(key)
             self._answer(key, "" if outcome is TrialResult.PLACE else text)
         if outcome is TrialResult.REFUSE and about.tries and reason is not _WAITING:
-            self._deny(about.asked.group, about.seen, text, now, reason)
+            self._deny(about.asked.group, about.seen, verdict.status, now)
         if outcome is TrialResult.REFUSE and reason is _WAITING and tried:
             return  # the others keep their hold, so the turns stay as they are
         later = self.memory.turns.concluded(
@@ -248,14 +248,16 @@ class Together:
         self,
         group: CompiledGroup,
         seen: Findings,
-        text: str,
+        status: Status,
         now: datetime,
-        reason: ScheduledReason,
     ) -> None:
-        why = text.rpartition(self._denial(group))[2].removeprefix(f"{group} ")
-        denial = Denial(now, self.denied_seconds, why, seen, reason, text)
+        denial = Denial(now, self.denied_seconds, "; ".join(status.args), seen, status)
         self.memory.fail(group.key, microtime(now))
         self.memory.deny(group.key, denial)
+
+    def _timed_out(self, group: CompiledGroup) -> Status:
+        why = estimate.timed_out(group)
+        return _denied(f"{group} {why}", why, ScheduledReason.SCHEDULE_TIMEOUT)
 
     def _denial(self, group: CompiledGroup) -> str:
         return f"{group} is denied for {self.denied_seconds} s: "
@@ -315,21 +317,21 @@ class Together:
             return unschedulable(NAME, text, reason=_DENIED)
         if (number := len(groups.members(key))) > MOST_WORKLOADS:
             text = f"{group} has {number} Workloads, {MOST_WORKLOADS} at most: make several groups"
-            return unschedulable(NAME, text, reason=ScheduledReason.INVALID_GROUP)
+            invalid = ScheduledReason.INVALID_GROUP
+            return unschedulable(NAME, text, reason=invalid, detail=estimate.TOO_MANY)
         if group.gate == GateState.CLOSED:
-            text = f"{group} is taken away from all clusters, as units failed {FAILED}"
-            return unschedulable(NAME, text, reason=_DENIED)
+            text = f"{group} is taken away from all clusters, as units failed before its quorum ran"
+            return unschedulable(NAME, text, reason=_WITHDRAWN)
         if groups.started(key):
             return None
         if (replicas := groups.desired(key, clusters)) < group.min_member:
-            return unschedulable(NAME, group.too_few(replicas), reason=_DENIED)
+            few = ScheduledReason.GROUP_INCOMPLETE
+            return unschedulable(NAME, group.too_few(replicas), reason=few)
         if (retry := group.rests_until(now)) is not None:
-            text = f"{group} failed {FAILED}: it is tried again at "
-            return unschedulable(NAME, f"{text}{timestamp(retry)}", reason=_DENIED)
+            text = f"{group} failed before its quorum ran: it is tried again at {timestamp(retry)}"
+            return unschedulable(NAME, text, reason=_WITHDRAWN)
         denial = self.memory.denied(key, now, self._seen(group, groups))
-        if denial is None:
-            return None
-        return unschedulable(NAME, denial.text, reason=denial.reason)
+        return None if denial is None else denial.status
 
     def _members(self, info: WorkloadInfo, members: Mapping[Key, Member]) -> dict[Key, Member]:
         """Return the members of our schedulers that are not held, and the given one in any case."""
@@ -366,12 +368,13 @@ class Together:
             return None
         members = groups.members(group.key).values()
         self._estimates.inc()
-        text = no_domain(group, snapshot) or estimate.gap(group, members, snapshot, self._filters)
-        if not text or self._patched(members, bound, now):
+        nowhere = no_domain(group, snapshot)
+        why = nowhere or estimate.gap(group, members, snapshot, self._filters)
+        if not why or self._patched(members, bound, now):
             self._passed = attempt
             return None
-        text = self._denial(group) + text.removeprefix(f"{group} ")
-        return unschedulable(NAME, text, reason=_DENIED)
+        detail = "" if nowhere else estimate.GAP
+        return _denied(self._denial(group) + why, why, detail=detail)
 
     def _patched(self, members: Iterable[Member], bound: PlacementIndex, now: datetime) -> bool:
         """Return whether another rule divides a member's replicas: they may ask for less then."""
@@ -394,10 +397,12 @@ def _replicas(members: Mapping[Key, Member], tried: Sequence[Trial]) -> tuple[in
     return sum(member.assigned for member in had), sum(each.assigned for each in tried)
 
 
-def _refused(
-    group: CompiledGroup, tried: Mapping[Key, Member], reason: ScheduledReason, text: str
-) -> GroupDecision:
-    status = unschedulable(NAME, text, reason=reason)
+def _denied(text: str, why: str, reason: ScheduledReason = _DENIED, *, detail: str = "") -> Status:
+    """Return a refusal of the gang; `why` is what its text says of the group."""
+    return unschedulable(NAME, text, reason=reason, detail=detail, args=(why,))
+
+
+def _refused(group: CompiledGroup, tried: Mapping[Key, Member], status: Status) -> GroupDecision:
     return GroupDecision(TrialResult.REFUSE, status, _withdrawn(group, tried))
 
 

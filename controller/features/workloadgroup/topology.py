@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import Final
 
 import numpy as np
 
@@ -34,6 +35,9 @@ from controller.snapshot.saturating import sums
 from controller.snapshot.snapshot import Snapshot
 from machinery.types.metadata import Key
 
+UNLABELLED: Final = "Unlabelled"
+OUTSIDE: Final = "Outside"
+HOMELESS: Final = "Homeless"
 MOST_PASSES = 1024
 """Decisions on single members that one gang may cost: half a second on a thousand clusters."""
 MOST_WAYS = 64
@@ -63,12 +67,14 @@ class Within:
         mask: Mask = np.isin(column.codes, codes)
         return mask
 
-    def outside(self, snapshot: Snapshot) -> list[tuple[Mask, str]]:
+    def outside(self, snapshot: Snapshot) -> list[tuple[Mask, str, str]]:
         """Return the clusters that a Filter refuses, with reasons."""
         column = snapshot.column(self.topology_key)
         missing = column.missing()
         bare = f"without label {self.topology_key}"
-        return [(missing, bare), (~missing & ~self.inside(snapshot), self._words())]
+        other = ~missing & ~self.inside(snapshot)
+        code = OUTSIDE if self.values else HOMELESS
+        return [(missing, bare, UNLABELLED), (other, self._words(), code)]
 
     def _words(self) -> str:
         gang = named(self.group)
@@ -136,13 +142,13 @@ def refuge(group: CompiledGroup, snapshot: Snapshot, ledger: Groups) -> Within |
 
 
 def no_domain(group: CompiledGroup, snapshot: Snapshot) -> str:
-    """Say that no cluster is in any domain; empty where one is."""
+    """Say of the group that no cluster is in any domain; empty where one is."""
     if not (group.topology_key and group.topology_required and len(snapshot)):
         return ""
     if not snapshot.column(group.topology_key).missing().all():
         return ""
     return (
-        f"{group} is to be inside one domain of {group.topology_key}, and no cluster has that "
+        f"is to be inside one domain of {group.topology_key}, and no cluster has that "
         "label: label MemberClusters, or change spec.topology.topologyKey of the group"
     )
 

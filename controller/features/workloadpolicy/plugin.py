@@ -31,7 +31,7 @@ from controller.framework.interface import (
     Unplaced,
 )
 from controller.framework.runtime.services import Route
-from controller.framework.status import SKIP, SUCCESS, Status, unschedulable
+from controller.framework.status import SKIP, SUCCESS, Refusal, Status, unschedulable
 from controller.model.unit import WorkloadInfo
 from controller.planner import replicacycle
 from controller.planner.indomain import WithinDomain
@@ -52,7 +52,7 @@ KIND = "WorkloadPolicy"
 _NAME = re.compile(rf"{OBJECT_NAME}(\.{OBJECT_NAME})*")
 _NAME_LIMIT = 253
 _VIEW = "WorkloadPolicy/view"
-_NO_DOMAIN = "not in a domain"
+_NO_DOMAIN = "NoDomain"
 NAMED_DOMAINS = 20
 """Domains that a message names; the others are in the policy's status."""
 
@@ -194,11 +194,11 @@ class WorkloadPolicyPlugin(ClaimsQuota):
         full = inside.copy()
         full[inside] = reached[domain[inside]]
         return FilterMask(
-            [(~inside, f"{_NO_DOMAIN} of workload-policy {name}")],
+            [(~inside, f"not in a domain of workload-policy {name}", _NO_DOMAIN)],
             [(full, f"reached the replicas of workload-policy {name}")],
         )
 
-    def cure(self, shortage: Shortage, text: str, _rows: Mask) -> str:
+    def cure(self, shortage: Shortage, refusal: Refusal, _rows: Mask) -> str:
         policies = " and ".join(shortage.workload.bindings)
         policy, namespace = f"WorkloadPolicy {policies}", shortage.workload.namespace
         by_reason = {
@@ -208,7 +208,7 @@ class WorkloadPolicyPlugin(ClaimsQuota):
         }
         if shortage.reason in by_reason:
             return by_reason[shortage.reason]
-        if text.startswith(_NO_DOMAIN):
+        if refusal.code == _NO_DOMAIN:
             where = f"spec.allocationPolicy of {policy}"
             return f"its domain in {where}, or a label that puts it into one"
         return f"labels on its units that spec.labelSelector of {policy} matches"
@@ -337,6 +337,6 @@ def _excluded(
     for rule in _OWN_RULES:
         if not state.has("filter", rule.name):
             continue
-        for mask, _ in rule.filter(state, info, snapshot, bound).reasons:
+        for mask, *_ in rule.filter(state, info, snapshot, bound).reasons:
             out |= mask
     return out

@@ -39,6 +39,12 @@ class QuotaSummary(Summary):
     spec: QuotaSummarySpec = msgspec.field(default_factory=QuotaSummarySpec)
     status: QuotaSummaryStatus = msgspec.field(default_factory=QuotaSummaryStatus)
 
+    @property
+    def holds(self) -> bool:
+        """Whether it bounds anybody: one that cannot be followed does not."""
+        ready = condition(self.status.conditions, "Ready")
+        return ready is None or ready.status != "False"
+
     def full(self) -> list[str]:
         """Return the amounts that are used up, as `requests.cpu 200 of 200`."""
         found = []
@@ -54,14 +60,18 @@ class QuotaSummary(Summary):
 def take(report: Report, quotas: Iterable[QuotaSummary], _now: datetime) -> None:
     """List the quotas that are full or keep units out.
 
-    The advice of the findings that name a quota moves to the quota.
+    The advice on what waits for a quota moves to the quotas of its namespace: to those that are
+    full, and to all where none is.
     """
     found = report.findings.setdefault(FINDINGS.name, [])
     listed = (*report.pending, *chain.from_iterable(report.findings.values()))
     waiting = [each for each in listed if each.state == _EXCEEDED]
-    for quota in quotas:
-        ready = condition(quota.status.conditions, "Ready")
-        kept = list(_kept_by(quota, waiting))
+    every = list(quotas)
+    crowded = {each.metadata.namespace for each in every if each.holds and each.full()}
+    for quota in every:
+        ready, namespace = condition(quota.status.conditions, "Ready"), quota.metadata.namespace
+        keeps = quota.holds and (bool(quota.full()) or namespace not in crowded)
+        kept = [e for e in waiting if keeps and e.name.startswith(f"{namespace}/")]
         for each in kept:
             each.help, each.urgent = "", False
         full = quota.full()
@@ -84,14 +94,6 @@ def take(report: Report, quotas: Iterable[QuotaSummary], _now: datetime) -> None
                     urgent=bool(kept),
                 )
             )
-
-
-def _kept_by(quota: QuotaSummary, waiting: Iterable[Finding]) -> Iterable[Finding]:
-    """Return the findings of its namespace whose condition names this quota."""
-    named = f"WorkloadQuota {quota.metadata.name}:"
-    for each in waiting:
-        if each.name.startswith(f"{quota.metadata.namespace}/") and named in each.message:
-            yield each
 
 
 FINDINGS = KindFindings(

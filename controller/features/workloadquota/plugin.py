@@ -13,7 +13,6 @@ enforces it by the placements that it sees.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -46,7 +45,7 @@ from controller.framework.room import cap, limit, variants_of
 from controller.framework.runtime.arguments import Args
 from controller.framework.runtime.handle import Handle
 from controller.framework.runtime.services import Route
-from controller.framework.status import SUCCESS, Status, unschedulable
+from controller.framework.status import SUCCESS, Refusal, Status, unschedulable
 from controller.framework.variants import PlacementLimit
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints
@@ -58,7 +57,8 @@ from machinery.types.bounds import MOST_UNITS
 NAME = "WorkloadQuota"
 KIND = "WorkloadQuota"
 _REASON = ScheduledReason.QUOTA_EXCEEDED
-_SAID = re.compile(r"(?:WorkloadQuota (?P<quota>\S+)|defaultQuota): (?P<name>\S+) \S+ of \S+ used")
+_USED = "Used"
+"""The code of a refusal by an amount that is used up; its args are those of `_amount_of`."""
 
 
 class WorkloadQuotaArgs(Args):
@@ -118,7 +118,7 @@ class WorkloadQuotaPlugin(ClaimsQuota):
             cap(state, partial(_capped, info, inside, found.replicas))
         least = info.replicas if info.everywhere else 1
         if not info.present and replicas < least:
-            return unschedulable(NAME, found.short.words(least), reason=_REASON)
+            return _refused(found.short, least)
         limit(state, PlacementLimit(replicas, NAME, _REASON))
         return SUCCESS
 
@@ -130,17 +130,19 @@ class WorkloadQuotaPlugin(ClaimsQuota):
         if known is None or known.replicas >= unplaced.desired:
             return SUCCESS
         new = info.replicas - sum(info.present.values()) if info.whole else 1
-        return unschedulable(NAME, known.short.words(max(new, 1)), reason=_REASON)
+        return _refused(known.short, max(new, 1))
 
-    def cure(self, _shortage: Shortage, text: str, _rows: Any) -> str:
-        return _more(text)
+    def cure(self, _shortage: Shortage, refusal: Refusal, _rows: Any) -> str:
+        if refusal.code != _USED:
+            return "the controller of WorkloadQuota, switched on"
+        return _more(*refusal.args)
 
     def remedies(self, shortage: Shortage) -> Sequence[Note]:
         """Suggest more of the amount that makes the limit."""
         known: Bound | None = shortage.state.data.get(NAME)
         if known is None or shortage.reason is not _REASON:
             return ()
-        text = _more(known.short.words())
+        text = _more(*_amount_of(known.short))
         return (Note(NoteKind.QUOTA, shortage.pending, known.short.quota.key[1], text),)
 
     def stops(self, shortage: Shortage) -> Sequence[Stop]:
@@ -279,11 +281,17 @@ def _capped(info: WorkloadInfo, inside: Mapping[str, int], spare: int, snapshot:
     return column
 
 
-def _more(text: str) -> str:
-    """Return the cure for a text that names an amount: `more of hard.requests.cpu in …`."""
-    said = _SAID.search(text)
-    if said is None:
-        return "the controller of WorkloadQuota, switched on"
-    if said["quota"] is None:
-        return f"more of hard.{said['name']} in defaultQuota of the configuration"
-    return f"more of hard.{said['name']} in WorkloadQuota {said['quota']}"
+def _refused(short: Short, replicas: int) -> Status:
+    text, amount = short.words(replicas), _amount_of(short)
+    return unschedulable(NAME, text, reason=_REASON, detail=_USED, args=amount)
+
+
+def _amount_of(short: Short) -> tuple[str, str]:
+    """Return the name of the amount, and the quota that has it; empty for the default one."""
+    return short.name, short.quota.key[1]
+
+
+def _more(name: str, quota: str) -> str:
+    """Return the cure for an amount that is used up: `more of hard.requests.cpu in …`."""
+    where = f"WorkloadQuota {quota}" if quota else "defaultQuota of the configuration"
+    return f"more of hard.{name} in {where}"

@@ -37,7 +37,7 @@ from controller.framework.room import variants_of, vary
 from controller.framework.runtime.arguments import Args
 from controller.framework.runtime.handle import Handle
 from controller.framework.runtime.services import Route
-from controller.framework.status import SUCCESS, Status, unschedulable
+from controller.framework.status import SUCCESS, Refusal, Status, unschedulable
 from controller.model.unit import WorkloadInfo
 from controller.planner.indomain import WithinDomain
 from controller.planner.plan import Apportionment
@@ -51,7 +51,7 @@ from crds.workload import ScheduledReason
 NAME = "WorkloadSpread"
 NAMED_SUBSETS = 4
 """Subsets that a message names."""
-_OUTSIDE = "not in a subset of workload-spread"
+_OUTSIDE = "Outside"
 _EVENTS = (on(MEMBER_CLUSTER, Action.ADDED | Action.LABELS | Action.TAINTS),)
 """A change of the spread is no event here: the feature queues its Workload."""
 
@@ -122,9 +122,11 @@ class WorkloadSpreadPlugin:
             return SUCCESS
         if wrong := fault_of(spread, info):
             text = f"workload-spread {spread.name}: {wrong}"
-            return unschedulable(NAME, text, reason=ScheduledReason.INVALID_SPREAD)
+            invalid = ScheduledReason.INVALID_SPREAD
+            return unschedulable(NAME, text, reason=invalid, args=(spread.name,))
         if self.commits is not None and (closed := self.commits.closed()):
-            return unschedulable(NAME, f"workload-spread {spread.name} takes no units: {closed}")
+            text = f"workload-spread {spread.name} takes no units: {closed}"
+            return unschedulable(NAME, text, args=(spread.name,))
         state.data[NAME] = spread
         inside = partial(self._inside, spread, info.replicas)
         vary(state, patches.variants(spread, info, inside, variants_of(state)))
@@ -142,7 +144,8 @@ class WorkloadSpreadPlugin:
         if spread is None:
             return NOTHING_REFUSED
         outside: Mask = np.all(~self._inside(spread, info.replicas, snapshot), axis=0)
-        return FilterMask([(outside, f"{_OUTSIDE} {spread.name}")])
+        text = f"not in a subset of workload-spread {spread.name}"
+        return FilterMask([(outside, text, _OUTSIDE, (spread.name,))])
 
     def divides(self, _info: WorkloadInfo, state: CycleState) -> bool:
         """Return whether a spread bounds the Workload, and PreFilter is not switched off."""
@@ -221,15 +224,14 @@ class WorkloadSpreadPlugin:
         left = next(fewer, None)
         return None if left is None else (ChangeCause.RESCHEDULED.value, left)
 
-    def cure(self, shortage: Shortage, text: str, _rows: Mask) -> str:
+    def cure(self, shortage: Shortage, refusal: Refusal, _rows: Mask) -> str:
         """Suggest a valid spread, or a label that puts a cluster into one of its subsets."""
-        if text.startswith(_OUTSIDE):
-            name = text.removeprefix(_OUTSIDE).strip()
+        name = refusal.args[0]
+        if refusal.code == _OUTSIDE:
             into = _open(shortage.state)
             if not into:
                 return ""
             return f"a label that puts it into subset {either(into)} of WorkloadSpread {name}"
-        name = text.removeprefix("workload-spread ").partition(":")[0]
         return f"WorkloadSpread {name} as its rules say"
 
     def remedies(self, shortage: Shortage) -> Sequence[Note]:

@@ -22,6 +22,7 @@ from controller.framework.interface import (
     Descheduling,
     Eviction,
     FilterMask,
+    MaskedReason,
 )
 from controller.framework.status import Code, Status
 from controller.model.unit import WorkloadInfo
@@ -48,8 +49,9 @@ def a_status(answer: Any) -> Status:
         raise _wanted("a Status", answer)
     if not isinstance(answer.code, Code):
         raise _wanted("a Code in the Status", answer.code)
-    if not (isinstance(answer.reasons, tuple) and all(isinstance(r, str) for r in answer.reasons)):
-        raise _wanted("a tuple of strings as reasons", answer.reasons)
+    _strings(answer.reasons, "reasons")
+    _strings((answer.detail,), "detail")
+    _strings(answer.args, "args")
     if answer.code is Code.WAIT:
         seconds(answer.seconds)
     return answer
@@ -130,15 +132,25 @@ def refused(size: int) -> Callable[[Any], FilterMask]:
     return usable
 
 
-def _reasons(said: Any, size: int) -> Sequence[tuple[Mask, str]]:
-    found = []
-    for pair in said:
-        if not (isinstance(pair, tuple) and len(pair) == 2):
-            raise _wanted("pairs of a mask and a text", pair)
-        mask, text = pair
+def _reasons(said: Any, size: int) -> Sequence[MaskedReason]:
+    found: list[MaskedReason] = []
+    for each in said:
+        if not (isinstance(each, tuple) and 2 <= len(each) <= 4):
+            raise _wanted("pairs of a mask and a text", each)
+        mask, text = each[:2]
+        code = each[2] if len(each) > 2 else ""
+        args = each[3] if len(each) > 3 else ()
         if not isinstance(text, str):
             raise _wanted("a text as the reason", text)
-        found.append((a_mask(mask, size), text))
+        if not isinstance(code, str):
+            raise _wanted("a text as the code", code)
+        found.append((a_mask(mask, size), text, code, _strings(args, "args")))
+    return found
+
+
+def _strings(found: Any, what: str) -> tuple[str, ...]:
+    if not (isinstance(found, tuple) and all(isinstance(each, str) for each in found)):
+        raise _wanted(f"a tuple of strings as {what}", found)
     return found
 
 

@@ -13,6 +13,7 @@ from controller.framework.explains import Shortage
 from controller.framework.interface import NOTHING_REFUSED, CycleState, FilterMask
 from controller.framework.runtime.arguments import Args, NoArgs
 from controller.framework.runtime.handle import Handle
+from controller.framework.status import Refusal
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.snapshot import Snapshot
@@ -54,7 +55,7 @@ class OcmPlacement:
     def _placement(self, info: WorkloadInfo) -> Key | None:
         return self._handle.index().ledger(Decided).placement(info.key)
 
-    def cure(self, shortage: Shortage, _text: str, _rows: Mask) -> str:
+    def cure(self, shortage: Shortage, _refusal: Refusal, _rows: Mask) -> str:
         """The Placement decides."""
         placement = self._placement(shortage.workload)
         name = placement[1] if placement is not None else ""

@@ -20,7 +20,7 @@ from controller.framework.interface import NOTHING_REFUSED, CycleState, FilterMa
 from controller.framework.runtime.controllers import PluginController
 from controller.framework.runtime.handle import Handle
 from controller.framework.runtime.services import Route, failure
-from controller.framework.status import SUCCESS, Status, unschedulable
+from controller.framework.status import SUCCESS, Refusal, Status, unschedulable
 from controller.model.objects import MemberCluster, Taint
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints, Mask
@@ -35,7 +35,7 @@ LIMIT_LABEL = "carbon.example.com/at-most"
 """On a Workload."""
 PEAK = Taint(key="carbon.example.com/peak", effect="NoSchedule")
 UNIT = "g CO2/kWh"
-_NOT_KNOWN = "its carbon intensity is not known"
+_NOT_KNOWN, _BEYOND = "NotKnown", "Beyond"
 
 
 class Carbon:
@@ -82,7 +82,13 @@ class Carbon:
         if limit is None:
             return NOTHING_REFUSED
         grams = self._grams(state, snapshot)
-        return FilterMask([(grams > limit, _beyond(limit)), (grams == UNKNOWN, _NOT_KNOWN)])
+        unknown = "its carbon intensity is not known"
+        return FilterMask(
+            [
+                (grams > limit, f"more than {limit} {UNIT}", _BEYOND),
+                (grams == UNKNOWN, unknown, _NOT_KNOWN),
+            ]
+        )
 
     def score(
         self, state: CycleState, _info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
@@ -121,12 +127,11 @@ class Carbon:
         limit, grams = limit_of(info), intensities.of(new, self._args).grams
         return limit is not None and UNKNOWN < grams <= limit
 
-    def cure(self, shortage: Shortage, text: str, rows: Mask) -> str:
+    def cure(self, shortage: Shortage, refusal: Refusal, rows: Mask) -> str:
         """Say what to change about those clusters, or about the limit."""
-        if text == _NOT_KNOWN:
+        if refusal.code == _NOT_KNOWN:
             return f"label {GRAMS_LABEL} on the MemberCluster, or its region in the plugin's args"
-        limit = limit_of(shortage.workload)
-        if limit is None or text != _beyond(limit):
+        if refusal.code != _BEYOND:
             return f"label {LIMIT_LABEL} with a whole number of {UNIT}, or no such label"
         least = int(intensities.column(shortage.snapshot, self._args)[rows].min())
         return f"label {LIMIT_LABEL} of {least} or more"
@@ -181,7 +186,3 @@ def limit_of(info: WorkloadInfo) -> int | None:
     """The limit that a Workload asks for; None without one, and for what is no number."""
     grams = intensities.number(info.labels.get(LIMIT_LABEL))
     return None if grams == UNKNOWN else grams
-
-
-def _beyond(limit: int) -> str:
-    return f"more than {limit} {UNIT}"

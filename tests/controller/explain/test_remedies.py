@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -69,7 +70,7 @@ def test_only_what_is_lacking_is_named() -> None:
     assert said(decision) == ["1 more unit needs a place among the node's pods on a"]
 
 
-@pytest.mark.proves("E30")
+@pytest.mark.proves("E30", "B21")
 @pytest.mark.parametrize(
     ("refused", "asked", "helps"),
     [
@@ -128,7 +129,10 @@ def test_only_what_is_lacking_is_named() -> None:
 def test_what_a_single_predicate_asks_for(
     refused: dict[str, Any], asked: dict[str, Any], helps: str
 ) -> None:
-    assert said(decided(info(**asked), cluster("a", **refused))) == [helps]
+    decision = decided(info(**asked), cluster("a", **refused))
+    assert said(decision) == [helps]
+    other = [replace(each, text="in other words") for each in decision.refusals]
+    assert said(replace(decision, refusals=other)) == [helps], "no advice hangs on the words"
 
 
 @pytest.mark.proves("E30")

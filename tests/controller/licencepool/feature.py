@@ -25,7 +25,7 @@ from controller.framework.interface import NOTHING_REFUSED, Candidates, CycleSta
 from controller.framework.runtime.arguments import Factory, Plain
 from controller.framework.runtime.feature import Enabled, Term, Watch
 from controller.framework.runtime.handle import Handle
-from controller.framework.status import SUCCESS, Status, unschedulable, wait
+from controller.framework.status import SUCCESS, Refusal, Status, unschedulable, wait
 from controller.framework.statuswriter import Result, StatusWriter
 from controller.framework.waiting import WaitingWorkloads
 from controller.model.unit import WorkloadInfo
@@ -199,7 +199,7 @@ class LicenceSeats:
             (), reached=[(every, f"{max(free, 0)} seats free in licence pool {pool[1]}")]
         )
 
-    def cure(self, shortage: Shortage, _text: str, _rows: Mask) -> str:
+    def cure(self, shortage: Shortage, _refusal: Refusal, _rows: Mask) -> str:
         """The pool, or more of it."""
         name = shortage.workload.labels.get(POOL_LABEL)
         return f"a LicencePool {name} with {shortage.workload.replicas} free seats"

@@ -279,6 +279,20 @@ def test_an_object_that_went_while_nobody_looked_is_not_called_written():
     assert propagated(status)["reason"] == "Propagating"
 
 
+@pytest.mark.proves("B21")
+def test_why_a_share_does_not_go_on_is_told_in_one_word():
+    """The controller tells a gang's failure from it, and not from the message."""
+    refused = Outcome(DesiredShare("u1", 1, 3), PropagatedReason.REJECTED, "m1: no")
+    share, _ = told(seen(outcome=refused), RAN)
+    assert (share.entry["state"], share.entry["reason"]) == ("Failed", "Rejected")
+    share, _ = told(seen(Contact.CONNECTING), share.entry, said=REFUSED)
+    assert (share.word, share.entry["reason"]) == (Word.STANDS, "Rejected")
+    share, _ = told(seen(Contact.AWAY, trouble="m1 is away"), share.entry)
+    assert (share.entry["state"], share.entry["reason"]) == ("Unreachable", "ClusterUnreachable")
+    share, _ = told(seen(outcome=Outcome(DesiredShare("u1", 1, 3)), main=main()), share.entry)
+    assert "reason" not in share.entry
+
+
 @pytest.mark.proves("R5")
 def test_a_new_trouble_is_told_though_something_else_stands():
     stands = share_of(seen(Contact.CONNECTING), DEPLOYMENT, RAN | {"state": "Failed"}, said=1)

@@ -19,7 +19,6 @@ pass for earlier ones.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -36,8 +35,6 @@ from crds.workload import PropagatedReason, WorkloadCondition
 from machinery.types import conditions
 from machinery.types.bounds import between
 
-_WORDS: Final = re.compile(r"[\w.-]+")
-"""A possible name of a cluster in a message, including a full stop after it."""
 NOTED: Final = 3
 """Failures that a message names."""
 WORDS_LIMIT: Final = 1024
@@ -246,26 +243,23 @@ def _refused(workload: Workload) -> str:
     lasting = said.get("status") == "False" and said.get("reason") in _LASTING
     if not lasting or said.get("observedGeneration") != workload.metadata.generation:
         return ""
-    message = str(said.get("message", ""))
-    if said["reason"] == PropagatedReason.CLUSTER_UNREACHABLE and _left_behind(workload, message):
+    if said["reason"] == PropagatedReason.CLUSTER_UNREACHABLE and _left_behind(workload):
         return ""
-    return f"{said['reason']}: {message}"
+    return f"{said['reason']}: {said.get('message', '')}"
 
 
-def _left_behind(workload: Workload, message: str) -> bool:
-    """Return whether the message speaks only of clusters that the Workload has left.
+def _left_behind(workload: Workload) -> bool:
+    """Return whether it is out of reach only on clusters that it has left.
 
-    The message must name one of these: a message about its group may name a cluster of another
-    Workload.
+    Where its gang waits for a cluster of another Workload, its own shares have that reason.
     """
-    placements = workload.standing
-    left = (
+    away = {
         share.name
         for share in workload.status.clusters
-        if share.state == ShareState.UNREACHABLE.value and share.name not in placements
-    )
-    named = {word.rstrip(".-") for word in _WORDS.findall(message)}
-    return not named.isdisjoint(left) and named.isdisjoint(placements)
+        if share.state == ShareState.UNREACHABLE.value
+        or share.reason == PropagatedReason.CLUSTER_UNREACHABLE
+    }
+    return bool(away) and away.isdisjoint(workload.standing)
 
 
 def _absent(

@@ -14,12 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from controller.features.workloadgroup.compiled import (
-    FAILED,
-    LONGEST_SECONDS,
-    TOO_FEW,
-    CompiledGroup,
-)
+from controller.features.workloadgroup.compiled import LONGEST_SECONDS, CompiledGroup
 from controller.features.workloadgroup.gate.gate import Gate, Standing
 from controller.features.workloadgroup.objects import WorkloadGroup
 from controller.framework.statuswriter import StatusEvent, changed
@@ -45,8 +40,14 @@ _IN_VAIN: Final = frozenset(
     {GroupScheduledReason.GROUP_DENIED.value, GroupScheduledReason.SCHEDULE_TIMEOUT.value}
 )
 """Reasons that Workloads give for a failed try; the group has the same names for them."""
-_NO_TRY: Final = (TOO_FEW, FAILED)
-"""Parts of messages that Workloads give where there was no try."""
+_GONE: Final = frozenset(
+    {
+        GroupScheduledReason.SCHEDULED,
+        GroupScheduledReason.GROUP_INCOMPLETE,
+        GroupScheduledReason.INVALID_GROUP,
+    }
+)
+"""Reasons that say nothing any more once they do not hold."""
 _SCHEDULED: Final = GroupCondition.SCHEDULED.value
 _READY: Final = GroupCondition.READY.value
 _GOOD: Final = (GroupPhase.RUNNING, GroupPhase.FINISHED)
@@ -225,7 +226,7 @@ def _said(
 
 
 def _in_vain(member: Standing) -> bool:
-    return member.reason in _IN_VAIN and not any(text in member.message for text in _NO_TRY)
+    return member.reason in _IN_VAIN
 
 
 def _waits(group: CompiledGroup, gate: Gate, facts: GroupFacts, before: Said) -> Said:
@@ -233,16 +234,14 @@ def _waits(group: CompiledGroup, gate: Gate, facts: GroupFacts, before: Said) ->
     if facts.held:
         return Said(GroupScheduledReason.WAITING_FOR_GROUP, _holding(group, facts))
     if facts.could < group.min_member:
-        return Said(GroupScheduledReason.GROUP_DENIED, group.too_few(facts.could))
+        return Said(GroupScheduledReason.GROUP_INCOMPLETE, group.too_few(facts.could))
     if gate.obstacle:
         text = f"{_quorum(group, facts)}: {gate.obstacle}; what runs of it stays"
         return Said(GroupScheduledReason.WAITING_FOR_GROUP, text)
     if (refused := facts.refused) is not None:
         text = f"{_quorum(group, facts)}: {refused.message}"
         return Said(GroupScheduledReason(refused.reason), text)
-    gone = (GroupScheduledReason.SCHEDULED, GroupScheduledReason.INVALID_GROUP)
-    stands = before.message and before.reason not in gone and TOO_FEW not in before.message
-    if stands and facts.scheduled < group.min_member:
+    if before.message and before.reason not in _GONE and facts.scheduled < group.min_member:
         return before
     return Said(GroupScheduledReason.WAITING_FOR_GROUP, _quorum(group, facts))
 
@@ -376,7 +375,8 @@ def _conditions(
     )
     after = {each.get("type"): each for each in before} | {_SCHEDULED: scheduled, _READY: ready}
     # Too few units are asked for while its Workloads are still being applied.
-    ours = placed or phase is GroupPhase.FAILED or TOO_FEW in said.message
+    few = said.reason is GroupScheduledReason.GROUP_INCOMPLETE
+    ours = placed or few or phase is GroupPhase.FAILED
     cause = ready if ours else scheduled
     return conditions.with_progress(after.values(), waits=WAITING, cause=cause, now=now)
 
@@ -399,8 +399,7 @@ def _events(
     if facts.held and not stored.status.waiting:
         yield StatusEvent(GroupEventReason.WAITING_FOR_GROUP, said.message)
     reason, before = _TOLD.get(said.reason), _before(stored)
-    news = before.reason is not said.reason or TOO_FEW in before.message
-    if reason is not None and news and TOO_FEW not in said.message:
+    if reason is not None and before.reason is not said.reason:
         yield StatusEvent(reason, said.message, warning=True)
     told = _PHASES.get(phase)
     if told is not None and stored.status.phase != phase.value:

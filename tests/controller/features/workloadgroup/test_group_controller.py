@@ -155,9 +155,9 @@ async def test_a_missing_sibling_and_a_missing_group_are_told_and_mended_at_once
         stage.member("worker", replicas=3)
         await stage.until(lambda: stage.says("worker")[1] == "GroupNotFound")
         stage.group()
-        await stage.until(lambda: stage.says("worker")[1] == "GroupDenied", seconds=3)
+        await stage.until(lambda: stage.says("worker")[1] == "GroupIncomplete", seconds=3)
         text = "WorkloadGroup shop/batch has 3 units in all its Workloads, minMember is 4"
-        await stage.until(lambda: stage.tells() == ("False", "GroupDenied", text), seconds=3)
+        await stage.until(lambda: stage.tells() == ("False", "GroupIncomplete", text), seconds=3)
         assert stage.phase() == "Pending"
         assert not stage.told("FailedScheduling"), "it is not complete, and nothing was tried"
         stage.member("driver", replicas=1)

@@ -130,7 +130,7 @@ async def test_a_quorum_beyond_all_bounds_harms_nobody_else(gangs: Gangs, least:
     async with gangs.led():
         await gangs.until(lambda: gangs.says("worker")[0] == "False" and gangs.placed("other"))
         await gangs.calm(10)
-        assert gangs.says("worker")[1] in ("GroupDenied", "InvalidGroup")
+        assert gangs.says("worker")[1] in ("GroupIncomplete", "InvalidGroup")
         assert gangs.placed("worker") == {}
         assert gangs.phase() in ("Pending", "")
         assert gangs.writes() <= 3

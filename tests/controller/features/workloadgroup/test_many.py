@@ -113,7 +113,7 @@ def test_too_many_are_told_what_to_do_about_it() -> None:
     assert found.reason is ScheduledReason.INVALID_GROUP
     assert "has 4097 Workloads, 4096 at most: make several groups" in found.message
     [refusal] = found.refusals
-    said = made.plugin.cure(_shortage(found), refusal.text, None)
+    said = made.plugin.cure(_shortage(found), refusal, None)
     assert said == (
         "several groups instead of WorkloadGroup shop/batch, or its label taken off some of its"
         " Workloads"

@@ -683,7 +683,10 @@ def test_who_was_held_for_too_long_is_denied_and_fails() -> None:
     made = holding()
     made.later(10)
     made.give_back("worker")
-    assert made.plugin.memory.denied(BATCH, made.time.at).reason is ScheduledReason.SCHEDULE_TIMEOUT
+    assert (
+        made.plugin.memory.denied(BATCH, made.time.at).status.reason
+        is ScheduledReason.SCHEDULE_TIMEOUT
+    )
     assert made.plugin.memory.last_failure(BATCH) == "2026-01-02T03:04:15.000000Z"
     made.later(4)
     again = made.batch().conclusion.verdict
@@ -830,7 +833,7 @@ def test_a_closed_gate_takes_the_placements_of_ours_back() -> None:
     made.store(member("c", 2, schedulerName="theirs", present={"a": 2}))
     found = made.decide("a")
     assert {name: dict(each.placements) for name, each in found.items()} == {"a": {}, "b": {}}
-    assert found["a"].reason is ScheduledReason.GROUP_DENIED
+    assert found["a"].reason is ScheduledReason.GROUP_WITHDRAWN
     assert made.plugin.memory.denied(BATCH, made.time.at) is None  # the group says when it is tried
     assert made.batch("a").conclusion is None
 
@@ -852,7 +855,10 @@ def test_nothing_is_tried_before_the_time_that_the_group_says() -> None:
     made.group(group(status={"retryTime": at.isoformat()}))
     info = made.store(member(replicas=4)).info
     reason, message = said(made.decide()["worker"])
-    assert (reason, "it is tried again at 2026-01-02T03:04:25Z" in message) == ("GroupDenied", True)
+    assert (reason, "it is tried again at 2026-01-02T03:04:25Z" in message) == (
+        "GroupWithdrawn",
+        True,
+    )
     assert made.plugin.next_look(info, made.time.at) == 20
     made.later(20)
     assert made.decide()["worker"].assigned == 4
@@ -883,7 +889,7 @@ def test_what_was_released_or_runs_is_never_taken_back() -> None:
 def test_too_few_siblings_take_back_what_was_never_released() -> None:
     made = yard("99").having(member("a", 2, present={"a": 2}))
     found = made.decide("a")["a"]
-    assert (dict(found.placements), found.reason) == ({}, ScheduledReason.GROUP_DENIED)
+    assert (dict(found.placements), found.reason) == ({}, ScheduledReason.GROUP_INCOMPLETE)
     assert "has 2 units in all its Workloads, minMember is 4" in found.message
 
 
