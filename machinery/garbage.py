@@ -8,6 +8,10 @@ leaves are set aside, and the next one looks at those that came since (`tended`)
 A cycle that ends after it was set aside is found once as many objects have been set aside again as
 there were: then a collection looks at everything. So cycles never more than double the memory, and
 the long look is as rare as the process is large.
+
+Python 3.14.0 to 3.14.4 have a collector that works in increments: none of the collections that
+begin by themselves looks at everything, so that nothing has to be set aside after one. The oldest
+generation is 2 in all releases.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from typing import Any
 _LEAST = 100_000
 """Objects to set aside before everything is looked at again, which takes 50 ms or less for them."""
 _OLDEST = 2
-"""The generation that a complete collection looks at."""
+"""The generation of a complete collection; an increment has another one."""
 _YOUNG = 700
 """New objects before a process that serves looks at them, so that each look is short."""
 _LOADING = 50_000
