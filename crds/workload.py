@@ -262,6 +262,8 @@ class EventReason(StrEnum):
     ENDED_IN_FAILURE = "EndedInFailure"
     DRIFT_REPAIRED = "DriftRepaired"
     DRIFT_REPORTED = "DriftReported"
+    MANAGED_FIELDS_MENDED = "ManagedFieldsMended"
+    """An object on a member took no apply, as a version that managers wrote it in is gone."""
     DEPENDENCY_MISSING = "DependencyMissing"
     ROLLOUT_STARTED = "RolloutStarted"
     WAVE_STARTED = "WaveStarted"

@@ -20,7 +20,15 @@ from crds.workload import Adoption, PropagatedReason
 from machinery.api.resources import Resource
 from machinery.api.verbs import Verbs
 from machinery.clock import Clock
-from machinery.errors import ApiError, Conflict, Forbidden, NotFound, TransportError, fresh
+from machinery.errors import (
+    ApiError,
+    Conflict,
+    Forbidden,
+    NotFound,
+    ServerError,
+    TransportError,
+    fresh,
+)
 from machinery.kinds.paths import steps
 from machinery.runtime.backoff import KeyedBackoff, steady
 from machinery.runtime.informer import Informer
@@ -312,7 +320,7 @@ class PieceWriter:
             site.piece, others, site.resource, live, version=version, unchanged=unchanged
         )
         with self._unconfirmed.sending(site.place, workload.uid):
-            answer = await self._send(site, body, force=True)
+            answer = await self._send(site, workload, body, force=True)
         self._take_in(site, workload, answer)
 
     async def _compared(
@@ -330,7 +338,7 @@ class PieceWriter:
         _wait_for_end(site, live)
         site, version = site.beside(live), workload.metadata.resource_version
         body = owned_by_all(site.piece, {}, site.resource, live, version=version, unchanged=True)
-        applied = await self._send(site, body, force=True, dry_run=True)
+        applied = await self._send(site, workload, body, force=True, dry_run=True)
         managed(site.resource, applied)  # an answer of another form is a fault of the member
         if found := differences(raw, applied):
             raise differs(site.piece, found)
@@ -345,7 +353,7 @@ class PieceWriter:
             try:
                 version = workload.metadata.resource_version
                 body = new(site.piece, site.resource, version=version)
-                answer = await self._send(site, body, force=False)
+                answer = await self._send(site, workload, body, force=False)
             except Conflict:
                 return await _read(site)
         self._take_in(site, workload, answer)
@@ -373,7 +381,13 @@ class PieceWriter:
             raise HubFault("it could not be asked who owns an object", fault) from fault
 
     async def _send(
-        self, site: Site, body: Mapping[str, Any], *, force: bool, dry_run: bool = False
+        self,
+        site: Site,
+        workload: Workload,
+        body: Mapping[str, Any],
+        *,
+        force: bool,
+        dry_run: bool = False,
     ) -> dict[str, Any]:
         """Apply, creating a missing namespace first. Raises Refused and Conflict."""
         try:
@@ -381,10 +395,55 @@ class PieceWriter:
         except NotFound as e:
             if not await self._namespaces.make(site.session, site.place.namespace):
                 raise rejected(site.session.name, site.piece, e) from e
+        except Refused as refusal:
+            failed = force and not dry_run and isinstance(refusal.__cause__, ServerError)
+            if not (failed and await self._mended(site, workload)):
+                raise
         try:
             return await _apply(site, body, force=force, dry_run=dry_run)
         except NotFound as e:
             raise rejected(site.session.name, site.piece, e) from e
+
+    async def _mended(self, site: Site, workload: Workload) -> bool:
+        """Take from an object of ours the managers whose version is served no more, in one write.
+
+        Since a version of a custom kind is not served, each apply to an object that somebody wrote
+        in it fails with 500, whoever applies. A patch without managers would mend that too, and
+        empty the list: all others would lose their fields.
+        """
+        namespace, name = site.place.key
+        found = await _get(site)
+        metadata = found["metadata"]
+        managers = [each for each in metadata.get("managedFields") or [] if isinstance(each, dict)]
+        gone = [
+            version
+            for version in sorted({str(each.get("apiVersion")) for each in managers})
+            if not await _serves(site, version)
+        ]
+        if not gone:
+            return False
+        left = [each for each in managers if each.get("apiVersion") not in gone]
+        told = {key: metadata[key] for key in ("uid", "resourceVersion")}
+        patch = {"metadata": {**told, "managedFields": left}}
+        try:
+            with self._unconfirmed.sending(site.place, workload.uid):
+                await site.client.merge_patch(site.resource, name, patch, namespace=namespace)
+        except (Forbidden, ServerError):
+            return False
+        self._drift.mended(workload, _drifted(site), gone)
+        return True
+
+
+async def _serves(site: Site, api_version: str) -> bool:
+    """Whether the object can be read in that version of its group; True for another group."""
+    group, _, version = api_version.rpartition("/")
+    if group != site.resource.group or version == site.resource.version:
+        return True
+    namespace, name = site.place.key
+    with suppress(NotFound):
+        await site.client.get(replace(site.resource, version=version), name, namespace=namespace)
+        return True
+    return False
 
 
 def leaving(piece: Piece, left: Collection[Steps]) -> Piece:

@@ -90,6 +90,14 @@ class DriftRecords:
         note = f"{_changed(of, fields)}, and written back"
         self._announce(workload, of, EventReason.DRIFT_REPAIRED, note)
 
+    def mended(self, workload: Workload, of: Drifted, versions: Sequence[str]) -> None:
+        """Tell that the managers of these versions were taken from the object."""
+        note = (
+            f"{of}: no apply was possible, as {', '.join(versions)} is served no more: the entries "
+            "of that version were taken out of metadata.managedFields"
+        )
+        self._announce(workload, of, EventReason.MANAGED_FIELDS_MENDED, note)
+
     def contended(self, workload: Workload, of: Drifted) -> str:
         """Record that the object is changed back each time; return the paths, in words."""
         known = self._records[workload.uid].get(of)

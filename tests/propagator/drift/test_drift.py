@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from machinery.api.resources import SECRETS, Resource
+from machinery.api.resources import EVENTS, SECRETS, Resource
+from machinery.errors import NotFound
 from propagator.drift import records
 from tests.propagator.stage import (
     CONFIGMAPS,
@@ -415,3 +418,85 @@ async def test_a_field_that_the_members_version_does_not_keep_is_told(stage_on: 
         assert path in found["message"]
         await stage.patch("web", {"spec": {"targetDeployment": template()}})
         await until(lambda: _nothing(stage))
+
+
+def gauges(*versions: str) -> dict[str, Any]:
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "gauges.mending.dev"},
+        "spec": {
+            "group": "mending.dev",
+            "scope": "Namespaced",
+            "names": {"plural": "gauges", "singular": "gauge", "kind": "Gauge"},
+            "versions": [
+                {
+                    "name": version,
+                    "served": True,
+                    "storage": version == "v1",
+                    "schema": {"openAPIV3Schema": anything},
+                }
+                for version in versions
+            ],
+        },
+    }
+
+
+@pytest.mark.proves("RB5")
+async def test_an_apply_that_fails_for_a_version_that_is_gone_is_mended_and_told(
+    stage_on: MakeStage,
+):
+    """Each apply to such an object is answered with 500, until its managers are written anew."""
+    async with stage_on() as stage:
+        member = stage.members["m1"]
+        definitions = await member.resource("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+        await member.create(definitions, gauges("v1", "v1alpha1"))
+        new = Resource("mending.dev", "v1", "gauges", "Gauge")
+        old = replace(new, version="v1alpha1")
+
+        async def served(resource: Resource) -> bool:
+            with suppress(NotFound):
+                await member.list(resource, namespace=stage.namespace)
+                return True
+            return False
+
+        await until(lambda: served(old))
+        body = {"apiVersion": "mending.dev/v1", "kind": "Gauge", "metadata": {"name": "web"}}
+        await stage.create("web", template={**body, "spec": {"size": 1}})
+        await stage.place("web", m1=1)
+        await stage.appears("m1", "web", kind=new)
+        for manager, resource in (("early", old), ("late", new)):
+            await member.request(
+                "PATCH",
+                resource.path(stage.namespace, "web"),
+                params={"fieldManager": manager},
+                body={"metadata": {"labels": {manager: "yes"}}},
+                content_type="application/merge-patch+json",
+            )
+        versions = {"spec": {"versions": gauges("v1")["spec"]["versions"]}}
+        await member.merge_patch(definitions, "gauges.mending.dev", versions)
+
+        async def gone() -> bool:
+            return not await served(old)
+
+        await until(gone)
+        await stage.patch("web", {"spec": {"template": {**body, "spec": {"size": 2}}}})
+
+        async def written() -> bool:
+            found = await stage.on("m1", "web", kind=new)
+            return found is not None and found["spec"] == {"size": 2}
+
+        await until(written)
+        found = await stage.on("m1", "web", kind=new)
+        assert found is not None
+        managers = {each["manager"] for each in found["metadata"]["managedFields"]}
+        assert "late" in managers, "who wrote it in a version that is served keeps its fields"
+        assert "early" not in managers
+        assert {"early", "late"} <= found["metadata"]["labels"].keys()
+
+        async def told() -> bool:
+            events = await stage.hub.list(EVENTS, namespace=stage.namespace)
+            return any(each["reason"] == "ManagedFieldsMended" for each in events["items"])
+
+        await until(told)
