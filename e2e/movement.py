@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any
 
 import pykube
@@ -26,7 +25,6 @@ import pytest
 from e2e.harness import KINDS, NOT_YET, Failed, Kubectl, deployment, wait, workload
 from e2e.room import Room
 from e2e.stage import MEMBERS, Stage
-from stowage.toolchain import binaries
 
 CONFIGURATION = """\
 apiVersion: stowage.dev/v1alpha1
@@ -263,98 +261,96 @@ def placed_of(status: Mapping[str, Any]) -> dict[str, int]:
 
 
 class Readiness:
-    """Whether new pods of a member become ready: kwok with stages of the test's own.
+    """Whether new pods of a member become ready: a policy refuses the write that makes them so.
 
-    The stages are those of the playground, but that one of them leaves pods Running and not ready,
-    and the other one makes such pods ready as well. Neither gives pods an address: each kwok counts
-    them from the first on, and a pod that has one may get no other.
+    kwok itself runs on: one that is started anew takes the lease of a node, passes over the pods
+    there until it has read it, and leaves them unready for ever.
     """
 
     def __init__(self, stage: Stage) -> None:
-        assert stage.planes is not None
-        self._clusters = stage.planes.clusters
         self._members = stage.members
-        self._folder = stage.directory / "stages"
-        self._folder.mkdir(exist_ok=True)
         self.held: set[str] = set()
 
     def hold(self, *members: str) -> None:
         """Have no new pod become ready there."""
         for member in members:
-            self._restart(member, self._stage("held", _held))
+            self._members[member].apply(_POLICY, _BINDING, _PROBE)
+            wait(f"no ready pods on {member}", lambda m=member: not self._takes(m))
             self.held.add(member)
 
     def release(self, *members: str) -> None:
         """Have all pods there become ready."""
         for member in members or tuple(self.held):
-            self._restart(member, self._stage("released", _released))
-            # That kwok wrote a lease does not say that it has read it.
-            wait(f"ready pods on {member}", lambda m=member: self._all_ready(m))
+            for kind in ("validatingadmissionpolicybinding", "validatingadmissionpolicy"):
+                self._members[member]("delete", kind, _HELD, "--ignore-not-found")
+            wait(f"ready pods on {member}", lambda m=member: self._takes(m) and self._all_ready(m))
+            self._members[member]("delete", "pod", _HELD, "--ignore-not-found", "--now")
             self.held.discard(member)
 
-    def _stage(self, name: str, change: Callable[[str], str]) -> Path:
-        original = next(each for each in binaries.stages() if each.stem == "pod-ready")
-        path = self._folder / f"pod-{name}.yaml"
-        text, found = _ADDRESSES.subn("", original.read_text())
-        assert found
-        path.write_text(change(text))
-        return path
-
-    def _restart(self, member: str, stage: Path) -> None:
-        processes = self._clusters[member].processes
-        kwok = processes["kwok"]
-        argv = [
-            f"--config={stage}" if re.search(r"--config=.*/pod-(ready|held|released)\.", a) else a
-            for a in kwok.argv
-        ]
-        kwok.end()
-        # Each kwok has an identity of its own, and would wait for the leases of the last one.
-        self._members[member]("-n", "kube-node-lease", "delete", "lease", "--all")
-        processes["kwok"] = replace(kwok, argv=argv)
-        processes["kwok"].start(detached=True)
-        self._have_seen(member)
-
-    def _have_seen(self, member: str) -> None:
-        """Have kwok look at all pods there once more, when it has the lease of each node.
-
-        It passes over a pod whose node's lease it does not see yet, until an event of that pod.
-        """
-        kubectl = self._members[member]
-        nodes = len(kubectl.items("nodes"))
-        wait(
-            f"kwok's leases on {member}",
-            lambda: len(kubectl.items("lease", "kube-node-lease")) == nodes,
-        )
-        wait(f"a mark on the pods of {member}", lambda: self._mark(member) or True)
+    def _takes(self, member: str) -> bool:
+        """Whether the member's API server lets a pod become ready."""
+        ready = json.dumps({"status": {"conditions": [{"type": "Ready", "status": "True"}]}})
+        try:
+            self._members[member](
+                *("patch", "pod", _HELD, "--subresource=status", "--dry-run=server"),
+                *("--type=merge", f"--patch={ready}"),
+            )
+        except Failed as refusal:
+            if _HELD not in str(refusal) or "denied" not in str(refusal):
+                raise
+            return False
+        return True
 
     def _all_ready(self, member: str) -> bool:
-        """Whether all pods that run there are ready; those that are not get a mark once more."""
+        """Whether all pods that run there are ready; those that are not get a mark, an event."""
         pods = self._members[member].items("pods")
         left = [pod for pod in pods if _shall_run(pod) and not is_ready(pod)]
-        if left:
-            self._mark(member)
+        if left:  # a pod that ended meanwhile fails the command
+            mark = f"e2e/seen={time.time_ns()}"
+            self._members[member]("annotate", "pods", "-A", "--all", "--overwrite", mark)
         return not left
 
-    def _mark(self, member: str) -> None:
-        # A pod that ended meanwhile fails the command.
-        mark = f"e2e/seen={time.time_ns()}"
-        self._members[member]("annotate", "pods", "-A", "--all", "--overwrite", mark)
 
-
-_READY = re.compile(r'status: "True"\n(\s+)type: (Ready|ContainersReady)\n')
-_ADDRESSES = re.compile(r" +{{ \$podIPs := .*?(?= +phase: )", re.DOTALL)
-_PENDING = "      - 'Pending'\n"
-
-
-def _held(text: str) -> str:
-    told = r'status: "False"\n\1type: \2\n\1reason: ContainersNotReady\n'
-    assert _READY.search(text)
-    return _READY.sub(told, text).replace("ready: true", "ready: false")
-
-
-def _released(text: str) -> str:
-    assert _PENDING in text
-    return text.replace(_PENDING, f"{_PENDING}      - 'Running'\n")
+_HELD = "e2e-no-pod-becomes-ready"
+_SO = (
+    "has({0}.status.conditions) && {0}.status.conditions.exists(c, c.type == 'Ready'"
+    " && c.status == 'True')"
+)
+_POLICY = {
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": "ValidatingAdmissionPolicy",
+    "metadata": {"name": _HELD},
+    "spec": {
+        "matchConstraints": {
+            "resourceRules": [
+                {
+                    "apiGroups": [""],
+                    "apiVersions": ["v1"],
+                    "resources": ["pods/status"],
+                    "operations": ["UPDATE"],
+                }
+            ]
+        },
+        "validations": [
+            {
+                "expression": f"!({_SO.format('object')}) || ({_SO.format('oldObject')})",
+                "message": "denied for a test",
+            }
+        ],
+    },
+}
+_BINDING = {
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": "ValidatingAdmissionPolicyBinding",
+    "metadata": {"name": _HELD},
+    "spec": {"policyName": _HELD, "validationActions": ["Deny"]},
+}
+_PROBE = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": _HELD, "namespace": "default"},
+    "spec": {"schedulerName": "nobody", "containers": [{"name": "main", "image": "none"}]},
+}
 
 
 class MovingStage:
