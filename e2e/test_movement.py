@@ -351,12 +351,13 @@ def test_a_brake_in_the_middle_of_a_move_keeps_what_is_placed_and_ends_with_the_
     fleet.until_evacuating("member-2", "Braked")
     released = len(fleet.events("BrakeReleased"))
     stands = {"member-1": (2, "ClusterLost")}
+    time.sleep(TOLERATION_SECONDS)
     steady(
+        fleet.stage,
         "what is placed",
         lambda: (
             (fleet.placed("web"), fleet.leaving("web")) == ({"member-2": 3, "member-3": 3}, stands)
         ),
-        seconds=TOLERATION_SECONDS + 2,
     )
     fleet.mend("member-2")
     wait("BrakeReleased", lambda: len(fleet.events("BrakeReleased")) > released)
