@@ -249,7 +249,7 @@ async def test_all_that_was_held_comes_again_where_it_holds_nothing_together_any
             edit = {"metadata": {"generation": 2}, "spec": spec}
             stage.hub.edit(WORKLOAD_GROUPS, "crew", edit)
         await stage.until(lambda: stage.placed("stranger") == {"a": 2}, seconds=5)
-        says = {"deleted": "GroupNotFound", "faulty": "InvalidGroup", "raised": "GroupDenied"}
+        says = {"deleted": "GroupNotFound", "faulty": "InvalidGroup", "raised": "GroupIncomplete"}
         for name in ("aa", "bb"):
             assert stage.says(name)[1] == says[how]
             assert "held" not in stage.says(name)[2]
