@@ -39,6 +39,8 @@ async def test_whatever_breaks_the_promises_hold(clusters: Path, tmp_path: Path)
     assert made.claims
     assert made.looks
     assert made.volumes
+    assert made.jobs
+    assert made.pods
     assert made.backs == 1
 
 
@@ -68,6 +70,7 @@ async def test_no_cluster_runs_what_no_wave_gave_it_whatever_breaks(
     size = RolloutSize(workloads=5, seconds=60.0)
     made = await run_rollouts(clusters, tmp_path, seed=3, size=size, say=print)
     assert made.kills == {"controller": size.kills, "propagator": size.kills}
+    assert made.remakes == size.remakes
     assert made.turns > made.approvals > 0
     assert made.bad
     assert made.rolled_back

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from crds.names import OWNER_PREFIX
+from crds.names import LABEL_WORKLOAD_UID, OWNER_PREFIX
 from e2e.chaos import judgement, promises, wishes
 from e2e.chaos.faults import Faults
 from e2e.chaos.gangs import run as gangs
@@ -22,6 +22,11 @@ from e2e.chaos.gangs import watch as gangwatch
 from e2e.chaos.gangs.users import ROOM, Gang
 from e2e.chaos.gangs.watch import HALF_SECONDS, Gauge, findings_of
 from e2e.chaos.judgement import Whole
+from e2e.chaos.once import JobBook
+from e2e.chaos.rollouts import watch as rolloutwatch
+from e2e.chaos.rollouts.users import FIRST_WAVE, NAMESPACE, VARIABLE
+from e2e.chaos.rollouts.users import Wish as AuthorsWish
+from e2e.chaos.rollouts.users import workload as authored
 from e2e.chaos.stage import MEMBERS
 from e2e.chaos.watchman import Watchman
 from machinery.api.server_history import ServerHistory
@@ -228,7 +233,7 @@ class Scene:
         self.hub.objects["Workload", KEY] = dict(hub)
         self.cut_off: set[str] = set()
         self.faults = SimpleNamespace(
-            meddled=set(), spoilt=set(), away={}, acts=[],
+            meddled=set(), spoilt=set(), away={}, acts=[], given_up={}, forgot=-math.inf,
             quiet=lambda *subjects: 0.0 if self.cut_off & {*subjects} else math.inf,
         )  # fmt: skip
         self.churn = churn = SimpleNamespace(busy=set(), ended=set(), forgotten=set(), idle_at={})
@@ -356,6 +361,145 @@ async def test_a_claim_that_goes_though_nobody_wished_it_is_found(
     changed(volume(), new)
     changed(volume(deleting="2026-11-22T00:00:00Z"), None)
     assert len(scene.watchman.findings) == breach
+
+
+def data(*, life: int = 1) -> Whole:
+    """A claim of a StatefulSet, which carries no owner."""
+    meta = volume(life=life).metadata
+    return Whole(metadata=msgspec.structs.replace(meta, name="data-w1-0", annotations={}))
+
+
+@pytest.mark.parametrize("how", ["kept", "ended", "given up", "set back"])
+async def test_data_of_a_statefulset_that_goes_is_found(how: str) -> None:
+    scene = Scene(workload({"member-1": 1}))
+    changed = scene.watchman._volume_handler("member-1")
+    changed(None, data())
+    match how:
+        case "ended":
+            scene.churn.ended = {1}
+        case "given up":
+            scene.watchman._unsure.add(data().metadata.uid)
+        case "set back":
+            scene.faults.forgot = math.inf
+    changed(data(), None)
+    assert bool(scene.watchman.findings) is (how == "kept")
+
+
+def test_a_kind_that_says_nothing_of_itself_and_moves_is_found() -> None:
+    drained = [{"cause": "Drained", "time": "2026-11-26T08:00:00Z"}]
+    for kind, found in (("Gadget", True), ("Widget", False)):
+        before, after = (
+            workload({member: 1}, kind=kind, history=history)
+            for member, history in (("member-1", []), ("member-2", drained))
+        )
+        assert bool(list(judgement.moved(before, after, excused=()))) is found
+        assert not list(judgement.moved(before, after, excused={"member-1"}))
+
+
+def test_what_says_nothing_of_itself_and_is_called_ready_is_found() -> None:
+    wish = wishes.Wish("Single", "Gadget", 1, "3.1", config=None, secret=False)
+    unknown = {"type": "Ready", "status": "False", "reason": "ReadinessUnknown"}
+    for said, ready, found in ((unknown, 0, False), (unknown, 1, True), ({"reason": "?"}, 0, True)):
+        told = workload({"member-1": 1}, kind="Gadget", ready=ready)
+        told["status"]["conditions"] = [
+            {"observedGeneration": 2, "status": "True", **each}
+            for each in ({"type": "Scheduled"}, {"type": "Propagated"}, unknown | said)
+        ]
+        if not found:
+            promises._true(told, wish)
+            continue
+        with pytest.raises(promises.Broken, match=r"units are ready|not ReadinessUnknown"):
+            promises._true(told, wish)
+
+
+# --- what runs once -------------------------------------------------------------------------------
+
+
+def job(uid: str, *, mode: str = "Single", end: str = "", completions: int = 8) -> dict[str, Any]:
+    conditions = [{"type": end, "status": "True"}] if end else []
+    return {
+        "metadata": {"uid": uid, "labels": {wishes.LABEL_MODE: mode}},
+        "spec": {"completions": completions},
+        "status": {"conditions": conditions},
+    }
+
+
+def in_turn(*states: tuple[str, dict[str, Any] | None], forgot: float = -math.inf) -> list[str]:
+    """Return what is found of states of Jobs of one run; None where their member is given up."""
+    book, found = JobBook(), []
+    for member, each in states:
+        if each is None:
+            book.given_up([member])
+        else:
+            found += book.seen(("u1", "w1-1-0"), member, each, now=1.0, forgot=forgot)
+    return found
+
+
+@pytest.mark.parametrize("member", ["member-1", "member-2"])
+@pytest.mark.parametrize("end", ["Complete", "Failed"])
+def test_a_job_that_runs_again_after_its_end_is_found(member: str, end: str) -> None:
+    ended = [("member-1", job("j1")), ("member-1", job("j1", end=end))]
+    assert not in_turn(*ended, *ended)
+    assert in_turn(*ended, (member, job("j2")))
+    assert not in_turn(*ended, (member, job("j2")), forgot=2.0), "the hub was set back"
+    assert in_turn(*ended, ("member-1", None), (member, job("j2"))), "given up after its end"
+
+
+def test_a_job_that_is_made_elsewhere_before_its_end_runs_once() -> None:
+    moved = [
+        ("member-1", job("j1")),
+        ("member-2", job("j2")),
+        ("member-2", job("j2", end="Complete")),
+    ]
+    assert not in_turn(*moved)
+    both = [*moved, ("member-1", job("j1", end="Complete"))]
+    assert in_turn(*both)
+    assert not in_turn(both[0], ("member-1", None), *both[1:]), "a person let go of what runs there"
+
+
+@pytest.mark.parametrize("mode", ["Divided", "Duplicated"])
+def test_more_than_a_divided_job_was_asked_for_is_found(mode: str) -> None:
+    parts = [
+        (f"member-{n}", job(f"j{n}", mode=mode, end="Complete", completions=4)) for n in (1, 2, 3)
+    ]
+    assert not in_turn(*parts[:2])
+    assert bool(in_turn(*parts)) is (mode == "Divided")
+    again = job("j4", mode=mode)
+    assert in_turn(parts[0], ("member-1", again)), "each cluster's share has its own end"
+    assert not in_turn(parts[0], ("member-2", again))
+
+
+def pod(name: str, *, runs: str = "by-ordinal", uid: str = "p1", of: str = "u1") -> Whole:
+    labels = {LABEL_WORKLOAD_UID: of, wishes.LABEL_RUNS: runs}
+    meta = Meta(namespace=KEY[0], name=name, uid=uid, resource_version="1", labels=labels)
+    return Whole(metadata=meta, status={"phase": "Running"})
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "breach"),
+    [
+        (pod("w1-0"), pod("w1-0", uid="p2"), True),
+        (pod("w1-0"), pod("w1-1000", uid="p2"), False),
+        (pod("w1-0"), pod("w1-0", uid="p2", of="u2"), False),
+        (pod("w1-0", runs=wishes.ONCE), pod("w1-1000", runs=wishes.ONCE, uid="p2"), True),
+    ],
+    ids=["an ordinal twice", "two ordinals", "of two Workloads", "a whole that runs once"],
+)
+async def test_what_runs_twice_at_one_moment_is_found(
+    one: Whole, other: Whole, *, breach: bool
+) -> None:
+    for there in (True, False):
+        for given_up in (False, True):
+            scene = Scene(workload({"member-1": 1}))
+            once = scene.watchman.once
+            once._pods["member-2"].observe(other)
+            scene.members["member-1"].objects["Pod", one.metadata.key] = one.body()
+            if there:  # otherwise the watch is behind, and it is gone
+                scene.members["member-2"].objects["Pod", other.metadata.key] = other.body()
+            if given_up:
+                scene.faults.given_up["member-2"] = asyncio.get_running_loop().time()
+            once.pod_handler("member-1")(None, one)
+            assert bool(await scene.found()) is (breach and there and not given_up)
 
 
 async def test_a_last_copy_goes_from_a_hub_that_forgot_it_is_found() -> None:
@@ -486,6 +630,57 @@ async def test_what_comes_to_a_member_unreleased_is_found(monkeypatch: pytest.Mo
     arrived(None, stranger)
     await watchman.judged()
     assert len(watchman.findings) == 1
+
+
+# --- rollouts -------------------------------------------------------------------------------------
+
+
+def rolling(rollout: Mapping[str, Any], *members: str, approved: bool = False) -> Whole:
+    """A Workload of which these members are given the revision `new`; `old` is the stable one."""
+    meta = Meta(namespace=NAMESPACE, name="r1", uid="u1", resource_version="1")
+    said = {"approvals": [{"wave": FIRST_WAVE, "revision": "new"}]} if approved else {}
+    spec = authored("r1", AuthorsWish("pause:2", said=said))["spec"]
+    placements = [{"cluster": each, "replicas": 1} for each in members]
+    return Whole(metadata=meta, spec=spec, status={"rollout": rollout, "placements": placements})
+
+
+@pytest.mark.parametrize("members", [("member-2",), ("member-1", "member-2")])
+@pytest.mark.parametrize(
+    ("approved", "healthy"), [(True, True), (False, True), (True, False), (False, False)]
+)
+async def test_a_wave_whose_approval_or_health_is_passed_over_is_found(
+    members: tuple[str, ...], *, approved: bool, healthy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rolloutwatch, "_LAG_SECONDS", 0.0)
+    stage: Any = SimpleNamespace(hub=Server(), members={"member-1": Server()})
+    watchman = rolloutwatch.RolloutWatchman(stage)
+    moving = rolling(
+        {"phase": "Progressing", "revision": "new", "stable": "old"}, *members, approved=approved
+    )
+    watchman._images["u1", "new"] = "pause:2"
+    if healthy:
+        watchman._healthy.add(("u1", "member-1", "pause:2"))
+    watchman._workload_changed(None, moving)
+    await watchman.judged()
+    # A wave that has lost its only cluster cannot be healthy; its approval is owed all the same.
+    owed = not approved or (not healthy and "member-1" in members)
+    assert bool(watchman.findings) is owed
+
+
+async def test_what_no_wave_gave_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rolloutwatch, "_LAG_SECONDS", 0.0)
+    stage: Any = SimpleNamespace(hub=Server(), members={"member-2": Server()})
+    for given in (True, False):
+        watchman = rolloutwatch.RolloutWatchman(stage)
+        watchman._images["u1", "new"] = NEW
+        if given:
+            watchman._given.add(("u1", "member-2", "new"))
+        there = copy(ready=1)
+        env = [{"name": VARIABLE, "value": "member-2"}]
+        there.spec["template"]["spec"]["containers"][0]["env"] = env
+        watchman._judge_copy("member-2", "u1", there)
+        await watchman.judged()
+        assert bool(watchman.findings) is not given
 
 
 # --- the faults -----------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from e2e.harness import Failed, deployment, wait, workload
+from e2e.harness import Failed, deployment, pod_template, wait, workload
 from e2e.stage import MEMBERS, Stage
 from machinery.api.client import ApiClient
 from machinery.api.resources import WORKLOADS
@@ -89,6 +89,44 @@ def test_the_standby_takes_over(running: Stage, space: str) -> None:
         assert decided() == ["after", "before", "later"]
     finally:
         running.processes["standby"].kill(signal.SIGTERM)
+
+
+@pytest.mark.long
+@pytest.mark.proves("A1", "KD30")
+def test_a_job_that_ends_while_both_processes_are_dead_runs_once(
+    running: Stage, space: str
+) -> None:
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "bill"},
+        "spec": {
+            "suspend": True,
+            "ttlSecondsAfterFinished": 1,
+            "template": pod_template("bill", restartPolicy="Never"),
+        },
+    }
+    running.hub.apply(workload("bill", space, template=job, targetCluster={"name": "member-1"}))
+    member = running.members["member-1"]
+    (made,) = wait("the Job", lambda: member.items("jobs", space))
+    for role in ("controller", "propagator"):
+        running.processes[role].kill()
+    lifted = json.dumps({"spec": {"suspend": False}})
+    member("-n", space, "patch", "job", "bill", "--type=merge", "-p", lifted)
+    wait("its end", lambda: member.items("jobs", space)[0]["status"].get("completionTime"))
+    for role in ("controller", "propagator"):
+        running.process(role)
+    running.until_state(space, "bill", "Complete", timeout=90)
+    wait("the Job to be forgotten", lambda: not member.items("jobs", space))
+    running.hub.apply(workload("after", space, targetCluster={"name": "member-1"}))
+    running.until_running(space, "after")
+    uids = {
+        event["involvedObject"]["uid"]
+        for event in member.items("events", space)
+        if event["involvedObject"]["kind"] == "Job"
+    }
+    assert uids == {made["metadata"]["uid"]}
+    assert not member.items("jobs", space)
 
 
 @pytest.mark.long

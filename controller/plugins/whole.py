@@ -105,12 +105,15 @@ class Duplicated:
         return info.everywhere or info.distribution == "Duplicated"
 
     def assign(self, info: WorkloadInfo, field: Candidates) -> Assignment:
-        """Assign to every chosen cluster; where there is none, `desired` counts one copy."""
+        """Assign to every chosen cluster.
+
+        Where there is none, `desired` counts one copy, unless copies have ended.
+        """
         held = field.keeps & field.held
         choice = _choice(info, field)
         rows = np.flatnonzero((field.feasible & choice.open) | held)
         chosen = {int(row): info.replicas for row in rows}
-        desired = info.replicas * max(len(chosen), 1)
+        desired = info.replicas * max(len(chosen), 0 if info.ended else 1)
         shares = _limited(chosen, field, within(field.state, desired))
         why = (Reason(RuleKind.EVERYWHERE, info.replicas),)
         kept = {row: (Reason(RuleKind.KEPT, n),) for row, n in shares.items() if n != chosen[row]}

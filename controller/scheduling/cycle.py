@@ -381,7 +381,10 @@ class _Pass:
         """Return the condition Scheduled of an assignment."""
         said = self.pending_reasons(assignment)
         holds = any(name in self.snapshot.row for name in self.info.present)
-        return of_assignment(assignment, self.verdicts, self.refusals, said, holds=holds)
+        ended = sum(self.info.ended.values())
+        return of_assignment(
+            assignment, self.verdicts, self.refusals, said, holds=holds, ended=ended
+        )
 
     def moved(self, found: Assignment, back: Mapping[str, int]) -> tuple[Assignment, Moves]:
         """Return the assignment with the replicas that stay for now, and what moves."""

@@ -52,14 +52,16 @@ def of_assignment(
     said: Sequence[str],
     *,
     holds: bool,
+    ended: int,
 ) -> ScheduledCondition:
     """The clusters were filtered and shares assigned.
 
-    `said` is what stands in the way beside the refusals; `holds` that there were shares before.
+    `said` is what stands in the way beside the refusals; `holds` that there were shares before, and
+    `ended` are the replicas that have ended.
     """
-    assigned, desired = sum(assignment.shares.values()), assignment.desired
+    assigned, desired = sum(assignment.shares.values()) + ended, assignment.desired + ended
     feasible = int((verdicts == FITS).sum())
-    if assigned == desired and (assignment.shares or holds or (feasible and not desired)):
+    if assigned == desired and (assignment.shares or holds or ended or (feasible and not desired)):
         message = f"{assigned} of {desired} units have a cluster"
         return ScheduledCondition(ScheduledReason.SCHEDULED, WorkloadState.SCHEDULED, message)
     counted = tally(verdicts, refusals)

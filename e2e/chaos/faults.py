@@ -65,6 +65,9 @@ class Faults:
         self.spoilt: set[str] = set()
         """UIDs of the Workloads of which this run deleted or scaled an object."""
         self.away = self._registrations.away
+        self.given_up = self._registrations.given_up
+        self.forgot = -math.inf
+        """Until when the hub may know nothing of before; `inf` while it is being set back."""
 
     async def run(self) -> None:
         """Make faults until cancelled; the cancel waits until the standing faults are mended."""
@@ -261,6 +264,7 @@ class Faults:
         subjects = {_HUB, "etcd", *MEMBERS}
         await self._hold(subjects)
         async with self._churn.still(), self._registrations.gone(*MEMBERS):
+            self.forgot = math.inf
 
             async def back() -> bool:
                 await asyncio.to_thread(self._stage.hub_etcd.put_back, copy)
@@ -274,6 +278,7 @@ class Faults:
                 await insist(lambda m=member: self._stage.taint(m))  # type: ignore[misc] # mypy infers no default
             await asyncio.sleep(self._chance.uniform(1, 5))
             await self._churn.again()
+        self.forgot = asyncio.get_running_loop().time()
         self.backs += 1
         self._say("all that the hub had forgotten is asked for again")
         self._free(subjects)

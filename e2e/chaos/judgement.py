@@ -132,20 +132,28 @@ def moved(before: Body, after: Body, *, excused: Collection[str]) -> Iterator[st
     """Yield clusters that lost a Workload without being scaled down or deregistered (`excused`).
 
     A drain, a loss and a return are causes as well, where the history has them, or `leaving` where
-    another cluster went in the same decision and stands in the history.
+    another cluster went in the same decision and stands in the history; not for a kind that says
+    nothing of itself.
     """
     same = before["metadata"]["uid"] == after["metadata"]["uid"]
+    stays = main_of(after)[0] == wishes.GADGETS.kind  # nobody knows whether it runs elsewhere
     if not same or after["metadata"].get("deletionTimestamp"):
         return
     if wishes.mode_of(after) == "Placed" or wishes.mode_of(before) == "Placed":
         return
     old, new = placed(before), placed(after)
     scaled = after["status"].get("desired", 0) < before["status"].get("desired", 0)
-    if any(change["cause"] in MOVES for change in _new_changes(before, after)):
+    if not stays and any(change["cause"] in MOVES for change in _new_changes(before, after)):
         return
-    leaving = {
-        each["cluster"] for each in after["status"].get("leaving", []) if each.get("cause") in MOVES
-    }
+    leaving = (
+        set()
+        if stays
+        else {
+            each["cluster"]
+            for each in after["status"].get("leaving", [])
+            if each.get("cause") in MOVES
+        }
+    )
     for cluster in sorted(old.keys() - new.keys() - leaving):
         if not scaled and old[cluster] and member_of(cluster) not in excused:
             name = f"{after['metadata']['namespace']}/{after['metadata']['name']}"
@@ -201,8 +209,10 @@ def image_of(copy: Body) -> str:
 
 
 def ready(copy: Body) -> bool:
-    """Return whether a unit of that Deployment or StatefulSet is ready."""
-    return bool(copy.get("status", {}).get("readyReplicas", 0))
+    """Return whether a unit of that Deployment or StatefulSet is ready, or that custom object."""
+    status = copy.get("status", {})
+    said = {each["type"]: each["status"] for each in status.get("conditions", ())}
+    return bool(status.get("readyReplicas", 0)) or said.get("Ready") == "True"
 
 
 def made_ready(pod: Body) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Faults of a chaos run: leaders are killed, members are stopped or removed.
+"""Faults of a chaos run: leaders are killed, members are stopped, removed, or made again.
 
 The leader is killed and its lease released, so that the next process leads at once, in the middle
 of half-done work. Members are stopped beside that, one at a time.
@@ -22,7 +22,7 @@ _LEADING_SECONDS = 60.0
 
 
 class LeaderFaults:
-    """Kills each role so many times, and beside it stops and removes members."""
+    """Kills each role so many times, and beside it stops, removes and makes members again."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class LeaderFaults:
         removing: Callable[[str], bool] = lambda _: True,
     ) -> None:
         self.kills = {"controller": 0, "propagator": 0}
-        self.stops = self.removals = 0
+        self.stops = self.removals = self.remakes = 0
         self._stage = stage
         self._chance = random.Random(f"faults of {about} {seed}")
         self._say = say
@@ -48,10 +48,10 @@ class LeaderFaults:
         now = asyncio.get_running_loop().time()
         return frozenset(member for member, when in self._away.items() if now < when + since)
 
-    async def run(self, *, kills: int, stops: int, removals: int) -> None:
-        """Make so many faults: kills of each role, and stops and removals of members."""
+    async def run(self, *, kills: int, stops: int, removals: int, remakes: int = 0) -> None:
+        """Make so many faults: kills of each role; stops, removals and remakes of members."""
         roles = [role for role in self.kills for _ in range(kills)]
-        others = [self._stop] * stops + [self._remove] * removals
+        others = [self._stop] * stops + [self._remove] * removals + [self._remake] * remakes
         self._chance.shuffle(roles)
         self._chance.shuffle(others)
         async with asyncio.TaskGroup() as tasks:
@@ -108,6 +108,17 @@ class LeaderFaults:
         finally:
             await insist(back)
         self.removals += 1
+
+    async def _remake(self, member: str) -> None:
+        """Delete the MemberCluster, which gives nothing up, and make it again by hand."""
+        seconds = self._chance.uniform(0, 8)
+        self._say(f"delete the MemberCluster {member}, and make it again after {seconds:.1f} s")
+        try:
+            await insist(lambda: self._stage.delete_cluster(member))
+            await asyncio.sleep(seconds)
+        finally:
+            await insist(lambda: self._stage.make_cluster(member))
+        self.remakes += 1
 
     async def _leader(self, role: str) -> str:
         async with asyncio.timeout(_LEADING_SECONDS):

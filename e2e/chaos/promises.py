@@ -30,7 +30,11 @@ from machinery.types.metadata import Key
 from propagator.status.cluster_share import UNPLACED
 
 PROBE = ("default", "after-the-restart")
-_ALL = ("deploy", "statefulsets", "configmaps", "secret", "services", "pvc")
+_ALL = (
+    *("deploy", "statefulsets", "jobs", "widgets", "gadgets"),
+    *("configmaps", "secret", "services", "pvc"),
+)
+_OWNERS = ("Deployment", "StatefulSet", "ReplicaSet", "Job")
 _OURS = ("wl", "wlp", "ws", "rsv")
 _QUIET_SECONDS = 12.0
 """Longer than the period in which the reasons of pending Workloads are refreshed."""
@@ -201,7 +205,7 @@ async def _whole(stage: ChaosStage, churn: Churn) -> None:
         _room_told(room, found[key])
     expected: dict[str, set[tuple[str, str, str]]] = {member: set() for member in MEMBERS}
     for key, wish in wanted.items():
-        for member in placed(found[key]).keys() | _waits_for_units(found[key]):
+        for member in placed(found[key]).keys() | _stays(found[key], wish):
             expected[member] |= _objects(key, wish)
     for member in MEMBERS:
         left = there[member].keys() - expected[member]
@@ -212,6 +216,7 @@ async def _whole(stage: ChaosStage, churn: Churn) -> None:
             for each in workload["status"].get("kept", ())
             if each["cluster"] == member
         }
+        kept |= told & await _data(stage, member)
         # An object with the name of a wanted one may belong to a Workload that the hub forgot.
         if (left - kept or told != kept) and (held := await stage.held(member)):
             churn.forgotten |= held
@@ -240,11 +245,17 @@ def _true(workload: Mapping[str, Any], wish: Wish) -> None:
         _says(workload, "Scheduled", "False" if status.get("pending") else "True")
     if not shares:
         return  # no units, hence no shares; under a policy not even empty ones
-    left = _waits_for_units(workload)
+    left = _stays(workload, wish)
     _says(workload, "Propagated", "False" if left else "True")
-    _says(workload, "Ready", "False" if status.get("pending") else "True")
-    if status.get("ready") != units:
-        raise Broken(f"{key}: ready {status.get('ready')} of {units}")
+    if wish.kind == wishes.GADGETS.kind:
+        _unknown(workload, units)
+    elif wish.kind == "Job":
+        if (said := _says(workload, "Ready", "True"))["reason"] != "Completed":
+            raise Broken(f"{key}: the Job has not ended: {said}, {status['clusters']}")
+    else:
+        _says(workload, "Ready", "False" if status.get("pending") else "True")
+        if status.get("ready") != units:
+            raise Broken(f"{key}: ready {status.get('ready')} of {units}")
     if {c["name"] for c in status["clusters"]} != shares.keys() | left:
         raise Broken(f"{key}: placed on {shares}, but speaks of {status['clusters']}")
 
@@ -258,6 +269,26 @@ def _waits_for_units(workload: Mapping[str, Any]) -> set[str]:
     if not status.get("pending"):
         return set()
     return {each["name"] for each in status.get("clusters", ()) if each.get("message") == UNPLACED}
+
+
+def _stays(workload: Mapping[str, Any], wish: Wish) -> set[str]:
+    """Return the members beyond the placed ones that keep their object for now.
+
+    One that says nothing of itself stays where a person gave its cluster up, which came back.
+    """
+    if wish.kind != wishes.GADGETS.kind:
+        return _waits_for_units(workload)
+    shares = workload["status"].get("clusters", ())
+    return {each["name"] for each in shares if each["state"] == "Leaving"}
+
+
+def _unknown(workload: Mapping[str, Any], units: int) -> None:
+    """Raise Broken unless nothing is said to be ready of what says nothing of itself."""
+    key, status = _key(workload), workload["status"]
+    if status.get("ready"):
+        raise Broken(f"{key}: {status['ready']} units are ready, of which nobody has said so")
+    if units and (said := _says(workload, "Ready", "False"))["reason"] != "ReadinessUnknown":
+        raise Broken(f"{key}: Ready is False for {said}, not ReadinessUnknown")
 
 
 def _says(workload: Mapping[str, Any], kind: str, word: str) -> dict[str, Any]:
@@ -359,6 +390,8 @@ def _landed(
         missing = _objects(key, wish) - objects.keys()
         if missing:
             raise Broken(f"{share['cluster']}: missing {sorted(missing)}")
+        if wish.kind == "Job":
+            continue
         main = objects[wish.kind, *key]
         if OWNER_PREFIX + workload["metadata"]["uid"] not in main["metadata"]["annotations"]:
             raise Broken(f"{share['cluster']}: {key} belongs to another UID")
@@ -380,7 +413,7 @@ def _objects(key: Key, wish: Wish) -> set[tuple[str, str, str]]:
     namespace, name = key
     if wish.mode == "Taken":
         return set()
-    objects = {(wish.kind, namespace, name)}
+    objects = set() if wish.kind == "Job" else {(wish.kind, namespace, name)}  # it was forgotten
     if wish.config is not None:
         objects.add(("ConfigMap", namespace, f"{name}-config"))
     if wish.secret:
@@ -408,14 +441,21 @@ async def _empty(stage: ChaosStage) -> None:
 
 async def _uncollected(stage: ChaosStage, member: str) -> list[str]:
     """Return what garbage collection left behind: it takes room from whoever runs next."""
-    objects = await stage.lists(member, "deploy", "statefulsets", "replicasets", "pods")
+    kinds = ("deploy", "statefulsets", "replicasets", "jobs", "pods", "pvc")
+    objects = await stage.lists(member, *kinds)
     uids = {each["metadata"]["uid"] for each in objects}
     return [
         f"{each['kind']} {'/'.join(_key(each))}"
         for each in objects
         for owner in each["metadata"].get("ownerReferences", ())
-        if owner["kind"] in ("Deployment", "StatefulSet", "ReplicaSet") and owner["uid"] not in uids
+        if owner["kind"] in _OWNERS and owner["uid"] not in uids
     ]
+
+
+async def _data(stage: ChaosStage, member: str) -> set[tuple[str, str, str]]:
+    """Return the claims of StatefulSets that a member has."""
+    claims = await stage.lists(member, "pvc", labels=f"{wishes.LABEL_DATA}=true")
+    return {(each["kind"], *_key(each)) for each in claims}
 
 
 async def _managed(stage: ChaosStage, member: str) -> dict[tuple[str, str, str], dict[str, Any]]:

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from e2e.chaos.churn import insist
+from e2e.chaos.judgement import member_of
 from e2e.chaos.stage import ChaosStage, second_name
 
 _SERVED_SECONDS = 20.0
@@ -21,10 +22,15 @@ _SERVED_SECONDS = 20.0
 
 
 class Registrations:
-    """`away` is when each member was last deregistered; `inf` while it is."""
+    """`away` is when each member was last deregistered; `inf` while it is.
+
+    `given_up` is when each was last given up, as by `stowage unjoin`: only then may what runs once
+    be made elsewhere though it runs on.
+    """
 
     def __init__(self, stage: ChaosStage, chance: random.Random) -> None:
         self.away: dict[str, float] = {}
+        self.given_up: dict[str, float] = {}
         self._stage = stage
         self._chance = chance
 
@@ -134,4 +140,6 @@ class Registrations:
             await self._stage.deregister(name)
             return True
 
+        self.given_up[member_of(name)] = asyncio.get_running_loop().time()
         await insist(away)
+        self.given_up[member_of(name)] = asyncio.get_running_loop().time()

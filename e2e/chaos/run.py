@@ -35,6 +35,8 @@ class Made:
     claims: int
     removals: int
     volumes: int
+    jobs: int
+    pods: int
     backs: int
 
     def __str__(self) -> str:
@@ -42,7 +44,8 @@ class Made:
             f"{self.edits} edits, {self.faults} faults, {self.workloads} Workloads at the end, "
             f"checked: {self.looks} looks at all statuses, {self.states} states of Workloads, "
             f"{self.claims} claims of what runs where, {self.removals} removals on members, "
-            f"{self.volumes} PersistentVolumeClaims; the hub was set back {self.backs} times"
+            f"{self.volumes} PersistentVolumeClaims, {self.jobs} ends of Jobs, {self.pods} pods of "
+            f"what runs once; the hub was set back {self.backs} times"
         )
 
 
@@ -135,6 +138,8 @@ async def _run(
         claims=watchman.claims,
         removals=watchman.removals,
         volumes=len(watchman.volumes),
+        jobs=watchman.once.book.ended,
+        pods=watchman.once.pods,
         backs=faults.backs,
     )
 

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from crds.names import ANNOTATION_UNJOIN, GIVEN_UP, LABEL_REGISTER, RENAMED, SYSTEM_NAMESPACE
-from e2e.chaos import judgement
+from e2e.chaos import judgement, wishes
 from e2e.chaos.hub_etcd import HubEtcd
 from e2e.harness import Kubectl, stowage
 from machinery.api.client import ApiClient
-from machinery.api.resources import MEMBER_CLUSTERS, PODS, SECRETS
+from machinery.api.resources import MEMBER_CLUSTERS, PODS, SECRETS, Resource
 from machinery.config.kubeconfig import parse_kubeconfig
 from machinery.errors import AlreadyExists, ConfigurationError, NotFound, TransportError
 from stowage.playground.cluster import Cluster
@@ -47,6 +47,8 @@ movement: {notReadyTolerationSeconds: 10, dwellSeconds: 2, maxMoving: 50%}
 _BEGIN_SECONDS = 60.0
 """The longest wait for a process that begins to listen."""
 _tokens = itertools.count(1)
+CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+_VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
 
 
 class ChaosStage:
@@ -263,6 +265,8 @@ class ChaosStage:
     async def play_kubelets(self) -> None:
         """Until cancelled, mark pods with ready containers as ready, and restart ended programs.
 
+        Beside that, make volumes for the claims of StatefulSets, and say that Widgets are ready.
+
         A member that is away for long loses its nodes, and their pods are unready from then on. A
         kubelet that is back marks them ready again; kwok does not. A scheduler or a
         controller-manager ends when its API server was away, and kubelets would start it again.
@@ -278,7 +282,9 @@ class ChaosStage:
                             where = {"namespace": meta["namespace"], "subresource": "status"}
                             with suppress(NotFound):
                                 await client.merge_patch(PODS, meta["name"], patch, **where)
-            await asyncio.sleep(5)
+                    await _make_volumes(client)
+                    await _operate(client)
+            await asyncio.sleep(3)
 
     def end_controller_managers(self) -> None:
         """End the kube-controller-manager of each member; `play_kubelets` starts it again.
@@ -305,7 +311,10 @@ class ChaosStage:
 
     async def record(self) -> None:
         """Write the objects of all clusters beside the logs, to look into a finding."""
-        kinds = "deployments,statefulsets,replicasets,pods,configmaps,persistentvolumeclaims,nodes"
+        kinds = (
+            "deployments,statefulsets,replicasets,jobs,widgets,gadgets,pods,configmaps,"
+            "persistentvolumeclaims,nodes"
+        )
         for name in ("hub", *MEMBERS):
             what = (
                 "workloads,memberclusters,workloadpolicies,workloadspreads,reservations,workloadgroups"
@@ -362,6 +371,9 @@ async def _at_work(stage: ChaosStage) -> ChaosStage:
     for road in stage.roads.values():
         await road.start()
     for member in MEMBERS:
+        for each in wishes.definitions():
+            with suppress(AlreadyExists):
+                await stage.members[member].create(wishes.DEFINITIONS, each)
         await stage.register(member)
     for instance in INSTANCES:
         stage.run(instance)
@@ -384,6 +396,50 @@ async def not_ready(hub: ApiClient, members: Sequence[str] = MEMBERS) -> list[st
     said = {c["metadata"]["name"]: _ready(c) for c in listed}
     words = {name: said.get(name, "not registered") for name in members}
     return [f"{name}: {text}" for name, text in words.items() if text]
+
+
+async def _make_volumes(client: ApiClient) -> None:
+    """Give each claim of a StatefulSet a volume; delete the volumes whose claims are gone."""
+    data = f"{wishes.LABEL_DATA}=true"
+    volumes = (await client.list(_VOLUMES, label_selector=data))["items"]
+    for each in volumes:
+        if each["status"].get("phase") == "Released":
+            with suppress(NotFound):
+                await client.delete(_VOLUMES, each["metadata"]["name"])
+    there = {each["metadata"]["name"] for each in volumes}
+    for claim in (await client.list(CLAIMS, label_selector=data))["items"]:
+        if (name := f"data-{claim['metadata']['uid']}") not in there:
+            with suppress(AlreadyExists):
+                await client.create(_VOLUMES, _volume(name, claim))
+
+
+def _volume(name: str, claim: Mapping[str, Any]) -> dict[str, Any]:
+    meta = claim["metadata"]
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name, "labels": {wishes.LABEL_DATA: "true"}},
+        "spec": {
+            "accessModes": claim["spec"]["accessModes"],
+            "capacity": {"storage": "1Mi"},
+            "claimRef": {each: meta[each] for each in ("namespace", "name", "uid")},
+            "hostPath": {"path": f"/nowhere/{name}"},
+            "persistentVolumeReclaimPolicy": "Retain",
+        },
+    }
+
+
+async def _operate(client: ApiClient) -> None:
+    """Say of each Widget that its present generation is ready."""
+    for each in (await client.list(wishes.WIDGETS))["items"]:
+        meta = each["metadata"]
+        if each.get("status", {}).get("observedGeneration") == meta["generation"]:
+            continue
+        ready = {"type": "Ready", "status": "True", "reason": "Works", "message": ""}
+        status = {"observedGeneration": meta["generation"], "conditions": [ready]}
+        where = {"namespace": meta["namespace"], "subresource": "status"}
+        with suppress(NotFound):
+            await client.merge_patch(wishes.WIDGETS, meta["name"], {"status": status}, **where)
 
 
 def second_name(member: str) -> str:

@@ -15,11 +15,12 @@ from contextlib import suppress
 from typing import Any
 
 from crds.names import LABEL_MANAGED
-from e2e.chaos import judgement
+from e2e.chaos import judgement, wishes
 from e2e.chaos.churn import Churn
 from e2e.chaos.faults import Faults
 from e2e.chaos.judgement import Whole
-from e2e.chaos.stage import ChaosStage
+from e2e.chaos.once import OUT_SECONDS, OnceWatch, given_up
+from e2e.chaos.stage import CLAIMS, ChaosStage
 from e2e.chaos.wishes import FOREIGN, NAMESPACES
 from e2e.harness import deployment
 from machinery.api.resources import NAMESPACES as NAMESPACE_KIND
@@ -29,10 +30,10 @@ from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key
 
 KINDS = {
+    **wishes.CUSTOM,
     "Deployment": Resource("apps", "v1", "deployments", "Deployment"),
     "StatefulSet": Resource("apps", "v1", "statefulsets", "StatefulSet"),
 }
-_CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 _RECENT_SECONDS = 60.0
 """A copy that was ready within this time counts as ready: roads stall for a third of that."""
 _AWAY_SECONDS = 120.0
@@ -59,7 +60,7 @@ class Watchman:
         self.removals = 0
         self.claims = 0
         self.volumes: set[str] = set()
-        """The UIDs of all PersistentVolumeClaims that a member ever had."""
+        """The UIDs of all claims that a member ever had: each stands for its data."""
         self._stage = stage
         self._churn = churn
         self._faults = faults
@@ -73,12 +74,17 @@ class Watchman:
             for kind, resource in KINDS.items()
         }
         self._volumes = {
-            member: Informer(client, _CLAIMS, Whole, label_selector=f"{LABEL_MANAGED}=true")
+            member: Informer(client, CLAIMS, Whole, label_selector=wishes.LABEL_LIFE)
             for member, client in stage.members.items()
         }
         self._was_ready: dict[Place, float] = {}
         self._questions: set[asyncio.Task[None]] = set()
         self._told: set[tuple[str, str]] = set()
+        self._unsure: set[str] = set()
+        """The UIDs of claims of StatefulSets that a person has given up with their cluster."""
+        self._claimed: dict[str, float] = {}
+        """When each claim of a StatefulSet was first seen, by its UID."""
+        self.once = OnceWatch(stage, faults, find=self._find, ask=self._ask, read=_patiently)
 
     async def prepare(self) -> None:
         """Create a foreign object on each member, with the name of a later Workload."""
@@ -104,6 +110,8 @@ class Watchman:
             for member, volumes in self._volumes.items():
                 volumes.add_handler(self._volume_handler(member))
                 tasks.create_task(volumes.run())
+            for once in self.once.informers():
+                tasks.create_task(once.run())
             tasks.create_task(self._look())
 
     async def judged(self) -> None:
@@ -163,6 +171,9 @@ class Watchman:
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(1)
+            self.once.look()
+            for member in given_up(self._faults, OUT_SECONDS):
+                self._unsure |= {each.metadata.uid for each in self._volumes[member].values()}
             with suppress(TransportError, TimeoutError):
                 listed = (await self._stage.hub.list(WORKLOADS))["items"]
                 self.looks += 1
@@ -178,6 +189,8 @@ class Watchman:
         if meta["uid"] in self._faults.spoilt or state in self._told:
             return
         kind, image = judgement.main_of(workload)
+        if kind not in KINDS:
+            return  # a Job comes and goes
         returning = self._away(_RETURN_SECONDS)
         for cluster in judgement.claims(workload):
             member = judgement.member_of(cluster)
@@ -218,6 +231,7 @@ class Watchman:
         def changed(old: Whole | None, new: Whole | None) -> None:
             if new is not None:
                 self.volumes.add(new.metadata.uid)
+                self._claimed.setdefault(new.metadata.uid, asyncio.get_running_loop().time())
             if old is None or old.metadata.deleting:
                 return
             if new is None or new.metadata.deleting:
@@ -226,9 +240,17 @@ class Watchman:
         return changed
 
     def _volume_went(self, member: str, old: Whole, new: Whole | None) -> None:
-        """Report a claim that goes, unless a user ended its Workload."""
-        owners = judgement.owners(old.metadata.annotations)
-        if judgement.life_of(old) in self._churn.ended or owners.keys() <= self._churn.forgotten:
+        """Report a claim that goes, unless a user ended its Workload.
+
+        That of a StatefulSet goes with it, which a person lets go who gives its cluster up; a hub
+        that was set back may have placed it elsewhere.
+        """
+        owners, uid = judgement.owners(old.metadata.annotations), old.metadata.uid
+        if judgement.life_of(old) in self._churn.ended:
+            return
+        if not owners and (uid in self._unsure or self._claimed[uid] < self._faults.forgot):
+            return
+        if owners and owners.keys() <= self._churn.forgotten:
             return
         how = "is gone, or nobody's" if new is None else "is being deleted"
         self._find(

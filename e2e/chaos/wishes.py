@@ -13,6 +13,7 @@ from typing import Any
 
 from crds.names import LABEL_POLICY
 from e2e.harness import deployment, pod_template
+from machinery.api.resources import Resource
 
 NAMESPACES = ("chaos-a", "chaos-b", "chaos-c")
 ZONES = ("zone-1", "zone-2", "zone-3")
@@ -24,7 +25,26 @@ QUOTA = 4
 """Units that a namespace's strict policy allows in each zone; no user edits that policy."""
 SCHEDULER = "chaos"
 """The scheduler of Workloads that the test places, as an external scheduler does."""
-MODES = ("Single", "Divided", "Duplicated", "Policy", "Strict", "Placed", "Spread", "Reserved")
+_PLAIN = ("Single", "Divided", "Duplicated")
+MODES = (*_PLAIN, "Policy", "Strict", "Placed", "Spread", "Reserved")
+_KINDS = ("Deployment", "Deployment", "StatefulSet")
+_PLAIN_KINDS = (*_KINDS, "StatefulSet", "Job", "Job", "Widget", "Gadget")
+"""Of Workloads whose units no other object divides."""
+CUSTOM_GROUP = "chaos.example"
+WIDGETS = Resource(CUSTOM_GROUP, "v1", "widgets", "Widget")
+"""A custom kind whose status the test writes, as its operator would; its units move place first."""
+GADGETS = Resource(CUSTOM_GROUP, "v1", "gadgets", "Gadget")
+"""A custom kind that says nothing of itself: nobody knows whether it runs, and it stays."""
+CUSTOM = {each.kind: each for each in (WIDGETS, GADGETS)}
+COMPLETIONS = 8
+"""The completions of every Job: more than its units, so that it takes a while."""
+LABEL_MODE = "mode"
+"""The label of a Job with the mode of its wish."""
+LABEL_RUNS = "runs"
+"""The label of pods that run once: `ONCE` as a whole, otherwise each by its ordinal."""
+ONCE = "once"
+LABEL_DATA = "data"
+"""The label of the claims of a StatefulSet, which the test makes volumes for."""
 LABEL_SPREAD = "spread"
 """The label of a Workload that a WorkloadSpread of its name targets."""
 LABEL_LIFE = "life"
@@ -41,7 +61,17 @@ CRITICAL_SECONDS = 140
 _ZONE = "topology.kubernetes.io/zone"
 _POLICIES = {"Policy": POLICY, "Strict": STRICT}
 _PARTS = {"Strict": "strict"}
+_UNIT = "unit"
 _MOST_UNITS = 5
+_TTLS = 4
+"""A Job is forgotten 0 to 3 s after its end."""
+DEFINITIONS = Resource(
+    "apiextensions.k8s.io",
+    "v1",
+    "customresourcedefinitions",
+    "CustomResourceDefinition",
+    namespaced=False,
+)
 FOREIGN = (NAMESPACES[0], "somebody-elses")
 """The Workload whose name a foreign Deployment has on each member."""
 
@@ -50,8 +80,9 @@ FOREIGN = (NAMESPACES[0], "somebody-elses")
 class Wish:
     """One Workload as its user wants it now. `config` is the ConfigMap's value, None: none.
 
-    `claim` asks for a PersistentVolumeClaim among its manifests. `cap` is that of its first subset,
-    where a WorkloadSpread of its name targets it.
+    `claim` asks for a PersistentVolumeClaim among its manifests, and `volumes` for one of each unit
+    of a StatefulSet. `cap` is that of its first subset, where a WorkloadSpread of its name targets
+    it. `run` is the number of the run of a Job, whose object is named after it.
     """
 
     mode: str
@@ -62,6 +93,8 @@ class Wish:
     secret: bool
     cap: int = 0
     claim: bool = False
+    volumes: bool = False
+    run: int = 0
 
 
 TAKEN = Wish("Taken", "Deployment", 1, "3.1", config=None, secret=False)
@@ -70,28 +103,33 @@ PROBE = Wish("Duplicated", "Deployment", 1, "3.1", config=None, secret=False)
 
 def made(chance: random.Random) -> Wish:
     """Return a random wish."""
+    mode = chance.choice(MODES)
+    kind = chance.choice(_PLAIN_KINDS if mode in _PLAIN else _KINDS)
     return Wish(
-        mode=chance.choice(MODES),
-        kind=chance.choice(("Deployment", "Deployment", "StatefulSet")),
+        mode=mode,
+        kind=kind,
         replicas=chance.randint(1, _MOST_UNITS),
         tag=_tag(chance),
         config=chance.choice((None, chance.randint(0, 9))),
         secret=chance.random() < 0.3,
         cap=chance.randint(0, 3),
         claim=chance.random() < 0.6,
+        volumes=kind == "StatefulSet" and mode in _PLAIN and chance.random() < 0.6,
     )
 
 
 def changed(wish: Wish, chance: random.Random) -> Wish:
-    """Return the wish after an edit."""
+    """Return the wish after an edit. A Job with another image is another run."""
+    if wish.kind == "Job" and chance.random() < 0.5:
+        return replace(wish, tag=_tag(chance), run=wish.run + 1)
     match chance.randrange(6 if wish.mode == "Spread" else 5):
         case 5:
             return replace(wish, cap=chance.randint(0, 3))
         case 4:
             return replace(wish, claim=not wish.claim)
-        case 0:
+        case 0 if wish.kind != "Job":
             return replace(wish, replicas=chance.randint(0, _MOST_UNITS))
-        case 1:
+        case 1 if wish.kind != "Job":
             return replace(wish, tag=_tag(chance))
         case 2:
             return replace(wish, config=chance.choice((None, chance.randint(0, 9))))
@@ -101,13 +139,18 @@ def changed(wish: Wish, chance: random.Random) -> Wish:
 
 def renewed(wish: Wish) -> Wish:
     """Return the wish after an edit that changes nothing but the image."""
-    return replace(wish, tag=f"{wish.tag}-again" if not wish.tag.endswith("-again") else "3.1")
+    tag = f"{wish.tag}-again" if not wish.tag.endswith("-again") else "3.1"
+    return replace(wish, tag=tag, run=wish.run + 1)
 
 
 def manifest(namespace: str, name: str, wish: Wish, life: int = 0) -> dict[str, Any]:
     """Return the Workload that the user applies."""
     lives = {LABEL_LIFE: str(life)}
     spec: dict[str, Any] = {"replicas": wish.replicas, **_template(name, wish, lives)}
+    if wish.kind in CUSTOM:
+        spec["replicasPath"] = "spec.replicas"
+    if wish.kind == WIDGETS.kind:
+        spec["movement"] = {"maxSurge": 1}
     labels = {"app": name}
     if wish.mode == "Placed":
         spec["schedulerName"] = SCHEDULER
@@ -141,6 +184,11 @@ def manifest(namespace: str, name: str, wish: Wish, life: int = 0) -> dict[str, 
 
 def claim_of(name: str) -> str:
     return f"{name}-data"
+
+
+def object_of(name: str, wish: Wish, life: int) -> str:
+    """Return the name of its main object; each run of a Job has another one."""
+    return f"{name}-{life}-{wish.run}" if wish.kind == "Job" else name
 
 
 def _claim(name: str, lives: Mapping[str, str]) -> dict[str, Any]:
@@ -199,7 +247,7 @@ def reservation(namespace: str, name: str) -> dict[str, Any]:
 def policy(namespace: str, chance: random.Random) -> dict[str, Any]:
     """Return the policy of a namespace that is edited: Preferred, so that no unit stays pending."""
     quotas = [chance.randint(0, 6) for _ in ZONES]
-    return _policy(namespace, POLICY, "unit", quotas, "Preferred")
+    return _policy(namespace, POLICY, _UNIT, quotas, "Preferred")
 
 
 def strict_policy(namespace: str) -> dict[str, Any]:
@@ -227,7 +275,10 @@ def _policy(
 
 def counts(policy: str, workload: Mapping[str, Any]) -> bool:
     """Return whether the units of a Workload count for the policy of that name."""
-    return (policy == STRICT) == (mode_of(workload) == "Strict")
+    spec = workload["spec"]
+    template = spec.get("targetDeployment") or spec["template"]
+    part = template["spec"]["template"]["metadata"]["labels"]["part"]
+    return bool(part == (_PARTS["Strict"] if policy == STRICT else _UNIT))
 
 
 def mode_of(workload: Mapping[str, Any]) -> str:
@@ -252,12 +303,59 @@ def _tag(chance: random.Random) -> str:
 
 def _template(name: str, wish: Wish, lives: Mapping[str, str]) -> dict[str, Any]:
     pods = pod_template(name, cpu=f"{CPU}m", image=image(wish))
-    pods["metadata"]["labels"]["part"] = _PARTS.get(wish.mode, "unit")
-    body = deployment(name)
+    counted = wish.kind in _KINDS
+    pods["metadata"]["labels"]["part"] = _PARTS.get(wish.mode, _UNIT) if counted else "none"
+    body = deployment(object_of(name, wish, int(lives[LABEL_LIFE])))
     body["metadata"]["labels"] = dict(lives)
     body["spec"] = {"selector": {"matchLabels": {"app": name}}, "template": pods}
     if wish.kind == "Deployment":
         return {"targetDeployment": body}
-    body["kind"] = "StatefulSet"
+    body["kind"] = wish.kind
+    if wish.kind in CUSTOM:
+        body["apiVersion"] = CUSTOM[wish.kind].api_version
+        return {"template": body}
+    pods["metadata"]["labels"][LABEL_RUNS] = ONCE if wish.mode == "Single" else "by-ordinal"
+    if wish.kind == "Job":
+        body["apiVersion"] = "batch/v1"
+        body["metadata"]["labels"][LABEL_MODE] = wish.mode
+        pods["spec"]["restartPolicy"] = "Never"
+        ttl = wish.run % _TTLS
+        body["spec"] = {
+            "template": pods, "completions": COMPLETIONS, "ttlSecondsAfterFinished": ttl
+        }  # fmt: skip
+        return {"template": body}
     body["spec"] |= {"serviceName": name, "podManagementPolicy": "Parallel"}
+    if wish.volumes:
+        claim = _claim("data", {**lives, LABEL_DATA: "true"})
+        body["spec"] |= {
+            "volumeClaimTemplates": [{"metadata": claim["metadata"], "spec": claim["spec"]}],
+            "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete"},
+        }
     return {"template": body}
+
+
+def definitions() -> list[dict[str, Any]]:
+    """Return the CustomResourceDefinitions of the custom kinds, for members."""
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return [
+        {
+            "apiVersion": DEFINITIONS.api_version,
+            "kind": DEFINITIONS.kind,
+            "metadata": {"name": f"{each.plural}.{each.group}"},
+            "spec": {
+                "group": each.group,
+                "scope": "Namespaced",
+                "names": {"plural": each.plural, "singular": each.plural[:-1], "kind": each.kind},
+                "versions": [
+                    {
+                        "name": each.version,
+                        "served": True,
+                        "storage": True,
+                        "schema": {"openAPIV3Schema": anything},
+                        **({"subresources": {"status": {}}} if each == WIDGETS else {}),
+                    }
+                ],
+            },
+        }
+        for each in CUSTOM.values()
+    ]

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from machinery.api.resources import Resource
+from machinery.api.resources import MEMBER_CLUSTERS, Resource
+from tests.letting_go import let_go
 from tests.propagator.stage import MakeStage, Stage, settled
 from tests.propagator.waits import until
 
@@ -69,11 +70,18 @@ async def test_a_job_runs_once_and_is_forgotten_once_its_end_is_stored(stage_on:
         ready = await stage.condition("bill", "Ready")
         assert (ready["status"], ready["reason"]) == ("True", "Completed")
 
-        # Nothing makes it again: neither its deletion, nor another process, nor another template.
+        # Nothing makes it again: its deletion, another process, another template, its cluster anew.
         await stage.members["m1"].delete(JOBS, "bill", namespace=stage.namespace)
         await stage.goes("m1", "bill", kind=JOBS)
         await stage.restart()
         await stage.patch("bill", {"spec": {"template": edited}})
+        await stage.ready()
+        await let_go(stage.hub, "m1")
+        await until(lambda: stage.process.term.registry.get("m1") is None)
+        ref = {"secretRef": {"namespace": "stowage-system", "name": "m1"}}
+        kind = {"apiVersion": MEMBER_CLUSTERS.api_version, "kind": MEMBER_CLUSTERS.kind}
+        again = {**kind, "metadata": {"name": "m1"}, "spec": ref}
+        await stage.hub.create(MEMBER_CLUSTERS, again)
         await stage.ready()
         await settled(stage)
         assert await stage.on("m1", "bill", kind=JOBS) is None

@@ -27,7 +27,7 @@ MOST_REVISIONS = 3
 
 @dataclass(frozen=True)
 class Size:
-    """The size of a run; kills of each role, stops and removals come about evenly."""
+    """The size of a run; kills of each role, stops and remakes of members come about evenly."""
 
     workloads: int = 6
     seconds: float = 120.0
@@ -40,6 +40,10 @@ class Size:
     def stops(self) -> int:
         return max(1, int(self.seconds / 25))
 
+    @property
+    def remakes(self) -> int:
+        return max(1, int(self.seconds / 30))
+
 
 @dataclass(frozen=True)
 class Made:
@@ -50,6 +54,7 @@ class Made:
     approvals: int
     kills: Mapping[str, int]
     stops: int
+    remakes: int
     versions: int
     turns: int
     rolled_back: int
@@ -57,9 +62,9 @@ class Made:
     def __str__(self) -> str:
         return (
             f"{self.edits} edits, {self.bad} of them bad images, {self.approvals} approvals, kills "
-            f"{dict(self.kills)}, {self.stops} stops of members; {self.versions} versions of "
-            f"Workloads, {self.turns} turns of clusters and {self.rolled_back} statuses after a "
-            "rollback were looked at"
+            f"{dict(self.kills)}, {self.stops} stops of members, {self.remakes} MemberClusters "
+            f"made again; {self.versions} versions of Workloads, {self.turns} turns of clusters "
+            f"and {self.rolled_back} statuses after a rollback were looked at"
         )
 
 
@@ -85,6 +90,7 @@ async def run(
             approvals=authors.approvals,
             kills=faults.kills,
             stops=faults.stops,
+            remakes=faults.remakes,
             versions=watchman.versions,
             turns=watchman.turns,
             rolled_back=watchman.rolled_back,
@@ -106,7 +112,7 @@ async def _broken(
     editing = asyncio.create_task(authors.run())
     enough = asyncio.create_task(asyncio.sleep(size.seconds))
     try:
-        await faults.run(kills=size.kills, stops=size.stops, removals=0)
+        await faults.run(kills=size.kills, stops=size.stops, removals=0, remakes=size.remakes)
         await enough
     finally:
         enough.cancel()

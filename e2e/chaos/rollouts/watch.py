@@ -82,15 +82,16 @@ class RolloutWatchman:
         """Ask whether a member that is given a new revision has its turn."""
         self.turns += 1
         uid, name = new.metadata.uid, new.metadata.name
-        first = FIRST_MEMBER in placed_on(new.body())
-        if member == FIRST_MEMBER or not first:
+        if member == FIRST_MEMBER:
             return
         image = self._images.get((uid, revision), "")
         told = f"{name}: {member} was given {revision} ({image})"
-        self._ask(
-            lambda: (uid, FIRST_MEMBER, image) in self._healthy,
-            f"{told}, and {FIRST_MEMBER} of the wave before was never seen healthy with it",
-        )
+        if FIRST_MEMBER in placed_on(new.body()):
+            self._ask(
+                lambda: (uid, FIRST_MEMBER, image) in self._healthy,
+                f"{told}, and {FIRST_MEMBER} of the wave before was never seen healthy with it",
+            )
+        # A wave that has lost its cluster owes its approval all the same.
         self._ask(lambda: (uid, revision) in self._approved, f"{told}, which nobody had approved")
 
     # --- the members ------------------------------------------------------------------------------

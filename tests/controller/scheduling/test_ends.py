@@ -74,10 +74,32 @@ async def test_what_has_ended_moves_nowhere() -> None:
         stage.hub.remove(MEMBER_CLUSTERS, "m1")
         await stage.calm(900)
         assert stage.placed("bill") == {"m1": 1}
+        stage.cluster("m1", zone="m1")
+        await stage.calm(900)
+        assert stage.placed("bill") == {"m1": 1}
         found = stage.hub.read(WORKLOADS, "bill")["status"]
         assert (found["desired"], found["assigned"], found["pending"]) == (1, 1, 0)
         assert found["state"] == "Complete"
         assert stage.says("bill")[0] == "True"
+
+
+@pytest.mark.proves("A1", "KD29")
+async def test_a_job_that_has_ended_on_each_cluster_waits_for_none() -> None:
+    stage = Stage()
+    for name in ("m1", "m2"):
+        stage.cluster(name)
+    put(stage, distribution="Duplicated", replicas=2)
+    async with stage.leading():
+        await stage.until(lambda: stage.placed("bill") == {"m1": 2, "m2": 2})
+        for ends in ({"m1": END}, {"m1": END, "m2": END}):
+            report(stage, **ends)
+            await stage.calm(30)
+            status = stage.hub.read(WORKLOADS, "bill")["status"]
+            assert (status["desired"], status["assigned"], status["pending"]) == (4, 4, 0)
+            assert stage.says("bill")[0] == "True"
+        assert "4 of 4 units" in stage.says("bill")[2]
+        stage.cluster("m3")
+        await stage.until(lambda: stage.placed("bill") == {"m1": 2, "m2": 2, "m3": 2})
 
 
 @pytest.mark.proves("A1", "KD32")

@@ -1,0 +1,210 @@
+"""What runs once: the Jobs and the pods of members, as watches show them.
+
+`JobBook` and `twice` are pure; `OnceWatch` feeds them from the members, and asks the members
+themselves before it says that two pods ran at one moment: a watch may lag behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from crds.names import LABEL_MANAGED, LABEL_WORKLOAD_UID
+from e2e.chaos import judgement, wishes
+from e2e.chaos.judgement import Body, Whole
+from e2e.chaos.stage import ChaosStage
+from machinery.api.resources import PODS, Resource
+from machinery.runtime.informer import Informer
+from machinery.types.metadata import Key
+
+JOBS = Resource("batch", "v1", "jobs", "Job")
+_AWAY_SECONDS = 120.0
+"""The time in which units may be there twice because a person gave up a cluster that ran them."""
+OUT_SECONDS = 20.0
+"""Longer than a member that was given up is out of the fleet."""
+Run = tuple[str, str]
+"""(UID of the Workload, name of the Job): one run that a user has asked for, over all members."""
+
+
+@dataclass
+class _Made:
+    """A Job object on a member; its completions count once it has ended well."""
+
+    member: str
+    ended: bool = False
+    done: int = 0
+
+
+@dataclass
+class _Known:
+    since: float
+    jobs: dict[str, _Made] = field(default_factory=dict)
+    """By the UID of the Job."""
+    excused: bool = False
+
+
+class JobBook:
+    """All Jobs that members ever had, by the run that they belong to."""
+
+    def __init__(self) -> None:
+        self._runs: dict[Run, _Known] = {}
+        self.ended = 0
+
+    def seen(self, run: Run, member: str, job: Body, *, now: float, forgot: float) -> Iterator[str]:
+        """Note a state of a Job; yield what shows that it runs a second time.
+
+        A hub that was set back until `forgot` does not know the ends of runs from before.
+        """
+        labels, uid = job["metadata"]["labels"], job["metadata"]["uid"]
+        known = self._runs.setdefault(run, _Known(now))
+        excused = known.since < forgot
+        whole = labels.get(wishes.LABEL_MODE) == "Single"
+        made = known.jobs.get(uid)
+        if made is None:
+            for before in known.jobs.values():
+                if excused or not before.ended:
+                    continue
+                if before.member == member or (whole and not known.excused):
+                    yield f"{member}: Job {run[1]} is made again; it has ended on {before.member}"
+            made = known.jobs[uid] = _Made(member)
+        if made.ended or not (how := _end(job)):
+            return
+        self.ended += 1
+        made.ended, made.done = True, job["spec"]["completions"] if how == "Complete" else 0
+        done = sum(each.done for each in known.jobs.values())
+        total = wishes.COMPLETIONS
+        shared = labels.get(wishes.LABEL_MODE) != "Duplicated"
+        if shared and done > total and not excused and not known.excused:
+            yield f"Job {run[1]} has done {done} completions over all members, of {total}"
+
+    def given_up(self, members: Iterable[str]) -> None:
+        """Excuse the runs that go on on these members: a person has given them up there."""
+        away = {*members}
+        for known in self._runs.values():
+            if any(each.member in away and not each.ended for each in known.jobs.values()):
+                known.excused = True
+
+
+def _end(job: Body) -> str:
+    for condition in job["status"].get("conditions", ()):
+        if condition["type"] in ("Complete", "Failed") and condition["status"] == "True":
+            return str(condition["type"])
+    return ""
+
+
+def alive(pod: Body) -> bool:
+    return pod["status"].get("phase") not in ("Succeeded", "Failed")
+
+
+def twice(pod: Body, elsewhere: Iterable[Body]) -> Iterator[Body]:
+    """Yield the pods of its Workload on other members that must not be there at one moment with it.
+
+    A whole Workload that runs at most once has pods on one member; two members never have the same
+    ordinal of a StatefulSet.
+    """
+    labels = pod["metadata"]["labels"]
+    for other in elsewhere:
+        theirs = other["metadata"]["labels"]
+        if theirs[LABEL_WORKLOAD_UID] != labels[LABEL_WORKLOAD_UID] or not alive(other):
+            continue
+        whole = wishes.ONCE in (labels[wishes.LABEL_RUNS], theirs[wishes.LABEL_RUNS])
+        if whole or other["metadata"]["name"] == pod["metadata"]["name"]:
+            yield other
+
+
+def given_up(faults: Any, since: float) -> set[str]:
+    """Return the members that a person gave up within so many seconds."""
+    now = asyncio.get_running_loop().time()
+    return {member for member, when in faults.given_up.items() if now <= when + since}
+
+
+class OnceWatch:
+    """Judges a run by the Jobs and pods of its members; `find` is told each breach.
+
+    `ask` gets what has to be asked of members; `read` returns an object of one, None for none.
+    """
+
+    def __init__(
+        self,
+        stage: ChaosStage,
+        faults: Any,
+        *,
+        find: Callable[[str], None],
+        ask: Callable[[Any], None],
+        read: Callable[[Any, Resource, Key], Awaitable[dict[str, Any] | None]],
+    ) -> None:
+        self.book = JobBook()
+        self.pods = 0
+        self._stage = stage
+        self._faults = faults
+        self._find = find
+        self._ask = ask
+        self._read = read
+        pods = f"{LABEL_WORKLOAD_UID},{wishes.LABEL_RUNS}"
+        self._pods = {
+            member: Informer(client, PODS, Whole, label_selector=pods)
+            for member, client in stage.members.items()
+        }
+        for each in self._pods.values():
+            each.add_index("uid", lambda pod: (pod.metadata.labels[LABEL_WORKLOAD_UID],))
+        self._jobs = {
+            member: Informer(client, JOBS, Whole, label_selector=f"{LABEL_MANAGED}=true")
+            for member, client in stage.members.items()
+        }
+
+    def informers(self) -> Iterator[Informer[Whole]]:
+        """Yield all watches, each with its handler."""
+        for member, pods in self._pods.items():
+            pods.add_handler(self.pod_handler(member))
+            yield pods
+        for member, jobs in self._jobs.items():
+            jobs.add_handler(self.job_handler(member))
+            yield jobs
+
+    def look(self) -> None:
+        """Note what runs on members that are given up just now."""
+        self.book.given_up(given_up(self._faults, OUT_SECONDS))
+
+    def job_handler(self, member: str) -> Any:
+        def changed(_old: Whole | None, new: Whole | None) -> None:
+            if new is None:
+                return
+            now, forgot = asyncio.get_running_loop().time(), self._faults.forgot
+            for uid in judgement.owners(new.metadata.annotations):
+                run = (uid, new.metadata.name)
+                for said in self.book.seen(run, member, new.body(), now=now, forgot=forgot):
+                    self._find(said)
+
+        return changed
+
+    def pod_handler(self, member: str) -> Any:
+        def changed(old: Whole | None, new: Whole | None) -> None:
+            if new is None or old is not None or not alive(new.body()):
+                return
+            self.pods += 1
+            uid = new.metadata.labels[LABEL_WORKLOAD_UID]
+            for other in self._pods.keys() - {member}:
+                there = [each.body() for each in self._pods[other].by_index("uid", uid)]
+                for found in twice(new.body(), there):
+                    self._ask(self._judge((member, new.body()), (other, found)))
+
+        return changed
+
+    async def _judge(self, one: tuple[str, Body], other: tuple[str, Body]) -> None:
+        """Report two pods that are both there: the first was, and is after the other is seen."""
+        members = {one[0], other[0]}
+        if given_up(self._faults, _AWAY_SECONDS) & members:
+            return
+        for member, pod in (other, one):
+            meta = pod["metadata"]
+            client: Any = self._stage.members[member]
+            found = await self._read(client, PODS, (meta["namespace"], meta["name"]))
+            if found is None or found["metadata"]["uid"] != meta["uid"] or not alive(found):
+                return
+        name, theirs = (each[1]["metadata"]["name"] for each in (one, other))
+        self._find(
+            f"{one[1]['metadata']['namespace']}: the pod {name} runs on {one[0]}, and at that "
+            f"moment {theirs} of the same Workload on {other[0]}"
+        )
