@@ -426,7 +426,8 @@ def job(uid: str, *, mode: str = "Single", end: str = "", completions: int = 8) 
 
 def in_turn(*states: tuple[str, dict[str, Any] | None], forgot: float = -math.inf) -> list[str]:
     """Return what is found of states of Jobs of one run; None where their member is given up."""
-    book, found = JobBook(), []
+    book = JobBook()
+    found: list[str] = []
     for member, each in states:
         if each is None:
             book.given_up([member])
@@ -690,15 +691,16 @@ async def test_what_is_being_mended_at_the_end_is_mended() -> None:
     """Registering a member takes several requests: the end of the run waits for all of them."""
     registered, asked = dict.fromkeys(MEMBERS, True), asyncio.Event()
 
-    async def deregister(member: str) -> None:
+    async def give_up(member: str) -> bool:
         registered[member] = False
+        return True
 
     async def register(member: str) -> None:
         asked.set()
         await settle()
         registered[member] = True
 
-    stage: Any = SimpleNamespace(deregister=deregister, register=register)
+    stage: Any = SimpleNamespace(give_up=give_up, register=register)
     faults = Faults(stage, SimpleNamespace(), seed=1, say=lambda _: None)  # type: ignore[arg-type] # never asked
     fault = faults._registrations.deregister
     faults._choose = lambda: ("member-1", "deregister", fault)  # type: ignore[method-assign] # only that

@@ -2,6 +2,6 @@
 
 `python -m e2e.chaos --seconds 300 --seed 7` runs it; the seed, which is printed, decides the order
 of faults and edits. During the run and at the end the promises of the design are checked on the
-members themselves: no object lost, doubled or left behind, the last copy never removed, no foreign
-object touched, no exception in a log.
+members themselves: no object lost, doubled or left behind, the last copy never removed, no Job run
+twice, no ordinal there twice, no claim lost, no foreign object touched, no exception in a log.
 """

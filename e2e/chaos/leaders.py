@@ -94,16 +94,12 @@ class LeaderFaults:
         while not self.removing(member):  # noqa: ASYNC110 - of the users in this process
             await asyncio.sleep(0.1)
 
-        async def away() -> bool:
-            await self._stage.deregister(member)
-            return True
-
         async def back() -> bool:
             await self._stage.register(member)
             return True
 
         try:
-            await insist(away)
+            await insist(lambda: self._stage.give_up(member))
             await asyncio.sleep(seconds)
         finally:
             await insist(back)

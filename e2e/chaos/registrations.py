@@ -137,9 +137,7 @@ class Registrations:
 
     async def _out(self, name: str) -> None:
         async def away() -> bool:
-            await self._stage.deregister(name)
-            return True
+            self.given_up[member_of(name)] = asyncio.get_running_loop().time()
+            return await self._stage.give_up(name)
 
-        self.given_up[member_of(name)] = asyncio.get_running_loop().time()
-        await insist(away)
-        self.given_up[member_of(name)] = asyncio.get_running_loop().time()
+        await insist(away, of=f"to give {name} up")

@@ -23,7 +23,7 @@ from e2e.chaos import judgement, wishes
 from e2e.chaos.hub_etcd import HubEtcd
 from e2e.harness import Kubectl, stowage
 from machinery.api.client import ApiClient
-from machinery.api.resources import MEMBER_CLUSTERS, PODS, SECRETS, Resource
+from machinery.api.resources import MEMBER_CLUSTERS, PODS, SECRETS, WORKLOADS, Resource
 from machinery.config.kubeconfig import parse_kubeconfig
 from machinery.errors import AlreadyExists, ConfigurationError, NotFound, TransportError
 from stowage.playground.cluster import Cluster
@@ -186,12 +186,12 @@ class ChaosStage:
         )
         return True
 
-    async def make_cluster(self, member: str) -> bool:
+    async def make_cluster(self, member: str, **meta: Any) -> bool:
         """Create the MemberCluster by hand, as from a file."""
         body = {
             "apiVersion": "stowage.dev/v1alpha1",
             "kind": "MemberCluster",
-            "metadata": {"name": member, "labels": _zone(member)},
+            "metadata": {"name": member, "labels": _zone(judgement.member_of(member)), **meta},
             "spec": {"secretRef": {"namespace": SYSTEM_NAMESPACE, "name": member}},
         }
         with suppress(AlreadyExists):
@@ -241,8 +241,39 @@ class ChaosStage:
             return bool(found.get("status", {}).get("clusterID"))
         return False
 
-    async def deregister(self, member: str) -> None:
-        """Give a member up as `stowage unjoin` does; its objects are not touched."""
+    async def give_up(self, name: str) -> bool:
+        """Give a member up as `stowage unjoin --force` does; its objects are not touched.
+
+        Returns whether it is done: while shares name the cluster it only has the mark. Also where
+        it has no MemberCluster any more, as of a hub that was set back.
+        """
+        named = await self._named(name)
+        mark = {"metadata": {"annotations": {ANNOTATION_UNJOIN: GIVEN_UP}}}
+        try:
+            await self.hub.merge_patch(MEMBER_CLUSTERS, name, mark)
+        except NotFound:
+            if not named:
+                return True
+            await self.make_cluster(name, **mark["metadata"])
+        with suppress(NotFound):
+            await self.hub.delete(SECRETS, name, namespace=SYSTEM_NAMESPACE)
+        if not await self._named(name):
+            await self._let_go(name, GIVEN_UP)
+            return True
+        return False
+
+    async def _named(self, cluster: str) -> bool:
+        """Return whether a share that our controller gave names that cluster."""
+        return any(
+            share["cluster"] == cluster
+            for each in (await self.hub.list(WORKLOADS))["items"]
+            if each["spec"].get("schedulerName") != wishes.SCHEDULER
+            for shares in ("placements", "leaving")
+            for share in each.get("status", {}).get(shares, ())
+        )
+
+    async def _deregister(self, member: str) -> None:
+        """Let go of a member that nothing is on."""
         with suppress(NotFound):
             await self.hub.delete(SECRETS, member, namespace=SYSTEM_NAMESPACE)
         await self._let_go(member, GIVEN_UP)
@@ -356,8 +387,8 @@ async def at_work(clusters: Path, logs: Path) -> AsyncIterator[ChaosStage]:
             process.end(signal.SIGTERM)  # the next run need not wait for the leases
         for member in MEMBERS:  # the next run must not find a stale Ready
             with suppress(TransportError):
-                await stage.deregister(member)
-                await stage.deregister(second_name(member))
+                await stage._deregister(member)
+                await stage._deregister(second_name(member))
         for road in stage.roads.values():
             await road.stop()
         for client in (stage.hub, *stage.members.values()):
