@@ -26,6 +26,8 @@ from propagator.types.workload import Workload
 
 _WELL = frozenset({ShareState.RUNNING.value, ShareState.COMPLETE.value})
 _AGAIN = "it runs once: an object of another name, in spec.template.metadata.name, runs again"
+_SEEN = (WorkloadReadyReason.SUSPENDED, WorkloadReadyReason.READINESS_UNKNOWN)
+"""Reasons that are read off the members' objects: they stand until these are looked at again."""
 _SENTENCES = 20
 """The most sentences in one message."""
 
@@ -255,6 +257,9 @@ def _not_ready(
     if failed := [each for each in shares if each.failed]:
         told = (f"{each.seen.name}: {each.entry['message'] or 'it failed'}" for each in failed)
         return WorkloadReadyReason.FAILED, f"{_joined([*told])}; {_AGAIN}"
+    said = condition(workload, WorkloadCondition.READY)
+    if said.get("reason") in _SEEN and any(share.word is Word.STANDS for share in shares):
+        return WorkloadReadyReason(said["reason"]), said["message"]
     suspended = [
         f"{each.seen.name}: {profile.kind} {each.seen.main.metadata.name} is suspended"
         for each in shares

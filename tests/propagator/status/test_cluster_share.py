@@ -479,6 +479,11 @@ def test_a_share_that_says_nothing_is_unknown_and_the_condition_tells_what_to_do
         "ready"
     )
     assert find(silent, RECONCILING)["status"] == "True"
+    # A new process says the same until it has looked.
+    after = {"placements": placed["placements"], **silent}
+    known = workload_of({"metadata": meta, "spec": spec, "status": after})
+    connecting = share_of(seen(Contact.CONNECTING), known.profile, entry, said=1)
+    assert find(status_of(known, [connecting], T0), "Ready") == ready
     says = told_of({"conditions": [{"type": "Ready", "status": "True"}]})
     assert (says["clusters"][0]["health"], says["state"]) == ("Healthy", "Running")
     assert find(says, "Ready")["status"] == "True"
