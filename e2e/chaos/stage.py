@@ -31,6 +31,7 @@ from stowage.playground.controlplanes import ControlPlanes
 from stowage.playground.local import load_planes
 from stowage.playground.processes import Process
 from stowage.playground.roles import listening
+from stowage.setup.holders import standing
 from stowage.toolchain import binaries
 from tests.relay import Relay
 
@@ -263,13 +264,11 @@ class ChaosStage:
         return False
 
     async def _named(self, cluster: str) -> bool:
-        """Return whether a share that our controller gave names that cluster."""
+        """Return whether a share that our controller gave runs on that cluster, or leaves it."""
         return any(
-            share["cluster"] == cluster
+            standing(each, cluster).runs
             for each in (await self.hub.list(WORKLOADS))["items"]
             if each["spec"].get("schedulerName") != wishes.SCHEDULER
-            for shares in ("placements", "leaving")
-            for share in each.get("status", {}).get(shares, ())
         )
 
     async def _deregister(self, member: str) -> None:

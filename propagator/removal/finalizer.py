@@ -58,11 +58,14 @@ class Finalizer:
         return {*self._registry.names(), *(cluster.name for cluster in self._clusters.values())}
 
     def _away(self, workload: Workload, name: str) -> bool:
-        """Whether a share stands on a cluster that is named no more, and that is not given up."""
+        """Whether a share runs on a cluster that is named no more, and that is not given up.
+
+        What has ended does not run: should the cluster come back, what is left of it is swept.
+        """
         if self._clusters.get(("", name)) is not None or self._registry.gave_up(name):
             return False
-        shares = name in workload.placements or name in workload.causes
-        return shares and name in record_of(workload)
+        placed = name in workload.placements and name not in workload.ends
+        return (placed or name in workload.causes) and name in record_of(workload)
 
     def _registered(self, name: str) -> bool:
         # Right after the start there are members that have no session yet.

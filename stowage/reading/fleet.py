@@ -115,6 +115,7 @@ class Share(msgspec.Struct, rename="camel"):
     unschedulable_since: str = ""
     state: str = ""
     message: str = ""
+    ended: dict[str, str] | None = None
 
 
 _NONE = msgspec.Raw(b"null")
@@ -271,8 +272,9 @@ def take_workloads(
         if each.metadata.deleting:
             report.removing.append(_removed(each, now))
             continue
+        ended = {share.name for share in status.clusters if share.ended is not None}
         for share in status.placements:
-            if names is not None and share.cluster not in names:
+            if names is not None and share.cluster not in names | ended:
                 away.setdefault(share.cluster, []).append(share.replicas)
         report.moving += _moved(each)
         report.moves_blocked += _blocked(each, now)

@@ -29,13 +29,20 @@ class Standing:
     """Whether it was sent something that is not seen to be gone."""
     kept: int = 0
     """Objects that stay there without a share."""
+    ended: int = 0
+    """Replicas that have ended there: their share stays, so that they are made nowhere again."""
 
     def __bool__(self) -> bool:
-        return bool(self.replicas or self.leaving or self.sent or self.kept)
+        return bool(self.replicas or self.leaving or self.sent or self.kept or self.ended)
 
     @property
     def shared(self) -> bool:
-        """Whether the status names the cluster as one where replicas are or leave."""
+        """Whether the status names the cluster as one where replicas are, leave or have ended."""
+        return bool(self.replicas or self.leaving or self.ended)
+
+    @property
+    def runs(self) -> bool:
+        """Whether replicas are there that have not ended: they leave a cluster that is given up."""
         return bool(self.replicas or self.leaving)
 
     @property
@@ -43,8 +50,10 @@ class Standing:
         """What is there, beyond what is placed there; empty for nothing."""
         kept = f"{self.kept} kept object{'' if self.kept == 1 else 's'}" if self.kept else ""
         leaving = f"{self.leaving} leaving" if self.leaving else ""
-        sent = "not seen to be gone" if self.sent and not (self.replicas or leaving or kept) else ""
-        return ", ".join(filter(None, (leaving, kept, sent)))
+        ended = f"{self.ended} ended" if self.ended else ""
+        more = self.replicas or leaving or kept or ended
+        sent = "not seen to be gone" if self.sent and not more else ""
+        return ", ".join(filter(None, (leaving, kept, ended, sent)))
 
 
 def standing(found: Json, cluster: str) -> Standing:
@@ -53,8 +62,11 @@ def standing(found: Json, cluster: str) -> Standing:
     notes = found["metadata"].get("annotations") or {}
     footprint = str((status.get("footprint") or {}).get("clusters") or "")
     records = [MemberRecord.read(text) for text in (footprint, notes.get(ANNOTATION_CLUSTERS, ""))]
+    placed = _replicas(status.get("placements"), cluster)
+    over = any(each["name"] == cluster and each.get("ended") for each in status.get("clusters", ()))
     return Standing(
-        replicas=_replicas(status.get("placements"), cluster),
+        replicas=0 if over else placed,
+        ended=placed if over else 0,
         leaving=_replicas(status.get("leaving"), cluster),
         sent=any(cluster in record for record in records),
         kept=sum(each["cluster"] == cluster for each in status.get("kept") or ()),

@@ -161,10 +161,10 @@ async def _give_up(hub: ApiClient, name: str, *, make: bool) -> bool:
 
 
 async def _given_up(hub: ApiClient, name: str) -> None:
-    """Return when no share names the cluster: it would count as away, and not as given up."""
+    """Return when no share is there but what has ended: it would count as away, not as given up."""
 
     async def missing() -> str:
-        left = [name for name, each in (await holders(hub, name)).items() if each.shared]
+        left = [name for name, each in (await holders(hub, name)).items() if each.runs]
         return ", ".join(left[:5]) + (" …" if len(left) > 5 else "")
 
     last = await patiently(missing, seconds=GIVEN_UP_SECONDS, every=0.5, clock=SystemClock())

@@ -81,7 +81,7 @@ class Holder:
 
     @property
     def units(self) -> int:
-        return self.has.replicas
+        return self.has.replicas + self.has.ended
 
 
 @dataclass

@@ -239,6 +239,8 @@ def test_a_cluster_with_units_and_without_a_membercluster_needs_a_person(
     there.clusters = [cluster("m1"), cluster("new", formerNames=["old"])]
     placements = [{"cluster": c, "replicas": 2} for c in ("m1", "m2", "old")]
     there.workloads = [workload("a", placements=placements), workload("b", placements=placements)]
+    over = [{"name": "m2", "ended": {"result": "Succeeded"}}]
+    there.workloads.append(workload("c", placements=placements, clusters=over))
     result = run(file)
     assert result.exit_code == 1
     assert "there is no MemberCluster of this name: 4 units of 2 Workloads" in result.output

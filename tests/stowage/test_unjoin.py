@@ -39,6 +39,16 @@ FORCED = join.Unjoin(name="here", namespace=SYSTEM_NAMESPACE, force=True)
         ({}, {ANNOTATION_CLUSTERS: "here"}, Standing(sent=True), "not seen to be gone"),
         ({"kept": [{"cluster": "here"}]}, {}, Standing(kept=1), "1 kept object"),
         ({"placements": [{"cluster": "other", "replicas": 2}]}, {}, Standing(), ""),
+        (
+            {
+                "placements": [{"cluster": "here", "replicas": 2}],
+                "clusters": [{"name": "here", "ended": {"result": "Succeeded"}}],
+                "footprint": {"clusters": "here"},
+            },
+            {},
+            Standing(ended=2, sent=True),
+            "2 ended",
+        ),
     ],
 )
 def test_what_a_workload_has_on_a_cluster(
@@ -47,6 +57,8 @@ def test_what_a_workload_has_on_a_cluster(
     body = {"metadata": {"name": "web", "annotations": notes}, "status": status}
     assert standing(body, "here") == found
     assert standing(body, "here").words == words
+    # What has ended keeps its share, and so unjoin does not wait for it.
+    assert found.runs is (found.shared and not found.ended)
 
 
 async def _cluster(client: ApiClient, **annotations: str) -> None:
@@ -101,11 +113,16 @@ async def test_only_unjoin_gives_a_cluster_up_once_nothing_names_it(
                 await join.unjoin(hub, FORCED, say=lambda _: None)
             marked = await hub.get(MEMBER_CLUSTERS, "here")
             assert marked["metadata"]["annotations"][ANNOTATION_UNJOIN] == GIVEN_UP
-            await _status(hub, leaving=[])
+            ended = {"result": "Succeeded", "time": since, "object": "Job default/j"}
+            share = {"name": "here", "replicas": 2, "state": "Complete", "ended": ended}
+            placements = [{"cluster": "here", "replicas": 2}]
+            await _status(hub, leaving=[], placements=placements, clusters=[share])
+            with pytest.raises(ConfigurationError, match=r"default/web \(2 ended\)"):
+                await join.unjoin(hub, PLAN, say=lambda _: None)
             await join.unjoin(hub, FORCED, say=lambda _: None)
             with pytest.raises(NotFound):
                 await hub.get(MEMBER_CLUSTERS, "here")
-            await _status(hub, placements=[{"cluster": "here", "replicas": 2}])
+            await _status(hub, clusters=[])
             with pytest.raises(StowageError, match="still name here"):  # it is away: made anew
                 await join.unjoin(hub, FORCED, say=lambda _: None)
             marked = await hub.get(MEMBER_CLUSTERS, "here")

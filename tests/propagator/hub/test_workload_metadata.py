@@ -244,6 +244,28 @@ def test_a_member_without_a_session_yet_is_awaited_by_its_digest_too(entry: str)
     assert finalizer.awaited(ended) == set(), "it left the fleet"
 
 
+@pytest.mark.proves("A1")
+@pytest.mark.parametrize("ended", [False, True])
+def test_the_end_of_a_share_on_a_cluster_that_is_named_no_more_holds_no_deletion(*, ended: bool):
+    """A cluster that was given up keeps such a share, and a new process has not seen that."""
+    clusters: dict[Any, Any] = {}
+    registry: Any = SimpleNamespace(names=list, get=lambda name: None, gave_up=lambda name: False)
+    inventory: Any = SimpleNamespace(holders=lambda uid: set())
+    context: Any = SimpleNamespace(registry=registry, clusters=clusters)
+    end = {"ended": {"result": "Succeeded", "object": "Job shop/bill"}} if ended else {}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "bill"}, "spec": {}}
+    status = {
+        "placements": [{"cluster": "m1", "replicas": 1}],
+        "clusters": [{"name": "m1", **end}],
+        "footprint": {"clusters": "m1"},
+    }
+    meta = {"name": "bill", "namespace": "shop", "uid": "u1"}
+    meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    bill = workload_of({"metadata": meta, "spec": {"template": job}, "status": status})
+    awaited = Finalizer(context, inventory=inventory).awaited(bill)
+    assert awaited == (set() if ended else {"m1"})
+
+
 @pytest.mark.proves("R1")
 def test_what_one_member_was_sent_by_the_spec_is_noted_when_another_scheduler_adds_one():
     """The first may have a Secret; the second does not show any, so that none is written there."""
