@@ -161,6 +161,9 @@ class ChaosStage:
             key: base64.b64encode(text.encode()).decode() for key, text in data.items()
         }
         await self.put_secret(member)
+        unmarked = {"metadata": {"annotations": {ANNOTATION_UNJOIN: None}}}
+        with suppress(NotFound):  # a hub that was set back may hold it half given up
+            await self.hub.merge_patch(MEMBER_CLUSTERS, member, unmarked)
         if before is not None:
             await asyncio.to_thread(
                 cluster.kubectl, "delete", "serviceaccount", before, check=False

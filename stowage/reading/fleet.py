@@ -274,7 +274,7 @@ def take_workloads(
             continue
         ended = {share.name for share in status.clusters if share.ended is not None}
         for share in status.placements:
-            if names is not None and share.cluster not in names | ended:
+            if names is not None and share.cluster not in names and share.cluster not in ended:
                 away.setdefault(share.cluster, []).append(share.replicas)
         report.moving += _moved(each)
         report.moves_blocked += _blocked(each, now)
