@@ -503,6 +503,17 @@ async def test_what_runs_twice_at_one_moment_is_found(
             assert bool(await scene.found()) is (breach and there and not given_up)
 
 
+def test_an_ordinal_that_stays_on_two_members_is_found() -> None:
+    def stateful(replicas: int, **spec: Any) -> dict[str, Any]:
+        meta = {"namespace": KEY[0], "name": KEY[1]}
+        return {"metadata": meta, "spec": {"replicas": replicas, **spec}}
+
+    first, second = stateful(2), stateful(2, ordinals={"start": 1000})
+    assert not list(judgement.same_ordinals({"member-1": first, "member-2": second}))
+    assert list(judgement.same_ordinals({"member-1": first, "member-2": stateful(1)}))
+    assert not list(judgement.same_ordinals({"member-1": first, "member-2": stateful(0)}))
+
+
 async def test_a_last_copy_goes_from_a_hub_that_forgot_it_is_found() -> None:
     scene = Scene(workload({"member-1": 1}))
     del scene.hub.objects["Workload", KEY]

@@ -215,6 +215,18 @@ def ready(copy: Body) -> bool:
     return bool(status.get("readyReplicas", 0)) or said.get("Ready") == "True"
 
 
+def same_ordinals(copies: Mapping[str, Body]) -> Iterator[str]:
+    """Yield where the copies of a StatefulSet, by member, give two pods the same ordinal."""
+    taken: dict[int, str] = {}
+    for member, copy in sorted(copies.items()):
+        start = copy["spec"].get("ordinals", {}).get("start", 0)
+        for number in range(start, start + copy["spec"]["replicas"]):
+            other = taken.setdefault(number, member)
+            if other != member:
+                name = f"{copy['metadata']['namespace']}/{copy['metadata']['name']}"
+                yield f"{name}: the ordinal {number} is on {other} and on {member}"
+
+
 def made_ready(pod: Body) -> list[dict[str, Any]]:
     """Return the conditions that a pod with ready containers should have; none if it has them."""
     conditions = pod["status"].get("conditions", [])

@@ -190,6 +190,11 @@ async def _whole(stage: ChaosStage, churn: Churn) -> None:
             continue
         _true(found[key], wish)
         _landed(found[key], wish, there, secrets)
+        if wish.kind == "StatefulSet":
+            main = ("StatefulSet", *key)
+            copies = {m: objects[main] for m, objects in there.items() if main in objects}
+            if twice := list(judgement.same_ordinals(copies)):
+                raise Broken("; ".join(twice))
     _strict(found, wanted)
     for policy in await stage.lists("hub", "wlp"):
         _counted(policy, found)
