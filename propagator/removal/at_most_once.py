@@ -22,6 +22,7 @@ from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
 from propagator.members.health import Contact
 from propagator.members.inventory import OwnedObjects, formers, main_object, owned, pods_of
+from propagator.members.objects import ManagedObject
 from propagator.members.pods import Main, main_of
 from propagator.members.session import MemberSession
 from propagator.members.target import Target
@@ -93,25 +94,23 @@ class AtMostOnce:
         main, start = main_of(workload), workload.ranges.get(session.name)
         if not workload.profile.ordered:
             return start
-        live = main_object(main, owned(session, main.uid), ending=True)
+        live = _in_place(session, workload, main)
         if live is not None:
             return live.start
         if start is None:
             sentence = f"{session.name}: waits for a range of ordinals of its own"
             raise Refused(PropagatedReason.PROPAGATING, sentence)
-        if other := overlapping(start, self._starts(main, session.name)):
+        if other := overlapping(start, self._starts(workload, main, session.name)):
             sentence = f"{session.name}: waits for another range of ordinals, as {other} has its"
             raise Refused(PropagatedReason.PROPAGATING, sentence)
         return start
 
-    def _starts(self, main: Main, member: str) -> dict[str, int]:
+    def _starts(self, workload: Workload, main: Main, member: str) -> dict[str, int]:
         """Return the first ordinals of the objects that other members have."""
         found = {}
         for name in self._registry.names():
             session = self._registry.get(name) if name != member else None
-            if session is None or main.uid not in session.owners:
-                continue
-            live = main_object(main, owned(session, main.uid), ending=True)
+            live = _in_place(session, workload, main) if session is not None else None
             if live is not None and live.start is not None:
                 found[name] = live.start
         return found
@@ -218,3 +217,14 @@ def grown(*, target: int, present: int, back: int) -> int:
 
 def _serves(session: MemberSession) -> bool:
     return session.contact is Contact.SERVING
+
+
+def _in_place(session: Target, workload: Workload, main: Main) -> ManagedObject | None:
+    """Return the main object on a member, also one that a share there takes over.
+
+    That one is of a Workload of its name that the hub has forgotten; its ordinals stay.
+    """
+    objects = owned(session, main.uid)
+    if not objects and session.link is not None and session.name in workload.placements:
+        objects = session.link.watches.named(workload.metadata.key)
+    return main_object(main, objects, ending=True)

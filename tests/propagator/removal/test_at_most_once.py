@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from machinery.api.resources import USUAL
 from machinery.types.metadata import Key
+from propagator.errors import Refused
 from propagator.members.health import Contact
 from propagator.members.objects import managed
 from propagator.removal.at_most_once import AtMostOnce, grown, held_back
@@ -34,6 +35,8 @@ class Member:
     listed: bool = True
     ends: bool = False
     """Whether its object is being deleted."""
+    forgotten: bool = False
+    """Whether its object is that of a Workload of the same name from before."""
 
 
 @dataclass
@@ -69,7 +72,10 @@ class Fleet:
 
     def session(self, name: str) -> Any:
         member = self.members[name]
-        watches = SimpleNamespace(owned=lambda _uid: self.owned(member))
+        watches = SimpleNamespace(
+            owned=lambda _uid: [] if member.forgotten else self.owned(member),
+            named=lambda _key: self.owned(member),
+        )
         counts = None if member.pods is None else SimpleNamespace(current=member.pods)
         return SimpleNamespace(
             name=name,
@@ -236,6 +242,30 @@ def test_what_is_not_listed_may_be_there_unless_the_member_has_confirmed_its_end
     assert waiting is not None
     assert waiting.replicas == 0
     assert fleet.once().waiting(moving(new=3, sent=""), "new") is None
+
+
+@pytest.mark.proves("KD52")
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_an_object_that_is_taken_over_keeps_ordinals_that_no_other_cluster_gets(
+    *, forgotten: bool
+) -> None:
+    fleet = Fleet({"old": Member(replicas=2, forgotten=forgotten), "new": Member()})
+    template = {**deployment("web"), "kind": "StatefulSet"}
+
+    def placed(*clusters: str) -> Workload:
+        status = {
+            "placements": [{"cluster": each, "replicas": 2} for each in clusters],
+            "ordinals": [{"cluster": "new", "start": 0}, {"cluster": "old", "start": 1000}],
+        }
+        meta = {"name": "web", "namespace": "shop", "uid": "u"}
+        return workload_of({"metadata": meta, "spec": {"template": template}, "status": status})
+
+    once, both = fleet.once(), placed("new", "old")
+    assert once.first_ordinal(fleet.session("old"), both) == 0
+    with pytest.raises(Refused, match="waits for another range of ordinals, as old has its"):
+        once.first_ordinal(fleet.session("new"), both)
+    if forgotten:  # it is no share of this one, and is swept
+        assert once.first_ordinal(fleet.session("new"), placed("new")) == 0
 
 
 @pytest.mark.proves("M51", "A2")
