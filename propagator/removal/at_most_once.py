@@ -100,10 +100,22 @@ class AtMostOnce:
         if start is None:
             sentence = f"{session.name}: waits for a range of ordinals of its own"
             raise Refused(PropagatedReason.PROPAGATING, sentence)
+        if other := self._not_heard(workload, session.name):
+            sentence = f"{session.name}: waits until {other} has told which ordinals it has"
+            raise Refused(PropagatedReason.PROPAGATING, sentence)
         if other := overlapping(start, self._starts(workload, main, session.name)):
             sentence = f"{session.name}: waits for another range of ordinals, as {other} has its"
             raise Refused(PropagatedReason.PROPAGATING, sentence)
         return start
+
+    def _not_heard(self, workload: Workload, member: str) -> str:
+        """Return a cluster with a share that may hold an object not seen yet; empty for none.
+
+        What it has of a Workload of that name that the hub has forgotten keeps its ordinals.
+        """
+        others = (self._registry.get(name) for name in workload.placements if name != member)
+        serving = (session for session in others if session is not None and _serves(session))
+        return next((s.name for s in serving if not self._inventory.asked(s, workload)), "")
 
     def _starts(self, workload: Workload, main: Main, member: str) -> dict[str, int]:
         """Return the first ordinals of the objects that other members have."""

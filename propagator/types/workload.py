@@ -432,10 +432,10 @@ class Workload(Object, frozen=True, dict=True):
     def gives_first(self, cluster: str) -> bool:
         """Whether what leaves that cluster goes before its successors come.
 
-        After a loss it stays as long as `leaving` says: whether it runs was not known.
+        After a loss it stays as long as `leaving` says: whether it runs was not known. A scheduler
+        that writes no `leaving` says no cause, and the successors wait for what left as well.
         """
-        cause = self.causes.get(cluster)
-        return cause is not None and cause != ChangeCause.CLUSTER_LOST and self.at_most_once
+        return self.at_most_once and self.causes.get(cluster) != ChangeCause.CLUSTER_LOST
 
     @property
     def unavailable(self) -> int:

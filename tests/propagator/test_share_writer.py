@@ -37,6 +37,9 @@ def test_a_share_of_no_units_is_another_wish_than_no_share() -> None:
     assert DesiredShare.of(none, "m1") == DesiredShare.of(placed(m1=0), "m1")
 
 
+DEAF = SimpleNamespace(add_handler=lambda _: None)
+
+
 def writer_of(prepared: Workload, told: list[Outcome | None]) -> ShareWriter:
     """One for which the hub has that Workload by now; nothing is written, removed or lowered."""
 
@@ -57,7 +60,7 @@ def writer_of(prepared: Workload, told: list[Outcome | None]) -> ShareWriter:
             "finalizer",
             "dependencies",
         ),
-        SimpleNamespace(admit=nothing, shown=nothing, uid=nothing, prepare=prepare),
+        SimpleNamespace(admit=nothing, shown=nothing, uid=nothing, prepare=prepare, informer=DEAF),
     )
     return ShareWriter(
         SimpleNamespace(clock=FakeClock(), hub=None, identity=SimpleNamespace(uid=nothing)),  # type: ignore[arg-type] # as much as is asked
@@ -122,7 +125,7 @@ async def test_a_gate_that_closes_meanwhile_lets_nothing_more_through(waves: int
 
     parts: dict[str, Any] = dict.fromkeys(
         ("inventory", "namespaces", "gate", "workloads", "secrets", "finalizer", "unconfirmed"),
-        SimpleNamespace(admit=answer, shown=answer, prepare=answer),
+        SimpleNamespace(admit=answer, shown=answer, prepare=answer, informer=DEAF),
     )
     shares = ShareWriter(
         SimpleNamespace(clock=FakeClock(), hub=None, identity=SimpleNamespace(uid=_no_mark)),  # type: ignore[arg-type] # as much as is asked

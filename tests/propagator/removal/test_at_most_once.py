@@ -60,7 +60,8 @@ class Fleet:
         )
         workloads: Any = SimpleNamespace(by_uid=lambda _uid: self.workload)
         inventory: Any = SimpleNamespace(
-            knows=lambda session, _workload: self.members[session.name].listed
+            knows=lambda session, _workload: self.members[session.name].listed,
+            asked=lambda session, _workload: self.members[session.name].listed,
         )
         return AtMostOnce(context, workloads=workloads, inventory=inventory)
 
@@ -263,6 +264,9 @@ def test_an_object_that_is_taken_over_keeps_ordinals_that_no_other_cluster_gets(
     once, both = fleet.once(), placed("new", "old")
     assert once.first_ordinal(fleet.session("old"), both) == 0
     with pytest.raises(Refused, match="waits for another range of ordinals, as old has its"):
+        once.first_ordinal(fleet.session("new"), both)
+    fleet.members["old"].listed = False
+    with pytest.raises(Refused, match="waits until old has told which ordinals it has"):
         once.first_ordinal(fleet.session("new"), both)
     if forgotten:  # it is no share of this one, and is swept
         assert once.first_ordinal(fleet.session("new"), placed("new")) == 0

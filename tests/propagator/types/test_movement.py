@@ -72,6 +72,14 @@ def test_what_runs_at_most_once_is_not_to_stand_where_it_leaves() -> None:
     assert moving(template("StatefulSet"), {"m1": "ClusterLost"}).shares["m1"] == 3
 
 
+@pytest.mark.proves("M51")
+def test_what_another_scheduler_moves_without_a_word_gives_first() -> None:
+    """Its successors wait until it is gone, so that it cannot wait for these."""
+    moved = moving(template("StatefulSet"))
+    assert moved.gives_first("left")
+    assert not moving(template("Deployment")).gives_first("left")
+
+
 @given(st.integers(0, 100), st.integers(0, 10_000))
 def test_percents_are_rounded_down(percents: int, wanted: int) -> None:
     units = units_of(f"{percents}%", wanted)
