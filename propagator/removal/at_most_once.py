@@ -22,7 +22,7 @@ from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
 from propagator.members.health import Contact
 from propagator.members.inventory import OwnedObjects, formers, main_object, owned, pods_of
-from propagator.members.objects import ManagedObject
+from propagator.members.objects import ManagedObject, owners
 from propagator.members.pods import Main, main_of
 from propagator.members.session import MemberSession
 from propagator.members.target import Target
@@ -75,15 +75,27 @@ class AtMostOnce:
     def _elsewhere(self, workload: Workload, main: Main, member: str) -> list[str]:
         """Return the other clusters that units leave, or where pods of units that left still end.
 
-        A cluster is noted as one that may have objects until these pods are gone.
+        A cluster is noted as one that may have objects until these pods are gone. A Workload that
+        the hub has forgotten, as it was set back, runs on where this one has no share.
         """
         record, placed = record_of(workload), workload.placements
+        others = (n for n in self._registry.names() if n not in placed and n != member)
+        forgotten = {name for name in others if self._forgotten(workload, main, name)}
         if record.entries <= placed.keys():  # as mostly, also of a very wide Workload
-            return sorted(workload.leaving.keys() - {member})
+            return sorted(forgotten | workload.leaving.keys() - {member})
         sent = record.names(self._registry.names) - placed.keys() - workload.leaving.keys()
         serving = (s for name in sent if (s := self._registry.get(name)) and _serves(s))
         ending = (session.name for session in serving if pods_of(session, main))
-        return sorted({*workload.leaving, *ending} - {member})
+        return sorted({*forgotten, *workload.leaving, *ending} - {member})
+
+    def _forgotten(self, workload: Workload, main: Main, name: str) -> ManagedObject | None:
+        """Return what a cluster has of a Workload of that name that the hub does not know."""
+        session = self._registry.get(name)
+        if session is None or session.link is None or not _serves(session):
+            return None
+        found = main_object(main, session.link.watches.named(workload.metadata.key), ending=True)
+        known = found is None or workload.uid in owners(found.metadata)
+        return None if known else found
 
     def first_ordinal(self, session: Target, workload: Workload) -> int | None:
         """Return the first ordinal of the share there; None for the template's own.
@@ -175,6 +187,8 @@ class AtMostOnce:
         # What it ran there under another name or of another kind counts as well.
         former = (each.replicas for _, each in formers(session, workload))
         before = sum(1 if replicas is None else replicas for replicas in former)
+        if not placed and (old := self._forgotten(workload, main, name)) is not None:
+            before += 1 if old.replicas is None else old.replicas
         asked = found.replicas if found is not None else 0
         if asked is None:
             asked = 0 if placed else 1

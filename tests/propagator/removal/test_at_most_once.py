@@ -90,7 +90,9 @@ class Fleet:
         if member.replicas is None:
             return []
         resource = KINDS[self.kind]
-        meta = {"namespace": "shop", "name": "web", "uid": "object"}
+        meta: dict[str, Any] = {"namespace": "shop", "name": "web", "uid": "object"}
+        owner = "before" if member.forgotten else "u"
+        meta["annotations"] = {f"owner.stowage.dev/{owner}": "shop/web"}
         if member.ends:
             meta["deletionTimestamp"] = "2026-11-27T08:00:00Z"
         return [
@@ -268,8 +270,24 @@ def test_an_object_that_is_taken_over_keeps_ordinals_that_no_other_cluster_gets(
     fleet.members["old"].listed = False
     with pytest.raises(Refused, match="waits until old has told which ordinals it has"):
         once.first_ordinal(fleet.session("new"), both)
+    fleet.members["old"].listed = True
     if forgotten:  # it is no share of this one, and is swept
         assert once.first_ordinal(fleet.session("new"), placed("new")) == 0
+
+
+@pytest.mark.proves("KD52", "M51")
+def test_what_a_hub_that_was_set_back_has_forgotten_is_waited_for_until_a_person_says_more() -> (
+    None
+):
+    fleet = Fleet({"old": Member(replicas=2, forgotten=True), "new": Member()})
+    alone = moving(leaving=0, sent="new", new=2)
+    waits = fleet.once().waiting(alone, "new")
+    assert waits is not None
+    assert (waits.replicas, waits.clusters) == (0, ("old",))
+    fleet.members["old"].replicas = None  # it was swept
+    assert fleet.once().waiting(alone, "new") is None
+    fleet = Fleet({"old": Member(replicas=2, forgotten=True), "new": Member()}, kind="Deployment")
+    assert fleet.once().waiting(moving("Deployment", leaving=0, sent="new", new=2), "new") is None
 
 
 @pytest.mark.proves("M51", "A2")
