@@ -9,12 +9,11 @@ import click
 
 from stowage.commands.options import (
     OUTPUT,
-    hub_options_of,
+    HubOptions,
+    fleet_options,
     looking,
     named,
-    quick_connection,
-    where_of,
-    where_options,
+    object_options,
 )
 
 if TYPE_CHECKING:
@@ -38,29 +37,24 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Print what differs between the clusters instead: overrides, patches, images.",
 )
-@where_options
+@fleet_options
 def plan(
     files: tuple[str, ...],
     more: tuple[str, ...],
     differences: bool,
-    kubeconfig: str | None,
-    context: str | None,
-    namespace: str | None,
-    fleet: tuple[str, ...],
-    config_file: Path | None,
-    plugins: tuple[str, ...],
+    hub: HubOptions,
     output: str,
 ) -> None:
     """Show what would be placed where if these files were applied; touch nothing."""
     if differences and output != "table":
         raise click.UsageError("--diff is for people: leave -o out")
-    where = where_of(kubeconfig, context, namespace, fleet, config_file, plugins)
+    where = hub.where()
     if differences:
-        from stowage.planning import differences as between  # noqa: PLC0415 - see stowage.cli
+        from stowage.planning import differences as between
 
         between.show_plan((*files, *more), where)
         return
-    from stowage.planning import plan as planning  # noqa: PLC0415 - see stowage.cli
+    from stowage.planning import plan as planning
 
     planning.show((*files, *more), where, output)
 
@@ -93,7 +87,7 @@ def plan(
     is_flag=True,
     help="Print the objects of a Workload as they would be sent to that cluster, as YAML.",
 )
-@where_options
+@fleet_options
 def explain(
     reference: tuple[str, ...],
     files: tuple[str, ...],
@@ -102,12 +96,7 @@ def explain(
     url: str | None,
     token_file: Path | None,
     everything: bool,
-    kubeconfig: str | None,
-    context: str | None,
-    namespace: str | None,
-    fleet: tuple[str, ...],
-    config_file: Path | None,
-    plugins: tuple[str, ...],
+    hub: HubOptions,
     output: str,
 ) -> None:
     """Say why a Workload is where it is, and what would be now.
@@ -122,79 +111,73 @@ def explain(
     if rendered and (url or files):
         raise click.UsageError("--rendered is about an object that is stored: leave the others out")
     if cluster is not None:
-        from stowage.planning import differences  # noqa: PLC0415 - see stowage.cli
+        from stowage.planning import differences
 
-        where = where_of(kubeconfig, context, namespace, fleet, config_file, plugins)
-        differences.show(about, where, cluster)
+        differences.show(about, hub.where(), cluster)
         return
     if token_file and not url:
         raise click.UsageError("--token-file is for a controller: name it with --controller")
-    if url and (files or fleet):
+    if url and (files or hub.fleet):
         raise click.UsageError("--controller knows nothing of files: leave -f and --fleet out")
-    if files or fleet:
-        from stowage.planning import explain as one  # noqa: PLC0415 - see stowage.cli
-        from stowage.planning import explain_group as gang  # noqa: PLC0415
-        from stowage.planning import gangs  # noqa: PLC0415
+    if files or hub.fleet:
+        from stowage.planning import explain as one
+        from stowage.planning import explain_group as gang
+        from stowage.planning import gangs
 
-        where = where_of(kubeconfig, context, namespace, fleet, config_file, plugins)
         show = gang.show if about.resource.kind == gangs.KIND else one.show
-        show(about, where, files=files, form=output, everything=everything)
+        show(about, hub.where(), files=files, form=output, everything=everything)
         return
-    from stowage.reading import explain as reading  # noqa: PLC0415 - see stowage.cli
+    from stowage.reading import explain as reading
 
-    hub = quick_connection(kubeconfig, context)
+    at = hub.quick()
     asked = reading.ExplainRequest(
-        hub,
-        namespace or hub.namespace,
+        at,
+        hub.namespace or at.namespace,
         about,
         _controller(url, token_file) if url else None,
-        config_file,
-        plugins,
+        hub.config_file,
+        hub.plugins,
     )
     reading.show(asked, form=output, everything=everything)
 
 
 def _controller(url: str, token_file: Path | None) -> Connection:
-    from stowage.planning.explain import controller  # noqa: PLC0415 - slow
+    from stowage.planning.explain import controller
 
     return controller(url, token_file)
 
 
 @click.command()
 @click.argument("reference", nargs=-1, required=True, metavar="wl/NAME")
-@hub_options_of("Of the Workload; the context's.")
+@object_options("Of the Workload; the context's.")
 @OUTPUT
 def history(
     reference: tuple[str, ...],
-    kubeconfig: str | None,
-    context: str | None,
-    namespace: str | None,
+    hub: HubOptions,
     output: str,
 ) -> None:
     """Show the last changes of a placement: when, what set them off, from, to, why.
 
     Of a Workload (wl/NAME) or of a Reservation (rsv/NAME).
     """
-    from stowage.reading import history as reading  # noqa: PLC0415 - see stowage.cli
+    from stowage.reading import history as reading
 
     about = named(reference)
-    hub = quick_connection(kubeconfig, context)
-    reading.show(hub, namespace or hub.namespace, about, output)
+    at = hub.quick()
+    reading.show(at, hub.namespace or at.namespace, about, output)
 
 
 @click.command()
 @click.argument("reference", nargs=-1, metavar="[wl/NAME]")
 @click.option("-A", "--all-namespaces", is_flag=True, help="Of all Workloads of the hub.")
-@hub_options_of("Of the Workloads; the context's.")
+@object_options("Of the Workloads; the context's.")
 @OUTPUT
 @click.pass_context
 def drift(
     command: click.Context,
     reference: tuple[str, ...],
     all_namespaces: bool,
-    kubeconfig: str | None,
-    context: str | None,
-    namespace: str | None,
+    hub: HubOptions,
     output: str,
 ) -> None:
     """Show what others changed on members: of a Workload (wl/NAME), or of all in a namespace.
@@ -202,20 +185,20 @@ def drift(
     Exit code 0 when no change stands, 1 when one is left as it is or is fought over, 2 when the hub
     could not be asked.
     """
-    from stowage.reading import drift as reading  # noqa: PLC0415 - see stowage.cli
+    from stowage.reading import drift as reading
 
-    if all_namespaces and (namespace or reference):
+    if all_namespaces and (hub.namespace or reference):
         raise click.UsageError("-A goes with no namespace and no Workload")
     about = named(reference) if reference else None
     with looking():
-        hub = quick_connection(kubeconfig, context)
-        where = None if all_namespaces else namespace or hub.namespace
-        stands = reading.show(hub, where, about, output)
+        at = hub.quick()
+        where = None if all_namespaces else hub.namespace or at.namespace
+        stands = reading.show(at, where, about, output)
     command.exit(1 if stands else 0)
 
 
 @click.command()
-@hub_options_of("Only the Workloads of this namespace.  [default: all]")
+@object_options("Only the Workloads of this namespace.  [default: all]")
 @click.option(
     "--system-namespace",
     default="stowage-system",
@@ -228,9 +211,7 @@ def drift(
 @click.pass_context
 def status(
     command: click.Context,
-    kubeconfig: str | None,
-    context: str | None,
-    namespace: str | None,
+    hub: HubOptions,
     system_namespace: str,
     watch: bool,
     everything: bool,
@@ -241,14 +222,14 @@ def status(
     Exit code 0 when nothing needs a person, 1 when something does, 2 when the hub could not be
     asked, or not in that way.
     """
-    from stowage.reading import status as reading  # noqa: PLC0415 - see stowage.cli
+    from stowage.reading import status as reading
 
     if watch and output != "table":
         raise click.UsageError("-w is for people: leave -o out")
     with looking():
-        hub = quick_connection(kubeconfig, context)
+        fleet = (hub.quick(), hub.namespace, system_namespace)
         if watch:
-            urgent = reading.keep(hub, namespace, system_namespace, everything=everything)
+            urgent = reading.keep(*fleet, everything=everything)
         else:
-            urgent = reading.show(hub, namespace, system_namespace, output, everything=everything)
+            urgent = reading.show(*fleet, output, everything=everything)
     command.exit(1 if urgent else 0)

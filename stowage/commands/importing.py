@@ -27,6 +27,6 @@ def import_(files: tuple[str, ...], more: tuple[str, ...], namespace: str, lossy
     output. Notes on standard error say of each field that changed what became of it. Where
     something cannot be kept true, nothing is printed and the exit code is 1.
     """
-    from stowage.importing import command  # noqa: PLC0415 - see stowage.cli
+    from stowage.importing import command
 
     command.run((*files, *more), namespace, lossy=lossy)

@@ -7,17 +7,16 @@ from typing import Any
 import click
 
 from stowage.commands.options import (
-    hub_options,
-    quick_connection,
+    HubOptions,
+    home_options,
     with_hub,
-    written_connection,
 )
 from stowage.console.output import manifests
 from stowage.console.terminal import say
 
 
 @click.command()
-@hub_options
+@home_options
 @click.option("--dry-run", is_flag=True, help="Print what would be applied.")
 @click.option(
     "--crds-only",
@@ -62,9 +61,7 @@ from stowage.console.terminal import say
     "--yes", is_flag=True, help="Also where it changes what becomes of what runs, as is listed."
 )
 def install(
-    kubeconfig: str | None,
-    context: str | None,
-    namespace: str,
+    hub: HubOptions,
     dry_run: bool,
     crds_only: bool,
     image: str | None,
@@ -76,65 +73,63 @@ def install(
     yes: bool,
 ) -> None:
     """Install kinds, admission, RBAC and both processes on the hub."""
-    from stowage.console.progress import Lines  # noqa: PLC0415
-    from stowage.setup import install as parts  # noqa: PLC0415 - see stowage.cli
-    from stowage.setup import tenants  # noqa: PLC0415 - as above
-    from stowage.setup import ui as page  # noqa: PLC0415 - as above
+    from stowage.console.progress import Lines
+    from stowage.setup import install as parts
+    from stowage.setup import tenants
+    from stowage.setup import ui as page
 
     if ui and crds_only:
         raise click.UsageError("--ui is a process, and --crds-only installs none")
     image = image or parts.default_image()
     objects = parts.manifests(
-        namespace=namespace,
+        namespace=hub.home,
         image=image,
         crds_only=crds_only,
         all_namespaces=bool(all_namespaces),
         argocd=argocd,
     )
     if ui:
-        objects += page.manifests(namespace=namespace, image=image)
+        objects += page.manifests(namespace=hub.home, image=image)
     if dry_run:
         manifests(objects)
         if not crds_only:
-            _foretell(kubeconfig, context, home=namespace, image=image)
+            _foretell(hub, image)
         return
-    hub = written_connection(kubeconfig, context)
+    written = hub.written()
     if not crds_only:
-        _refuse_unless(kubeconfig, context, yes=yes, home=namespace, image=image)
+        _refuse_unless(hub, image, yes=yes)
 
     async def whole(client: Any) -> None:
         await parts.apply(client, objects, say=say)
         if ui:
-            await page.ensure_session_key(client, namespace, say=say)
+            await page.ensure_session_key(client, hub.home, say=say)
         if not crds_only:
-            await tenants.settle(client, home=namespace, all_namespaces=all_namespaces, say=say)
+            await tenants.settle(client, home=hub.home, all_namespaces=all_namespaces, say=say)
         if wait:
             await parts.until_running(client, objects, progress=Lines(), seconds=timeout)
 
-    with_hub(hub, whole)
+    with_hub(written, whole)
 
 
-def _refuse_unless(
-    kubeconfig: str | None, context: str | None, *, yes: bool, home: str, image: str
-) -> None:
+def _refuse_unless(hub: HubOptions, image: str, *, yes: bool) -> None:
     """Say what an install changes for what runs. Raises ConfigurationError without `yes` to it."""
-    from machinery.clock import SystemClock  # noqa: PLC0415 - see stowage.cli
-    from stowage.movement import upgrade  # noqa: PLC0415 - as above
+    from machinery.clock import SystemClock
+    from stowage.movement import upgrade
 
-    hub, clock = quick_connection(kubeconfig, context), SystemClock()
-    if told := upgrade.refuse_unless(yes=yes, hub=hub, home=home, image=image, clock=clock):
+    at, clock = hub.quick(), SystemClock()
+    if told := upgrade.refuse_unless(yes=yes, hub=at, home=hub.home, image=image, clock=clock):
         say(told)
 
 
-def _foretell(kubeconfig: str | None, context: str | None, *, home: str, image: str) -> None:
+def _foretell(hub: HubOptions, image: str) -> None:
     """Say on standard error what an install would change for what runs, if a hub can be asked."""
-    from machinery.clock import SystemClock  # noqa: PLC0415 - see stowage.cli
-    from machinery.errors import StowageError  # noqa: PLC0415 - as above
-    from stowage.movement import upgrade  # noqa: PLC0415 - as above
+    from machinery.clock import SystemClock
+    from machinery.errors import StowageError
+    from stowage.movement import upgrade
 
     try:
-        hub = quick_connection(kubeconfig, context)
-        told = upgrade.foretold(hub=hub, home=home, image=image, clock=SystemClock())
+        at, clock = hub.quick(), SystemClock()
+        told = upgrade.foretold(hub=at, home=hub.home, image=image, clock=clock)
     except StowageError as e:
         told = f"What it would change for what runs is not known: {e}"
     if told:

@@ -9,10 +9,9 @@ import click
 
 from stowage.commands.options import (
     OUTPUT,
-    hub_connection,
-    hub_options,
+    HubOptions,
+    home_options,
     with_hub,
-    written_connection,
 )
 from stowage.console.terminal import say
 
@@ -47,7 +46,7 @@ def _profile(_: click.Context, option: click.Parameter, text: str | None) -> str
 
 @click.command()
 @click.argument("name", required=False)
-@hub_options
+@home_options
 @click.option("--member-kubeconfig", type=click.Path(exists=True))
 @click.option("--member-context", help="The context in the member's kubeconfig.")
 @click.option("--member-server", metavar="URL", help="Its address as the hub reaches it.")
@@ -105,9 +104,7 @@ def _profile(_: click.Context, option: click.Parameter, text: str | None) -> str
 )
 def join(
     name: str | None,
-    kubeconfig: str | None,
-    context: str | None,
-    namespace: str,
+    hub: HubOptions,
     member_kubeconfig: str | None,
     profile: str | None,
     properties: tuple[str, ...],
@@ -118,17 +115,17 @@ def join(
         raise click.MissingParameter(param_type="argument", param_hint="NAME")
     if (profile is None) == (member_kubeconfig is None):
         raise click.UsageError("say either --member-kubeconfig or --from-clusterprofile")
-    hub = written_connection(kubeconfig, context)
+    at = hub.written()
     if profile is not None:
-        _join_profile(hub, profile, name or "", namespace, properties)
+        _join_profile(at, profile, name or "", hub.home, properties)
     else:
-        _join_member(hub, str(name), namespace, str(member_kubeconfig), **how)
+        _join_member(at, str(name), hub.home, str(member_kubeconfig), **how)
 
 
 def _join_profile(
     hub: Connection, profile: str, name: str, namespace: str, properties: tuple[str, ...]
 ) -> None:
-    from stowage.setup import clusterprofile  # noqa: PLC0415 - see stowage.cli
+    from stowage.setup import clusterprofile
 
     plan = clusterprofile.ProfileJoin(
         profile=profile, namespace=namespace, name=name, properties=properties
@@ -147,13 +144,13 @@ def _join_member(
     member_tls_server_name: str | None,
     **how: Any,
 ) -> None:
-    from propagator.credentials.credentials import PodSecurity, Rights  # noqa: PLC0415 - see stowage.cli
-    from stowage.setup import join  # noqa: PLC0415 - see stowage.cli
+    from propagator.credentials.credentials import PodSecurity, Rights
+    from stowage.setup import join
 
     plan = join.Join(
         name=name,
         namespace=namespace,
-        member=written_connection(member_kubeconfig, member_context, called="member"),
+        member=HubOptions(member_kubeconfig, member_context).written(called="member"),
         server=member_server,
         tls_server_name=member_tls_server_name,
         rights=Rights(how.pop("rights")),
@@ -165,35 +162,33 @@ def _join_member(
 
 @click.command()
 @click.argument("name")
-@hub_options
+@home_options
 @click.option("--member-kubeconfig", type=click.Path(exists=True), help="Clean up there, too.")
 @click.option("--member-context", help="The context in the member's kubeconfig.")
 @click.option("--force", is_flag=True, help="Also while Workloads have shares there.")
 def unjoin(
     name: str,
-    kubeconfig: str | None,
-    context: str | None,
-    namespace: str,
+    hub: HubOptions,
     member_kubeconfig: str | None,
     member_context: str | None,
     force: bool,
 ) -> None:
     """Take a cluster out of the fleet."""
-    from stowage.setup import join  # noqa: PLC0415 - see stowage.cli
+    from stowage.setup import join
 
-    hub = written_connection(kubeconfig, context)
+    at = hub.written()
     member = (
-        written_connection(member_kubeconfig, member_context, called="member")
+        HubOptions(member_kubeconfig, member_context).written(called="member")
         if member_kubeconfig
         else None
     )
-    plan = join.Unjoin(name=name, namespace=namespace, member=member, force=force)
-    with_hub(hub, lambda client: join.unjoin(client, plan, say=say))
+    plan = join.Unjoin(name=name, namespace=hub.home, member=member, force=force)
+    with_hub(at, lambda client: join.unjoin(client, plan, say=say))
 
 
 @click.command()
 @click.argument("cluster", required=False)
-@hub_options
+@home_options
 @click.option(
     "--confirm",
     is_flag=False,
@@ -211,9 +206,7 @@ def unjoin(
 @OUTPUT
 def sweep(
     cluster: str | None,
-    kubeconfig: str | None,
-    context: str | None,
-    namespace: str,
+    hub: HubOptions,
     confirm: str | None,
     orphan: str | None,
     output: str,
@@ -224,9 +217,8 @@ def sweep(
     set back: then MemberCluster says SweepHeld. Without CLUSTER: the Workloads that were deleted,
     and wait for a person as many were at once. Without --confirm and --orphan nothing is changed.
     """
-    from stowage.setup import deletions, sweep  # noqa: PLC0415 - see stowage.cli
+    from stowage.setup import deletions, sweep
 
-    del namespace  # a MemberCluster is in none
     if orphan is not None and (cluster or confirm is not None):
         raise click.UsageError("--orphan is for deleted Workloads: leave CLUSTER and --confirm out")
     shown = orphan if confirm is None else confirm
@@ -243,31 +235,28 @@ def sweep(
         else:
             await sweep.confirm(hub, cluster, shown)
 
-    connect = hub_connection if shown is None else written_connection
-    with_hub(connect(kubeconfig, context), run)
+    with_hub(hub.connection() if shown is None else hub.written(), run)
 
 
 @click.command()
 @click.argument("old")
 @click.argument("new")
-@hub_options
+@home_options
 @click.option("--dry-run", is_flag=True, help="Only tell what would have the new name.")
 @click.option("--force", is_flag=True, help="Also where specs name the old one.")
 @OUTPUT
 def rename(
     old: str,
     new: str,
-    kubeconfig: str | None,
-    context: str | None,
-    namespace: str,
+    hub: HubOptions,
     dry_run: bool,
     force: bool,
     output: str,
 ) -> None:
     """Give a cluster another name: nothing is moved or restarted."""
-    from stowage.setup import rename as renaming  # noqa: PLC0415 - see stowage.cli
+    from stowage.setup import rename as renaming
 
-    plan = renaming.Rename(old=old, new=new, namespace=namespace, force=force)
+    plan = renaming.Rename(old=old, new=new, namespace=hub.home, force=force)
 
     async def run(hub: Any) -> None:
         if dry_run:
@@ -275,5 +264,4 @@ def rename(
         else:
             await renaming.rename(hub, plan, say=say)
 
-    connect = hub_connection if dry_run else written_connection
-    with_hub(connect(kubeconfig, context), run)
+    with_hub(hub.connection() if dry_run else hub.written(), run)

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 import click
 
 from stowage.commands.options import (
     CONFIG,
-    HUB_OPTIONS,
     OUTPUT,
     PLUGINS,
     TIMEOUT,
-    hub_options_of,
-    where_of,
-    where_options,
+    HubOptions,
+    fleet_options,
+    hub_options,
+    object_options,
     with_hub,
     workload_name,
-    written_connection,
 )
 from stowage.console.terminal import say
-
-if TYPE_CHECKING:
-    from machinery.api.client import ApiClient
 
 
 @click.command()
 @click.argument("cluster")
-@HUB_OPTIONS[0]
-@HUB_OPTIONS[1]
+@hub_options
 @click.option("--dry-run", is_flag=True, help="Only tell what would leave, and where to.")
 @click.option("--undo", is_flag=True, help="Take a drain back; what has moved comes home.")
 @click.option("--force", is_flag=True, help="Pass over the PodDisruptionBudgets of the member.")
@@ -50,67 +42,50 @@ if TYPE_CHECKING:
 def drain(
     command: click.Context,
     cluster: str,
-    kubeconfig: str | None,
-    context: str | None,
+    hub: HubOptions,
     dry_run: bool,
     undo: bool,
     force: bool,
     wait: bool,
     timeout: float,
-    config_file: Path | None,
-    plugins: tuple[str, ...],
     output: str,
 ) -> None:
     """Cordon a cluster, and have what runs there go elsewhere.
 
     Exit code 0 when it is drained, 1 on a time-out or when all that is left is blocked.
     """
-    from stowage.movement import drain as draining  # noqa: PLC0415 - see stowage.cli
+    from stowage.movement import drain as draining
 
     if undo and (dry_run or force):
         raise click.UsageError("--undo takes a drain back: leave --dry-run and --force out")
     if dry_run:
-        where = where_of(kubeconfig, context, None, (), config_file, plugins)
-        command.exit(0 if draining.preview(cluster, where, output) else 1)
+        command.exit(0 if draining.preview(cluster, hub.where(), output) else 1)
     if output != "table":
         raise click.UsageError("-o is for --dry-run: leave it out")
-    done = True
-
-    async def run(hub: ApiClient) -> None:
-        nonlocal done
-        if undo:
-            await draining.undo(hub, cluster)
-        else:
-            asked = draining.Drain(cluster=cluster, force=force, wait=wait, seconds=timeout)
-            done = await draining.drain(hub, asked)
-
-    with_hub(written_connection(kubeconfig, context), run)
+    if undo:
+        with_hub(hub.written(), lambda api: draining.undo(api, cluster))
+        return
+    asked = draining.Drain(cluster=cluster, force=force, wait=wait, seconds=timeout)
+    done = with_hub(hub.written(), lambda api: draining.drain(api, asked))
     command.exit(0 if done else 1)
 
 
 @click.command()
 @click.argument("cluster")
 @click.argument("taints", nargs=-1, required=True, metavar="KEY[=VALUE]:EFFECT|KEY[:EFFECT]-...")
-@HUB_OPTIONS[0]
-@HUB_OPTIONS[1]
-def taint(
-    cluster: str, taints: tuple[str, ...], kubeconfig: str | None, context: str | None
-) -> None:
+@hub_options
+def taint(cluster: str, taints: tuple[str, ...], hub: HubOptions) -> None:
     """Set taints of a cluster, or remove them; all others stay."""
-    from stowage.movement import taint as tainting  # noqa: PLC0415 - see stowage.cli
+    from stowage.movement import taint as tainting
 
     edits = [tainting.TaintEdit.of(each) for each in taints]
-
-    async def run(hub: ApiClient) -> None:
-        await tainting.taint(hub, cluster, edits)
-
-    with_hub(written_connection(kubeconfig, context), run)
+    with_hub(hub.written(), lambda api: tainting.taint(api, cluster, edits))
 
 
 @click.command()
 @click.argument("references", nargs=-1, metavar="[wl/NAME]...")
 @click.option("-A", "--all-namespaces", is_flag=True, help="All Workloads of the hub.")
-@hub_options_of("Of the Workloads; the context's.")
+@object_options("Of the Workloads; the context's.")
 @click.option("--dry-run", is_flag=True, help="Only tell what would move.")
 @CONFIG
 @PLUGINS
@@ -118,31 +93,26 @@ def taint(
 def rebalance(
     references: tuple[str, ...],
     all_namespaces: bool,
-    kubeconfig: str | None,
-    context: str | None,
-    namespace: str | None,
+    hub: HubOptions,
     dry_run: bool,
-    config_file: Path | None,
-    plugins: tuple[str, ...],
     output: str,
 ) -> None:
     """Plan Workloads anew, once, and have their units move to where that plan wants them.
 
     Without a name those of the namespace are meant.
     """
-    from machinery.clock import SystemClock  # noqa: PLC0415 - see stowage.cli
-    from stowage.console import output as printing  # noqa: PLC0415 - as above
-    from stowage.movement import rebalance as balance  # noqa: PLC0415 - as above
+    from machinery.clock import SystemClock
+    from stowage.console import output as printing
+    from stowage.movement import rebalance as balance
 
     names = [workload_name((each,), "rebalanced") for each in references]
     if names and all_namespaces:
         raise click.UsageError("-A means all Workloads: leave their names out")
-    where = where_of(kubeconfig, context, namespace, (), config_file, plugins)
-    found = balance.planned(where, names, everywhere=all_namespaces, clock=SystemClock())
+    found = balance.planned(hub.where(), names, everywhere=all_namespaces, clock=SystemClock())
     for note in found.notes:
         say(f"note: {note}", err=True)
     if not dry_run:
-        with_hub(written_connection(kubeconfig, context), lambda hub: balance.request(hub, found))
+        with_hub(hub.written(), lambda api: balance.request(api, found))
     verb = "would move" if dry_run else "move"
     printing.show(found.to_dict(), output, text=found.table(verb=verb))
 
@@ -171,7 +141,7 @@ def rebalance(
     help="Lose the clusters of each value of this label by themselves, a row for each; without a "
     "key each cluster.",
 )
-@where_options
+@fleet_options
 @click.pass_context
 def simulate(
     command: click.Context,
@@ -181,23 +151,18 @@ def simulate(
     scale: tuple[str, ...],
     files: tuple[str, ...],
     each: str,
-    kubeconfig: str | None,
-    context: str | None,
-    namespace: str | None,
-    fleet: tuple[str, ...],
-    config_file: Path | None,
-    plugins: tuple[str, ...],
+    hub: HubOptions,
     output: str,
 ) -> None:
     """Show where units would go if all of this happened at once; touch nothing.
 
     Exit code 0 when every unit has a place then, 1 when one has none.
     """
-    from stowage.movement import simulate as simulation  # noqa: PLC0415 - see stowage.cli
+    from stowage.movement import simulate as simulation
 
     if not (lose or drain or add or scale or files or each):
         raise click.UsageError("say what happens: --lose, --drain, --add, --scale, -f or --each")
-    where = where_of(kubeconfig, context, namespace, fleet, config_file, plugins)
+    where = hub.where()
     try:
         units = simulation.scales(scale, where.namespace)
     except ValueError as e:

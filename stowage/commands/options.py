@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from functools import wraps
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -17,34 +19,11 @@ if TYPE_CHECKING:
     from stowage.kinds import Reference
     from stowage.planning.plan import Where
 
+Command = Callable[..., Any]
+Decorator = Callable[[Command], Command]
+Found = TypeVar("Found")
+_STOWAGE = "stowage-system"
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
-
-HUB_OPTIONS = (
-    click.option("--kubeconfig", type=click.Path(), help="The hub's kubeconfig file."),
-    click.option("--context", help="The context in it."),
-    click.option("-n", "--namespace", default="stowage-system", help="Where Stowage lives."),
-)
-
-
-def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in reversed(HUB_OPTIONS):
-        command = option(command)
-    return command
-
-
-def hub_options_of(namespace: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add the options that name the hub, and a namespace of objects with that help text."""
-
-    def add(command: Callable[..., Any]) -> Callable[..., Any]:
-        for option in (
-            click.option("-n", "--namespace", help=namespace),
-            *reversed(HUB_OPTIONS[:2]),
-        ):
-            command = option(command)
-        return command
-
-    return add
-
 
 OUTPUT = click.option(
     "-o",
@@ -64,82 +43,120 @@ PLUGINS = click.option(
 CONFIG = click.option(
     "--config", "config_file", type=click.Path(path_type=Path), help="A SchedulerConfiguration."
 )
-WHERE = (
-    *HUB_OPTIONS[:2],
+_HUB = (
+    click.option("--kubeconfig", type=click.Path(), help="The hub's kubeconfig file."),
+    click.option("--context", help="The context in it."),
+)
+_HOME = click.option("-n", "--namespace", default=_STOWAGE, help="Where Stowage lives.")
+_FLEET = click.option(
+    "--fleet",
+    multiple=True,
+    metavar="FILE",
+    help="MemberClusters, and Workloads that are there, in files: no hub is asked.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HubOptions:
+    """The hub or the files that a command is about, and the profiles that decide.
+
+    A command offers some of these options; `namespace` is None where it was left out.
+    """
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    namespace: str | None = None
+    fleet: tuple[str, ...] = ()
+    config_file: Path | None = None
+    plugins: tuple[str, ...] = ()
+
+    @property
+    def home(self) -> str:
+        """Return where Stowage lives, for commands whose --namespace says that."""
+        return self.namespace or _STOWAGE
+
+    def connection(self) -> Connection:
+        """Return how to reach the hub.
+
+        Raises KubeconfigError, and ConfigurationError where a credential would go over plain http.
+        """
+        from machinery.config import hub_config
+        from stowage.setup.credentials import guarded
+
+        return guarded(hub_config.hub_connection(kubeconfig=self.kubeconfig, context=self.context))
+
+    def written(self, *, called: str = "hub") -> Connection:
+        """Return the same, and name context and server, for commands that write there."""
+        found = self.connection()
+        by = f"context {found.context}" if found.context else "the pod's service account"
+        say(f"{called}: {found.server} ({by})", err=True)
+        return found
+
+    def quick(self) -> Connection:
+        """Return the same, without slow imports, for commands that only read."""
+        from stowage.hub.connection import connection
+
+        return connection(self.kubeconfig, self.context)
+
+    def where(self) -> Where:
+        """Return what a plan reads: the files, or else the hub."""
+        from stowage.planning.plan import Where
+
+        hub = None if self.fleet else self.quick()  # it is only read
+        named = self.namespace or (hub.namespace if hub else "default")
+        return Where(named, self.fleet, hub, self.config_file, self.plugins)
+
+
+_FIELDS = frozenset(each.name for each in fields(HubOptions))
+
+
+def _handed_over(*options: Decorator) -> Decorator:
+    """Return a decorator that adds these options, and hands all of `HubOptions` over as `hub`."""
+
+    def add(command: Command) -> Command:
+        @wraps(command)
+        def run(*args: Any, **given: Any) -> Any:
+            said = {name: given.pop(name) for name in _FIELDS & given.keys()}
+            return command(*args, hub=HubOptions(**said), **given)
+
+        handing: Command = run
+        for option in reversed(options):
+            handing = option(handing)
+        return handing
+
+    return add
+
+
+hub_options = _handed_over(*_HUB)
+home_options = _handed_over(*_HUB, _HOME)
+
+
+def object_options(namespace: str) -> Decorator:
+    """Add the options that name the hub, and a namespace of objects with that help text."""
+    return _handed_over(*_HUB, click.option("-n", "--namespace", help=namespace))
+
+
+fleet_options = _handed_over(
+    *_HUB,
     click.option("-n", "--namespace", help="Of Workloads that name none; the context's."),
-    click.option(
-        "--fleet",
-        multiple=True,
-        metavar="FILE",
-        help="MemberClusters, and Workloads that are there, in files: no hub is asked.",
-    ),
+    _FLEET,
     CONFIG,
     PLUGINS,
     OUTPUT,
 )
 
 
-def where_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a `Where`, and how to print."""
-    for option in reversed(WHERE):
-        command = option(command)
-    return command
+def with_hub(connection: Connection, use: Callable[[Any], Coroutine[Any, Any, Found]]) -> Found:
+    """Return what the coroutine returns that `use` makes of a client of that API server."""
+    import asyncio
 
+    from machinery.api.client import ApiClient
 
-def where_of(
-    kubeconfig: str | None,
-    context: str | None,
-    namespace: str | None,
-    fleet: tuple[str, ...],
-    config_file: Path | None,
-    plugins: tuple[str, ...],
-) -> Where:
-    """Return what these options name: a hub, or files."""
-    from stowage.planning.plan import Where  # noqa: PLC0415 - see stowage.cli
-
-    hub = None if fleet else quick_connection(kubeconfig, context)  # it is only read
-    named = namespace or (hub.namespace if hub else "default")
-    return Where(named, fleet, hub, config_file, plugins)
-
-
-def hub_connection(kubeconfig: str | None, context: str | None) -> Connection:
-    """Return how to reach the cluster that these options name.
-
-    Raises KubeconfigError, and ConfigurationError where a credential would go over plain http.
-    """
-    from machinery.config import hub_config  # noqa: PLC0415 - slow, see the module
-    from stowage.setup.credentials import guarded  # noqa: PLC0415 - see stowage.cli
-
-    return guarded(hub_config.hub_connection(kubeconfig=kubeconfig, context=context))
-
-
-def written_connection(
-    kubeconfig: str | None, context: str | None, *, called: str = "hub"
-) -> Connection:
-    """Return the same, and name context and server, for commands that write there."""
-    found = hub_connection(kubeconfig, context)
-    by = f"context {found.context}" if found.context else "the pod's service account"
-    say(f"{called}: {found.server} ({by})", err=True)
-    return found
-
-
-def quick_connection(kubeconfig: str | None, context: str | None) -> Connection:
-    """Return the same, without slow imports, for commands that only read."""
-    from stowage.hub.connection import connection  # noqa: PLC0415 - see stowage.cli
-
-    return connection(kubeconfig, context)
-
-
-def with_hub(connection: Connection, use: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
-    import asyncio  # noqa: PLC0415 - see stowage.cli
-
-    from machinery.api.client import ApiClient  # noqa: PLC0415 - as above
-
-    async def whole() -> None:
+    async def whole() -> Found:
         async with ApiClient(connection, name="hub") as client:
-            await use(client)
+            return await use(client)
 
-    asyncio.run(whole())
+    return asyncio.run(whole())
 
 
 def _seconds(_: click.Context, option: click.Parameter, text: str) -> float:
@@ -156,7 +173,7 @@ TIMEOUT = click.option(
 
 def named(given: tuple[str, ...]) -> Reference:
     """Return the object that arguments name, as `wl/NAME`."""
-    from stowage.kinds import reference  # noqa: PLC0415 - see stowage.cli
+    from stowage.kinds import reference
 
     try:
         return reference(given)
@@ -166,7 +183,7 @@ def named(given: tuple[str, ...]) -> Reference:
 
 def workload_name(given: tuple[str, ...], what: str) -> str:
     """Return the name of the Workload that arguments name; `what` is done with Workloads alone."""
-    from machinery.api.resources import WORKLOADS  # noqa: PLC0415 - see stowage.cli
+    from machinery.api.resources import WORKLOADS
 
     found = named(given)
     if found.resource != WORKLOADS:
@@ -187,7 +204,7 @@ class _NotLooked(click.ClickException):
 @contextmanager
 def looking() -> Iterator[None]:
     """Exit with 2 on a foreseen fault."""
-    from machinery.errors import StowageError  # noqa: PLC0415 - see stowage.cli
+    from machinery.errors import StowageError
 
     try:
         yield

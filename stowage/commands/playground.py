@@ -45,8 +45,8 @@ def up(
     output: str,
 ) -> None:
     """Bring it up, or what of it is missing."""
-    from stowage.console.progress import Lines  # noqa: PLC0415
-    from stowage.playground import ground  # noqa: PLC0415 - see stowage.cli
+    from stowage.console.progress import Lines
+    from stowage.playground import ground
 
     ground.up(
         directory.resolve(),
@@ -64,8 +64,8 @@ def up(
 @DIRECTORY
 def down(directory: Path) -> None:
     """End it, and remove its data."""
-    from stowage.console.progress import Lines  # noqa: PLC0415
-    from stowage.playground import ground  # noqa: PLC0415 - see stowage.cli
+    from stowage.console.progress import Lines
+    from stowage.playground import ground
 
     ground.down(directory.resolve(), progress=Lines())
 
@@ -82,15 +82,15 @@ def status(directory: Path, output: str) -> None:
 @DIRECTORY
 def demo(directory: Path) -> None:
     """Apply the examples to a playground that is up, and show what happened."""
-    from stowage.console.progress import Lines  # noqa: PLC0415
-    from stowage.playground import demo as show  # noqa: PLC0415 - see stowage.cli
+    from stowage.console.progress import Lines
+    from stowage.playground import demo as show
 
     show.run(directory.resolve(), progress=Lines(), out=say)
 
 
 def _show_playground(directory: Path, form: str) -> None:
-    from stowage.console import output  # noqa: PLC0415 - see stowage.cli
-    from stowage.playground import ground  # noqa: PLC0415
+    from stowage.console import output
+    from stowage.playground import ground
 
     found = ground.status(directory.resolve())
     clusters = output.table(found["clusters"], ("name", "role", "ready", "kubeconfig"))

@@ -6,12 +6,11 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowage.commands.options import PLUGINS, hub_connection, hub_options
+from stowage.commands.options import CONFIG, PLUGINS, HubOptions, home_options
 
 if TYPE_CHECKING:
     import asyncio
@@ -41,10 +40,8 @@ def trace_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command()
-@hub_options
-@click.option(
-    "--config", "config_file", type=click.Path(path_type=Path), help="A SchedulerConfiguration."
-)
+@home_options
+@CONFIG
 @PLUGINS
 @click.option(
     "--controller-plugins",
@@ -63,11 +60,7 @@ def trace_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @trace_options
 @click.option("-v", "--verbosity", default=0, help="From 4 on, everything is logged.")
 def controller(
-    kubeconfig: str | None,
-    context: str | None,
-    namespace: str,
-    config_file: Path | None,
-    plugins: tuple[str, ...],
+    hub: HubOptions,
     controller_plugins: str,
     debug_scores: int,
     http_host: str,
@@ -77,33 +70,31 @@ def controller(
     verbosity: int,
 ) -> None:
     """Run the scheduler: decide which clusters run how many replicas."""
-    from controller import app  # noqa: PLC0415 - see stowage.cli
-    from machinery.tracing import TraceSettings  # noqa: PLC0415 - as above
+    from controller import app
+    from machinery.tracing import TraceSettings
 
     settings = app.ControllerSettings(
-        connection=hub_connection(kubeconfig, context),
-        config_file=config_file,
-        plugins=plugins,
+        connection=hub.connection(),
+        config_file=hub.config_file,
+        plugins=hub.plugins,
         controller_plugins=controller_plugins,
         debug_scores=debug_scores,
         http_host=http_host,
         http_port=http_port,
-        namespace=namespace,
+        namespace=hub.home,
         traces=TraceSettings(endpoint=otlp_endpoint, ratio=trace_ratio),
     )
     serve(lambda: app.run(settings), verbosity)
 
 
 @click.command()
-@hub_options
+@home_options
 @click.option("--http-host", default="127.0.0.1", help="The address of health and metrics.")
 @click.option("--http-port", default=10252, help="0 chooses a free one.")
 @trace_options
 @click.option("-v", "--verbosity", default=0, help="From 4 on, everything is logged.")
 def propagator(
-    kubeconfig: str | None,
-    context: str | None,
-    namespace: str,
+    hub: HubOptions,
     http_host: str,
     http_port: int,
     otlp_endpoint: str,
@@ -111,16 +102,16 @@ def propagator(
     verbosity: int,
 ) -> None:
     """Run the propagator: push objects to the members, bring their state back."""
-    from machinery.tracing import TraceSettings  # noqa: PLC0415 - see stowage.cli
-    from propagator import app  # noqa: PLC0415 - as above
-    from propagator.settings import PropagatorSettings  # noqa: PLC0415 - as above
+    from machinery.tracing import TraceSettings
+    from propagator import app
+    from propagator.settings import PropagatorSettings
 
     # Read again by the process itself; here only so that no credential goes out in plain text.
-    hub_connection(kubeconfig, context)
+    hub.connection()
     settings = PropagatorSettings(
-        kubeconfig=kubeconfig,
-        context=context,
-        namespace=namespace,
+        kubeconfig=hub.kubeconfig,
+        context=hub.context,
+        namespace=hub.home,
         http_host=http_host,
         http_port=http_port,
         traces=TraceSettings(endpoint=otlp_endpoint, ratio=trace_ratio),
@@ -130,10 +121,10 @@ def propagator(
 
 def serve(run: Callable[[], Coroutine[Any, Any, None]], verbosity: int) -> None:
     """Run a process until SIGTERM or SIGINT; a second signal ends it at once."""
-    import asyncio  # noqa: PLC0415 - see stowage.cli
-    import logging  # noqa: PLC0415 - as above
+    import asyncio
+    import logging
 
-    from machinery import garbage, logs  # noqa: PLC0415 - as above
+    from machinery import garbage, logs
 
     logs.configure(logging.INFO, as_json=not sys.stderr.isatty())
     logs.set_verbosity(verbosity)

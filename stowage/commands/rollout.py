@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,20 +9,18 @@ import click
 from stowage.commands.options import (
     OUTPUT,
     TIMEOUT,
-    hub_connection,
-    hub_options_of,
+    Command,
+    HubOptions,
     looking,
-    quick_connection,
+    object_options,
     with_hub,
     workload_name,
-    written_connection,
 )
 
 if TYPE_CHECKING:
     from machinery.api.client import ApiClient
     from stowage.rollout.edits import MakeEdit
 
-Command = Callable[..., Any]
 _WAIT = click.option(
     "--wait", is_flag=True, help="Show how it goes until it is complete, failed or paused."
 )
@@ -34,7 +31,7 @@ def _arguments(command: Command) -> Command:
     for option in (
         TIMEOUT,
         _WAIT,
-        hub_options_of("Of the Workload; the context's."),
+        object_options("Of the Workload; the context's."),
         click.argument("reference", nargs=-1, required=True, metavar="wl/NAME"),
     ):
         command = option(command)
@@ -53,9 +50,7 @@ def rollout() -> None:
 def status(
     command: click.Context,
     reference: tuple[str, ...],
-    kubeconfig: str | None,
-    context: str | None,
-    namespace: str | None,
+    hub: HubOptions,
     wait: bool,
     timeout: float,
     output: str,
@@ -65,22 +60,17 @@ def status(
     Exit code 0 when it is complete, and without --wait also on its way there; 1 when it has failed,
     is paused or rolled back, or on a time-out; 2 when the hub could not be asked.
     """
-    from stowage.rollout import follow  # noqa: PLC0415 - see stowage.cli
+    from stowage.rollout import follow
 
     name = workload_name(reference, "rolled out")
-    well = False
-
-    async def watch(client: ApiClient) -> None:
-        nonlocal well
-        well = await follow.wait(client, key, output, follow.RolloutWait(seconds=timeout))
-
     with looking():
-        hub = (hub_connection if wait else quick_connection)(kubeconfig, context)
-        key = (namespace or hub.namespace, name)
+        at = hub.connection() if wait else hub.quick()
+        key = (hub.namespace or at.namespace, name)
         if wait:
-            with_hub(hub, watch)
+            watch = follow.RolloutWait(seconds=timeout)
+            well = with_hub(at, lambda client: follow.wait(client, key, output, watch))
         else:
-            well = follow.show(hub, key, output)
+            well = follow.show(at, key, output)
     command.exit(0 if well else 1)
 
 
@@ -92,7 +82,7 @@ def approve(wave: str, **where: Any) -> None:
 
     Needs the verb approve on the Workload, and patch as any edit does.
     """
-    from stowage.rollout import edits  # noqa: PLC0415 - see stowage.cli
+    from stowage.rollout import edits
 
     _carry_out(edits.approve(wave), **where)
 
@@ -101,8 +91,8 @@ def approve(wave: str, **where: Any) -> None:
 @_arguments
 def pause(**where: Any) -> None:
     """Have no further cluster begin; those that have begun end."""
-    from crds.fields.rollout import RolloutPhase  # noqa: PLC0415 - see stowage.cli
-    from stowage.rollout import edits  # noqa: PLC0415 - as above
+    from crds.fields.rollout import RolloutPhase
+    from stowage.rollout import edits
 
     _carry_out(edits.pause, wanted=RolloutPhase.PAUSED, **where)
 
@@ -111,7 +101,7 @@ def pause(**where: Any) -> None:
 @_arguments
 def resume(**where: Any) -> None:
     """Go on after a pause."""
-    from stowage.rollout import edits  # noqa: PLC0415 - see stowage.cli
+    from stowage.rollout import edits
 
     _carry_out(edits.resume, **where)
 
@@ -120,8 +110,8 @@ def resume(**where: Any) -> None:
 @_arguments
 def abort(**where: Any) -> None:
     """Give the revision up: every cluster goes back to the stable one. The spec stays."""
-    from crds.fields.rollout import RolloutPhase  # noqa: PLC0415 - see stowage.cli
-    from stowage.rollout import edits  # noqa: PLC0415 - as above
+    from crds.fields.rollout import RolloutPhase
+    from stowage.rollout import edits
 
     _carry_out(edits.abort, wanted=RolloutPhase.ROLLED_BACK, **where)
 
@@ -130,7 +120,7 @@ def abort(**where: Any) -> None:
 @_arguments
 def retry(**where: Any) -> None:
     """Try the clusters again that have failed, or the revision that was given up by abort."""
-    from stowage.rollout import edits  # noqa: PLC0415 - see stowage.cli
+    from stowage.rollout import edits
 
     _carry_out(edits.retry, **where)
 
@@ -139,27 +129,23 @@ def _carry_out(
     make: MakeEdit,
     *,
     reference: tuple[str, ...],
-    kubeconfig: str | None,
-    context: str | None,
-    namespace: str | None,
+    hub: HubOptions,
     wait: bool,
     timeout: float,
     wanted: str = "",
 ) -> None:
     """Make the edit; with --wait exit with 0 when it ends Complete or as wanted, else with 1."""
-    from stowage.rollout import follow  # noqa: PLC0415 - see stowage.cli
+    from stowage.rollout import follow
 
     name = workload_name(reference, "rolled out")
-    hub = written_connection(kubeconfig, context)
-    key = (namespace or hub.namespace, name)
-    well = True
+    at = hub.written()
+    key = (hub.namespace or at.namespace, name)
 
-    async def run(client: ApiClient) -> None:
-        nonlocal well
+    async def run(client: ApiClient) -> bool:
         written = await follow.write(client, key, make)
-        if wait:
-            watch = follow.RolloutWait(seconds=timeout, wanted=wanted, edit=written)
-            well = await follow.wait(client, key, "table", watch)
+        if not wait:
+            return True
+        watch = follow.RolloutWait(seconds=timeout, wanted=wanted, edit=written)
+        return await follow.wait(client, key, "table", watch)
 
-    with_hub(hub, run)
-    click.get_current_context().exit(0 if well else 1)
+    click.get_current_context().exit(0 if with_hub(at, run) else 1)

@@ -6,10 +6,9 @@ import click
 
 from stowage.commands.options import (
     OUTPUT,
-    hub_connection,
-    hub_options,
+    HubOptions,
+    home_options,
     with_hub,
-    written_connection,
 )
 from stowage.console.output import manifests
 from stowage.console.terminal import say
@@ -22,58 +21,54 @@ def tenant() -> None:
 
 @tenant.command()
 @click.argument("namespaces", nargs=-1, required=True, metavar="NAMESPACE...")
-@hub_options
+@home_options
 @click.option("--dry-run", is_flag=True, help="Print what would be applied.")
 def add(
     namespaces: tuple[str, ...],
-    kubeconfig: str | None,
-    context: str | None,
-    namespace: str,
+    hub: HubOptions,
     dry_run: bool,
 ) -> None:
     """Let Workloads there bring Secrets along, and Reservations hold: Member."""
-    from stowage.setup import tenants  # noqa: PLC0415 - see stowage.cli
+    from stowage.setup import tenants
 
     if dry_run:
         for each in namespaces:
             tenants.refuse(each)
-        made = [made for each in namespaces for made in tenants.bindings(each, home=namespace)]
+        made = [made for each in namespaces for made in tenants.bindings(each, home=hub.home)]
         manifests(made)
         return
     with_hub(
-        written_connection(kubeconfig, context),
-        lambda hub: tenants.add(hub, namespaces, home=namespace, say=say),
+        hub.written(),
+        lambda api: tenants.add(api, namespaces, home=hub.home, say=say),
     )
 
 
 @tenant.command()
 @click.argument("namespaces", nargs=-1, required=True, metavar="NAMESPACE...")
-@hub_options
-def remove(
-    namespaces: tuple[str, ...], kubeconfig: str | None, context: str | None, namespace: str
-) -> None:
+@home_options
+def remove(namespaces: tuple[str, ...], hub: HubOptions) -> None:
     """Take the rights back; what lies on members stays as it is."""
-    from stowage.setup import tenants  # noqa: PLC0415 - see stowage.cli
+    from stowage.setup import tenants
 
     with_hub(
-        written_connection(kubeconfig, context),
-        lambda hub: tenants.remove(hub, namespaces, home=namespace, say=say),
+        hub.written(),
+        lambda api: tenants.remove(api, namespaces, home=hub.home, say=say),
     )
 
 
 @tenant.command("list")
-@hub_options
+@home_options
 @OUTPUT
-def list_(kubeconfig: str | None, context: str | None, namespace: str, output: str) -> None:
+def list_(hub: HubOptions, output: str) -> None:
     """Show the tenants, and the namespaces in which something waits to be in one."""
-    from dataclasses import asdict  # noqa: PLC0415 - see stowage.cli
-    from typing import Any  # noqa: PLC0415 - as above
+    from dataclasses import asdict
+    from typing import Any
 
-    from stowage.console.output import show, table  # noqa: PLC0415 - as above
-    from stowage.setup import tenants  # noqa: PLC0415 - as above
+    from stowage.console.output import show, table
+    from stowage.setup import tenants
 
-    async def whole(hub: Any) -> None:
-        those = await tenants.found(hub, home=namespace)
+    async def whole(api: Any) -> None:
+        those = await tenants.found(api, home=hub.home)
         rows = [
             {**asdict(each), "tenant": each.tenant or those.everywhere} for each in those.namespaces
         ]
@@ -82,4 +77,4 @@ def list_(kubeconfig: str | None, context: str | None, namespace: str, output: s
             text = f"Every namespace is a tenant.\n{text}"
         show({"allNamespaces": those.everywhere, "namespaces": rows}, output, text=text)
 
-    with_hub(hub_connection(kubeconfig, context), whole)
+    with_hub(hub.connection(), whole)

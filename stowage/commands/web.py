@@ -6,13 +6,12 @@ from pathlib import Path
 
 import click
 
-from stowage.commands.options import CONFIG, HUB_OPTIONS, PLUGINS, hub_connection
+from stowage.commands.options import CONFIG, PLUGINS, HubOptions, hub_options
 from stowage.commands.processes import serve
 
 
 @click.command()
-@HUB_OPTIONS[0]
-@HUB_OPTIONS[1]
+@hub_options
 @click.option(
     "-n",
     "--namespace",
@@ -71,10 +70,8 @@ from stowage.commands.processes import serve
 @CONFIG
 @PLUGINS
 def ui(
-    kubeconfig: str | None,
-    context: str | None,
+    hub: HubOptions,
     namespaces: tuple[str, ...],
-    fleet: tuple[str, ...],
     files: tuple[str, ...],
     more: tuple[str, ...],
     system_namespace: str,
@@ -89,24 +86,22 @@ def ui(
     tls_key: Path | None,
     behind_tls: bool,
     session_keys: Path | None,
-    config_file: Path | None,
-    plugins: tuple[str, ...],
 ) -> None:
     """Serve a web page of the fleet on this machine, until interrupted; it changes nothing.
 
     The address that is printed opens the page once, and then for this browser alone. With --serve
     the page is for many readers, and each sees what the hub lets them list.
     """
-    from stowage.planning.plan import Where  # noqa: PLC0415 - see stowage.cli
-    from stowage.web import app  # noqa: PLC0415 - as above
+    from stowage.planning.plan import Where
+    from stowage.web import app
 
-    if (hosted or served) and (fleet or files or more):
+    if (hosted or served) and (hub.fleet or files or more):
         raise click.UsageError("--serve and --hosted show a hub, and no files")
     if hosted:
-        from stowage.web import forwarding  # noqa: PLC0415 - as above
+        from stowage.web import forwarding
 
         through = forwarding.ForwardingSettings(
-            hub=hub_connection(kubeconfig, context),
+            hub=hub.connection(),
             namespace=namespaces[0] if namespaces else system_namespace,
             service_account=_account(service_account),
             port=port,
@@ -115,27 +110,27 @@ def ui(
         serve(lambda: forwarding.run(through), 0)
         return
     if served:
-        from stowage.web import hosted as hosting  # noqa: PLC0415 - as above
+        from stowage.web import hosted as hosting
 
         if namespaces:
             raise click.UsageError("--serve shows all namespaces, to whom the hub lets list them")
-        at = hosting.HostedSettings(
-            where=Where("default", (), hub_connection(kubeconfig, context), config_file, plugins),
+        hosted_as = hosting.HostedSettings(
+            where=Where("default", (), hub.connection(), hub.config_file, hub.plugins),
             host=http_host,
             port=http_port,
             certificate=_certificate(tls_cert, tls_key, behind_tls=behind_tls),
             keys=session_keys,
             system=system_namespace,
         )
-        serve(lambda: hosting.run(at), 0)
+        serve(lambda: hosting.run(hosted_as), 0)
         return
-    if (files or more) and not fleet:
+    if (files or more) and not hub.fleet:
         raise click.UsageError("-f goes with --fleet: on a hub what is there is shown")
     # the page outlives a token, so it needs a connection that asks for another
-    hub = None if fleet else hub_connection(kubeconfig, context)
-    named = namespaces[0] if namespaces else hub.namespace if hub else "default"
+    at = None if hub.fleet else hub.connection()
+    named = namespaces[0] if namespaces else at.namespace if at else "default"
     settings = app.UiSettings(
-        where=Where(named, fleet, hub, config_file, plugins),
+        where=Where(named, hub.fleet, at, hub.config_file, hub.plugins),
         files=(*files, *more),
         namespaces=namespaces,
         system=system_namespace,
