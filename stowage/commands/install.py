@@ -113,24 +113,31 @@ def install(
 
 def _refuse_unless(hub: HubOptions, image: str, *, yes: bool) -> None:
     """Say what an install changes for what runs. Raises ConfigurationError without `yes` to it."""
-    from machinery.clock import SystemClock
-    from stowage.movement import upgrade
+    from machinery.errors import ConfigurationError
 
-    at, clock = hub.quick(), SystemClock()
-    if told := upgrade.refuse_unless(yes=yes, hub=at, home=hub.home, image=image, clock=clock):
+    told = _foretold(hub, image)
+    if told and not yes:
+        raise ConfigurationError(f"{told}\nNothing is installed: change that, or say --yes")
+    if told:
         say(told)
 
 
 def _foretell(hub: HubOptions, image: str) -> None:
     """Say on standard error what an install would change for what runs, if a hub can be asked."""
-    from machinery.clock import SystemClock
     from machinery.errors import StowageError
-    from stowage.movement import upgrade
 
     try:
-        at, clock = hub.quick(), SystemClock()
-        told = upgrade.foretold(hub=at, home=hub.home, image=image, clock=clock)
+        told = _foretold(hub, image)
     except StowageError as e:
         told = f"What it would change for what runs is not known: {e}"
     if told:
         say(told, err=True)
+
+
+def _foretold(hub: HubOptions, image: str) -> str:
+    """Return what an install changes for what runs. Raises ConfigurationError, TransportError."""
+    from stowage.hub.connection import reader
+    from stowage.setup import upgrade
+
+    with reader(hub.quick()) as api:
+        return upgrade.foretold(api, home=hub.home, image=image)

@@ -81,7 +81,7 @@ class HubOptions:
         Raises KubeconfigError, and ConfigurationError where a credential would go over plain http.
         """
         from machinery.config import hub_config
-        from stowage.setup.credentials import guarded
+        from stowage.hub.connection import guarded
 
         return guarded(hub_config.hub_connection(kubeconfig=self.kubeconfig, context=self.context))
 

@@ -2,7 +2,8 @@
 
 A plain kubeconfig is read without the client library, which takes most of a second to import; any
 other one is read with it. A credential that changes (a token file, a plugin's) is asked for once,
-because these commands last a moment.
+because these commands last a moment. A token or a password travels inside TLS, or stays on this
+machine.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
+from machinery.config.address import loopback
 from machinery.config.kubeconfig import Connection, parse_kubeconfig
 from machinery.errors import ConfigurationError, KubeconfigError
+from stowage.console.terminal import say
 from stowage.hub.reader import Reader
-from stowage.setup.credentials import guarded
 
 _PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy")
 
@@ -23,6 +26,25 @@ def connection(kubeconfig: str | None, context: str | None) -> Connection:
     """Return how to reach the hub. Raises ConfigurationError."""
     plain = plain_connection(kubeconfig=kubeconfig, context=context)
     return guarded(plain or _other(kubeconfig, context))
+
+
+def guarded(connection: Connection) -> Connection:
+    """Return the connection, unless it would send a credential over plain http.
+
+    Raises ConfigurationError then. To an address of this machine the credential goes without TLS,
+    with a note: another user of the machine may own that port.
+    """
+    shown = connection.token or connection.token_source or connection.password
+    address = urlsplit(connection.server)
+    if not shown or address.scheme != "http":
+        return connection
+    if not loopback(address.hostname or ""):
+        raise ConfigurationError(
+            f"{connection.server} is plain http: the credential for it would be read on the way; "
+            "use https, or `kubectl port-forward` and an address of this machine"
+        )
+    say(f"note: {connection.server} gets the credential without TLS", err=True)
+    return connection
 
 
 def plain_connection(*, kubeconfig: str | None, context: str | None) -> Connection | None:

@@ -26,13 +26,12 @@ from machinery.types.bounds import clean
 from machinery.types.metadata import Key
 from stowage.console import output
 from stowage.console.terminal import say
-from stowage.hub.connection import reader
+from stowage.hub.connection import guarded, reader
 from stowage.hub.reader import Reader
 from stowage.kinds import Reference, headed, titled, told
 from stowage.planning import inventory, plan, words
 from stowage.planning.inventory import PlanInputs
 from stowage.planning.simulator import Rehearsal
-from stowage.setup.credentials import guarded
 
 CONTROLLER_SECONDS = 5.0
 """A controller answers from memory in milliseconds; one that is silent for so long is absent."""

@@ -7,7 +7,6 @@ Objects of a hub have been admitted already and are only read; those of files go
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -69,21 +68,18 @@ def of_hub(api: ObjectReader) -> PlanInputs:
 
     Raises ConfigurationError where the hub does not know our kinds.
     """
-    found, kinds = PlanInputs(), (MEMBER_CLUSTERS, WORKLOADS)
+    found = PlanInputs()
     try:
-        clusters, workloads = [[*api.each(kind, dict[str, Any])] for kind in kinds]
+        found.clusters = [*api.each(MEMBER_CLUSTERS, MemberCluster)]
+        for each in api.each(WORKLOADS, dict[str, Any]):
+            found.add(known(msgspec.convert(each, Workload)), each)
+        for kind in admission.Kinds(catalogue.features()):
+            for known_as in api.each(kind.resource, kind.type_):
+                found.objects[kind.resource.kind, known_as.metadata.key] = known_as
     except NotFound as e:
         raise ConfigurationError(
             f"the hub does not know the kinds of {GROUP}: run stowage install first"
         ) from e
-    found.clusters = [msgspec.convert(each, MemberCluster) for each in clusters]
-    for each in workloads:
-        found.add(known(msgspec.convert(each, Workload)), each)
-    for kind in admission.Kinds(catalogue.features()):
-        with suppress(NotFound):  # a hub from before there were any
-            for body in api.each(kind.resource, dict[str, Any]):
-                known_as = msgspec.convert(body, kind.type_)
-                found.objects[kind.resource.kind, known_as.metadata.key] = known_as
     return found
 
 

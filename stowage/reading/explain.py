@@ -304,7 +304,7 @@ def _rows(
     cluster: str, units: int, share: ShareSteps | None, why: Why, now: datetime
 ) -> list[dict[str, Any]]:
     if share is None:
-        steps = ["not kept, see below" if why.reason_counts else words.BEFORE]
+        steps = ["not kept, see below" if why.reason_counts else words.ELSEWHERE]
     else:
         steps = words.steps(share, now)
         if sum(step.units for step in share.steps) != units:

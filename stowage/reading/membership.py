@@ -140,8 +140,7 @@ def released_of(found: Json) -> dict[str, str]:
     status = status_of(found)
     if status.get("gate") != GateState.OPEN:
         return {}
-    listed = status.get("released") or []  # of an earlier release
-    return {**(status.get("decisions") or {each["uid"]: each["decision"] for each in listed})}
+    return {**mapping(status.get("decisions"))}
 
 
 def member(body: Json, released: Mapping[str, str]) -> GroupMember:

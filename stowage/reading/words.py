@@ -11,7 +11,6 @@ from controller.model.why import PlacementChange, RuleNote, ShareStep, ShareStep
 from controller.planner.reasons import worded
 from stowage.planning.words import transition
 
-BEFORE = "placed before reasons were kept"
 ELSEWHERE = "by somebody else"
 
 _CAUSES = {
@@ -60,7 +59,7 @@ def _step(step: ShareStep, first: bool, now: datetime) -> str:
         f"{step.units}" if first else f"{abs(step.units)} {'more' if step.units > 0 else 'fewer'}"
     )
     if not step.time:
-        return f"{units} {BEFORE if first else ELSEWHERE}"
+        return f"{units} {ELSEWHERE}"
     head = f"{units} at {moment(step.time, now)}, {cause(step.cause, step.name)}"
     made = rules(step.because)
     return f"{head}: {made}" if made else head

@@ -329,11 +329,7 @@ async def _holders(hub: ApiClient, name: str) -> list[Holder]:
     """Return all objects that have something on the cluster, or name it in their spec."""
     found = []
     for resource in (kind.resource for kind in KINDS if kind.selects):
-        try:
-            listed = (await hub.list(resource))["items"]
-        except NotFound:
-            continue  # a hub from before there were any
-        for each in listed:
+        for each in (await hub.list(resource))["items"]:
             has = standing(each, name)
             where = next(naming(each.get("spec", {}), name), "") or _published(each, has)
             fills = _filled(each) if has else ""

@@ -165,10 +165,7 @@ class HubSource:
                 found = [each for each in narrow if await self._readable(res, each)]
                 self._everywhere = self._everywhere and not found
         except NotFound as e:
-            if res in (MEMBER_CLUSTERS, WORKLOADS):
-                told = "the hub does not know our kinds: run stowage install"
-                raise ConfigurationError(told) from e
-            return []  # a hub from before there were any
+            raise ConfigurationError("the hub does not know our kinds: run stowage install") from e
         if not found:
             self._refused.append(f"{res.kind}s")
             if res != WORKLOADS:  # without any the report has nothing to say of the others

@@ -36,17 +36,13 @@ def runs(name: str, replicas: int, at: dict[str, int], **how: Any) -> dict[str, 
 
 def ran(*of: dict[str, Any], **status: Any) -> dict[str, Any]:
     """The status of a group whose quorum has run."""
-    entries = [
-        {
-            "name": each["metadata"]["name"],
-            "uid": each["metadata"]["uid"],
-            "decision": decision_of(
-                {s["cluster"]: s["replicas"] for s in each["status"]["placements"]}
-            ),
-        }
+    decisions = {
+        each["metadata"]["uid"]: decision_of(
+            {s["cluster"]: s["replicas"] for s in each["status"]["placements"]}
+        )
         for each in of
-    ]
-    return {**RAN, "released": entries, **status}
+    }
+    return {**RAN, "decisions": decisions, **status}
 
 
 def explained(*about: str) -> dict[str, Any]:

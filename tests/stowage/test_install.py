@@ -24,7 +24,6 @@ from propagator.app import Propagator
 from propagator.settings import PropagatorSettings
 from stowage.cli import cli
 from stowage.setup import install, tenants
-from tests.controller.live import deployment
 from tests.patience import until
 from tests.stowage import accounts
 
@@ -589,78 +588,3 @@ async def _readyz(port):
 )  # fmt: skip
 def test_what_an_older_definition_lacks(ours, theirs, said):
     assert lacking(ours, theirs) == said
-
-
-@pytest.mark.proves("M64")
-def test_taints_that_moved_nothing_so_far_stop_an_install_that_would_move_for_them(
-    installed, stowage
-):
-    """What an older release has left: a taint, a cluster that is lost, and no word of either."""
-    free = {"cpu": "9", "memory": "9Gi", "pods": "99"}
-    status = {
-        "conditions": [
-            {"type": "Ready", "status": "True", "reason": "Connected", "message": "",
-             "lastTransitionTime": "2026-01-01T00:00:00Z"}
-        ],
-        "nodeGroups": [{"count": 1, "labels": {}, "taints": [], "free": free}],
-        "capacity": {"nodes": 1, "allocatable": free, "requested": {}},
-    }  # fmt: skip
-    lost = [{**status["conditions"][0], "status": "False", "reason": "Unreachable"}]
-    for name in ("tainted", "lost", "other"):
-        taints = [{"key": "example.com/a", "effect": "NoExecute"}] if name == "tainted" else []
-        member = {
-            "apiVersion": "stowage.dev/v1alpha1",
-            "kind": "MemberCluster",
-            "metadata": {"name": name},
-            "spec": {"secretRef": {"namespace": "x", "name": name}, "taints": taints},
-        }
-        _stored(installed, member, {**status, "conditions": lost} if name == "lost" else status)
-    placements = [{"cluster": "tainted", "replicas": 3}, {"cluster": "lost", "replicas": 1}]
-    shares = {"placements": placements, "desired": 4, "pending": 0}
-    workload = {
-        "apiVersion": "stowage.dev/v1alpha1",
-        "kind": "Workload",
-        "metadata": {"name": "web", "namespace": "default"},
-        "spec": {"replicas": 4, "distribution": "Divided", "targetDeployment": deployment("web", "1")},
-    }  # fmt: skip
-    _stored(installed, workload, shares)
-    hub = f"--kubeconfig={installed.kubeconfig}"
-    asked = ("install", hub, "--image=example/stowage:1", "--wait=false")
-    try:
-        refused = stowage(*asked)
-        assert refused.code == 1
-        away, row = (
-            next(line for line in refused.err.splitlines() if line.startswith(name))
-            for name in ("lost", "tainted")
-        )
-        assert away.split() == ["lost", "stowage.dev/not-ready:NoExecute", "1", "default/web=1"]
-        assert row.split() == ["tainted", "example.com/a:NoExecute", "3", "default/web=3"]
-        assert "--yes" in refused.err
-        assert "applied" not in refused.out
-        done = stowage.succeed(*asked, "--yes")
-        assert {away, row} <= {*done.splitlines()}
-        for name, cause in {"tainted": "example.com/a", "lost": "stowage.dev/not-ready"}.items():
-            noted = [{"name": f"{cause}:NoExecute", "since": "2026-01-01T00:00:00Z"}]
-            _stored(installed, {"kind": "MemberCluster", "metadata": {"name": name}},
-                    {"evacuation": {"causes": noted}})  # fmt: skip
-        assert "NoExecute" not in stowage.succeed(*asked), "a controller of this release knows it"
-    finally:
-        free = json.dumps({"metadata": {"finalizers": None}})
-        for what in (
-            ["wl", "web", "-n", "default"],
-            ["mc", "tainted"],
-            ["mc", "lost"],
-            ["mc", "other"],
-        ):
-            installed.kubectl("delete", *what, "--wait=false", check=False)
-            installed.kubectl("patch", *what, "--type=merge", "-p", free, check=False)
-
-
-def _stored(cluster, body, status):
-    """Make an object, where it is one, and patch its status."""
-    if "spec" in body:
-        cluster.kubectl("apply", "-f", "-", input=json.dumps(body))
-    where = ["-n", body["metadata"]["namespace"]] if "namespace" in body["metadata"] else []
-    patch = json.dumps({"status": status})
-    name = [body["kind"].lower(), body["metadata"]["name"], *where]
-    cluster.kubectl("patch", *name, "--subresource=status", "--type=merge", "-p", patch)

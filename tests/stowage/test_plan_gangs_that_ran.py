@@ -27,18 +27,14 @@ def runs(name: str, replicas: int, **there: int) -> dict[str, Any]:
 
 def ran(*members: dict[str, Any], least: int = 4, **said: Any) -> dict[str, Any]:
     """The group, whose quorum has run, with these members released."""
-    released = [
-        {
-            "name": each["metadata"]["name"],
-            "uid": each["metadata"]["uid"],
-            "decision": decision_of(
-                {s["cluster"]: s["replicas"] for s in each["status"]["placements"]}
-            ),
-        }
+    decisions = {
+        each["metadata"]["uid"]: decision_of(
+            {s["cluster"]: s["replicas"] for s in each["status"]["placements"]}
+        )
         for each in members
-    ]
+    }
     status = {"phase": "Running", "gate": "Open", "quorumTime": "2026-01-01T00:00:00Z"}
-    return group(least=least, status={**status, "released": released, **said})
+    return group(least=least, status={**status, "decisions": decisions, **said})
 
 
 def explained(name: str, fleet: str) -> str:

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from machinery.api import client
 from machinery.errors import ConfigurationError
 from stowage.cli import cli
-from stowage.movement import rebalance, upgrade
+from stowage.movement import rebalance
 
 pytestmark = pytest.mark.proves("RB23")
 
@@ -66,7 +66,6 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> None:
         raise Reached("reached")
 
     monkeypatch.setattr(client, "ApiClient", reached)
-    monkeypatch.setattr(upgrade, "refuse_unless", lambda **_: "")
     nothing = SimpleNamespace(notes=(), to_dict=dict, table=lambda verb: verb)
     monkeypatch.setattr(rebalance, "planned", lambda *_, **__: nothing)
 
