@@ -7,15 +7,10 @@ Among placed objects a Workload's key holds its name alone, the key of another k
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from controller.features.reservation import findings as reservations
-from controller.features.workloadgroup import findings as groups
-from controller.features.workloadquota import findings as quotas
-from controller.features.workloadspread import findings as spreads
-from controller.framework.findings import KindFindings
 from machinery.api.resources import (
     RESERVATIONS,
     WORKLOAD_GROUPS,
@@ -34,14 +29,12 @@ class Kind:
 
     Args:
         short: as kubectl has it.
-        findings: its list in `stowage status`, if it has one.
         named: an object of it may be given to `explain` and `history`.
         selects: its objects name clusters, by names, labels or domains.
     """
 
     short: str
     resource: Resource
-    findings: KindFindings[Any] | None = None
     named: bool = False
     selects: bool = False
 
@@ -49,18 +42,11 @@ class Kind:
 KINDS = (
     Kind("wl", WORKLOADS, named=True, selects=True),
     Kind("wlp", WORKLOAD_POLICIES, selects=True),
-    Kind("ws", WORKLOAD_SPREADS, spreads.FINDINGS, selects=True),
-    Kind("wg", WORKLOAD_GROUPS, groups.FINDINGS, named=True),
-    Kind("rsv", RESERVATIONS, reservations.FINDINGS, named=True, selects=True),
-    Kind("wq", WORKLOAD_QUOTAS, quotas.FINDINGS),
+    Kind("ws", WORKLOAD_SPREADS, selects=True),
+    Kind("wg", WORKLOAD_GROUPS, named=True),
+    Kind("rsv", RESERVATIONS, named=True, selects=True),
+    Kind("wq", WORKLOAD_QUOTAS),
 )
-
-
-def listed() -> Iterator[tuple[Resource, KindFindings[Any]]]:
-    """Yield the kinds that `stowage status` lists."""
-    for kind in KINDS:
-        if kind.findings is not None:
-            yield kind.resource, kind.findings
 
 
 @dataclass(frozen=True, slots=True)

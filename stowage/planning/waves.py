@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from controller.framework.findings import seconds
 from controller.model.objects import MemberCluster
 from crds.fields.rollout import BACK, REST
 from machinery.kinds.revisions import digest_of, revision_data
@@ -169,7 +168,7 @@ def then(wave: Json, clusters: int = 1) -> str:
 
     As `soaks 10m, waits for an approval`.
     """
-    found = [f"soaks {seconds(soak(wave))}"] if soak(wave) else []
+    found = [f"soaks {words.seconds(soak(wave))}"] if soak(wave) else []
     if found and not clusters:
         found = ["waits until it has a cluster that soaks"]
     found += ["waits for an approval"] if needs_approval(wave) else []

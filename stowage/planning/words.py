@@ -1,8 +1,9 @@
-"""Words for shares, changes and numbers in the tables of plan and explain."""
+"""Words for shares, changes, numbers and times in the tables of the commands."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from crds.names import short_revision
@@ -66,6 +67,24 @@ def count(number: int, what: str) -> str:
 def hooks(told: Sequence[Mapping[str, str]]) -> list[str]:
     """Return the changes by hooks, one a line: `hook Anywhere took clusterSelector away`."""
     return [f"hook {each['plugin']} {each['text']}" for each in told]
+
+
+def time(text: str) -> datetime | None:
+    """Return the time that a status holds; None for an empty text or one that is no time."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def seconds(number: float) -> str:
+    """Return `42s`, `5m`, `3h` or `12d`."""
+    left = max(int(number), 0)
+    for size, letter in ((86400, "d"), (3600, "h"), (60, "m")):
+        if left >= 2 * size:
+            return f"{left // size}{letter}"
+    return f"{left}s"
 
 
 def _cut(parts: Sequence[str], joint: str) -> str:

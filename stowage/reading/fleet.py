@@ -12,12 +12,15 @@ from datetime import datetime
 
 import msgspec
 
-from controller.features.advice import unplaced
-from controller.features.workloadgroup.findings import FINDINGS as GROUPS
-from controller.features.workloadgroup.findings import WITH_GROUP
-from controller.framework.findings import (
+from controller.model.objects import Capacity, Condition, MemberCluster, Placement
+from crds.names import ANNOTATION_RELEASE, DEFAULT_SCHEDULER
+from machinery.types import quantities
+from machinery.types.metadata import Meta
+from stowage.planning.words import time
+from stowage.reading import advice, membership
+from stowage.reading.features import GROUPS
+from stowage.reading.findings import (
     PATIENCE_SECONDS,
-    UNKNOWN,
     Finding,
     ProcessSummary,
     Report,
@@ -25,84 +28,13 @@ from controller.framework.findings import (
     condition,
     overdue,
     tally,
-    time,
     undecided,
+    unplaced,
     unready,
 )
-from controller.model.objects import Capacity, Condition, MemberCluster, Placement
-from crds.names import ANNOTATION_RELEASE, DEFAULT_SCHEDULER
-from machinery.types import quantities
-from machinery.types.metadata import Meta
-from stowage.reading import membership
 
 REMOVAL_SECONDS = 300.0
 """Seconds that a removal may take: pods end in their own time."""
-CLUSTERS: Mapping[str, str] = {
-    "SecretNotFound": "apply its Secret again, where it may be read, or stowage unjoin it",
-    "InvalidKubeconfig": "mend the kubeconfig in its Secret",
-    "Unauthorized": "put a credential that is valid into its Secret",
-    "TLSVerificationFailed": "put the CA of its API server into its Secret",
-    "ClusterChanged": "put its own kubeconfig into its Secret, or stowage join --replace",
-    "AlreadyRegistered": "stowage unjoin it, as another name serves the same cluster",
-    "HeldByAnotherHub": "stop the propagator of the copy of this hub, or this one",
-    "InventoryUnhealthy": "mend its ClusterProfile, or remove its annotation cluster-profile",
-    "Away": "apply its MemberCluster again, or stowage unjoin it: only that gives it up",
-    "Unreachable": "look at its API server and the network to it; what it runs is kept",
-}
-"""The advice by the reason of Ready on a MemberCluster: the first thing to try."""
-
-SWEEPS: Mapping[str, str] = {
-    "TooMany": "see stowage sweep NAME: restore these Workloads, or confirm that they may go",
-    "HoldsData": "see stowage sweep NAME: restore these Workloads, or confirm that data may go",
-    "HubWentBack": "restore what was made since the backup, then see stowage sweep NAME",
-}
-"""By the reason of SweepHeld on a MemberCluster."""
-
-EVACUATING: Mapping[str, str] = {
-    "Braked": "get clusters back, or taint those that are gone for good "
-    "stowage.dev/out-of-service:NoExecute",
-    "Blind": "look at the propagator",
-}
-"""By the reason of Evacuating on a MemberCluster."""
-
-MOVING: Mapping[str, str] = {
-    "NoRoom": "more room, or rules that match another cluster; meanwhile it stays where it is",
-    "DisruptionBudget": "more ready pods below the budget that is named, or stowage drain --force",
-    "AwaitingFencing": "once nothing runs there, taint the cluster "
-    "stowage.dev/out-of-service:NoExecute, or stowage unjoin --force it",
-    "HoldsData": "nothing to keep the data; spec.movement.data: Leave to have it go without",
-    "UnknownKind": "nothing to leave it there; spec.movement.maxSurge to have it move",
-    "NotReadyThere": "see its pods on the cluster that is named; the old ones stay until then",
-}
-"""By the reason of Moving on a Workload; others end without a person, or are told above."""
-
-ROLLED_OUT: Mapping[str, str] = {
-    "AwaitingApproval": "look at it, then stowage rollout approve, or abort",
-    "HealthCheckFailed": "stowage rollout retry, or abort, or a better template",
-    "RolledBack": "a better template: the spec still asks for the one that was rolled back",
-    "RevisionLost": "restore the ControllerRevision that is named, or apply a template anew",
-}
-"""By the reason of RolledOut on a Workload; others end without a person, or were asked for."""
-
-PROPAGATED: Mapping[str, str] = {
-    "DeletionHeld": "see stowage sweep: confirm that these may go, or leave what they run",
-    "RevisionLost": ROLLED_OUT["RevisionLost"],
-    "SecretNotFound": "apply the Secret that it brings along, or stowage tenant add its namespace",
-    "DependencyUnreadable": "stowage tenant add its namespace, or spec.dependencies: None",
-    "InvalidOverride": "mend the override that is named, or the label that it reads",
-    "AlreadyExists": "another name, or spec.adoption: IfNoDiff or IfUnowned if nobody owns it",
-    "NamespaceNotAllowed": "another spec.targetNamespace, or spec.namespaces of the MemberCluster",
-    "InvalidWorkload": "mend the field that is named",
-    "NotReviewed": "look at the controller: it has not reviewed the edit",
-    "KindNotAllowed": "spec.allowedKinds of the MemberCluster, and the right to bring it along",
-    "ClusterUnreachable": "see the cluster above; it goes on by itself",
-    "TooLarge": "make the object that is named smaller, or several of it",
-    "Rejected": "mend what the member's API server refuses",
-    "Conflict": "find who else writes these fields on the member",
-    "WaitingForGroup": "see its WorkloadGroup, which releases it with the others, or apply it",
-    "HubUnavailable": "look at the hub's API server; it goes on by itself",
-}
-"""By the reason of Propagated on a Workload."""
 PROCESSES = ("stowage-controller", "stowage-propagator")
 
 
@@ -200,8 +132,8 @@ def take_clusters(report: Report, clusters: Iterable[MemberCluster], names: set[
             report.offered[resource] = known + quantities.bounded(resource, text)
         held = condition(each.status.conditions, "SweepHeld")
         if held is not None and held.status == "True":
-            advice = SWEEPS.get(held.reason, UNKNOWN)
-            report.sweeps_held.append(unready(each.metadata.name, held, advice))
+            helps = advice.SWEEPS.get(held.reason, advice.UNKNOWN)
+            report.sweeps_held.append(unready(each.metadata.name, held, helps))
         if state in ("Ready", "Cordoned"):
             continue
         reason = ready.reason if ready else ""
@@ -211,7 +143,7 @@ def take_clusters(report: Report, clusters: Iterable[MemberCluster], names: set[
                 state,
                 since=_since(each.metadata, ready),
                 message=ready.message if ready else "the propagator has not said anything of it",
-                help="" if state == "Leaving" else CLUSTERS.get(reason, UNKNOWN),
+                help="" if state == "Leaving" else advice.CLUSTERS.get(reason, advice.UNKNOWN),
                 urgent=state != "Leaving",
             )
         )
@@ -235,7 +167,7 @@ def _evacuating(cluster: MemberCluster) -> Finding | None:
         since=said.last_transition_time,
         units=units,
         message=said.message,
-        help=EVACUATING.get(said.reason, ""),
+        help=advice.EVACUATING.get(said.reason, ""),
         urgent=said.reason == "Braked",
     )
 
@@ -281,7 +213,7 @@ def take_workloads(
         report.rollouts += _rolled_out(each)
         waiting, failing = _waiting(each, now), _failing(each, now)
         for matter in filter(None, (waiting, failing)):
-            if matter.state in WITH_GROUP and _group(each) in groups:
+            if matter.state in advice.WITH_GROUP and _group(each) in groups:
                 # the row of the group gives the advice
                 matter.help, matter.urgent = "", False
         report.pending += [waiting] if waiting else []
@@ -296,7 +228,11 @@ def _away(name: str, units: Sequence[int]) -> Finding:
     of = f"{total} unit{'' if total == 1 else 's'} of {workloads} Workload"
     message = f"there is no MemberCluster of this name: {of}{'' if workloads == 1 else 's'}"
     return Finding(
-        name, "Away", message=f"{message} may run there unseen", help=CLUSTERS["Away"], urgent=True
+        name,
+        "Away",
+        message=f"{message} may run there unseen",
+        help=advice.CLUSTERS["Away"],
+        urgent=True,
     )
 
 
@@ -344,7 +280,7 @@ def _failing(workload: WorkloadSummary, now: datetime) -> Finding | None:
             said.reason,
             since=said.last_transition_time,
             message=said.message,
-            help=PROPAGATED.get(said.reason, UNKNOWN),
+            help=advice.PROPAGATED.get(said.reason, advice.UNKNOWN),
             urgent=not _for_its_group(said, now),
         )
     stuck = [each for each in workload.status.clusters if each.unschedulable]
@@ -370,17 +306,19 @@ def _blocked(workload: WorkloadSummary, now: datetime) -> list[Finding]:
         return []
     if not overdue(said.last_transition_time, PATIENCE_SECONDS, now):
         return []
-    return [_told(workload, said, MOVING)]
+    return [_told(workload, said, advice.MOVING)]
 
 
 def _rolled_out(workload: WorkloadSummary) -> list[Finding]:
     said = workload.condition("RolledOut")
-    return [] if said is None or said.status == "True" else [_told(workload, said, ROLLED_OUT)]
+    return (
+        [] if said is None or said.status == "True" else [_told(workload, said, advice.ROLLED_OUT)]
+    )
 
 
-def _told(workload: WorkloadSummary, said: Condition, advice: Mapping[str, str]) -> Finding:
-    """Return what a condition says; it is urgent where there is advice by its reason."""
-    helps = advice.get(said.reason, "")
+def _told(workload: WorkloadSummary, said: Condition, table: Mapping[str, str]) -> Finding:
+    """Return what a condition says; it is urgent where the table has advice by its reason."""
+    helps = table.get(said.reason, "")
     return Finding(
         workload.name,
         said.reason,
@@ -410,7 +348,7 @@ def _removed(workload: WorkloadSummary, now: datetime) -> Finding:
     late = overdue(since, REMOVAL_SECONDS, now)
     said = workload.condition("Propagated")
     if said is not None and said.reason == "DeletionHeld":
-        return unready(workload.name, said, PROPAGATED[said.reason])
+        return unready(workload.name, said, advice.PROPAGATED[said.reason])
     left = [each.name for each in workload.status.clusters]
     where = f"still on {_listed(left)}" if left else "its last objects go"
     return Finding(

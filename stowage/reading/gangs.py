@@ -10,13 +10,11 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
-from controller.features.workloadgroup.findings import ADVICE, WITH_GROUP
-from controller.framework.findings import UNKNOWN, seconds, time
 from crds.groups.gate import GateState
 from machinery.types.bounds import NAME, clean
 from stowage.console import output
-from stowage.planning.words import count, shares
-from stowage.reading import words
+from stowage.planning.words import count, seconds, shares, time
+from stowage.reading import advice, words
 from stowage.reading.membership import (
     Belongs,
     Gang,
@@ -184,11 +182,11 @@ def _lacks(found: Json, now: datetime, *, helps: bool = False) -> Iterator[str]:
         return
     age = words.age(said.get("lastTransitionTime") or "", now)
     yield f"{said.get('reason')} since {age}: {said.get('message') or ''}"
-    cure = ADVICE.get(str(said.get("reason")), UNKNOWN)
+    cure = advice.GROUPS.get(str(said.get("reason")), advice.UNKNOWN)
     if status.get("waiting"):
         longest = found["spec"].get("scheduleTimeoutSeconds") or DEFAULT_TIMEOUT
         yield f"Held for {longest} s at most: then the room is given back, and it is tried again"
-        cure = ADVICE["ScheduleTimeout"]
+        cure = advice.GROUPS["ScheduleTimeout"]
     if helps and cure:
         yield f"What helps: {cure.partition(';')[0]}"
 
@@ -200,7 +198,7 @@ def _ranked(members: Iterable[GroupMember]) -> list[GroupMember]:
 
 def _row(member: GroupMember, theirs: Json) -> dict[str, Any]:
     """Return the row of a member, without a message that `theirs`, the group's condition, has."""
-    said = theirs.get("status") == "False" and member.reason in WITH_GROUP
+    said = theirs.get("status") == "False" and member.reason in advice.WITH_GROUP
     says = ": ".join(filter(None, (member.reason, "" if said else member.message)))
     says = "; ".join(filter(None, (says, member.trouble)))
     return {

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from controller.features.reservation.findings import OVER, ends
-from controller.framework.findings import seconds
 from machinery.types import quantities
 from stowage.console import output
+from stowage.planning.words import seconds
 from stowage.reading import words
+from stowage.reading.features import OVER, ends
 
 NAMED = 3
 """Owners that one cell names."""

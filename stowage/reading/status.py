@@ -1,7 +1,7 @@
 """`stowage status`: counts and findings on one hub, printed once or again and again.
 
 Only the hub's objects are read, page by page: leases, MemberClusters, Workloads, and the kinds that
-say by their `FINDINGS` what is listed of them. The caller makes an exit code of the number of
+`features.LISTED` has. The caller makes an exit code of the number of
 findings that need a person, so that a script can use it.
 """
 
@@ -15,7 +15,6 @@ from typing import Any
 
 import click
 
-from controller.framework.findings import Finding, ProcessSummary, Report, seconds
 from controller.model.objects import MemberCluster
 from machinery.api.resources import LEASES, MEMBER_CLUSTERS, WORKLOADS
 from machinery.config.kubeconfig import Connection
@@ -24,9 +23,9 @@ from stowage.console import output
 from stowage.console.terminal import say
 from stowage.hub.connection import reader
 from stowage.hub.reader import ObjectReader
-from stowage.kinds import listed
-from stowage.planning.words import count
-from stowage.reading import fleet, words
+from stowage.planning.words import count, seconds
+from stowage.reading import features, fleet, words
+from stowage.reading.findings import Finding, ProcessSummary, Report
 
 SHOWN = 10
 """Rows of each list, unless all are asked for."""
@@ -89,7 +88,7 @@ def read(api: ObjectReader, namespace: str | None, system: str, now: datetime) -
             report.not_shown.append(what)
 
     def take_kinds(*, after: bool) -> None:
-        for resource, kind in listed():
+        for resource, kind in features.LISTED:
             objects = api.each(resource, kind.type_, namespace)
             if kind.after == after:
                 report.findings[kind.name] = []
@@ -145,7 +144,7 @@ def lists(report: Report) -> list[tuple[str, list[Finding]]]:
 
 
 def _of_kinds(report: Report, *, before: bool) -> Iterator[tuple[str, list[Finding]]]:
-    for _, kind in listed():
+    for _, kind in features.LISTED:
         if kind.before == before:
             yield kind.title, report.findings.get(kind.name, [])
 
@@ -190,7 +189,7 @@ def _counts(report: Report) -> str:
     )
     clusters = f"Clusters: {_states(report.clusters)}\n" if _seen(report) else ""
     lines = [f"{clusters}Workloads: {_states(report.workloads)}{of}"]
-    for resource, kind in listed():
+    for resource, kind in features.LISTED:
         if counts := report.counts.get(kind.counts):
             lines.append(f"{resource.kind}s: {_states(counts)}")
     lines += [f"Most is held by {report.holds_most}"] if report.holds_most else []

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from controller.framework.findings import seconds, time
 from controller.model.why import PlacementChange, RuleNote, ShareStep, ShareSteps
 from controller.planner.reasons import worded
-from stowage.planning.words import transition
+from stowage.planning.words import seconds, time, transition
 
 ELSEWHERE = "by somebody else"
 

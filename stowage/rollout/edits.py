@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from controller.framework.findings import time
 from crds.fields.rollout import MOST_APPROVALS, RolloutPhase
 from crds.names import short_revision
 from machinery.clock import timestamp
 from stowage.planning.waves import needs_approval
+from stowage.planning.words import time
 from stowage.rollout.progress import UNSEEN, RolloutProgress
 
 

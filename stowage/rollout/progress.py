@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from controller.framework.findings import seconds, time
 from crds.fields.rollout import BACK, MOST_NAMES, RolledOutReason, RolloutPhase
 from crds.names import short_revision
 from crds.workload import WorkloadCondition
@@ -22,7 +21,7 @@ from machinery.types import conditions
 from machinery.types.metadata import Key
 from stowage.console import output
 from stowage.planning.waves import at_once, needs_approval, soak
-from stowage.planning.words import transition
+from stowage.planning.words import seconds, time, transition
 
 Json = Mapping[str, Any]
 COLUMNS = ("wave", "clusters", "healthy", "updating", "failed", "deferred", "state")

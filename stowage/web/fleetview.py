@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from controller.framework.findings import Report, condition
 from controller.model.objects import Capacity, MemberCluster
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from machinery.clock import Clock
@@ -16,6 +15,7 @@ from machinery.errors import Forbidden
 from machinery.types import quantities
 from stowage.planning import words
 from stowage.reading import fleet, status
+from stowage.reading.findings import Report, condition
 from stowage.web.snapshot import FleetObjects
 
 Row = dict[str, Any]

@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from controller.framework.findings import Finding
 from controller.model.objects import MemberCluster
 from controller.model.why import of_status
 from machinery.api.resources import (
@@ -27,6 +26,7 @@ from machinery.errors import BadRequest, Forbidden, NotFound
 from machinery.types import conditions, quantities
 from stowage.kinds import Reference
 from stowage.reading import explain, gangs, history, membership, rooms, status
+from stowage.reading.findings import Finding
 from stowage.web import fleetview
 from stowage.web.fleetview import FleetView, Row
 from stowage.web.snapshot import FleetObjects

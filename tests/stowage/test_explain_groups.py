@@ -13,14 +13,13 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from controller.features.workloadgroup.findings import ADVICE
 from controller.model.objects import Workload
 from controller.model.unit import workload_info
 from crds.groups.gate import decision_of
 from crds.names import GROUP_LABELS
 from machinery.clock import timestamp
 from stowage.cli import cli
-from stowage.reading import gangs, membership
+from stowage.reading import advice, gangs, membership
 from tests.stowage.plain_hub import Answer, serving
 
 ROOT = Path(__file__).parents[2]
@@ -125,7 +124,7 @@ def test_a_group_tells_its_quorum_who_holds_what_and_what_it_lacks(hub: tuple[Hu
     assert told[2] == "Gate shut: nothing of it goes to a member before the quorum is placed"
     assert told[3].startswith("GroupDenied since ")
     assert told[3].endswith(DENIED)
-    assert told[4] == f"What helps: {ADVICE['GroupDenied'].partition(';')[0]}"
+    assert told[4] == f"What helps: {advice.GROUPS['GroupDenied'].partition(';')[0]}"
     assert told[6:] == [
         "WORKLOAD UNITS PLACED CLUSTERS RELEASED READY SAYS",
         "worker 5 2 a=1,b=1 no 0 GroupDenied",

@@ -11,15 +11,10 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from controller.features.workloadquota.findings import (
-    FINDINGS,
-    QuotaSummary,
-    QuotaSummarySpec,
-    QuotaSummaryStatus,
-)
-from controller.framework.findings import Finding, Report
 from machinery.types.metadata import Meta
 from stowage.cli import cli
+from stowage.reading.features import QUOTAS, QuotaSummary, QuotaSummarySpec, QuotaSummaryStatus
+from stowage.reading.findings import Finding, Report
 
 pytestmark = pytest.mark.proves("N4")
 
@@ -117,7 +112,7 @@ def waiting(name: str = "shop/demo") -> Finding:
 def test_status_names_quotas_that_are_full_and_those_that_keep_units_out() -> None:
     report = Report(pending=[waiting(), waiting("shop/second"), waiting("other/demo")])
     idle = quota("full", namespace="idle")
-    FINDINGS.take(report, [quota(), quota("spare", used="1"), idle], NOW)
+    QUOTAS.take(report, [quota(), quota("spare", used="1"), idle], NOW)
     kept, full = report.findings["quotas"]
     assert (kept.name, kept.state, kept.units, kept.urgent) == (
         "shop/team",
@@ -133,7 +128,7 @@ def test_status_names_quotas_that_are_full_and_those_that_keep_units_out() -> No
 
 def test_units_that_wait_for_a_quota_that_is_not_full_are_told_with_it() -> None:
     report = Report(findings={"reserved": [waiting("shop/room")]})
-    FINDINGS.take(report, [quota(used="2")], NOW)
+    QUOTAS.take(report, [quota(used="2")], NOW)
     assert [(each.state, each.message) for each in report.findings["quotas"]] == [
         ("KeepsOut", "1 object waits for it")
     ]

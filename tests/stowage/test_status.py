@@ -12,11 +12,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from controller.features.advice import SCHEDULED
-from controller.features.reservation import findings as reservations
-from controller.features.workloadgroup import findings as groups
-from controller.features.workloadspread import findings as spreads
-from controller.framework.findings import UNKNOWN
 from crds.fields.movement import MovingReason
 from crds.fields.rollout import RolledOutReason
 from crds.groups.workloadgroup import GroupScheduledReason
@@ -26,7 +21,7 @@ from crds.workload import PropagatedReason, ScheduledReason
 from crds.workloadspread import SpreadReadyReason
 from machinery.clock import microtime, timestamp
 from stowage.cli import cli
-from stowage.reading import fleet, status
+from stowage.reading import advice, status
 from tests.stowage.plain_hub import kubeconfig, serving
 
 LONG_AGO = timestamp(datetime.now(UTC) - timedelta(days=3, hours=1))
@@ -251,22 +246,22 @@ def test_a_cluster_with_units_and_without_a_membercluster_needs_a_person(
 
 
 def test_every_reason_has_its_advice() -> None:
-    assert {*SCHEDULED} == {r.value for r in ScheduledReason} - {"Scheduled"}
-    assert {*fleet.PROPAGATED} == {r.value for r in PropagatedReason} - {
+    assert {*advice.SCHEDULED} == {r.value for r in ScheduledReason} - {"Scheduled"}
+    assert {*advice.PROPAGATED} == {r.value for r in PropagatedReason} - {
         "Propagated",
         "Propagating",
     }
-    assert {*fleet.SWEEPS} == {r.value for r in SweepHeldReason}
-    assert {*fleet.CLUSTERS} == {r.value for r in ReadyReason} - {"Connected"} | {"Away"}
-    assert {*reservations.ADVICE} == {r.value for r in ReservationReadyReason} - {
+    assert {*advice.SWEEPS} == {r.value for r in SweepHeldReason}
+    assert {*advice.CLUSTERS} == {r.value for r in ReadyReason} - {"Connected"} | {"Away"}
+    assert {*advice.RESERVATIONS} == {r.value for r in ReservationReadyReason} - {
         "Available",
         "Pending",  # the condition Scheduled says why
         "Expired",
         "ClusterLost",
         "Succeeded",
     }
-    assert {*groups.ADVICE} == {r.value for r in GroupScheduledReason} - {"Scheduled"} | {"Failed"}
-    assert {*spreads.ADVICE} == {r.value for r in SpreadReadyReason} - {"Valid"}
+    assert {*advice.GROUPS} == {r.value for r in GroupScheduledReason} - {"Scheduled"} | {"Failed"}
+    assert {*advice.SPREADS} == {r.value for r in SpreadReadyReason} - {"Valid"}
 
 
 def spread(
@@ -353,15 +348,15 @@ def test_reservations_that_wait_or_lack_room_need_a_person(hub: tuple[Hub, Path]
     assert rows(result) == [
         "NAME UNITS STATE SINCE WHY",
         "shop/bare NotHeld 3d a Workload bare-hold is somebody else's",
-        f"what helps: {reservations.ADVICE['NotHeld']}",
+        f"what helps: {advice.RESERVATIONS['NotHeld']}",
         "shop/thin Short 3d a lacks cpu 1500m",
-        f"what helps: {reservations.ADVICE['Short']}",
+        f"what helps: {advice.RESERVATIONS['Short']}",
         "shop/waits 3 of 4 InsufficientCapacity 3d no room for 3 units",
-        f"what helps: {SCHEDULED['InsufficientCapacity']}",
+        f"what helps: {advice.SCHEDULED['InsufficientCapacity']}",
         "shop/unplaced Undecided 2h is the controller running?",
-        f"what helps: {UNKNOWN}",
+        f"what helps: {advice.UNKNOWN}",
         "shop/unseen Undecided 2h is the controller running?",
-        f"what helps: {UNKNOWN}",
+        f"what helps: {advice.UNKNOWN}",
     ]
 
 
@@ -576,7 +571,7 @@ def test_clusters_that_are_left_are_listed_and_a_brake_takes_one_line(
 
 
 @pytest.mark.proves("M29", "M52")
-@pytest.mark.parametrize("reason", [*fleet.MOVING, "FleetBudget", "Settled"])
+@pytest.mark.parametrize("reason", [*advice.MOVING, "FleetBudget", "Settled"])
 def test_a_move_that_is_blocked_for_a_minute_needs_a_person(
     hub: tuple[Hub, Path], reason: str
 ) -> None:
@@ -584,9 +579,9 @@ def test_a_move_that_is_blocked_for_a_minute_needs_a_person(
     said = condition("Moving", reason, "2 of 4 units leave a (drain): all of it")
     there.workloads = [workload("demo", conditions=said)]
     result = run(file)
-    assert result.exit_code == int(reason in fleet.MOVING)
+    assert result.exit_code == int(reason in advice.MOVING)
     assert ("Moves that are blocked" in result.output) == (reason != "Settled")
-    assert fleet.MOVING.get(reason, "") in result.output
+    assert advice.MOVING.get(reason, "") in result.output
     said[0]["lastTransitionTime"] = timestamp(datetime.now(UTC))
     assert run(file).exit_code == 0, "it has just begun"
     said[0] |= {"status": "True", "reason": "Moving", "lastTransitionTime": LONG_AGO}
@@ -604,17 +599,17 @@ def test_a_rollout_that_goes_no_further_needs_a_person(hub: tuple[Hub, Path], re
     said[0]["status"] = str(reason == "Complete")
     there.workloads = [workload("web", conditions=said)]
     result = run(file)
-    assert result.exit_code == int(reason in fleet.ROLLED_OUT)
+    assert result.exit_code == int(reason in advice.ROLLED_OUT)
     assert ("Being rolled out:" in result.output) == (reason != "Complete")
     assert ("member-7: 2 of 4 units are Ready" in result.output) == (reason != "Complete")
-    assert fleet.ROLLED_OUT.get(reason, "") in result.output
+    assert advice.ROLLED_OUT.get(reason, "") in result.output
     [*found] = json.loads(run(file, "-o", "json").output)["rollouts"]
     assert [each["state"] for each in found] == [reason] * (reason != "Complete")
 
 
 def test_each_reason_of_rollouts_moving_and_evacuating_is_known() -> None:
     needless = {"Complete", "Progressing", "Soaking", "Paused"}
-    assert fleet.ROLLED_OUT.keys() == {each.value for each in RolledOutReason} - needless
+    assert advice.ROLLED_OUT.keys() == {each.value for each in RolledOutReason} - needless
     needless = {"Moving", "Settled", "FleetBudget", "Braked"}
-    assert fleet.MOVING.keys() == {each.value for each in MovingReason} - needless
-    assert fleet.EVACUATING.keys() < {each.value for each in EvacuatingReason}
+    assert advice.MOVING.keys() == {each.value for each in MovingReason} - needless
+    assert advice.EVACUATING.keys() < {each.value for each in EvacuatingReason}

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from controller.features.advice import SCHEDULED
-from controller.features.workloadgroup.findings import ADVICE
 from crds.groups.workloadgroup import GroupScheduledReason
 from machinery.clock import timestamp
+from stowage.reading import advice
 from tests.stowage.plain_hub import serving
 from tests.stowage.test_status import LONG_AGO, Hub, condition, good, run, workload
 
@@ -78,7 +77,7 @@ def test_a_group_that_waits_for_long_needs_a_person(reason: str, hub: tuple[Hub,
     assert rows(result) == [
         "NAME UNITS STATE SINCE WHY",
         f"shop/batch 3 of 4 {reason} 3d so it is",
-        f"what helps: {ADVICE[reason]}",
+        f"what helps: {advice.GROUPS[reason]}",
     ]
 
 
@@ -119,7 +118,7 @@ def test_one_that_was_taken_away_says_why_and_when_it_is_tried_again(
     assert "is wrong; tried again in 9" in told
     assert "worker is Unreachable on member-2; tried again when all is gone" in told
     assert told.count("; tried again ") == 2, "PropagationFailed says by itself when"
-    assert ADVICE["PropagationFailed"] in told
+    assert advice.GROUPS["PropagationFailed"] in told
 
 
 @pytest.mark.proves("G25")
@@ -129,7 +128,7 @@ def test_one_whose_quorum_is_out_of_reach_needs_a_person(hub: tuple[Hub, Path]) 
     result = run(file)
     assert result.exit_code == 1
     assert rows(result)[1].startswith("shop/lost 4 of 4 Failed")
-    assert rows(result)[2] == f"what helps: {ADVICE['Failed']}"
+    assert rows(result)[2] == f"what helps: {advice.GROUPS['Failed']}"
     told = json.loads(run(file, "-o", "json").output)
     assert told["workloadGroups"] == {"Failed": 1}
     assert [each["name"] for each in told["groups"]] == ["shop/lost"]
@@ -208,7 +207,7 @@ def test_a_workload_that_waits_beside_a_group_that_is_well_needs_a_person(
     there.workloads = [waiting("late", reason)]
     result = run(file)
     assert "; 2 things need a person" in result.output
-    assert f"what helps: {SCHEDULED[reason]}" in result.output
+    assert f"what helps: {advice.SCHEDULED[reason]}" in result.output
     there.groups.pop()
     assert run(file).exit_code == 1
     there.workloads = [waiting("new", reason, since=ago(2))]

@@ -16,8 +16,8 @@ import yaml
 from click.testing import CliRunner, Result
 
 from controller import catalogue
-from stowage import kinds
 from stowage.cli import cli
+from stowage.reading import features
 from tests.controller.licencepool.feature import POOL_LABEL, POOLS, LicencePools
 from tests.controller.licencepool.findings import FINDINGS
 from tests.controller.live import deployment
@@ -44,7 +44,7 @@ FLEET = {
 @pytest.fixture(autouse=True)
 def further(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalogue, "FEATURES", (*catalogue.FEATURES, LicencePools))
-    monkeypatch.setattr(kinds, "KINDS", (*kinds.KINDS, kinds.Kind("lp", POOLS, FINDINGS)))
+    monkeypatch.setattr(features, "LISTED", (*features.LISTED, (POOLS, FINDINGS)))
 
 
 def workload(name: str, replicas: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import msgspec
 
-from controller.framework.findings import Finding, KindFindings, Report, Summary, tally
+from stowage.reading.findings import Finding, KindFindings, Report, Summary, tally
 
 
 class PoolSummarySpec(msgspec.Struct):

@@ -12,12 +12,12 @@ import msgspec
 import pytest
 
 from controller.features.reservation import controller as books
-from controller.features.reservation.findings import FINDINGS
-from controller.framework.findings import Report
 from crds.names import SYSTEM_NAMESPACE
 from machinery import metrics
 from machinery.api.resources import LEASES, MEMBER_CLUSTERS, RESERVATIONS
 from machinery.clock import SystemClock, parse_timestamp, timestamp
+from stowage.reading.features import RESERVATIONS as LISTED
+from stowage.reading.findings import Report
 from tests.controller.features.reservation.reserving import (
     inside,
     owner,
@@ -110,9 +110,9 @@ async def test_nothing_ends_for_good_while_the_clocks_differ(
         ahead = metrics.REGISTRY.get_sample_value("stowage_hub_clock_ahead_seconds")
         assert ahead == pytest.approx(3600, abs=30)
         report = Report()
-        told_of = msgspec.convert(await stored(one), FINDINGS.type_)
-        FINDINGS.take(report, [told_of], datetime.now(UTC))
-        assert [m.state for m in report.findings[FINDINGS.name] if m.urgent] == ["ClocksDiffer"]
+        told_of = msgspec.convert(await stored(one), LISTED.type_)
+        LISTED.take(report, [told_of], datetime.now(UTC))
+        assert [m.state for m in report.findings[LISTED.name] if m.urgent] == ["ClocksDiffer"]
 
         clock.ahead = timedelta()
         await _says(one, "Available")

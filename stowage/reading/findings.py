@@ -1,27 +1,26 @@
 """Findings: what `stowage status` lists of the objects of a kind, from what the hub stores.
 
-A kind says so in its own folder, as a `KindFindings`, and the command line names the module in its
-table of kinds. The objects are partial structs, decoded page by page; nothing is computed that the
-two processes have not written. This module is imported by a command that answers at once, so
-nothing here needs numpy or pydantic.
+A kind says so as a `KindFindings`. The objects are partial structs, decoded page by page; nothing
+is computed that the two processes have not written. The command answers at once, so nothing here
+needs numpy or pydantic.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from controller.model.objects import Condition
 from machinery.types.metadata import Meta
+from stowage.planning.words import time
+from stowage.reading.advice import PATIENT, SCHEDULED, UNKNOWN
 
 PATIENCE_SECONDS = 60.0
 """Seconds that an operation may take before a person should look at it."""
-UNKNOWN = "see the logs of both processes"
-"""The advice for a reason that no table has."""
 
 
 def condition(conditions: Iterable[Condition], kind: str) -> Condition | None:
@@ -153,6 +152,19 @@ def undecided(each: Summary, now: datetime) -> Finding | None:
     return Finding(each.name, "Undecided", created, message=asks, help=UNKNOWN, urgent=True)
 
 
+def unplaced(name: str, said: Condition, units: str) -> Finding:
+    """Return the finding of an object with units that have no cluster."""
+    return Finding(
+        name,
+        said.reason,
+        since=said.last_transition_time,
+        units=units,
+        message=said.message,
+        help=SCHEDULED.get(said.reason, UNKNOWN),
+        urgent=said.reason not in PATIENT,
+    )
+
+
 def overdue(since: str, patience: float, now: datetime) -> bool:
     """Return whether the time is known and more than `patience` seconds ago."""
     at = time(since)
@@ -161,21 +173,3 @@ def overdue(since: str, patience: float, now: datetime) -> bool:
 
 def tally(counts: dict[str, Any], state: str) -> None:
     counts[state] = counts.get(state, 0) + 1
-
-
-def time(text: str) -> datetime | None:
-    """Return the time that a status holds; None for an empty text or one that is no time."""
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-def seconds(number: float) -> str:
-    """Return `42s`, `5m`, `3h` or `12d`."""
-    left = max(int(number), 0)
-    for size, letter in ((86400, "d"), (3600, "h"), (60, "m")):
-        if left >= 2 * size:
-            return f"{left // size}{letter}"
-    return f"{left}s"
