@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -18,8 +17,7 @@ from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 
 import msgspec
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 
 from machinery.errors import ConfigurationError
 from machinery.http_messages import Request
@@ -33,15 +31,9 @@ KEY_BYTES = 32
 """A key is at least so long."""
 LONGEST_COOKIE = 4000
 """Bytes that every browser takes."""
-_NONCE_BYTES = 12
 _ATTRIBUTES = "Path=/; Secure; HttpOnly; SameSite=Strict"
 GONE = f"{COOKIE}=; {_ATTRIBUTES}; Max-Age=0"
 """The header Set-Cookie that ends a session."""
-
-
-class _Sealed(msgspec.Struct, array_like=True):
-    until: int
-    token: str
 
 
 class _Claims(msgspec.Struct):
@@ -63,9 +55,7 @@ class SealedTokens:
         """Return the header Set-Cookie; empty for a token that is too long for one."""
         now = int(self._now())
         until = min(now + SESSION_SECONDS, expiry(token) or now + SESSION_SECONDS)
-        nonce, key = os.urandom(_NONCE_BYTES), AESGCM(_derived(self._keys()[0]))
-        inside = msgspec.json.encode(_Sealed(until, token))
-        value = base64.urlsafe_b64encode(nonce + key.encrypt(nonce, inside, COOKIE.encode()))
+        value = self._fernet().encrypt_at_time(token.encode(), now)
         if len(value) > LONGEST_COOKIE:
             return ""
         return f"{COOKIE}={value.decode()}; {_ATTRIBUTES}; Max-Age={max(until - now, 0)}"
@@ -77,25 +67,17 @@ class SealedTokens:
             jar.load(request.header("Cookie"))
         if COOKIE not in jar:
             return ""
+        now = int(self._now())
         try:
-            sealed = base64.urlsafe_b64decode(jar[COOKIE].value)
-        except ValueError:
+            opened = self._fernet().decrypt_at_time(jar[COOKIE].value, SESSION_SECONDS - 1, now)
+        except (InvalidToken, ValueError):
             return ""
-        found = next(filter(None, (_opened(sealed, each) for each in self._keys())), None)
-        return found.token if found is not None and found.until > self._now() else ""
+        token = opened.decode()
+        return token if now < (expiry(token) or now + 1) else ""
 
-
-def _derived(key: bytes) -> bytes:
-    return hashlib.sha256(b"stowage-ui-session" + key).digest()
-
-
-def _opened(sealed: bytes, key: bytes) -> _Sealed | None:
-    nonce, inside = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
-    try:
-        plain = AESGCM(_derived(key)).decrypt(nonce, inside, COOKIE.encode())
-        return msgspec.json.decode(plain, type=_Sealed)
-    except (InvalidTag, ValueError):
-        return None
+    def _fernet(self) -> MultiFernet:
+        derived = [hashlib.sha256(b"stowage-ui-session" + each).digest() for each in self._keys()]
+        return MultiFernet([Fernet(base64.urlsafe_b64encode(each)) for each in derived])
 
 
 def expiry(token: str) -> int:
