@@ -61,6 +61,17 @@ def table(
     return "\n".join(_line(line, widths, indent, start, room) for line in cells)
 
 
+def left_out(rows: int) -> str:
+    """Return the line below a table that lacks so many rows; empty for none."""
+    return f"\n… {rows} more (--all shows them)" if rows > 0 else ""
+
+
+def named(names: Sequence[str], most: int) -> str:
+    """Return `a, b, c and 4 more`: at most so many names."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
 def width() -> int | None:
     """Return the columns of the terminal; None where the output goes elsewhere."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None

@@ -105,11 +105,9 @@ def preview(name: str, where: Where, form: str) -> bool:
 def previewed(name: str, where: Where, *, clock: Clock) -> Drainage:
     """Return what a drain would come to. Raises as `preview` does."""
     configuration, present = where.configuration(), where.present()
-    simulation = Simulation.of(present, configuration, now=clock.now(), handle=where.handle)
+    simulation = Simulation.settled(present, configuration, now=clock.now(), handle=where.handle)
     if name not in simulation.members:
         raise _unknown(name)
-    simulation.play()
-    simulation.mark()
     before = dict(simulation.placed)
     simulation.change([foresight.drained(simulation.members[name])])
     simulation.play()

@@ -91,9 +91,7 @@ def planned(where: Where, names: Sequence[str], *, everywhere: bool, clock: Cloc
     Raises ConfigurationError for a name that does not exist, and as `Where` does.
     """
     configuration, present, now = where.configuration(), where.present(), clock.now()
-    simulation = Simulation.of(present, configuration, now=now, handle=where.handle)
-    simulation.play()
-    simulation.mark()
+    simulation = Simulation.settled(present, configuration, now=now, handle=where.handle)
     found = _chosen(simulation.placed.keys(), where.namespace, names, everywhere=everywhere)
     ours = [key for key in found if simulation.info(key) is not None]
     others = [simulation.placed[key] for key in found if key not in set(ours)]

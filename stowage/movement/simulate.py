@@ -274,9 +274,7 @@ def results(
     Raises ConfigurationError for a cluster or a Workload that does not exist.
     """
     now = clock.now()
-    simulation = Simulation.of(present, configuration, now=now, handle=where.handle)
-    simulation.play()
-    simulation.mark()
+    simulation = Simulation.settled(present, configuration, now=now, handle=where.handle)
     first = outcomes.counted(simulation), outcomes.usage(simulation)
     change = _Change.of(scenario, where, present, simulation, now)
     change.make(simulation)

@@ -77,7 +77,7 @@ class Simulation(Rehearsal):
         self._forget()
 
     @classmethod
-    def of(
+    def settled(
         cls,
         present: PlanInputs,
         configuration: SchedulerConfiguration,
@@ -85,8 +85,8 @@ class Simulation(Rehearsal):
         now: datetime,
         handle: DryRunHandle,
     ) -> Self:
-        """Return the simulation of a fleet as it was read."""
-        return cls(
+        """Return the simulation of a fleet as read, once what moves there already has ended."""
+        made = cls(
             configuration,
             clusters=present.clusters,
             workloads=present.workloads.values(),
@@ -94,6 +94,9 @@ class Simulation(Rehearsal):
             now=now,
             handle=handle,
         )
+        made.play()
+        made.mark()
+        return made
 
     def _forget(self) -> None:
         self._now = self._began_at

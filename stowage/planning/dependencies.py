@@ -22,6 +22,7 @@ from propagator.dependencies.copies import FOLLOWED, refusal, refusal_of_name
 from propagator.dependencies.named import named_by
 from propagator.types.hub_objects import HubObject, HubServiceAccount
 from propagator.types.workload import Workload, workload_of
+from stowage.console import output
 from stowage.hub.reader import Reader
 
 FOUND, MISSING = "found", "missing on the hub"
@@ -48,8 +49,7 @@ class Along:
 def line(found: Iterable[Along], *, on: Sequence[str] = ()) -> str:
     """Return `brings along: …`, with the clusters where it does; empty without any object."""
     told = ", ".join(map(str, found))
-    more = f" and {len(on) - NAMED} more" if len(on) > NAMED else ""
-    where = f" on {', '.join(on[:NAMED])}{more}" if on else ""
+    where = f" on {output.named(on, NAMED)}" if on else ""
     return f"brings along{where}: {told}" if told else ""
 
 

@@ -30,6 +30,7 @@ from propagator.apply.render import MemberFacts, PatchMisfit, Piece, render
 from propagator.types.hub_objects import HubSecret
 from propagator.types.overrides import NOTHING, Override
 from propagator.types.workload import Workload, workload_of
+from stowage.console import output
 from stowage.console.terminal import say
 from stowage.kinds import Reference
 from stowage.planning import plan
@@ -72,16 +73,16 @@ def text(body: Json, clusters: Sequence[MemberCluster]) -> str:
     lines = []
     for each in groups:
         if each.misfit:
-            lines.append(f"{title} on {_named(each.clusters)}: {each.misfit}")
+            lines.append(f"{title} on {output.named(each.clusters, NAMED)}: {each.misfit}")
         elif each.objects != plain:
             share = f"{len(each.clusters)} of {len(clusters)} clusters"
             told = f" ({'; '.join(each.said)})" if each.said else ""
-            lines.append(f"{title} on {_named(each.clusters)}{told}: {share}")
+            lines.append(f"{title} on {output.named(each.clusters, NAMED)}{told}: {share}")
             lines += _diff(plain, each.objects, each.clusters[0])
     alike = [name for each in groups if each.objects == plain for name in each.clusters]
     if alike:
         which = f"{len(alike)} other clusters" if lines else f"all {len(alike)} clusters"
-        which = _named(alike) if len(alike) == 1 else which
+        which = alike[0] if len(alike) == 1 else which
         lines.append(f"{title} on {which}: as the template")
     return "\n".join(lines)
 
@@ -264,11 +265,6 @@ def hidden(body: Json, before: Json) -> Json:
             old = was if isinstance(was, Mapping) else {}
             found[part] = {k: HIDDEN if old.get(k) == v else CHANGED for k, v in values.items()}
     return found
-
-
-def _named(clusters: Sequence[str]) -> str:
-    more = len(clusters) - NAMED
-    return ", ".join(clusters[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _yaml(body: Json) -> str:

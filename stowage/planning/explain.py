@@ -31,7 +31,6 @@ from stowage.hub.reader import Reader
 from stowage.kinds import Reference, headed, titled, told
 from stowage.planning import inventory, plan, words
 from stowage.planning.inventory import PlanInputs
-from stowage.planning.simulator import Rehearsal
 
 CONTROLLER_SECONDS = 5.0
 """A controller answers from memory in milliseconds; one that is silent for so long is absent."""
@@ -162,14 +161,7 @@ def recomputed(about: Reference, present: PlanInputs, where: plan.Where) -> Expl
     Raises ConfigurationError for a missing object, and for one that these profiles do not decide.
     """
     key, profiles = about.key(where.namespace), where.profiles()
-    rehearsal = Rehearsal(
-        profiles,
-        clusters=present.clusters,
-        workloads=present.workloads.values(),
-        objects=present.objects.values(),
-        now=SystemClock().now(),
-        handle=where.handle,
-    )
+    rehearsal = where.rehearsal(profiles, present, now=SystemClock().now())
     workload = rehearsal.placed.get(key)
     if workload is None:
         if (about.resource.kind, (where.namespace, about.name)) in present.objects:

@@ -63,8 +63,7 @@ class GroupExplanation:
         """Return the explanation, to be printed below the recorded part."""
         head = "Decided now, every unit would stay where it is:"
         if self.moves:
-            more = f" and {len(self.moves) - NAMED} more" if len(self.moves) > NAMED else ""
-            head = f"Decided now, other shares for {', '.join(self.moves[:NAMED])}{more}:"
+            head = f"Decided now, other shares for {output.named(self.moves, NAMED)}:"
         elif self.group.outcome == gangs.WAITS and self.group.held:
             units = words.count(self.group.held, "unit")
             head = f"Decided now, {units} would be held until more of them fit:"
@@ -133,14 +132,7 @@ def explained(
 def recomputed(about: Reference, where: plan.Where) -> GroupExplanation:
     """Return the decision of now on each member. Raises ConfigurationError for a missing group."""
     key, present = (where.namespace, about.name), where.present()
-    rehearsal = Rehearsal(
-        where.profiles(),
-        clusters=present.clusters,
-        workloads=present.workloads.values(),
-        objects=present.objects.values(),
-        now=SystemClock().now(),
-        handle=where.handle,
-    )
+    rehearsal = where.rehearsal(where.profiles(), present, now=SystemClock().now())
     stored = present.objects.get((KIND, key))
     if stored is None and not rehearsal.ledger(Groups).members(key):
         raise ConfigurationError(about.missing(where.namespace))

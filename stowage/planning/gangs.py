@@ -138,6 +138,4 @@ def members(group: GroupPlan, *, everything: bool) -> str:
     ]
     tried = any(each.found for each in group.members)
     columns = ("workload", "units", "placed", *(("found",) if tried else ()), "why")
-    left = len(ranked) - len(shown)
-    more = f"\n… {left} more (--all shows them)" if left else ""
-    return output.table(rows, columns) + more
+    return output.table(rows, columns) + output.left_out(len(ranked) - len(shown))

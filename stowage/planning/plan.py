@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -234,6 +235,24 @@ class Where:
         """Return the profiles of that configuration. Raises ConfigurationError."""
         return self.configuration().profiles
 
+    def rehearsal(
+        self,
+        profiles: Mapping[str, Profile],
+        present: PlanInputs,
+        *,
+        now: datetime,
+        over: Mapping[Key, Workload] | None = None,
+    ) -> Rehearsal:
+        """Return what decides on these objects; Workloads in `over` replace some of them."""
+        return Rehearsal(
+            profiles,
+            clusters=present.clusters,
+            workloads={**present.workloads, **(over or {})}.values(),
+            objects=present.objects.values(),
+            now=now,
+            handle=self.handle,
+        )
+
 
 def make(files: Sequence[str], where: Where, *, clock: Clock) -> Plan:
     """Return the plan for the objects of these files.
@@ -243,14 +262,7 @@ def make(files: Sequence[str], where: Where, *, clock: Clock) -> Plan:
     found, profiles, now = manifests.read(files), where.profiles(), clock.now()
     present = where.present()
     asked = inventory.to_apply(found, present, namespace=where.namespace, now=now)
-    rehearsal = Rehearsal(
-        profiles,
-        clusters=present.clusters,
-        workloads={**present.workloads, **asked.workloads}.values(),
-        objects=present.objects.values(),
-        now=now,
-        handle=where.handle,
-    )
+    rehearsal = where.rehearsal(profiles, present, now=now, over=asked.workloads)
     rehearsal.run(asked.keys)
     everybody = rehearsal.placed
     made = {

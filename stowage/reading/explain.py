@@ -292,9 +292,8 @@ def _table(why: Why, shares: Mapping[str, int], *, everything: bool) -> str:
     ranked = sorted(shares, key=lambda cluster: (-shares[cluster], cluster))
     shown = ranked if everything else ranked[:SHOWN]
     rows = [row for each in shown for row in _rows(each, shares[each], known.get(each), why, now)]
-    lines = [output.table(rows, ("cluster", "number", "why"))]
-    if len(ranked) > len(shown):
-        lines.append(f"… {len(ranked) - len(shown)} more (--all shows them)")
+    table = output.table(rows, ("cluster", "number", "why"))
+    lines = [table + output.left_out(len(ranked) - len(shown))]
     if why.reason_counts:
         lines += ["", "Not kept one by one:", *(_count(each) for each in why.reason_counts)]
     return "\n".join(lines)

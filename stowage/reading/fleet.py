@@ -16,6 +16,7 @@ from controller.model.objects import Capacity, Condition, MemberCluster, Placeme
 from crds.names import ANNOTATION_RELEASE, DEFAULT_SCHEDULER
 from machinery.types import quantities
 from machinery.types.metadata import Meta
+from stowage.console import output
 from stowage.planning.words import time
 from stowage.reading import advice, membership
 from stowage.reading.features import GROUPS
@@ -35,6 +36,8 @@ from stowage.reading.findings import (
 
 REMOVAL_SECONDS = 300.0
 """Seconds that a removal may take: pods end in their own time."""
+NAMED = 3
+"""Clusters that one row names."""
 PROCESSES = ("stowage-controller", "stowage-propagator")
 
 
@@ -150,7 +153,7 @@ def take_clusters(report: Report, clusters: Iterable[MemberCluster], names: set[
 
     if braked:  # what brakes one brakes all
         first = min(braked, key=lambda each: each.name)
-        first.name = _listed(sorted(each.name for each in braked))
+        first.name = output.named(sorted(each.name for each in braked), NAMED)
         report.evacuating.append(first)
 
 
@@ -272,7 +275,8 @@ def _failing(workload: WorkloadSummary, now: datetime) -> Finding | None:
     said = workload.condition("Propagated")
     if said is not None and said.reason == "ClusterUnreachable":
         away = [each.name for each in workload.status.clusters if each.state == "Unreachable"]
-        message = f"{_listed(away) or 'a cluster'} cannot be reached: told above, with its cluster"
+        named = output.named(away, NAMED) or "a cluster"
+        message = f"{named} cannot be reached: told above, with its cluster"
         return Finding(workload.name, said.reason, said.last_transition_time, message=message)
     if said is not None and said.status == "False" and said.reason != "Propagating":
         return Finding(
@@ -338,7 +342,7 @@ def _moved(workload: WorkloadSummary) -> list[Finding]:
     leaving = [each for each in workload.status.clusters if each.state == "Leaving"]
     if not leaving:
         return []
-    names = _listed([each.name for each in leaving])
+    names = output.named([each.name for each in leaving], NAMED)
     units = sum(each.replicas for each in leaving)
     return [Finding(workload.name, "Leaving", units=str(units), message=f"leaves {names}")]
 
@@ -350,7 +354,7 @@ def _removed(workload: WorkloadSummary, now: datetime) -> Finding:
     if said is not None and said.reason == "DeletionHeld":
         return unready(workload.name, said, advice.PROPAGATED[said.reason])
     left = [each.name for each in workload.status.clusters]
-    where = f"still on {_listed(left)}" if left else "its last objects go"
+    where = f"still on {output.named(left, NAMED)}" if left else "its last objects go"
     return Finding(
         workload.name,
         "Removing",
@@ -362,11 +366,6 @@ def _removed(workload: WorkloadSummary, now: datetime) -> Finding:
         else "",
         urgent=late,
     )
-
-
-def _listed(names: Sequence[str], most: int = 3) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def _since(meta: Meta, condition: Condition | None) -> str:

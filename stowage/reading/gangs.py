@@ -107,9 +107,7 @@ def text(told: Gang, now: datetime, *, everything: bool) -> str:
     shown = rows if everything else rows[:SHOWN]
     if shown:
         columns = [each for each in COLUMNS if each != "says" or any(row["says"] for row in shown)]
-        lines += ["", output.table(shown, columns)]
-    if len(rows) > len(shown):
-        lines.append(f"… {len(rows) - len(shown)} more (--all shows them)")
+        lines += ["", output.table(shown, columns) + output.left_out(len(rows) - len(shown))]
     return "\n".join(lines)
 
 

@@ -59,9 +59,8 @@ def text(found: Json, now: datetime, *, everything: bool) -> str:
     rows = [_row(status, each) for each in _clusters(status)]
     shown = rows if everything else rows[:SHOWN]
     if shown:
-        lines += ["", output.table(shown, ("cluster", "units", "reserved", "inside"))]
-    if len(rows) > len(shown):
-        lines.append(f"… {len(rows) - len(shown)} more (--all shows them)")
+        table = output.table(shown, ("cluster", "units", "reserved", "inside"))
+        lines += ["", table + output.left_out(len(rows) - len(shown))]
     return "\n".join(lines)
 
 

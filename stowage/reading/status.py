@@ -215,9 +215,7 @@ def _table(findings: Sequence[Finding], now: datetime, most: int | None) -> str:
     shown = ranked[:most]
     rows = [row for each in shown for row in _rows(each, now)]
     columns = [key for key in ("name", "units", "state", "since") if any(row[key] for row in rows)]
-    left = len(ranked) - len(shown)
-    rest = f"\n… {left} more (--all shows them)" if left else ""
-    return output.table(rows, (*columns, "why")) + rest
+    return output.table(rows, (*columns, "why")) + output.left_out(len(ranked) - len(shown))
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:

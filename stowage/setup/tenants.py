@@ -34,6 +34,7 @@ from machinery.api.verbs import PAGE
 from machinery.errors import NotFound, StowageError
 from machinery.types.metadata import Object
 from propagator.types.cluster import MemberCluster
+from stowage.console import output
 from stowage.setup.install import DEFAULTS, apply_one, fills_in_defaults, wide
 
 Say = Callable[[str], object]
@@ -217,8 +218,5 @@ async def _deleted(
 
 
 def _some(namespaces: Sequence[str]) -> str:
-    named = ", ".join(namespaces[:NAMED])
-    more = len(namespaces) - NAMED
-    if len(namespaces) == 1:
-        return f"namespace {named} is"
-    return f"namespaces {named}{f' and {more} more' if more > 0 else ''} are"
+    named = output.named(namespaces, NAMED)
+    return f"namespace {named} is" if len(namespaces) == 1 else f"namespaces {named} are"

@@ -53,7 +53,7 @@ def foretold(api: ObjectReader, *, home: str, image: str) -> str:
     if not found:
         return ""
     rows = [
-        {"kind": kind, "number": len(names), "workloads": _first(sorted(names))}
+        {"kind": kind, "number": len(names), "workloads": output.named(sorted(names), NAMED)}
         for kind, names in sorted(found.items())
     ]
     return (
@@ -61,8 +61,3 @@ def foretold(api: ObjectReader, *, home: str, image: str) -> str:
         "condition Ready is True, leaves no cluster by itself unless spec.movement.maxSurge is "
         f"written, and counts no room:\n{output.table(rows, ('kind', 'number', 'workloads'))}"
     )
-
-
-def _first(names: list[str]) -> str:
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
