@@ -45,7 +45,7 @@ from crds.names import DEFAULT_SCHEDULER
 from machinery import loopwatch
 from machinery.clock import SystemClock
 from machinery.types.metadata import Key
-from stowage.planning.simulator import Rehearsal
+from stowage.simulation.rehearsal import Rehearsal
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SIZE, ROUNDS = 1000, 300

@@ -27,7 +27,7 @@ from controller.eventhandlers import known
 from controller.features.reservation.objects import Reservation
 from controller.model.objects import Workload
 from crds.names import DEFAULT_SCHEDULER
-from stowage.planning.simulator import Rehearsal
+from stowage.simulation.rehearsal import Rehearsal
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CREATED = "2026-01-01T00:00:00Z"

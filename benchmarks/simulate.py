@@ -22,11 +22,11 @@ from controller.model.objects import Workload
 from controller.model.unit import WorkloadInfo
 from controller.scheduling.sets import Batch
 from crds.names import LABEL_CLUSTER
-from stowage.movement import simulate
-from stowage.movement.simulate import Scenario
-from stowage.planning.inventory import PlanInputs
-from stowage.planning.plan import Where
-from stowage.planning.simulator import Rehearsal
+from stowage.fleet.inventory import PlanInputs
+from stowage.simulation import simulate
+from stowage.simulation.plan import Where
+from stowage.simulation.rehearsal import Rehearsal
+from stowage.simulation.simulate import Scenario
 from tests.fakeclock import FakeClock
 
 CLUSTERS, WORKLOADS, UNITS, ROUNDS = 100, 2_000, 10, 300

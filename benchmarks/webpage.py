@@ -24,7 +24,7 @@ from machinery.api.resources import MEMBER_CLUSTERS, TOKEN_REVIEWS, WORKLOADS, R
 from machinery.api.verbs import Verbs
 from machinery.clock import SystemClock
 from machinery.http_messages import Request
-from stowage.planning.plan import Where
+from stowage.simulation.plan import Where
 from stowage.web.app import serving
 from stowage.web.hosted import TokenDoor
 from stowage.web.login import SealedTokens, key_of_process

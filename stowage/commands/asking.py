@@ -50,11 +50,11 @@ def plan(
         raise click.UsageError("--diff is for people: leave -o out")
     where = hub.where()
     if differences:
-        from stowage.planning import differences as between
+        from stowage.simulation import differences as between
 
         between.show_plan((*files, *more), where)
         return
-    from stowage.planning import plan as planning
+    from stowage.simulation import plan as planning
 
     planning.show((*files, *more), where, output)
 
@@ -111,7 +111,7 @@ def explain(
     if rendered and (url or files):
         raise click.UsageError("--rendered is about an object that is stored: leave the others out")
     if cluster is not None:
-        from stowage.planning import differences
+        from stowage.simulation import differences
 
         differences.show(about, hub.where(), cluster)
         return
@@ -120,14 +120,14 @@ def explain(
     if url and (files or hub.fleet):
         raise click.UsageError("--controller knows nothing of files: leave -f and --fleet out")
     if files or hub.fleet:
-        from stowage.planning import explain as one
-        from stowage.planning import explain_group as gang
-        from stowage.planning import gangs
+        from stowage.simulation import explain as one
+        from stowage.simulation import explain_group as gang
+        from stowage.simulation import gangs
 
         show = gang.show if about.resource.kind == gangs.KIND else one.show
         show(about, hub.where(), files=files, form=output, everything=everything)
         return
-    from stowage.reading import explain as reading
+    from stowage.report import explain as reading
 
     at = hub.quick()
     asked = reading.ExplainRequest(
@@ -142,7 +142,7 @@ def explain(
 
 
 def _controller(url: str, token_file: Path | None) -> Connection:
-    from stowage.planning.explain import controller
+    from stowage.simulation.explain import controller
 
     return controller(url, token_file)
 
@@ -160,7 +160,7 @@ def history(
 
     Of a Workload (wl/NAME) or of a Reservation (rsv/NAME).
     """
-    from stowage.reading import history as reading
+    from stowage.report import history as reading
 
     about = named(reference)
     at = hub.quick()
@@ -185,7 +185,7 @@ def drift(
     Exit code 0 when no change stands, 1 when one is left as it is or is fought over, 2 when the hub
     could not be asked.
     """
-    from stowage.reading import drift as reading
+    from stowage.report import drift as reading
 
     if all_namespaces and (hub.namespace or reference):
         raise click.UsageError("-A goes with no namespace and no Workload")
@@ -222,7 +222,7 @@ def status(
     Exit code 0 when nothing needs a person, 1 when something does, 2 when the hub could not be
     asked, or not in that way.
     """
-    from stowage.reading import status as reading
+    from stowage.report import status as reading
 
     if watch and output != "table":
         raise click.UsageError("-w is for people: leave -o out")

@@ -54,7 +54,7 @@ def drain(
 
     Exit code 0 when it is drained, 1 on a time-out or when all that is left is blocked.
     """
-    from stowage.movement import drain as draining
+    from stowage.simulation import drain as draining
 
     if undo and (dry_run or force):
         raise click.UsageError("--undo takes a drain back: leave --dry-run and --force out")
@@ -76,7 +76,7 @@ def drain(
 @hub_options
 def taint(cluster: str, taints: tuple[str, ...], hub: HubOptions) -> None:
     """Set taints of a cluster, or remove them; all others stay."""
-    from stowage.movement import taint as tainting
+    from stowage.setup import taint as tainting
 
     edits = [tainting.TaintEdit.of(each) for each in taints]
     with_hub(hub.written(), lambda api: tainting.taint(api, cluster, edits))
@@ -103,7 +103,7 @@ def rebalance(
     """
     from machinery.clock import SystemClock
     from stowage.console import output as printing
-    from stowage.movement import rebalance as balance
+    from stowage.simulation import rebalance as balance
 
     names = [workload_name((each,), "rebalanced") for each in references]
     if names and all_namespaces:
@@ -158,7 +158,7 @@ def simulate(
 
     Exit code 0 when every unit has a place then, 1 when one has none.
     """
-    from stowage.movement import simulate as simulation
+    from stowage.simulation import simulate as simulation
 
     if not (lose or drain or add or scale or files or each):
         raise click.UsageError("say what happens: --lose, --drain, --add, --scale, -f or --each")

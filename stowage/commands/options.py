@@ -17,7 +17,7 @@ from stowage.console.terminal import say
 if TYPE_CHECKING:
     from machinery.config.kubeconfig import Connection
     from stowage.kinds import Reference
-    from stowage.planning.plan import Where
+    from stowage.simulation.plan import Where
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
@@ -100,7 +100,7 @@ class HubOptions:
 
     def where(self) -> Where:
         """Return what a plan reads: the files, or else the hub."""
-        from stowage.planning.plan import Where
+        from stowage.simulation.plan import Where
 
         hub = None if self.fleet else self.quick()  # it is only read
         named = self.namespace or (hub.namespace if hub else "default")

@@ -24,6 +24,6 @@ def plugins_(config_file: Path | None, plugins: tuple[str, ...], output: str) ->
     They stand in the order in which a pass calls them. Below are those that are installed and that
     no point enables. A configuration that the controller would refuse is refused with its words.
     """
-    from stowage.planning import plugins as planning
+    from stowage.report import plugins as planning
 
     planning.show(config_file, plugins, output)

@@ -92,7 +92,7 @@ def ui(
     The address that is printed opens the page once, and then for this browser alone. With --serve
     the page is for many readers, and each sees what the hub lets them list.
     """
-    from stowage.planning.plan import Where
+    from stowage.simulation.plan import Where
     from stowage.web import app
 
     if (hosted or served) and (hub.fleet or files or more):

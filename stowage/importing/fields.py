@@ -12,8 +12,8 @@ import copy
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
+from stowage.fleet.manifests import Document
 from stowage.importing.notes import Notes
-from stowage.planning.manifests import Document
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from machinery.types.bounds import clean
-from stowage.planning.manifests import Document
+from stowage.fleet.manifests import Document
 
 
 def one_line(text: str) -> str:

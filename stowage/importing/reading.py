@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from machinery.errors import ConfigurationError
-from stowage.planning import manifests
-from stowage.planning.manifests import Document
+from stowage.fleet import manifests
+from stowage.fleet.manifests import Document
 
 MOST_DEPTH = 64
 MOST_VALUES = 200_000

@@ -17,7 +17,7 @@ from machinery.clock import SystemClock
 from machinery.config.kubeconfig import Connection
 from machinery.http_server import HttpServer
 from stowage.console.terminal import say
-from stowage.planning.plan import Where
+from stowage.simulation.plan import Where
 from stowage.web import source
 from stowage.web.live import LiveFeed
 from stowage.web.pages import HEADERS, WebPages

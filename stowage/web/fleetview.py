@@ -13,9 +13,9 @@ from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from machinery.clock import Clock
 from machinery.errors import Forbidden
 from machinery.types import quantities
-from stowage.planning import words
-from stowage.reading import fleet, status
-from stowage.reading.findings import Report, condition
+from stowage.console import words
+from stowage.report import fleet, status
+from stowage.report.findings import Report, condition
 from stowage.web.snapshot import FleetObjects
 
 Row = dict[str, Any]

@@ -25,7 +25,7 @@ from machinery.errors import ConfigurationError, TransportError
 from machinery.http_messages import Request, Response
 from machinery.http_server import HttpServer
 from stowage.console.terminal import say
-from stowage.planning.plan import Where
+from stowage.simulation.plan import Where
 from stowage.web import render
 from stowage.web.answers import HTML, fault, wants_json
 from stowage.web.app import serving

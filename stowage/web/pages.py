@@ -37,8 +37,8 @@ from machinery.http_messages import Request, Response
 from machinery.http_server import HttpServer
 from machinery.release import release
 from stowage.kinds import Reference
-from stowage.planning.plan import Where
-from stowage.reading import explain
+from stowage.report import explain
+from stowage.simulation.plan import Where
 from stowage.web import assets, columns, render, source, whatif
 from stowage.web.answers import HTML, fault, wants_json
 from stowage.web.live import LiveFeed

@@ -20,8 +20,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from jinja2.runtime import Undefined
 
 from controller.model.why import RuleNote, ShareSteps
-from stowage.planning.words import count
-from stowage.reading import words
+from stowage.console import words
+from stowage.console.words import count
 from stowage.web import assets
 from stowage.web.fleetview import tone
 

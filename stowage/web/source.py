@@ -27,9 +27,10 @@ from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError, Forbidden, NotFound
 from machinery.runtime.informer import STALE_SECONDS, Informer
 from machinery.types.metadata import Key
+from stowage.fleet import manifests
 from stowage.kinds import KINDS as NAMED
-from stowage.planning import manifests, plan
-from stowage.planning.plan import Where
+from stowage.simulation import plan
+from stowage.simulation.plan import Where
 from stowage.web.snapshot import KINDS, HubSnapshot, StoredObject
 
 SYNC_SECONDS = 10.0

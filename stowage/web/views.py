@@ -25,8 +25,8 @@ from machinery.clock import Clock
 from machinery.errors import BadRequest, Forbidden, NotFound
 from machinery.types import conditions, quantities
 from stowage.kinds import Reference
-from stowage.reading import explain, gangs, history, membership, rooms, status
-from stowage.reading.findings import Finding
+from stowage.report import explain, groups, history, rooms, status
+from stowage.report.findings import Finding
 from stowage.web import fleetview
 from stowage.web.fleetview import FleetView, Row
 from stowage.web.snapshot import FleetObjects
@@ -159,7 +159,7 @@ class Views:
         Values of Secrets are not among it. Raises ValueError for objects that do not fit there,
         NotFound for no such cluster, Forbidden for one whose labels may not be read.
         """
-        from stowage.planning import differences  # noqa: PLC0415 - loads the propagator's parts
+        from stowage.simulation import differences  # noqa: PLC0415 - loads the propagator's parts
 
         spec = {key: _without_secrets(value) for key, value in _spec(stored).items()}
         if self._snapshot.hides_clusters:  # overrides go by labels
@@ -203,7 +203,7 @@ class Views:
     def group(self, namespace: str, name: str) -> Data:
         """Return a group with its Workloads. Raises NotFound."""
         body = self.stored(WORKLOAD_GROUPS, namespace, name)
-        told = gangs.recorded(membership.gang(self._snapshot, namespace, body))
+        told = groups.recorded(groups.gang(self._snapshot, namespace, body))
         return {**_named(body), **told, "topology": _spec(body).get("topology")}
 
     def spreads(self, query: Query) -> Data:
@@ -339,7 +339,7 @@ def _named(body: Mapping[str, Any]) -> Row:
 
 def _without_secrets(value: Any) -> Any:
     """Return a field of a spec; of the Secrets in it, without their values."""
-    from stowage.planning import differences  # noqa: PLC0415 - loads the propagator's parts
+    from stowage.simulation import differences  # noqa: PLC0415 - loads the propagator's parts
 
     if isinstance(value, list):
         return [_without_secrets(each) for each in value]
@@ -347,11 +347,11 @@ def _without_secrets(value: Any) -> Any:
 
 
 def _spec(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    return membership.mapping(body.get("spec"))
+    return groups.mapping(body.get("spec"))
 
 
 def _status(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    return membership.mapping(body.get("status"))
+    return groups.mapping(body.get("status"))
 
 
 def _ready(body: Mapping[str, Any]) -> Row:
@@ -366,7 +366,7 @@ def _ready(body: Mapping[str, Any]) -> Row:
 def _group(body: Mapping[str, Any]) -> Row:
     said = _status(body)
     keys = ("desired", "scheduled", "waiting", "running")
-    scheduled = membership.scheduled_of(said)
+    scheduled = groups.scheduled_of(said)
     return {
         **_named(body),
         "phase": said.get("phase") or "Undecided",
@@ -383,8 +383,8 @@ def _spread(body: Mapping[str, Any]) -> Row:
     told = {each.get("name"): each for each in _status(body).get("subsetStatuses") or ()}
     return {
         **_named(body),
-        "target": membership.mapping(spec.get("targetRef")).get("name", ""),
-        "strategy": membership.mapping(spec.get("scheduleStrategy")).get("type", "Fixed"),
+        "target": groups.mapping(spec.get("targetRef")).get("name", ""),
+        "strategy": groups.mapping(spec.get("scheduleStrategy")).get("type", "Fixed"),
         **_ready(body),
         "subsets": [_subset(each, told.get(each.get("name"), {})) for each in spec["subsets"]],
     }

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from machinery.errors import BadRequest, Forbidden, StowageError
 from machinery.http_messages import Request
-from stowage.reading import fleet
+from stowage.report import fleet
 from stowage.web.narrowing import NarrowedSnapshot
 from stowage.web.scope import Authorizer
 from stowage.web.worker import WhatIf

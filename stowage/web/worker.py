@@ -24,9 +24,9 @@ from machinery import garbage
 from machinery.clock import SystemClock
 from machinery.errors import ConfigurationError, StowageError
 from machinery.types.metadata import Key
+from stowage.fleet.inventory import PlanInputs, of_hub
 from stowage.kinds import reference
-from stowage.planning.inventory import PlanInputs, of_hub
-from stowage.planning.plan import Where
+from stowage.simulation.plan import Where
 from stowage.web.snapshot import unpacked
 
 LENGTH = 4
@@ -114,7 +114,7 @@ def decided(request: DecisionRequest, present: PlanInputs) -> dict[str, Any]:
 
 def explained(text: str, where: Where) -> dict[str, Any]:
     """Return what would be decided now of `wl/NAME`, as `stowage explain -o json` prints it."""
-    from stowage.planning import explain, explain_group, gangs  # noqa: PLC0415 - slow: they decide
+    from stowage.simulation import explain, explain_group, gangs  # noqa: PLC0415 - slow: they decide
 
     about = reference((text,))
     if about.resource.kind == gangs.KIND:
@@ -124,7 +124,7 @@ def explained(text: str, where: Where) -> dict[str, Any]:
 
 def namespaces(asked: WhatIf, default: str) -> list[str]:
     """Return the namespaces of the objects that are pasted or scaled. Raises ConfigurationError."""
-    from stowage.planning import admission, manifests  # noqa: PLC0415 - slow: they decide
+    from stowage.fleet import admission, manifests  # noqa: PLC0415 - slow: they decide
 
     found = {key[0] for key in _scales(asked.scale, default)}
     pasted = manifests.parse(PASTED, asked.yaml)
@@ -148,7 +148,7 @@ def what_if(asked: WhatIf, where: Where) -> dict[str, Any]:
 
 
 def _planned(files: Sequence[str], where: Where) -> dict[str, Any]:
-    from stowage.planning import plan  # noqa: PLC0415 - slow: it decides
+    from stowage.simulation import plan  # noqa: PLC0415 - slow: it decides
 
     if not files:
         raise ConfigurationError("nothing is another than now: paste a Workload, or name a change")
@@ -157,7 +157,7 @@ def _planned(files: Sequence[str], where: Where) -> dict[str, Any]:
 
 
 def _simulated(asked: WhatIf, files: Sequence[str], where: Where) -> dict[str, Any]:
-    from stowage.movement import simulate  # noqa: PLC0415 - slow: it decides
+    from stowage.simulation import simulate  # noqa: PLC0415 - slow: it decides
 
     scenario = simulate.Scenario(
         lose=(*asked.lose, *asked.label),
@@ -176,7 +176,7 @@ def _simulated(asked: WhatIf, files: Sequence[str], where: Where) -> dict[str, A
 
 
 def _scales(texts: Sequence[str], namespace: str) -> dict[Key, int]:
-    from stowage.movement.simulate import scales  # noqa: PLC0415 - slow: it decides
+    from stowage.simulation.simulate import scales  # noqa: PLC0415 - slow: it decides
 
     try:
         return scales(texts, namespace)
@@ -243,7 +243,7 @@ def main() -> None:
     garbage.loading()
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    from stowage.movement import simulate  # noqa: PLC0415, F401 - loaded before the first request
+    from stowage.simulation import simulate  # noqa: PLC0415, F401 - loaded before the first request
 
     with garbage.tended():
         _serve(sys.stdin.buffer, sink)

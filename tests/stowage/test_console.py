@@ -15,7 +15,7 @@ from stowage import cli
 from stowage.console.output import manifests, show, table
 from stowage.console.terminal import say
 from stowage.console.yamltext import dump
-from stowage.planning.manifests import parse
+from stowage.fleet.manifests import parse
 
 ANSI = "\x1b]0;title\x07\x1b[2J\u202e\x9b31m"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stowage.planning import dependencies
+from stowage.simulation import dependencies
 from tests.stowage.test_plan import Write, cluster, run, workload, write
 
 __all__ = ["write"]

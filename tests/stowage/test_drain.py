@@ -22,7 +22,8 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from machinery.errors import Conflict, NotFound
 from stowage.cli import cli
-from stowage.movement import drain, taint
+from stowage.setup import taint
+from stowage.simulation import drain
 from tests.controller.live import World, condition, deciding, placements, world_on
 from tests.patience import until
 

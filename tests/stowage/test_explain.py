@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from machinery.errors import ConfigurationError
 from stowage.cli import cli
 from stowage.kinds import reference
-from stowage.planning import explain
+from stowage.simulation import explain
 from tests.stowage.test_plan import (
     BOUND,
     EXAMPLES,

@@ -19,7 +19,7 @@ from crds.groups.gate import decision_of
 from crds.names import GROUP_LABELS
 from machinery.clock import timestamp
 from stowage.cli import cli
-from stowage.reading import advice, gangs, membership
+from stowage.report import advice, groups
 from tests.stowage.plain_hub import Answer, serving
 
 ROOT = Path(__file__).parents[2]
@@ -210,7 +210,7 @@ def test_what_is_held_is_told_with_its_time_out() -> None:
         "scheduleTimeoutSeconds": 10,
         "topology": {"topologyKey": "topology.kubernetes.io/zone"},
     }
-    told = gangs.text(membership.Gang("shop", "batch", found, []), NOW, everything=False)
+    told = groups.text(groups.Gang("shop", "batch", found, []), NOW, everything=False)
     assert told.splitlines() == [
         "shop/wg/batch: Scheduling, 0 units have a cluster, 3 held, 4 are needed",
         "0 units wanted by 0 Workloads; 0 running, 0 succeeded, 0 failed",
@@ -226,7 +226,7 @@ def test_what_is_held_is_told_with_its_time_out() -> None:
 def test_one_of_too_few_units_needs_more_of_them_and_no_room() -> None:
     text = "WorkloadGroup shop/batch has 3 units in all its Workloads, minMember is 4"
     found = group(scheduled=0, **said("GroupIncomplete", text))
-    told = gangs.text(membership.Gang("shop", "batch", found, []), NOW, everything=False)
+    told = groups.text(groups.Gang("shop", "batch", found, []), NOW, everything=False)
     assert told.splitlines()[-2:] == [
         f"GroupIncomplete since 90s: {text}",
         "What helps: the Workloads that are missing, more replicas, or a smaller minMember",
@@ -234,14 +234,14 @@ def test_one_of_too_few_units_needs_more_of_them_and_no_room() -> None:
 
 
 def test_very_many_workloads_are_shown_in_part_those_that_lack_units_first() -> None:
-    full = [membership.GroupMember(f"w{n:04}", 1, {"a": 1}, True, 1, "", "") for n in range(4000)]
-    lacks = membership.GroupMember("zz", 3, {"a": 1}, False, 0, "InsufficientCapacity", "no room")
-    gang = membership.Gang("shop", "batch", group(), [*full, lacks])
-    told = gangs.text(gang, NOW, everything=False).splitlines()
+    full = [groups.GroupMember(f"w{n:04}", 1, {"a": 1}, True, 1, "", "") for n in range(4000)]
+    lacks = groups.GroupMember("zz", 3, {"a": 1}, False, 0, "InsufficientCapacity", "no room")
+    gang = groups.Gang("shop", "batch", group(), [*full, lacks])
+    told = groups.text(gang, NOW, everything=False).splitlines()
     assert told[5].split()[:3] == ["zz", "3", "1"]
     assert told[-1] == "… 3981 more (--all shows them)"
     assert len(told) < 30
-    assert len(gangs.text(gang, NOW, everything=True).splitlines()) > 4000
+    assert len(groups.text(gang, NOW, everything=True).splitlines()) > 4000
 
 
 def test_a_member_tells_its_group_in_a_line_or_two(hub: tuple[Hub, Path]) -> None:
@@ -334,7 +334,7 @@ def test_membership_is_read_as_the_controller_reads_it(key: str, kind: str, plac
     metadata = {"name": "w", **(labels["metadata"] if place == "itself" else {})}
     body = {"metadata": metadata, "spec": {"template": template}}
     unit = workload_info(msgspec.convert(body, Workload))
-    assert membership.names_of(body) == unit.groups
+    assert groups.names_of(body) == unit.groups
     assert (unit.groups == ("batch",)) is not (kind == "Train" and place == "pods")
 
 
@@ -342,8 +342,8 @@ def test_what_stands_where_labels_belong_is_no_fault() -> None:
     for wrong in ("text", ["a"], None, 7, {"labels": "text"}, {"labels": {"a": 1}}):
         template = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": wrong, "spec": wrong}
         body = {"metadata": {"name": "w", "labels": {}}, "spec": {"template": template}}
-        assert membership.names_of(body) == ()
-    assert membership.names_of({"metadata": {"name": "w"}, "spec": {"template": "text"}}) == ()
+        assert groups.names_of(body) == ()
+    assert groups.names_of({"metadata": {"name": "w"}, "spec": {"template": "text"}}) == ()
 
 
 def test_membership_of_all_examples_is_that_of_the_controller() -> None:
@@ -352,7 +352,7 @@ def test_membership_of_all_examples_is_that_of_the_controller() -> None:
         for body in yaml.safe_load_all(file.read_text()):
             if body and body.get("kind") == "Workload":
                 seen += 1
-                assert membership.names_of(body) == (
+                assert groups.names_of(body) == (
                     workload_info(msgspec.convert(body, Workload)).groups
                 )
     assert seen > 15

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from machinery.clock import timestamp
 from stowage.cli import cli
-from stowage.reading import rooms
+from stowage.report import rooms
 from tests.stowage.plain_hub import Answer, serving
 
 pytestmark = pytest.mark.proves("E26")

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from stowage.cli import cli
-from stowage.reading import words
+from stowage.console import words
 from tests.stowage.plain_hub import Answer, serving
 
 pytestmark = pytest.mark.proves("U1")

@@ -14,9 +14,9 @@ from controller.features.workloadgroup.objects import WorkloadGroup
 from controller.model.objects import Workload
 from crds.groups.gate import decision_of
 from machinery.clock import timestamp
-from stowage.planning import plan as planning
-from stowage.planning.gang_outcomes import judged
-from stowage.planning.simulator import Rehearsal
+from stowage.simulation import plan as planning
+from stowage.simulation.gangs import judged
+from stowage.simulation.rehearsal import Rehearsal
 from tests.controller import make as made
 from tests.stowage.test_plan import Write, cluster, placed, plan, run, shares, write
 from tests.stowage.test_plan_groups import group, groups, member, table

@@ -14,7 +14,7 @@ from controller.model.unit import workload_info
 from crds.names import LABEL_GROUP
 from machinery.kinds.table import profile_of
 from propagator.types.workload import groups_of
-from stowage.reading import membership
+from stowage.report import groups
 from tests.stowage.test_explain_groups import Hub, hub, lines, run, workload
 
 __all__ = ["hub"]
@@ -61,14 +61,14 @@ def test_controller_propagator_and_commands_see_the_same_members(
     decided = workload_info(msgspec.convert(body, Workload)).groups
     raw = msgspec.Raw(json.dumps(body["spec"]["template"]).encode())
     assert groups_of(body["metadata"].get("labels", {}), raw) == decided
-    assert membership.names_of(body) == decided
+    assert groups.names_of(body) == decided
     assert decided == (("batch",) if place != "pods" or profile_of(api_version, kind).pods else ())
 
 
 @pytest.mark.parametrize("kind", ["StatefulSet", 7, ["Job"], None])
 def test_a_kind_that_is_no_text_has_no_pods(kind: Any) -> None:
     body = named("batch", "apps/v1", kind, "pods")
-    assert membership.names_of(body) == (("batch",) if kind == "StatefulSet" else ())
+    assert groups.names_of(body) == (("batch",) if kind == "StatefulSet" else ())
 
 
 @pytest.mark.proves("U3", "G18")

@@ -28,7 +28,7 @@ from machinery.api.resources import (
     WORKLOADS,
 )
 from stowage.cli import cli
-from stowage.planning import explain
+from stowage.simulation import explain
 from tests.controller.live import World, deciding, placements, world_on
 from tests.controller.make import beside
 from tests.patience import until

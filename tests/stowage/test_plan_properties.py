@@ -16,7 +16,7 @@ from controller.explain.record import record
 from controller.model.objects import Workload
 from controller.scheduling.decision import Decision
 from machinery.types.metadata import Key
-from stowage.planning.simulator import Rehearsal
+from stowage.simulation.rehearsal import Rehearsal
 from tests.controller.make import NOW, beside, cluster, workload
 from tests.examples import examples
 

@@ -68,7 +68,7 @@ def test_a_command_loads_only_what_it_needs(args: str, kubeconfig: Path) -> None
 def test_the_library_of_graphs_is_loaded_for_sets_alone_and_before_a_controller_decides() -> None:
     code = """
 import sys
-import stowage.planning.explain, stowage.planning.simulator
+import stowage.simulation.explain, stowage.simulation.rehearsal
 assert not {"aiohttp", "networkx"} & sys.modules.keys()
 import controller.scheduler
 assert "networkx" in sys.modules

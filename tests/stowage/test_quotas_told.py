@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from machinery.types.metadata import Meta
 from stowage.cli import cli
-from stowage.reading.features import QUOTAS, QuotaSummary, QuotaSummarySpec, QuotaSummaryStatus
-from stowage.reading.findings import Finding, Report
+from stowage.report.features import QUOTAS, QuotaSummary, QuotaSummarySpec, QuotaSummaryStatus
+from stowage.report.findings import Finding, Report
 
 pytestmark = pytest.mark.proves("N4")
 

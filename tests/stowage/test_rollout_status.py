@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from machinery.errors import ConfigurationError
 from stowage.cli import cli
-from stowage.rollout.progress import RolloutProgress
+from stowage.report.rollout import RolloutProgress
 from tests.stowage.plain_hub import Answer, serving
 from tests.stowage.rollouts import SINCE, STABLE, TOLD, revision, staged, template
 

@@ -14,9 +14,9 @@ from click.testing import CliRunner, Result
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from machinery.clock import SystemClock
 from stowage.cli import cli
-from stowage.movement.drain import previewed
-from stowage.planning import plan
-from stowage.planning.plan import Where
+from stowage.simulation import plan
+from stowage.simulation.drain import previewed
+from stowage.simulation.plan import Where
 from tests.controller.live import READY, SINCE, World, deciding, deployment, world_on
 from tests.inforce import until_may
 from tests.stowage import accounts

@@ -21,7 +21,7 @@ from crds.workload import PropagatedReason, ScheduledReason
 from crds.workloadspread import SpreadReadyReason
 from machinery.clock import microtime, timestamp
 from stowage.cli import cli
-from stowage.reading import advice, status
+from stowage.report import advice, status
 from tests.stowage.plain_hub import kubeconfig, serving
 
 LONG_AGO = timestamp(datetime.now(UTC) - timedelta(days=3, hours=1))

@@ -13,7 +13,7 @@ from click.testing import Result
 
 from crds.groups.workloadgroup import GroupScheduledReason
 from machinery.clock import timestamp
-from stowage.reading import advice
+from stowage.report import advice
 from tests.stowage.plain_hub import serving
 from tests.stowage.test_status import LONG_AGO, Hub, condition, good, run, workload
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from machinery.api import client
 from machinery.errors import ConfigurationError
 from stowage.cli import cli
-from stowage.movement import rebalance
+from stowage.simulation import rebalance
 
 pytestmark = pytest.mark.proves("RB23")
 

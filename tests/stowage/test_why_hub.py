@@ -20,7 +20,7 @@ from machinery.errors import NotFound
 from stowage.cli import cli
 from stowage.hub.connection import plain_connection
 from stowage.hub.reader import Reader
-from stowage.reading.fleet import Lease
+from stowage.report.fleet import Lease
 from tests.controller.live import World, deciding, world_on
 
 ZONE = "topology.kubernetes.io/zone"

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from crds.fields.why import ChangeCause
-from stowage.reading import words
+from stowage.console import words
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -24,7 +24,7 @@ from playwright.sync_api import Browser, Response, Route, expect, sync_playwrigh
 from playwright.sync_api import Page as Tab
 
 from stowage.console.progress import Lines
-from stowage.planning.plan import Where
+from stowage.simulation.plan import Where
 from stowage.toolchain import chromium
 from stowage.web.app import UiSettings, run
 

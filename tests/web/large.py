@@ -9,7 +9,7 @@ import asyncio
 import sys
 
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
-from stowage.planning.plan import Where
+from stowage.simulation.plan import Where
 from stowage.web import app, source
 from stowage.web.app import UiSettings
 from stowage.web.source import FileSource

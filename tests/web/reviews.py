@@ -10,7 +10,7 @@ from machinery.api.resources import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS, Resou
 from machinery.api.verbs import Verbs
 from machinery.clock import SystemClock
 from machinery.errors import BadRequest, Unreachable
-from stowage.planning.plan import Where
+from stowage.simulation.plan import Where
 from stowage.web import source
 from stowage.web.app import serving
 from stowage.web.hosted import TokenDoor

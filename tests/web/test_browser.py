@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from stowage.planning.plan import Where
+from stowage.simulation.plan import Where
 from stowage.toolchain import chromium
 from stowage.web.app import UiSettings
 from tests.web import fleets, reviews

@@ -17,10 +17,10 @@ import yaml
 from machinery.api.resources import WORKLOADS
 from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError, Forbidden
-from stowage.planning.plan import Where
 from stowage.playground import flags
 from stowage.playground.processes import Process
 from stowage.setup import ui
+from stowage.simulation.plan import Where
 from stowage.toolchain import binaries
 from stowage.web import forwarding, hosted
 from stowage.web.forwarding import ForwardingSettings

@@ -21,8 +21,8 @@ from machinery.api.resources import (
     WORKLOADS,
 )
 from machinery.config.kubeconfig import Connection
-from stowage.planning.plan import Where
 from stowage.setup import ui
+from stowage.simulation.plan import Where
 from stowage.web import app, hosted
 from stowage.web.hosted import HostedSettings
 from tests.inforce import until_may

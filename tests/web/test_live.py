@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 
 from machinery.api.resources import EVENTS, MEMBER_CLUSTERS, WORKLOADS
 from stowage.cli import cli
-from stowage.planning.plan import Where
+from stowage.simulation.plan import Where
 from stowage.web.app import UiSettings
 from tests.patience import PATIENCE
 from tests.web.conftest import Page, Window, served

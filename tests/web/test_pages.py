@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 from machinery.api.resources import LEASES, WORKLOADS
 from machinery.clock import SystemClock
 from stowage.cli import cli
-from stowage.planning import plan
-from stowage.planning.plan import Where
-from stowage.reading import status
+from stowage.report import status
+from stowage.simulation import plan
+from stowage.simulation.plan import Where
 from stowage.web import assets, render, source
 from stowage.web.pages import POLICY
 from stowage.web.views import Views

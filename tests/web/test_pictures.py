@@ -18,7 +18,7 @@ from unittest import mock
 import pytest
 
 from machinery.clock import SystemClock
-from stowage.planning.plan import Where
+from stowage.simulation.plan import Where
 from stowage.web import app
 from stowage.web.app import UiSettings
 from tests.web import showcase

@@ -22,7 +22,7 @@ import pytest
 
 from machinery.api.resources import WORKLOADS
 from machinery.clock import SystemClock
-from stowage.planning.plan import Where
+from stowage.simulation.plan import Where
 from stowage.web import columns, render, source
 from stowage.web.source import FileSource
 from stowage.web.views import Data, Views

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from playwright.sync_api import expect
 
 from stowage.cli import cli
-from stowage.planning.plan import Where
+from stowage.simulation.plan import Where
 from stowage.web import app, worker
 from stowage.web.app import UiSettings
 from stowage.web.worker import DecisionRequest

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from machinery.errors import ConfigurationError
-from stowage.planning.manifests import parse
+from stowage.fleet.manifests import parse
 from stowage.web import worker
 from stowage.web.snapshot import HubSnapshot
 from stowage.web.worker import DecisionRequest

@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 from controller import catalogue
 from stowage.cli import cli
-from stowage.reading import features
+from stowage.report import features
 from tests.controller.licencepool.feature import POOL_LABEL, POOLS, LicencePools
 from tests.controller.licencepool.findings import FINDINGS
 from tests.controller.live import deployment

@@ -21,7 +21,7 @@ from controller.framework.runtime.handle import DryRunHandle, Handle
 from machinery import metrics
 from machinery.api.resources import MEMBER_CLUSTERS
 from machinery.errors import ConfigurationError
-from stowage.planning.plan import Where, make
+from stowage.simulation.plan import Where, make
 from tests.controller.live import deployment
 from tests.controller.memory import Stage
 from tests.fakeclock import FakeClock

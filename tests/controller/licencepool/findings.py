@@ -7,7 +7,7 @@ from datetime import datetime
 
 import msgspec
 
-from stowage.reading.findings import Finding, KindFindings, Report, Summary, tally
+from stowage.report.findings import Finding, KindFindings, Report, Summary, tally
 
 
 class PoolSummarySpec(msgspec.Struct):

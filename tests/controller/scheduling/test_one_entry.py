@@ -14,7 +14,7 @@ from controller.config import default_profile
 from controller.eventhandlers import known
 from controller.model.objects import MemberCluster, Workload
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
-from stowage.planning.simulator import Rehearsal
+from stowage.simulation.rehearsal import Rehearsal
 from tests.controller.make import NOW, REQUIRED, ZONE, beside
 from tests.controller.memory import Stage
 from tests.examples import examples

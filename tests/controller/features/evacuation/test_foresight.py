@@ -16,10 +16,10 @@ from controller.eventhandlers import known
 from controller.framework.profile import SchedulerConfiguration
 from controller.model.objects import MemberCluster, Workload
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
-from stowage.movement import drain, rebalance, simulate
-from stowage.movement.simulate import Scenario, SimulationResult
-from stowage.planning.inventory import PlanInputs
-from stowage.planning.plan import Where
+from stowage.fleet.inventory import PlanInputs
+from stowage.simulation import drain, rebalance, simulate
+from stowage.simulation.plan import Where
+from stowage.simulation.simulate import Scenario, SimulationResult
 from tests.controller.live import READY as LIVE_READY
 from tests.controller.live import SINCE
 from tests.controller.memory import Stage

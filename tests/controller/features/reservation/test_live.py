@@ -16,8 +16,8 @@ from crds.names import SYSTEM_NAMESPACE
 from machinery import metrics
 from machinery.api.resources import LEASES, MEMBER_CLUSTERS, RESERVATIONS
 from machinery.clock import SystemClock, parse_timestamp, timestamp
-from stowage.reading.features import RESERVATIONS as LISTED
-from stowage.reading.findings import Report
+from stowage.report.features import RESERVATIONS as LISTED
+from stowage.report.findings import Report
 from tests.controller.features.reservation.reserving import (
     inside,
     owner,

@@ -15,7 +15,7 @@ from controller.framework.runtime.handle import DryRunHandle
 from controller.scheduling import gathered
 from crds.workload import ScheduledReason
 from machinery.api.resources import MEMBER_CLUSTERS
-from stowage.planning.simulator import Rehearsal
+from stowage.simulation.rehearsal import Rehearsal
 from tests.controller.features.workloadgroup.ganging import group as stored_group
 from tests.controller.features.workloadgroup.ganging import member
 from tests.controller.features.workloadgroup.grouping import Gangs

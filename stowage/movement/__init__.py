@@ -1,1 +1,0 @@
-"""Moves, made and foreseen: `drain`, `rebalance` and `simulate`."""

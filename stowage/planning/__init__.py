@@ -1,1 +1,0 @@
-"""Decisions of now and their reasons, from files or from a hub, without a controller."""

@@ -1,1 +1,0 @@
-"""Commands that read the hub's objects and print them: status, history, explain."""

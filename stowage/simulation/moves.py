@@ -1,0 +1,360 @@
+"""Moves without a hub: the controller's decisions in a loop, with members that are ready at once.
+
+Each round decides every Workload that may move, in the order in which the controller lets them
+begin: so a round is one step of the fleet's budget. Then each decision counts as written, the
+members report all of its units as ready, and what has left a member is free there. Once nothing
+moves, time goes on to the next moment at which a toleration ends. Nothing is read or written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
+from typing import Any, Self
+
+import msgspec
+
+from controller.binding.statuspatch import status_of
+from controller.features.evacuation.fleet import FleetMoves
+from controller.features.evacuation.foresight import evacuated
+from controller.features.evacuation.waiting import turns
+from controller.framework.calling.guard import PluginError
+from controller.framework.profile import SchedulerConfiguration
+from controller.framework.runtime.handle import DryRunHandle
+from controller.model.objects import ClusterShare, MemberCluster, Workload, WorkloadStatus
+from controller.model.placed import is_workload
+from controller.model.unit import WorkloadInfo, restated
+from controller.scheduling import moving
+from controller.scheduling.decision import Decision
+from controller.snapshot.snapshot import Snapshot
+from crds.fields.shares import ShareState
+from machinery.types.metadata import Key, Object
+from stowage.fleet.inventory import PlanInputs
+from stowage.simulation.memberroom import MemberRoom
+from stowage.simulation.rehearsal import Rehearsal
+
+_ATTRIBUTES: Mapping[str, str] = dict(
+    zip(WorkloadStatus.__struct_encode_fields__, WorkloadStatus.__struct_fields__, strict=True)
+)
+
+
+class Simulation(Rehearsal):
+    """The moves of a fleet from `now` on, by a configuration; `handle` is that of its plugins.
+
+    `play` goes on until nothing moves. `decisions` are the last ones of that run, `began` the step
+    in which each Workload moved first, `before` the placements that each of them had.
+    """
+
+    def __init__(
+        self,
+        configuration: SchedulerConfiguration,
+        *,
+        clusters: Collection[MemberCluster],
+        workloads: Collection[Workload],
+        objects: Collection[Object],
+        now: datetime,
+        handle: DryRunHandle,
+    ) -> None:
+        self.movement = configuration.movement
+        self._began_at = now
+        found = evacuated(clusters, self.movement, now)
+        super().__init__(
+            configuration.profiles,
+            clusters=found,
+            workloads=workloads,
+            objects=objects,
+            now=now,
+            handle=handle,
+            movement=self.movement,
+        )
+        self.members = {each.metadata.name: each for each in found}
+        self._answering = {each.metadata.name for each in found if each.ready}
+        self._kept: dict[Key, Workload] = {}
+        self._kept_infos: dict[Key, WorkloadInfo] = {}
+        self._kept_members: dict[str, MemberCluster] = {}
+        self._rooms: dict[str, MemberRoom] = {}
+        self._settle()
+        self._forget()
+
+    @classmethod
+    def settled(
+        cls,
+        present: PlanInputs,
+        configuration: SchedulerConfiguration,
+        *,
+        now: datetime,
+        handle: DryRunHandle,
+    ) -> Self:
+        """Return the simulation of a fleet as read, once what moves there already has ended."""
+        made = cls(
+            configuration,
+            clusters=present.clusters,
+            workloads=present.workloads.values(),
+            objects=present.objects.values(),
+            now=now,
+            handle=handle,
+        )
+        made.play()
+        made.mark()
+        return made
+
+    def _forget(self) -> None:
+        self._now = self._began_at
+        self._later: dict[Key, datetime] = {}
+        """Workloads that nothing has leave before these moments."""
+        self.steps = 0
+        self.decisions = {}
+        self.explained: dict[Key, Decision] = {}
+        """The last decision on each Workload that moved any of it."""
+        self.began: dict[Key, int] = {}
+        self.before: dict[Key, Mapping[str, int]] = {}
+
+    def play(self, asked: Iterable[Key] = ()) -> None:
+        """Decide these Workloads, and all that need a decision, until nothing moves any more."""
+        self._forget()
+        moves = self.ledger(FleetMoves)
+        left = [name for name, each in self.members.items() if each.evacuating]
+        keys = {*asked, *self._undecided}
+        for key in {key for name in left for key in moves.on(name)} & self._infos.keys() - keys:
+            if (due := self._first_due(self._infos[key])) is not None:
+                self._later[key] = due
+            else:
+                keys.add(key)
+        for _ in range(self._most_rounds()):
+            changed = self._step(keys & self._infos.keys())
+            if changed:
+                keys = set(self._open())
+                continue
+            due = min((at for at, _ in self._due()), default=None)
+            if due is None:
+                return
+            keys = {key for at, key in self._due() if at <= due}
+            self._later = {key: at for key, at in self._later.items() if at > due}
+            self._now = due
+
+    def _most_rounds(self) -> int:
+        """Return more rounds than there can be: in each one a unit moves, or a toleration ends."""
+        units = sum(sum(each.present.values()) + each.replicas for each in self._infos.values())
+        return 100 + 4 * (units + len(self._infos))
+
+    def _first_due(self, info: WorkloadInfo) -> datetime | None:
+        """Return when the first units have to leave, where none has to and one will."""
+        about = info, self._cache.snapshot(), self._cache.index, self._now
+        try:
+            said = moving.descheduling(self._profiles[info.scheduler_name], *about)
+        except PluginError:  # as the decision will tell
+            return None
+        due = min((e.due for e in said.evictions.values() if e.due is not None), default=None)
+        return None if due is None or due <= self._now else due
+
+    def _due(self) -> Iterable[tuple[datetime, Key]]:
+        yield from ((at, key) for key, at in self._later.items())
+        for key, decision in self.decisions.items():
+            for cluster, eviction in decision.moving.evictions.items():
+                due = eviction.due
+                if due is not None and due > self._now and decision.placements.get(cluster):
+                    yield due, key
+
+    def _open(self) -> list[Key]:
+        return [
+            key
+            for key, each in self.decisions.items()
+            if not each.scheduled
+            or each.workload.everywhere
+            or each.moving.held
+            or each.moving.stuck
+            or each.workload.moving.rebalance_due
+        ]
+
+    def _step(self, keys: Iterable[Key]) -> list[Key]:
+        """Decide each once; return those of which anything moved or left since."""
+        turn = turns(self._cache.snapshot())
+        infos = [self._infos[key] for key in keys]
+        infos.sort(key=lambda info: (turn(info)[0], self._cache.rank(info)))
+        made: dict[Key, Decision] = {}
+        for info in infos:
+            if info.key in made:
+                continue
+            batch = self._decide(info)
+            if batch.conclusion is not None:
+                self.judged[batch.conclusion.gathering.key] = batch
+            for decision in batch.decisions:
+                made[decision.workload.key] = decision
+                if decision.moves:
+                    self._cache.assume(decision.workload, decision.placements)
+        moved = [key for key, decision in made.items() if decision.moves]
+        self.steps += bool(moved)
+        for key in moved:
+            self.began.setdefault(key, self.steps)
+            self.before.setdefault(key, self.placed[key].placements)
+        self.explained |= {key: made[key] for key in moved}
+        changed = [key for key, decision in made.items() if self._land(decision)]
+        self.decisions |= made
+        self._report()
+        return changed
+
+    def _land(self, decision: Decision) -> bool:
+        """Count a decision as written, and its units as ready; return whether anything moved."""
+        key = decision.workload.key
+        if not is_workload(key):
+            self._kept_infos.setdefault(key, decision.workload)
+            self._count(decision)
+            return decision.moves
+        before = self.placed[key]
+        told = status_of(decision, before)
+        written = msgspec.convert(told, WorkloadStatus)
+        fields = {_ATTRIBUTES[name] for name in told.keys() & _ATTRIBUTES.keys()}
+        changes = {name: getattr(written, name) for name in fields}
+        status = msgspec.structs.replace(before.status, **changes)
+        status = self._run(decision.workload, status, dict(decision.placements))
+        if _essence(status) == _essence(before.status):
+            return False
+        self.store(restated(before, before.metadata, status))
+        return decision.moves or status.leaving != before.status.leaving
+
+    def _run(
+        self, info: WorkloadInfo, status: WorkloadStatus, placements: Mapping[str, int]
+    ) -> WorkloadStatus:
+        """Have the members run the placements; return the status with what they report."""
+        ready = self._answering
+        shares = _reported(status.clusters, placements, ready)
+        before = {each.name: each.scheduled for each in status.clusters}
+        after = {each.name: each.scheduled for each in shares}
+        found = dict[str, int]()
+        for name in sorted((before.keys() | after.keys()) & ready):
+            counted = before.get(name, 0)
+            if (more := after.get(name, 0) - counted) > 0:
+                # What finds no node stays in flight.
+                found[name] = counted + self._room(name).come(info, more)
+            elif more < 0:
+                self._room(name).go(info, -more)
+        shares = [
+            msgspec.structs.replace(each, scheduled=found.get(each.name, each.scheduled))
+            for each in shares
+        ]
+        # Once all is ready elsewhere, only what nobody can see goes on leaving.
+        leaving = [each for each in status.leaving if each.cluster not in ready]
+        return msgspec.structs.replace(status, clusters=shares, leaving=leaving)
+
+    def _room(self, cluster: str) -> MemberRoom:
+        if cluster not in self._rooms:
+            self._rooms[cluster] = MemberRoom(self.members[cluster])
+        return self._rooms[cluster]
+
+    def _report(self) -> None:
+        """Have the members report the room that is left on them."""
+        rooms, self._rooms = self._rooms, {}
+        for room in rooms.values():
+            self.see(room.reported())
+
+    def _settle(self) -> None:
+        """Count what the members run and no report tells of, as those in files may not."""
+        for workload in [*self.placed.values()]:
+            told = {each.name for each in workload.status.clusters}
+            if is_workload(workload.metadata.key) and not told.issuperset(workload.placements):
+                status = self._run(workload.info, workload.status, workload.placements)
+                self.store(restated(workload, workload.metadata, status))
+        self._report()
+
+    def store(self, workload: Workload) -> None:
+        """Take another version of a Workload, or a new one."""
+        key = workload.metadata.key
+        before = self.placed.get(key)
+        if before is not None:
+            self._kept.setdefault(key, before)
+        self.placed[key] = workload
+        self._cache.workload_changed(before, workload)
+        if self._cache.ours(workload):
+            self._infos[key] = self._cache.named(workload).info
+        self._told(before, workload)
+
+    def see(self, cluster: MemberCluster) -> None:
+        """Take another version of a cluster, or a new one."""
+        name = cluster.metadata.name
+        before = self.members.get(name)
+        if before is not None:
+            self._kept_members.setdefault(name, before)
+        self.members[name] = cluster
+        (self._answering.add if cluster.ready else self._answering.discard)(name)
+        self._cache.cluster_changed(before, cluster)
+        self._told(before, cluster)
+
+    def change(self, clusters: Iterable[MemberCluster]) -> None:
+        """Take these versions of clusters, and what leaves each cluster because of them."""
+        all_ = {**self.members, **{each.metadata.name: each for each in clusters}}
+        for each in evacuated(all_.values(), self.movement, self._began_at):
+            if self.members.get(each.metadata.name) != each:
+                self.see(each)
+
+    def hear(self, before: Object | None, after: Object) -> None:
+        """Take another version of an object of a feature, or a new one."""
+        self._told(before, after)
+        self._take_placed(after)
+
+    def snapshot(self) -> Snapshot:
+        """Return the clusters as the next decision sees them."""
+        return self._cache.snapshot()
+
+    def mark(self) -> None:
+        """Take the present state for the one that `restore` returns to."""
+        for kept in (self._kept, self._kept_infos, self._kept_members):
+            kept.clear()
+        self._undecided = {
+            key for key, each in self.placed.items() if self._cache.needs_decision(each)
+        }
+
+    def restore(self) -> None:
+        """Undo all changes of clusters and Workloads since `mark`."""
+        for cluster in [*self._kept_members.values()]:
+            self.see(cluster)
+        for workload in [*self._kept.values()]:
+            self.store(workload)
+        for key, info in self._kept_infos.items():
+            self._infos[key] = info
+            self._cache.assume(info, info.present)
+        for kept in (self._kept, self._kept_infos, self._kept_members):
+            kept.clear()
+
+    def _told(self, before: Any, after: Any) -> None:
+        for watch in self._watches:
+            if watch.type_ is type(after):
+                watch.handler(before, after)
+
+
+def _essence(status: WorkloadStatus) -> tuple[Any, ...]:
+    """Return what later decisions read of a status: conditions and times are for people."""
+    return (
+        status.placements,
+        status.leaving,
+        status.displaced,
+        status.rebalanced,
+        status.decision.hash,
+        status.clusters,
+        status.observed.controller,
+    )
+
+
+def _reported(
+    shares: Iterable[ClusterShare], placements: Mapping[str, int], ready: Collection[str]
+) -> list[ClusterShare]:
+    """Return the reports of the members once all is ready; a lost one tells what it told last."""
+    known = {each.name: each for each in shares}
+    found = [
+        msgspec.structs.replace(
+            known.get(name) or ClusterShare(name),
+            replicas=replicas,
+            ready=replicas,
+            available=replicas,
+            scheduled=replicas,
+            current=0,
+            unschedulable=0,
+            unschedulable_since=None,
+            state=ShareState.RUNNING.value,
+            blocked=None,
+        )
+        for name, replicas in placements.items()
+        if name in ready
+    ]
+    away = (each for name, each in known.items() if name not in ready)
+    found += (msgspec.structs.replace(e, state=ShareState.UNREACHABLE.value) for e in away)
+    return found

@@ -1,0 +1,246 @@
+"""What a simulation comes to: each Workload, the units of the fleet, and the room of clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from controller.binding.moving import holds_data
+from controller.features.evacuation import taints
+from controller.model.placed import is_workload
+from controller.scheduling.decision import Decision
+from crds.fields.movement import MovingReason
+from crds.membercluster import EvacuatingReason
+from machinery.types.metadata import Key
+from stowage.simulation.moves import Simulation
+
+Usage = Mapping[str, Mapping[str, int]]
+"""Whole percents of what a cluster offers that are asked for, by cluster and resource."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadOutcome:
+    """One Workload before and after. Units.
+
+    Args:
+        key: the Workload.
+        priority: spec.priority.
+        before: its shares at the beginning, by cluster.
+        after: those at the end.
+        pending: those without a cluster at the end.
+        stuck: those that had to leave and found no other place, or wait behind such.
+        lacks: what the last two lack, in words.
+        fenced: those that run at most once, on a lost cluster.
+        data: those that stay with their claims where they should leave.
+        data_message: which, and what would let them go, in words.
+        paper: those that a lost cluster keeps, as nothing has them leave.
+        order: the step in which the first of them moved; 0 for none.
+        why: the rules that made the shares that grew, in words.
+    """
+
+    key: Key
+    priority: int
+    before: Mapping[str, int]
+    after: Mapping[str, int]
+    pending: int
+    stuck: int
+    lacks: str
+    fenced: int
+    data: int
+    data_message: str
+    paper: int
+    order: int
+    why: str
+
+    @property
+    def name(self) -> str:
+        return "/".join(self.key)
+
+    @property
+    def homeless(self) -> int:
+        """Units for which there is no place."""
+        return self.pending + self.stuck
+
+    @property
+    def moves(self) -> int:
+        """Units that changed their cluster."""
+        came = sum(self.grown.values())
+        went = sum(max(n - self.after.get(c, 0), 0) for c, n in self.before.items())
+        return min(came, went)
+
+    @property
+    def grown(self) -> dict[str, int]:
+        """Units that came, by cluster."""
+        grown = {c: n - self.before.get(c, 0) for c, n in self.after.items()}
+        return {cluster: n for cluster, n in grown.items() if n > 0}
+
+    @property
+    def told(self) -> bool:
+        """Whether there is anything to say of it."""
+        moved = dict(self.before) != dict(self.after)
+        return moved or bool(self.homeless or self.fenced or self.data or self.paper)
+
+
+def outcomes(simulation: Simulation) -> list[WorkloadOutcome]:
+    """Return all Workloads that the last run decided, by their names."""
+    away = {name for name, each in simulation.members.items() if not each.ready}
+    return [
+        _outcome(simulation, decision, away)
+        for key, decision in sorted(simulation.decisions.items())
+        if is_workload(key)
+    ]
+
+
+def _outcome(simulation: Simulation, decision: Decision, away: Collection[str]) -> WorkloadOutcome:
+    info, moves = decision.workload, decision.moving
+    after = {cluster: n for cluster, n in decision.placements.items() if n}
+    before = simulation.before.get(info.key, decision.placements)
+    fenced = {
+        cluster: after[cluster]
+        for cluster, eviction in moves.evictions.items()
+        if eviction.reason == MovingReason.AWAITING_FENCING.value and cluster in after
+        if cluster not in moves.data
+    }
+    # At the end nothing moves any more: what should have left by now found no place.
+    due = {c: after[c] for c, e in moves.evictions.items() if c in after and e.due is not None}
+    stuck = {c: n for c, n in {**moves.stuck, **due}.items() if c not in moves.data}
+    paper = {
+        cluster: units - stuck.get(cluster, 0)
+        for cluster, units in after.items()
+        if cluster in away and cluster not in fenced and cluster not in moves.data
+    }
+    moved = simulation.explained.get(info.key)
+    lacks = moves.lacks if stuck else "" if decision.scheduled else decision.message
+    return WorkloadOutcome(
+        info.key,
+        info.priority,
+        {cluster: n for cluster, n in before.items() if n},
+        after,
+        decision.pending,
+        sum(stuck.values()),
+        lacks,
+        sum(fenced.values()),
+        sum(moves.data.values()),
+        holds_data(moves) if moves.data else "",
+        sum(paper.values()),
+        simulation.began.get(info.key, 0),
+        _why(moved, before) if moved is not None else "",
+    )
+
+
+def _why(decision: Decision, before: Mapping[str, int]) -> str:
+    found = dict[str, None]()
+    for cluster, units in decision.placements.items():
+        row = decision.snapshot.row.get(cluster)
+        if row is not None and units > before.get(cluster, 0):
+            found |= dict.fromkeys(f"{cluster}: {reason}" for reason in decision.why(row))
+    return ", ".join(list(found)[:3])
+
+
+@dataclass(frozen=True, slots=True)
+class UnitCounts:
+    """Units of all Workloads at one moment.
+
+    `placed` are those with a cluster that they may stay on; `waiting` have none; `fenced` run at
+    most once on a lost cluster, `data` stay with their claims where they should leave, and `paper`
+    are on a lost cluster that nothing has them leave.
+    """
+
+    placed: int
+    waiting: int
+    fenced: int = 0
+    data: int = 0
+    paper: int = 0
+
+    def to_dict(self) -> dict[str, int]:
+        return {
+            "placed": self.placed,
+            "noPlace": self.waiting,
+            "awaitsFence": self.fenced,
+            "holdsData": self.data,
+            "onPaper": self.paper,
+        }
+
+
+def counted(simulation: Simulation) -> UnitCounts:
+    """Return the units as the Workloads have them now."""
+    placed = waiting = 0
+    for key, workload in simulation.placed.items():
+        if is_workload(key):
+            placed += sum(workload.placements.values())
+            waiting += workload.status.pending or 0
+    return UnitCounts(placed, waiting)
+
+
+def after(counts: UnitCounts, of: Iterable[WorkloadOutcome]) -> UnitCounts:
+    """Return the counts of now, with what the outcomes say of some of the placed ones."""
+    listed = list(of)
+    stuck = sum(each.stuck for each in listed)
+    return UnitCounts(
+        counts.placed - stuck,
+        counts.waiting + stuck,
+        sum(each.fenced for each in listed),
+        sum(each.data for each in listed),
+        sum(each.paper for each in listed),
+    )
+
+
+def usage(simulation: Simulation) -> Usage:
+    """Return how full each cluster is, with what is on its way there."""
+    snapshot = simulation.snapshot()
+    found: dict[str, dict[str, int]] = {name: {} for name in snapshot.names}
+    for resource, offered in snapshot.allocatable.items():
+        asked = snapshot.requested.get(resource)
+        coming = snapshot.coming(resource)
+        for name, row in snapshot.row.items():
+            if offered[row] > 0:
+                taken = int(coming[row]) + (int(asked[row]) if asked is not None else 0)
+                found[name][resource] = 100 * taken // int(offered[row])
+    return found
+
+
+def tightest(usage_: Usage, names: Collection[str]) -> tuple[str, str, int] | None:
+    """Return cluster, resource and percents of what is fullest among these clusters."""
+    all_ = ((n, name, resource) for name in names for resource, n in usage_.get(name, {}).items())
+    most = max(all_, key=lambda each: (each[0], each[1:]), default=None)
+    return None if most is None else (most[1], most[2], most[0])
+
+
+def braked(simulation: Simulation) -> str:
+    """Return why the brake holds lost clusters; empty where it does not."""
+    for each in simulation.members.values():
+        for said in each.status.conditions:
+            if taints.lost(each) and said.reason == EvacuatingReason.BRAKED.value:
+                return said.message
+    return ""
+
+
+def lost(simulation: Simulation) -> list[str]:
+    """Return the lost clusters."""
+    return [name for name, each in simulation.members.items() if taints.lost(each)]
+
+
+def as_json(of: Iterable[WorkloadOutcome]) -> Iterator[dict[str, Any]]:
+    """Yield the outcomes as `-o json` has them."""
+    for each in of:
+        yield {
+            "namespace": each.key[0],
+            "name": each.key[1],
+            "priority": each.priority,
+            "before": _listed(each.before),
+            "after": _listed(each.after),
+            "moves": each.moves,
+            "order": each.order,
+            "pending": each.pending,
+            "noPlace": each.homeless,
+            "lacks": each.lacks,
+            "awaitsFence": each.fenced,
+            "holdsData": each.data,
+            "onPaper": each.paper,
+            "why": each.why,
+        }
+
+
+def _listed(shares: Mapping[str, int]) -> list[dict[str, Any]]:
+    return [{"cluster": name, "replicas": n} for name, n in sorted(shares.items())]
