@@ -17,12 +17,10 @@ import click
 from machinery import garbage
 from stowage.commands import (
     asking,
-    importing,
     install,
     members,
     moving,
     playground,
-    plugins,
     processes,
     rollout,
     tenants,
@@ -81,8 +79,8 @@ for _command in (
     asking.history,
     asking.drift,
     asking.status,
-    plugins.plugins_,
-    importing.import_,
+    asking.plugins_,
+    asking.import_,
     web.ui,
     playground.playground,
 ):

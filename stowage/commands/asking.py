@@ -1,4 +1,4 @@
-"""`stowage plan`, `explain`, `history`, `drift` and `status`, all of which only read."""
+"""Commands that only read: `plan`, `explain`, `history`, `drift`, `status`, `plugins`, `import`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 
 from stowage.commands.options import (
     OUTPUT,
+    PLUGINS,
     HubOptions,
     fleet_options,
     looking,
@@ -233,3 +234,50 @@ def status(
         else:
             urgent = reading.show(*fleet, output, everything=everything)
     command.exit(1 if urgent else 0)
+
+
+@click.command("plugins")
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path),
+    help="A SchedulerConfiguration; without it, what runs without one.",
+)
+@PLUGINS
+@OUTPUT
+def plugins_(config_file: Path | None, plugins: tuple[str, ...], output: str) -> None:
+    """Show the plugins of each profile at each point: weights, origins, arguments.
+
+    They stand in the order in which a pass calls them. Below are those that are installed and that
+    no point enables. A configuration that the controller would refuse is refused with its words.
+    """
+    from stowage.report import plugins as planning
+
+    planning.show(config_file, plugins, output)
+
+
+@click.command("import")
+@click.option(
+    "-f",
+    "--filename",
+    "files",
+    multiple=True,
+    required=True,
+    metavar="FILE",
+    help="Objects to import: a file, a folder, or - for standard input; may be given again.",
+)
+@click.argument("more", nargs=-1, metavar="[FILE]...")
+@click.option("-n", "--namespace", default="", help="Of objects that name none.")
+@click.option(
+    "--lossy", is_flag=True, help="Print also where something that was asked for is lost."
+)
+def import_(files: tuple[str, ...], more: tuple[str, ...], namespace: str, lossy: bool) -> None:
+    """Turn objects of other systems that place workloads into Stowage's; touch nothing.
+
+    They are OpenKruise, Kosmos, Koordinator and scheduler-plugins. The YAML goes to standard
+    output. Notes on standard error say of each field that changed what became of it. Where
+    something cannot be kept true, nothing is printed and the exit code is 1.
+    """
+    from stowage.importing import command
+
+    command.run((*files, *more), namespace, lossy=lossy)

@@ -7,7 +7,7 @@ seconds, so that a build log stays readable. Standard output belongs to the resu
 from __future__ import annotations
 
 import sys
-from typing import Protocol, TextIO
+from typing import TextIO
 
 from machinery.clock import Clock, SystemClock
 from machinery.types.bounds import shown
@@ -16,22 +16,20 @@ _PLAIN_SECONDS = 5.0
 _TERMINAL_SECONDS = 0.1
 
 
-class Progress(Protocol):
-    """The receiver of the progress of long work."""
+class Progress:
+    """The receiver of the progress of long work; this one prints nothing."""
 
     def say(self, text: str) -> None:
         """Print a line that stays."""
-        ...
 
     def step(self, what: str, done: int, total: int = 0) -> None:
         """Print that so much of `what` is done; a `total` of 0 is unknown.
 
         With nothing done of an unknown total, only the elapsed time is printed.
         """
-        ...
 
 
-class Lines:
+class Lines(Progress):
     """Progress for people: see the module."""
 
     def __init__(self, *, out: TextIO | None = None, clock: Clock | None = None) -> None:
@@ -80,16 +78,6 @@ class Lines:
             self._out.write("\n")
         self._open = False
         self._what = ""
-
-
-class Silent:
-    """Progress for tests and for callers that print nothing."""
-
-    def say(self, text: str) -> None:
-        """Print nothing."""
-
-    def step(self, what: str, done: int, total: int = 0) -> None:
-        """Print nothing."""
 
 
 def _of(done: int, total: int) -> str:

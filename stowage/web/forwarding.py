@@ -30,8 +30,8 @@ from machinery.http_messages import Request, Response
 from machinery.http_server import HttpServer
 from machinery.types import conditions
 from stowage.console.terminal import say
-from stowage.web.answers import fault
 from stowage.web.pages import HEADERS
+from stowage.web.render import fault
 from stowage.web.session import OPEN, Sessions, secret_of_user
 
 PODS_OF_PAGE = "app=stowage-ui"

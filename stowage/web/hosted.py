@@ -27,10 +27,10 @@ from machinery.http_server import HttpServer
 from stowage.console.terminal import say
 from stowage.simulation.plan import Where
 from stowage.web import render
-from stowage.web.answers import HTML, fault, wants_json
 from stowage.web.app import serving
 from stowage.web.identity import AccessReviews, AnswerCache, Authenticator, Caller
 from stowage.web.login import GONE, SealedTokens, key_of_process, keys_of_folder
+from stowage.web.render import HTML, fault, wants_json
 from stowage.web.scope import Scope, scope_of
 from stowage.web.snapshot import KINDS
 from stowage.web.source import HubSource

@@ -39,10 +39,10 @@ from machinery.release import release
 from stowage.kinds import Reference
 from stowage.report import explain
 from stowage.simulation.plan import Where
-from stowage.web import assets, columns, render, source, whatif
-from stowage.web.answers import HTML, fault, wants_json
+from stowage.web import assets, fleetview, render, source, whatif
 from stowage.web.live import LiveFeed
 from stowage.web.narrowing import NarrowedSnapshot
+from stowage.web.render import HTML, fault, wants_json
 from stowage.web.source import FleetSource
 from stowage.web.views import Data
 from stowage.web.visit import Door, Visit
@@ -303,12 +303,12 @@ class WebPages:
 
     async def _fleet_columns(self, visit: Visit, request: Request) -> Response:
         rows = visit.views.fleet.clusters()
-        return _columns(request, columns.of_clusters(rows, visit.objects.revision))
+        return _columns(request, fleetview.cluster_columns(rows, visit.objects.revision))
 
     async def _workload_columns(self, visit: Visit, request: Request) -> Response:
         rows, namespace = visit.views.fleet.workloads(), request.query.get("ns", "")
         rows = [row for row in rows if namespace in ("", row["namespace"])]
-        return _columns(request, columns.of_workloads(rows, visit.objects.revision))
+        return _columns(request, fleetview.workload_columns(rows, visit.objects.revision))
 
     async def _live(self, visit: Visit, request: Request) -> Response:
         if not self.feed.makes_room(visit.session):
@@ -356,7 +356,7 @@ def _key(request: Request) -> tuple[str, str]:
     return request.params["ns"], request.params["name"]
 
 
-def _columns(request: Request, data: columns.Columns) -> Response:
+def _columns(request: Request, data: fleetview.Columns) -> Response:
     """Return JSON, packed where the client takes that, or 304 for what it has."""
     body = msgspec.json.encode(data)
     etag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'

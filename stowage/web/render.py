@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -20,6 +20,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from jinja2.runtime import Undefined
 
 from controller.model.why import RuleNote, ShareSteps
+from machinery.http_messages import Request, Response
 from stowage.console import words
 from stowage.console.words import count
 from stowage.web import assets
@@ -104,3 +105,38 @@ def _yaml(body: Any) -> str:
 def _amount(value: Any) -> str:
     """Return a number or a small mapping in one line."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+HTML = "text/html; charset=utf-8"
+TITLES: Mapping[int, str] = {
+    400: "That cannot be answered",
+    401: "Log in first",
+    403: "Not allowed",
+    404: "There is no such page",
+    429: "Try again in a few seconds",
+    503: "Not computed in time",
+}
+
+
+def wants_json(request: Request) -> bool:
+    """Whether the data is asked for: by `?format=json`, or by Accept without HTML."""
+    accept = request.header("Accept")
+    return request.query.get("format") == "json" or (
+        "application/json" in accept and "text/html" not in accept
+    )
+
+
+def fault(
+    request: Request,
+    status: int,
+    message: str,
+    *,
+    heading: str = "",
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """Return the answer with that code; `heading` stands in place of the usual one."""
+    if wants_json(request):
+        return Response(status, msgspec.json.encode({"message": message}), headers=headers or {})
+    values = {"heading": heading or TITLES[status], "message": message}
+    body = page("fault.html", datetime.now(UTC), values)
+    return Response(status, body, HTML, headers or {})

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from machinery.http_messages import Request, Response
 from machinery.http_server import HttpServer
-from stowage.web.answers import fault
+from stowage.web.render import fault
 from stowage.web.visit import Sights, Visit, own
 
 COOKIE = "stowage-ui"

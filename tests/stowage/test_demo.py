@@ -9,7 +9,7 @@ import yaml
 
 from machinery.errors import StowageError
 from machinery.types.quantities import exact
-from stowage.console.progress import Silent
+from stowage.console.progress import Progress
 from stowage.playground import demo
 
 RUNNING = {"state": "Running"}
@@ -77,7 +77,7 @@ def shown(tmp_path, monkeypatch):
 
     def run(*pictures):
         looks[:] = pictures
-        demo.run(tmp_path, progress=Silent(), out=out.append, clock=_Clock())
+        demo.run(tmp_path, progress=Progress(), out=out.append, clock=_Clock())
         return out
 
     monkeypatch.setattr(demo, "_kubectl", kubectl)

@@ -10,7 +10,7 @@ import pytest
 from controller.eventhandlers import known
 from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import WorkloadInfo
-from stowage.simulation.memberroom import MemberRoom
+from stowage.simulation.moves import MemberRoom
 from tests.controller.live import deployment
 
 GPU = {"key": "gpu", "value": "", "effect": "NoSchedule"}

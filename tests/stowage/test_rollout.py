@@ -9,7 +9,7 @@ import yaml
 
 from machinery.api.client import ApiClient
 from machinery.errors import StowageError
-from stowage.console.progress import Silent
+from stowage.console.progress import Progress
 from stowage.setup import install, rollout
 from tests.patience import hold_on
 
@@ -115,11 +115,15 @@ async def test_what_does_not_mend_itself_is_told_before_the_time_is_over(
     async with ApiClient(full.connection()) as client:
         with pytest.raises(StowageError) as caught:
             await rollout.wait(
-                client, ["stowage-controller"], namespace=namespace, progress=Silent(), patience=0.2
+                client,
+                ["stowage-controller"],
+                namespace=namespace,
+                progress=Progress(),
+                patience=0.2,
             )
         assert f"pod {pods[0]}: {told}" in str(caught.value)
         with pytest.raises(StowageError) as caught:
-            await install.until_running(client, objects, progress=Silent(), seconds=0)
+            await install.until_running(client, objects, progress=Progress(), seconds=0)
         assert ("docs/install.md" in str(caught.value)) == ("Image" in told)
 
 
@@ -151,7 +155,7 @@ class _Lacking:
 async def test_an_image_that_all_pods_lack_is_told_once():
     objects = install.manifests(namespace="x", image="stowage:9")
     with pytest.raises(StowageError) as caught:
-        await install.until_running(_Lacking(), objects, progress=Silent(), seconds=0)
+        await install.until_running(_Lacking(), objects, progress=Progress(), seconds=0)
     told, hint = str(caught.value).splitlines()
     assert told.endswith(
         "pod stowage-controller-0: ErrImagePull: ErrImagePull of stowage-controller-0 (and 3 more pods)"

@@ -23,7 +23,7 @@ import pytest
 from machinery.api.resources import WORKLOADS
 from machinery.clock import SystemClock
 from stowage.simulation.plan import Where
-from stowage.web import columns, render, source
+from stowage.web import fleetview, render, source
 from stowage.web.source import FileSource
 from stowage.web.views import Data, Views
 from tests.examples import window as lasting
@@ -76,8 +76,8 @@ def test_pages_of_a_large_fleet_cost_little(fleet: FileSource) -> None:
 @pytest.mark.proves("V23")
 def test_columns_of_a_large_fleet_are_small(fleet: FileSource) -> None:
     views = Views(fleet.snapshot, system="", clock=SystemClock())
-    clusters = msgspec.json.encode(columns.of_clusters(views.fleet.clusters(), 1))
-    workloads = msgspec.json.encode(columns.of_workloads(views.fleet.workloads(), 1))
+    clusters = msgspec.json.encode(fleetview.cluster_columns(views.fleet.clusters(), 1))
+    workloads = msgspec.json.encode(fleetview.workload_columns(views.fleet.workloads(), 1))
     assert len(clusters) < 120_000
     assert len(workloads) < 1_200_000
     assert len(gzip.compress(workloads, 5)) < 250_000
