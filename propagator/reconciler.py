@@ -181,10 +181,11 @@ class WorkloadReconciler:
         # What an earlier registration applied here may be all that runs, and not one share of it.
         earlier = not workload.groups and any(taken_up(found, session.mark) for found in there)
         leaves = session.name in workload.leaving
-        runs, unplaced = running(workload), earlier and not _complete(workload)
+        runs = running(workload)
+        unplaced = earlier and not _complete(workload)
         # What runs at most once goes before its successors come: these are not waited for.
         first = self._once.left(workload, session.name) is not None
-        first = not earlier and (first or workload.gives_first(session.name))
+        first = not unplaced and (first or workload.gives_first(session.name))
         if there and not first and (leaves or unplaced or not runs):
             self._moves.reset(move)
             self._guard.note(workload, session.name)

@@ -124,3 +124,49 @@ async def test_nothing_is_written_on_a_member_that_still_runs_what_runs_elsewher
     again = await WorkloadReconciler(context, **parts).reconcile(session, workload.metadata.key)
     assert did == ([] if overdue else ["apply"])
     assert not overdue or (again or 0) > 0, "it is looked at again"
+
+
+@pytest.mark.proves("M51", "A6")
+@pytest.mark.parametrize("placed", [5, 4])
+async def test_what_runs_at_most_once_goes_from_a_cluster_made_again_once_all_of_it_is_placed(
+    monkeypatch: pytest.MonkeyPatch, placed: int
+) -> None:
+    """Its successors wait for it, so that it cannot wait for these."""
+    workload = workload_of(
+        {
+            "metadata": {"namespace": "shop", "name": "a", "uid": "u-a"},
+            "spec": {"replicas": 5, "template": {"apiVersion": "apps/v1", "kind": "StatefulSet"}},
+            "status": {"desired": 5, "placements": [{"cluster": "m1", "replicas": placed}]},
+        }
+    )
+    did: list[str] = []
+
+    def does(what: str, answer: Any = None) -> Any:
+        async def does_it(*_: Any) -> Any:
+            did.append(what)
+            return answer
+
+        return does_it
+
+    monkeypatch.setattr(reconciler, "owned", lambda _session, _uid: [(None, ManagedObject())])
+    monkeypatch.setattr(reconciler, "taken_up", lambda _found, _mark: True)
+    parts: dict[str, Any] = {
+        "workloads": SimpleNamespace(informer=SimpleNamespace(get=lambda _: workload)),
+        "judged": SimpleNamespace(known=True),
+        "gates": SimpleNamespace(
+            verdict=lambda _: APPLY, removal_pending=lambda *_: False, starting=lambda _: False
+        ),
+        "revisions": Revisions(cast("ApiClient", None)),
+        "inventory": SimpleNamespace(wait_listed=does("list")),
+        "shares": SimpleNamespace(lower=does("lower"), stays=lambda *_: did.append("stays")),
+        "guard": SimpleNamespace(note=lambda *_: None, kept=does("guard", answer=4)),
+        "once": SimpleNamespace(left=lambda *_: None),
+        "orphans": SimpleNamespace(sweep=does("sweep")),
+        "claims": SimpleNamespace(note=does("note", answer=True)),
+        "reporter": SimpleNamespace(queue=SimpleNamespace(add=lambda _: None)),
+    }
+    context: Any = SimpleNamespace(clock=FakeClock(), registry=None, fresh=lambda: True)
+    session: Any = SimpleNamespace(name="m3", mark=Mark())
+    await WorkloadReconciler(context, **parts).reconcile(session, workload.metadata.key)
+    assert ("lower" in did) == (placed == 5)
+    assert ("stays" in did) == (placed == 4)
