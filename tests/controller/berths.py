@@ -10,9 +10,7 @@ from typing import Any
 
 import msgspec
 
-from controller.framework.runtime.arguments import Factory
-from controller.framework.runtime.feature import Enabled, Term, Watch
-from controller.framework.runtime.handle import Handle
+from controller.framework.runtime.feature import Feature
 from controller.model.objects import Template, Workload, WorkloadSpec, WorkloadStatus
 from controller.model.placed import PlacedKind
 from machinery.api.resources import Resource
@@ -127,29 +125,16 @@ def as_status(stored: Berth, fields: Mapping[str, Any]) -> Mapping[str, Any]:
     return told
 
 
-class Berths:
+class Berths(Feature):
     """The feature; `heard` are the names of those whose change it was told of."""
-
-    plugins: Mapping[str, Factory] = {}
-    defaults: tuple[Enabled, ...] = ()
-    ledgers: tuple[Any, ...] = ()
 
     def __init__(self, *, booked: bool = False, ledgers: tuple[Any, ...] = ()) -> None:
         self.heard: list[str] = []
         self.ledgers = ledgers
         self.places = (PlacedKind(BERTHS, Berth, as_workload, as_status, booked=booked),)
-        self.watches = (Watch(BERTHS, Berth, self.changed),)
+        self.watch(BERTHS, Berth, self.changed)
 
     def changed(self, old: Berth | None, new: Berth | None) -> None:
         known = new or old
         assert known is not None
         self.heard.append(known.metadata.name)
-
-    def attach(self, handle: Handle) -> None:
-        pass
-
-    def lead(self, term: Term) -> None:
-        return None
-
-    def stop_leading(self) -> None:
-        pass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from controller.features.evacuation import taints
 from controller.features.evacuation.controller import EvacuationController
@@ -10,8 +10,8 @@ from controller.features.evacuation.fleet import FleetMoves
 from controller.features.evacuation.noderoom import NodeRoom
 from controller.features.evacuation.plugin import NAME, TaintEviction
 from controller.features.evacuation.waiting import Waiting
-from controller.framework.runtime.arguments import Factory, Plain
-from controller.framework.runtime.feature import Enabled, Term, Watch
+from controller.framework.runtime.arguments import Plain
+from controller.framework.runtime.feature import Enabled, Feature, Term
 from controller.framework.runtime.handle import Handle
 from controller.model.objects import MemberCluster, Workload
 from crds.workload import WorkloadCondition
@@ -19,9 +19,10 @@ from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from machinery.types import conditions
 
 
-class Evacuations:
+class Evacuations(Feature):
     """The one instance of the feature in a process."""
 
+    controller: EvacuationController
     defaults = (
         Enabled("preFilter", NAME),
         Enabled("filter", NAME, before="ClusterResources"),
@@ -32,75 +33,56 @@ class Evacuations:
     def __init__(self) -> None:
         self.moves = FleetMoves(self._freed)
         self.ledgers = (self.moves,)
-        self.plugins: Mapping[str, Factory] = {NAME: TaintEviction, NodeRoom.name: Plain(NodeRoom)}
-        self.watches = (
-            Watch(WORKLOADS, Workload, self.workload_changed),
-            Watch(MEMBER_CLUSTERS, MemberCluster, self.cluster_changed),
-        )
+        self.plugins = {NAME: TaintEviction, NodeRoom.name: Plain(NodeRoom)}
+        self.watch(WORKLOADS, Workload, self.workload_changed)
+        self.watch(MEMBER_CLUSTERS, MemberCluster, self.cluster_changed)
         self._waiting = Waiting()
-        self._handle: Handle | None = None
-        self._controller: EvacuationController | None = None
 
     def attach(self, handle: Handle) -> None:
         """Have the plugins of all profiles read the configuration and the judgement of the process.
 
         Nothing is judged while no controller runs.
         """
-        self._handle = handle
+        super().attach(handle)
         handle.away().on_change(self._away_changed)
         for plugin in self._plugins():
             plugin.handle, plugin.judged = handle, self._judged
 
     def _judged(self, cluster: str) -> bool:
-        return self._controller is not None and self._controller.judged(cluster)
+        return self.leading and self.controller.judged(cluster)
 
     def _plugins(self) -> Iterator[TaintEviction]:
-        assert self._handle is not None  # noqa: S101 - `attach` comes first
-        return (each for each in self._handle.plugins if isinstance(each, TaintEviction))
+        return (each for each in self.handle.plugins if isinstance(each, TaintEviction))
 
-    def lead(self, term: Term) -> EvacuationController | None:
-        assert self._handle is not None  # noqa: S101 - `attach` comes first
+    def start(self, term: Term) -> EvacuationController | None:
         plugin = next(self._plugins(), None)
         if plugin is None:
             return None
-        self._controller = EvacuationController(
-            term,
-            moves=self.moves,
-            waiting=self._waiting,
-            plugin=plugin,
-            handle=self._handle,
+        return EvacuationController(
+            term, moves=self.moves, waiting=self._waiting, plugin=plugin, handle=self.handle
         )
-        return self._controller
-
-    def stop_leading(self) -> None:
-        self._controller = None
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
         """Handle an informer's event: keep the Workloads that wait, and count what stands where."""
         self._waiting.workload_changed(old, new)
-        if self._controller is not None:
+        if self.leading:
             for cluster in _standing(old).items() ^ _standing(new).items():
-                self._controller.moved(cluster[0])
+                self.controller.moved(cluster[0])
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
         """Handle an informer's event."""
-        if self._controller is None:
-            return
-        if new is None:
-            assert old is not None  # noqa: S101 - the informer's promise
-            self._controller.away_changed(old.metadata.name)
-        else:
-            self._controller.cluster_changed(new)
+        if new is not None:
+            self.controller.cluster_changed(new)
+        elif old is not None:
+            self._away_changed(old.metadata.name)
         if _lost(old) != _lost(new):
-            self._controller.loss_changed()
+            self.controller.loss_changed()
 
     def _away_changed(self, name: str) -> None:
-        if self._controller is not None:
-            self._controller.away_changed(name)
+        self.controller.away_changed(name)
 
     def _freed(self) -> None:
-        if self._controller is not None:
-            self._controller.freed()
+        self.controller.freed()
 
 
 def _standing(workload: Workload | None) -> dict[str, tuple[int, int, str]]:

@@ -6,43 +6,32 @@ answered page by page, as lists of Kubernetes are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from heapq import nsmallest
 from typing import Any
 
 from controller.features.reservation.compiled import Reserved
 from controller.features.reservation.ledger import ReservationLedger
-from controller.framework.runtime.services import Route, failure, page
+from controller.framework.runtime.services import Book
 from controller.snapshot.amounts import rendered
-from machinery.http_messages import Request, Response
 
 NAMED_OWNERS = NAMED_CLUSTERS = 100
 """Of one reservation; `owners` is the number of all."""
 
 
-class ReservationHandlers:
-    """Answers from the ledger that `ledger` returns at the time of the request."""
+def book(ledger: Callable[[], ReservationLedger]) -> Book[Reserved]:
+    """Return the endpoints, which answer from the ledger at the time of the request."""
 
-    def __init__(self, ledger: Callable[[], ReservationLedger]) -> None:
-        self._ledger = ledger
+    def told(reserved: Reserved) -> dict[str, Any]:
+        return _told(ledger(), reserved)
 
-    def routes(self) -> Sequence[Route]:
-        return (
-            Route("GET", "/reservations", self._page),
-            Route("GET", "/reservations/:namespace/:name", self._one),
-        )
-
-    async def _page(self, request: Request) -> Mapping[str, Any]:
-        ledger = self._ledger()
-        return page(request, "reservations", ledger.values(), lambda each: _told(ledger, each))
-
-    async def _one(self, request: Request) -> Mapping[str, Any] | Response:
-        namespace, name = request.params["namespace"], request.params["name"]
-        ledger = self._ledger()
-        reserved = ledger.get((namespace, name))
-        if reserved is None:
-            return failure(404, f"cannot find reservation {namespace}/{name}")
-        return _told(ledger, reserved)
+    return Book(
+        *("reservations", "reservation"),
+        objects=lambda: ledger().values(),
+        find=lambda key: ledger().get(key),
+        summary=told,
+        detail=told,
+    )
 
 
 def _told(ledger: ReservationLedger, reserved: Reserved) -> dict[str, Any]:

@@ -7,7 +7,7 @@ changes, goes or has room again, the pending Workloads that may use it are queue
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from controller.features.reservation.compiled import as_placed, compile_reservation
 from controller.features.reservation.controller import ReservationController
@@ -16,18 +16,17 @@ from controller.features.reservation.objects import Reservation
 from controller.features.reservation.plugin import NAME
 from controller.features.reservation.plugin import ReservationPlugin as Plugin
 from controller.features.reservation.status import decided, held
-from controller.framework.runtime.arguments import Factory
-from controller.framework.runtime.feature import Enabled, Running, Term, Watch
-from controller.framework.runtime.handle import Handle
+from controller.framework.runtime.feature import Enabled, Feature, Term
 from controller.model.objects import MemberCluster, Workload
 from controller.model.placed import PlacedKind
 from machinery.api.resources import MEMBER_CLUSTERS, RESERVATIONS, WORKLOADS
 from machinery.types.metadata import Key
 
 
-class Reservations:
+class Reservations(Feature):
     """The one instance of the feature in a process."""
 
+    controller: ReservationController
     defaults = (
         Enabled("preFilterHook", NAME),
         Enabled("preFilter", NAME),
@@ -44,81 +43,60 @@ class Reservations:
     def __init__(self) -> None:
         self.ledger = Ledger()
         self.ledgers = (self.ledger,)
-        self.plugins: Mapping[str, Factory] = {NAME: Plugin}
-        self.watches = (
-            Watch(RESERVATIONS, Reservation, self.reservation_changed),
-            Watch(WORKLOADS, Workload, self.workload_changed),
-            Watch(MEMBER_CLUSTERS, MemberCluster, self.cluster_changed),
-        )
-        self.controller: ReservationController | None = None
+        self.plugins = {NAME: Plugin}
+        self.watch(RESERVATIONS, Reservation, self.reservation_changed, gone=self._gone)
+        self.watch(WORKLOADS, Workload, self.workload_changed)
+        self.watch(MEMBER_CLUSTERS, MemberCluster, self.cluster_changed)
         # Reservations whose owners are being queued; True where they must be queued once more.
         self._looking: dict[Key, bool] = {}
-        self._handle: Handle | None = None
 
-    def attach(self, handle: Handle) -> None:
-        self._handle = handle
-
-    def lead(self, term: Term) -> Running:
+    def start(self, term: Term) -> ReservationController:
         self._looking.clear()  # iterations under way ended with the last term
-        assert self._handle is not None  # noqa: S101 - `attach` comes first
-        self.controller = ReservationController(term, ledger=self.ledger, handle=self._handle)
-        return self.controller
+        return ReservationController(term, ledger=self.ledger, handle=self.handle)
 
-    def stop_leading(self) -> None:
-        self.controller = None
+    def _gone(self, old: Reservation) -> None:
+        key = old.metadata.key
+        claimants = self.ledger.claimants(key)
+        self.ledger.drop_reservation(key)
+        self.controller.forget(key)
+        self.handle.look(claimants)  # their shares inside are no longer valid
 
-    def reservation_changed(self, old: Reservation | None, new: Reservation | None) -> None:
-        """Handle an informer's event, before the scheduler does."""
-        if new is None:
-            assert old is not None  # noqa: S101 - the informer's promise
-            key = old.metadata.key
-            claimants = self.ledger.claimants(key)
-            self.ledger.drop_reservation(key)
-            if self.controller is not None:
-                self.controller.forget(key)
-            self._look(claimants)  # their shares inside are no longer valid
-            return
+    def reservation_changed(self, old: Reservation | None, new: Reservation) -> None:
         reserved = compile_reservation(new)
         before, claimants = self.ledger.get(reserved.key), self.ledger.claimants(reserved.key)
         moved = old is None or held(old) != held(new)
         if reserved != before:
             self.ledger.put_reservation(reserved)
         if moved or before is None or before.uid != reserved.uid:
-            self._look(claimants)
+            self.handle.look(claimants)
         if moved or reserved != before:
             self._look_at_owners(reserved.key)
-        if self.controller is not None:
-            self.controller.look(reserved.key)
-            self.controller.look_at_clusters(held(new))
+        self.controller.look(reserved.key)
+        self.controller.look_at_clusters(held(new))
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
         """Handle an informer's event: the stored shares inside reservations."""
         known = new or old
-        if self.controller is not None and known is not None:
+        if known is not None:
             self.controller.saw(known)
         before, after = _inside(old), _inside(new)
         same = old is None or new is None or old.info.request == new.info.request
         if before == after and (same or not after):
             return
         fewer = {at[0] for at, replicas in before.items() if after.get(at, 0) < replicas}
-        if self.controller is not None:
-            for key, cluster in {**before, **after}:
-                self.controller.look(key)
-                self.controller.look_at_clusters([cluster])
+        for key, cluster in {**before, **after}:
+            self.controller.look(key)
+            self.controller.look_at_clusters([cluster])
         for key in fewer:
             self._look_at_owners(key)
         if new is not None and after and self.ledger.says_too_much(new.info):
-            self._look([new.metadata.key])
+            self.handle.look([new.metadata.key])
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
         """Handle an informer's event: the free room of a cluster."""
         known = new or old
-        if self.controller is not None and known is not None:
+        if known is not None:
             self.controller.look_at_clusters([known.metadata.name])
-
-    def _look(self, keys: Iterable[Key]) -> None:
-        if self._handle is not None:
-            self._handle.look(keys)
 
     def _look_at_owners(self, key: Key) -> None:
         """Queue the pending Workloads that may use a reservation, once for many changes of it."""
@@ -126,7 +104,7 @@ class Reservations:
             self._looking[key] = True
         else:
             self._looking[key] = False
-            self._look(self._pending_owners(key))
+            self.handle.look(self._pending_owners(key))
 
     def _pending_owners(self, key: Key) -> Iterator[Key]:
         """Yield the pending owners, and again if the reservation has changed meanwhile."""

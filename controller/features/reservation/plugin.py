@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 
 from controller.cache.placements import PlacementIndex
-from controller.features.reservation.answers import ReservationHandlers
+from controller.features.reservation.answers import book
 from controller.features.reservation.compiled import Reserved
 from controller.features.reservation.ledger import ReservationLedger
 from controller.features.reservation.owners import matches
@@ -208,7 +208,7 @@ class ReservationPlugin:
         return notes[:NAMED]
 
     def routes(self) -> Sequence[Route]:
-        return ReservationHandlers(lambda: self._handle.index().ledger(ReservationLedger)).routes()
+        return book(lambda: self._handle.index().ledger(ReservationLedger)).routes()
 
 
 def _own(state: CycleState) -> UsableReservations | None:

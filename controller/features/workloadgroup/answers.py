@@ -6,27 +6,33 @@ is answered page by page, as lists of Kubernetes are, and without the Workloads.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from heapq import nsmallest
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from controller.features.workloadgroup.compiled import CompiledGroup, in_words, named
 from controller.features.workloadgroup.ledger import Groups, Member
 from controller.features.workloadgroup.memory import GroupMemory
-from controller.framework.runtime.services import Route, failure, page
+from controller.framework.runtime.services import Book, Route
 from controller.framework.waiting import WaitingWorkload
 from controller.model.unit import WorkloadInfo
 from crds.groups.gate import GateState, decision_of
 from machinery.clock import timestamp
-from machinery.http_messages import Request, Response
 from machinery.types.metadata import Key
 
 NAMED_WORKLOADS = NAMED_CLUSTERS = 100
 """Of one gang, those that lack units first; `members` is the number of all."""
+
+
+class _Gang(NamedTuple):
+    """A group, with the new replicas of its waiting decisions by Workload."""
+
+    group: CompiledGroup
+    held: Counter[Key]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,38 +52,50 @@ class GroupHandlers:
     now: Callable[[], datetime]
 
     def routes(self) -> Sequence[Route]:
-        return (
-            Route("GET", "/gangs", self._page),
-            Route("GET", "/gang/:namespace/:name", self._one),
-        )
+        return Book(
+            *("gangs", "gang"),
+            objects=self._gangs,
+            find=self._gang,
+            summary=self._summary,
+            detail=self._detail,
+            one="gang",
+            key=lambda each: each.group.key,
+            missing=self._missing,
+        ).routes()
 
-    async def _page(self, request: Request) -> Mapping[str, Any]:
-        ledger = self.ledger()
-        held: Counter[Key] = Counter()
+    def _gangs(self) -> Iterator[_Gang]:
+        held = self._held()
+        return (_Gang(each, held[each.key]) for each in self.ledger().values())
+
+    def _gang(self, key: Key) -> _Gang | None:
+        group = self.ledger().get(key)
+        return None if group is None else _Gang(group, self._held()[key])
+
+    def _held(self) -> Mapping[Key, Counter[Key]]:
+        """Return the new replicas of waiting decisions, by gang and Workload."""
+        ledger, held = self.ledger(), defaultdict[Key, Counter[Key]](Counter)
         for each in self.held():
             if (key := ledger.group_of(each.workload)) is not None:
-                held[key] += _new(each)
-        return page(
-            request, "gangs", ledger.values(), lambda e: self._summary(ledger, e, held[e.key])
-        )
+                held[key][each.workload.key] = _more(each.workload, each.placements)
+        return held
 
-    async def _one(self, request: Request) -> Mapping[str, Any] | Response:
-        key = request.params["namespace"], request.params["name"]
-        ledger = self.ledger()
-        group, members = ledger.get(key), ledger.members(key)
-        if group is None:
-            who = "1 Workload names" if len(members) == 1 else f"{len(members)} Workloads name"
-            naming = f"; {who} it" if members else ""
-            return failure(404, f"cannot find gang {in_words(key)}: no {named(key)}{naming}")
-        held = {w.workload.key: _new(w) for w in self.held() if ledger.group_of(w.workload) == key}
-        shown = nsmallest(NAMED_WORKLOADS, members.items(), key=lambda each: _rank(*each))
+    def _missing(self, key: Key) -> str:
+        members = self.ledger().members(key)
+        who = "1 Workload names" if len(members) == 1 else f"{len(members)} Workloads name"
+        return f"{in_words(key)}: no {named(key)}" + (f"; {who} it" if members else "")
+
+    def _detail(self, gang: _Gang) -> dict[str, Any]:
+        group, held = gang
+        members = self.ledger().members(group.key).items()
+        shown = nsmallest(NAMED_WORKLOADS, members, key=lambda each: _rank(*each))
         return {
-            **self._summary(ledger, group, sum(held.values())),
-            "workloads": [_workload(group, each, held.get(k, 0)) for k, each in shown],
+            **self._summary(gang),
+            "workloads": [_workload(group, each, held[k]) for k, each in shown],
         }
 
-    def _summary(self, ledger: Groups, group: CompiledGroup, held: int) -> dict[str, Any]:
+    def _summary(self, gang: _Gang) -> dict[str, Any]:
         """Return a gang as JSON values, without its Workloads."""
+        group, held, ledger = gang.group, gang.held.total(), self.ledger()
         key, memory, now = group.key, self.memory(), self.now()
         denial, since = memory.denied(key, now), memory.held_since(key)
         assigned = ledger.assigned(key)
@@ -104,12 +122,8 @@ class GroupHandlers:
         }
 
 
-def _new(waiting: WaitingWorkload) -> int:
-    """Return the replicas that a waiting decision adds to the Workload's present ones."""
-    return _more(waiting.workload, waiting.placements)
-
-
 def _more(info: WorkloadInfo, placements: Mapping[str, int]) -> int:
+    """Return the replicas that placements add to the Workload's present ones."""
     return sum(max(n - info.present.get(name, 0), 0) for name, n in placements.items())
 
 

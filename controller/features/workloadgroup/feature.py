@@ -8,16 +8,13 @@ cluster that may have become more useful.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from controller.features.workloadgroup.compiled import CompiledGroup, compile_group
 from controller.features.workloadgroup.gate.controller import GroupController
 from controller.features.workloadgroup.ledger import Groups
 from controller.features.workloadgroup.memory import GroupMemory
 from controller.features.workloadgroup.objects import WorkloadGroup
 from controller.features.workloadgroup.plugin import NAME, Coscheduling
-from controller.framework.runtime.arguments import Factory
-from controller.framework.runtime.feature import Enabled, Running, Term, Watch
+from controller.framework.runtime.feature import Enabled, Feature, Term
 from controller.framework.runtime.handle import Handle
 from controller.model.objects import MemberCluster, Workload
 from controller.model.room import roomier
@@ -26,9 +23,10 @@ from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_GROUPS, WORKLOADS
 from machinery.types.metadata import Key
 
 
-class WorkloadGroups:
+class WorkloadGroups(Feature):
     """The one instance of the feature in a process."""
 
+    controller: GroupController
     defaults = (
         Enabled("queueSort", NAME),
         Enabled("preFilter", NAME),
@@ -43,42 +41,30 @@ class WorkloadGroups:
         self.ledger = Groups()
         self.ledgers = (self.ledger,)
         self.memory = GroupMemory(told=self._held)
-        self.plugins: Mapping[str, Factory] = {NAME: Coscheduling}
-        self.watches = (
-            Watch(WORKLOAD_GROUPS, WorkloadGroup, self.group_changed),
-            Watch(WORKLOADS, Workload, self.workload_changed),
-            Watch(MEMBER_CLUSTERS, MemberCluster, self.cluster_changed),
-        )
-        self.controller: GroupController | None = None
-        self._handle: Handle | None = None
+        self.plugins = {NAME: Coscheduling}
+        self.watch(WORKLOAD_GROUPS, WorkloadGroup, self.group_changed, gone=self._gone)
+        self.watch(WORKLOADS, Workload, self.workload_changed)
+        self.watch(MEMBER_CLUSTERS, MemberCluster, self.cluster_changed)
         self._coscheduling: list[Coscheduling] = []
 
     def attach(self, handle: Handle) -> None:
         """Give all profiles' plugins the same memory."""
-        self._handle = handle
+        super().attach(handle)
         self._coscheduling = [each for each in handle.plugins if isinstance(each, Coscheduling)]
         for each in self._coscheduling:
             each.memory = self.memory
 
-    def lead(self, term: Term) -> Running:
+    def start(self, term: Term) -> GroupController:
         """Start the controller of a term; nothing is remembered of an earlier one."""
         self.memory.clear()
-        assert self._handle is not None  # noqa: S101 - `attach` comes first
-        self.controller = GroupController(
-            term, ledger=self.ledger, memory=self.memory, handle=self._handle
-        )
-        return self.controller
+        return GroupController(term, ledger=self.ledger, memory=self.memory, handle=self.handle)
 
     def stop_leading(self) -> None:
-        self.controller = None
+        super().stop_leading()
         self.memory.clear()
 
-    def group_changed(self, old: WorkloadGroup | None, new: WorkloadGroup | None) -> None:
+    def group_changed(self, _old: WorkloadGroup | None, new: WorkloadGroup) -> None:
         """Handle an informer's event, before the scheduler does."""
-        if new is None:
-            assert old is not None  # noqa: S101 - the informer's promise
-            self._gone(old.metadata.key)
-            return
         group = compile_group(new)
         before = self.ledger.get(group.key)
         self.ledger.put_group(group)
@@ -88,8 +74,6 @@ class WorkloadGroups:
             self.memory.clear_denied(group.key)
         self._let_pass()
         self._complete(group.key)
-        if self.controller is None:
-            return
         if before is None or _other(before) != _other(group):
             self.controller.wake(group.key)
         else:
@@ -102,8 +86,7 @@ class WorkloadGroups:
         if known is None or (before is None and after is None):
             self._deleted(old, new)
             return
-        if self.controller is not None:
-            self.controller.saw(known.metadata.key, after)
+        self.controller.saw(known.metadata.key, after)
         if after is not None:
             self._complete(after)
         if before != after:
@@ -113,13 +96,12 @@ class WorkloadGroups:
             self._waits_no_more(after)
 
     def _held(self, key: Key) -> None:
-        if self.controller is not None:
-            self.controller.look(key)
+        self.controller.look(key)
 
     def _deleted(self, old: Workload | None, new: Workload | None) -> None:
         """Queue the group of a deleted Workload, which counted as a member until now."""
         key = Groups.group_of(old.info) if old is not None and new is None else None
-        if key is not None and self.controller is not None:
+        if key is not None:
             self.controller.look(key)
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
@@ -133,11 +115,10 @@ class WorkloadGroups:
             return
         self.memory.clear_denied(key)
         self._let_pass()
-        if self.controller is not None:
-            # A Workload that joins is decided anyway, and all others with it: waking each of n
-            # members for each that joins would take n squared decisions. After one has left, the
-            # others may be too few.
-            (self.controller.wake if left else self.controller.look)(key)
+        # A Workload that joins is decided anyway, and all others with it: waking each of n members
+        # for each that joins would take n squared decisions. After one has left, the others may be
+        # too few.
+        (self.controller.wake if left else self.controller.look)(key)
 
     def _waits_no_more(self, key: Key) -> None:
         """End the turn of a gang that is complete, or that its Workloads cannot complete."""
@@ -145,9 +126,9 @@ class WorkloadGroups:
         # end its turn. The check runs at each change of a Workload; few are of a gang that others
         # wait for.
         group = self.ledger.get(key)
-        if group is None or self._handle is None or not self.memory.turns.matters(key):
+        if group is None or not self.memory.turns.matters(key):
             return
-        wanted = self.ledger.desired(key, len(self._handle.snapshot()))
+        wanted = self.ledger.desired(key, len(self.handle.snapshot()))
         if wanted < group.min_member or self.ledger.started(key):
             self.memory.turns.over(key)
             self._let_pass()
@@ -157,22 +138,20 @@ class WorkloadGroups:
         for each in self._coscheduling:
             each.complete(key)
 
-    def _gone(self, key: Key) -> None:
+    def _gone(self, old: WorkloadGroup) -> None:
         """Forget a deleted group, and queue its Workloads, whose statuses speak of it."""
+        key = old.metadata.key
         self.ledger.drop_group(key)
         self.memory.forget(key)
-        if self.controller is not None:
-            self.controller.forget(key)
-        if self._handle is not None:
-            self._handle.look(tuple(self.ledger.members(key)))
+        self.controller.forget(key)
+        self.handle.look(tuple(self.ledger.members(key)))
         self._let_pass()
 
     def _let_pass(self) -> None:
         """Queue the groups that stood behind one that is changed or gone, denied or not."""
         for key in self.memory.turns.news():
             self.memory.lift(key)
-            if self._handle is not None:
-                self._handle.look(tuple(self.ledger.members(key)))
+            self.handle.look(tuple(self.ledger.members(key)))
 
 
 def _other(group: CompiledGroup) -> tuple[str, int, bool]:

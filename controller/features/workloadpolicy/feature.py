@@ -6,10 +6,8 @@ the policies' statuses and claims quota.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from controller.claims.feature import ClaimedKind
-from controller.features.workloadpolicy.answers import PolicyHandlers
+from controller.features.workloadpolicy.answers import book
 from controller.features.workloadpolicy.compiled import compile_policy
 from controller.features.workloadpolicy.controller import PolicyController
 from controller.features.workloadpolicy.counts import Tally
@@ -17,8 +15,8 @@ from controller.features.workloadpolicy.objects import WorkloadPolicy
 from controller.features.workloadpolicy.plugin import NAME
 from controller.features.workloadpolicy.plugin import WorkloadPolicyPlugin as Plugin
 from controller.framework.events import Action
-from controller.framework.runtime.arguments import Factory, Plain
-from controller.framework.runtime.feature import Enabled, Term, Watch
+from controller.framework.runtime.arguments import Plain
+from controller.framework.runtime.feature import Enabled, Term
 from controller.framework.runtime.handle import Handle
 from controller.model.objects import MemberCluster, Workload
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_POLICIES, WORKLOADS
@@ -42,13 +40,11 @@ class WorkloadPolicies(ClaimedKind):
     def __init__(self) -> None:
         self.counts = Tally(self._counted)
         self.ledgers = (self.counts,)
-        self.plugins: Mapping[str, Factory] = {NAME: Plain(Plugin)}
-        self.watches = (
-            Watch(WORKLOAD_POLICIES, WorkloadPolicy, self.policy_changed),
-            Watch(WORKLOADS, Workload, self.workload_changed, placed=True),
-            Watch(MEMBER_CLUSTERS, MemberCluster, self.cluster_changed),
-        )
+        self.plugins = {NAME: Plain(Plugin)}
         super().__init__(NAME, self.counts.set_foreign)
+        self.watch(WORKLOAD_POLICIES, WorkloadPolicy, self.policy_changed, gone=self._policy_gone)
+        self.watch(WORKLOADS, Workload, self.workload_changed, placed=True)
+        self.watch(MEMBER_CLUSTERS, MemberCluster, self.cluster_changed)
 
     def attach(self, handle: Handle) -> None:
         """Claim under the name of the process, for the plugins of its profiles."""
@@ -56,23 +52,16 @@ class WorkloadPolicies(ClaimedKind):
         for plugin in handle.plugins:
             if isinstance(plugin, Plugin):
                 plugin.claims = self
-                plugin.endpoints = PolicyHandlers(self.counts, handle.snapshot).routes()
+                plugin.endpoints = book(self.counts, handle.snapshot).routes()
 
-    def lead(self, term: Term) -> PolicyController:
-        assert self._handle is not None  # noqa: S101 - `attach` comes first
-        self.controller = PolicyController(
-            term, counts=self.counts, claims=self._claims, handle=self._handle
-        )
-        return self.controller
+    def start(self, term: Term) -> PolicyController:
+        return PolicyController(term, counts=self.counts, claims=self._claims, handle=self.handle)
 
-    def policy_changed(self, old: WorkloadPolicy | None, new: WorkloadPolicy | None) -> None:
-        """Handle an informer's event."""
-        if new is None:
-            assert old is not None  # noqa: S101 - the informer's promise
-            key = old.metadata.key
-            self.counts.drop_policy(key)
-            self._forget(key)
-            return
+    def _policy_gone(self, old: WorkloadPolicy) -> None:
+        self.counts.drop_policy(old.metadata.key)
+        self._forget(old.metadata.key)
+
+    def policy_changed(self, old: WorkloadPolicy | None, new: WorkloadPolicy) -> None:
         if old is None or old.metadata.generation != new.metadata.generation:
             self.counts.put_policy(compile_policy(new))
         self._look(new)
@@ -85,9 +74,6 @@ class WorkloadPolicies(ClaimedKind):
     def _counted(self, touched: set[Key], eased: set[Key]) -> None:
         """Update statuses and requeue Workloads after a change of the counts."""
         self._claims.recount(*self._claims.claimed(touched))
-        if self.controller is not None:
-            self.controller.touched(touched)
-        if self._handle is not None:
-            for key in touched | eased:
-                action = Action.SHARES if key in eased else Action.WORSE
-                self._handle.announce(NAME, key, action)
+        self.controller.touched(touched)
+        for key in touched | eased:
+            self.handle.announce(NAME, key, Action.SHARES if key in eased else Action.WORSE)

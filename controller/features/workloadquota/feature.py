@@ -6,8 +6,6 @@ the quotas' statuses and claims.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from controller.claims.feature import ClaimedKind
 from controller.features.workloadquota.compiled import compile_quota
 from controller.features.workloadquota.controller import QuotaController
@@ -16,8 +14,7 @@ from controller.features.workloadquota.plugin import KIND, NAME
 from controller.features.workloadquota.plugin import WorkloadQuotaPlugin as Plugin
 from controller.features.workloadquota.usage import Usage
 from controller.framework.events import Action
-from controller.framework.runtime.arguments import Factory
-from controller.framework.runtime.feature import Enabled, Term, Watch
+from controller.framework.runtime.feature import Enabled, Term
 from controller.framework.runtime.handle import Handle
 from controller.model.objects import Workload
 from machinery.api.resources import WORKLOAD_QUOTAS, WORKLOADS
@@ -40,12 +37,10 @@ class WorkloadQuotas(ClaimedKind):
     def __init__(self) -> None:
         self.usage = Usage(self._counted)
         self.ledgers = (self.usage,)
-        self.plugins: Mapping[str, Factory] = {NAME: Plugin}
-        self.watches = (
-            Watch(WORKLOAD_QUOTAS, WorkloadQuota, self.quota_changed),
-            Watch(WORKLOADS, Workload, self.workload_changed, placed=True),
-        )
+        self.plugins = {NAME: Plugin}
         super().__init__(NAME, self.usage.set_foreign)
+        self.watch(WORKLOAD_QUOTAS, WorkloadQuota, self.quota_changed, gone=self._quota_gone)
+        self.watch(WORKLOADS, Workload, self.workload_changed, placed=True)
         self._everywhere = False
 
     def attach(self, handle: Handle) -> None:
@@ -56,22 +51,16 @@ class WorkloadQuotas(ClaimedKind):
                 plugin.claims = self
                 self._everywhere |= plugin.has_default
 
-    def lead(self, term: Term) -> QuotaController:
-        assert self._handle is not None  # noqa: S101 - `attach` comes first
-        self.controller = QuotaController(
-            term, usage=self.usage, claims=self._claims, handle=self._handle
-        )
-        return self.controller
+    def start(self, term: Term) -> QuotaController:
+        return QuotaController(term, usage=self.usage, claims=self._claims, handle=self.handle)
 
-    def quota_changed(self, old: WorkloadQuota | None, new: WorkloadQuota | None) -> None:
-        """Handle an informer's event."""
-        if new is None:
-            assert old is not None  # noqa: S101 - the informer's promise
-            key = old.metadata.key
-            self._forget(key)
-            self.usage.drop_quota(key)
-            self._announce(key, Action.DELETED)
-            return
+    def _quota_gone(self, old: WorkloadQuota) -> None:
+        key = old.metadata.key
+        self._forget(key)
+        self.usage.drop_quota(key)
+        self._announce(key, Action.DELETED)
+
+    def quota_changed(self, old: WorkloadQuota | None, new: WorkloadQuota) -> None:
         meta = new.metadata
         if old is None or (old.metadata.uid, old.metadata.generation) != (
             meta.uid,
@@ -84,12 +73,10 @@ class WorkloadQuotas(ClaimedKind):
     def _counted(self, namespace: str, eased: bool) -> None:
         """Update statuses and requeue Workloads after a change in a namespace."""
         quotas = [each.key for each in self.usage.quotas(namespace)]
-        if self.controller is not None:
-            self.controller.touched(quotas)
+        self.controller.touched(quotas)
         if quotas or self._everywhere:
             key = quotas[0] if quotas else (namespace, "")
             self._announce(key, Action.SHARES if eased else Action.WORSE)
 
     def _announce(self, key: Key, action: Action) -> None:
-        if self._handle is not None:
-            self._handle.announce(KIND, key, action, None, _NEWS)
+        self.handle.announce(KIND, key, action, None, _NEWS)

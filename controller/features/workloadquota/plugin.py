@@ -24,7 +24,7 @@ from controller.cache.placements import PlacementIndex
 from controller.claims.plugin import ClaimsQuota
 from controller.features.reservation.ledger import ReservationLedger
 from controller.features.reservation.split import fitting
-from controller.features.workloadquota.answers import QuotaHandlers
+from controller.features.workloadquota.answers import book
 from controller.features.workloadquota.compiled import (
     Amounts,
     CompiledQuota,
@@ -154,7 +154,7 @@ class WorkloadQuotaPlugin(ClaimsQuota):
         return (Stop(NoteKind.QUOTA, rows, f"as many as {known.short.quota.named} lets in"),)
 
     def routes(self) -> Sequence[Route]:
-        return QuotaHandlers(self._handle.index).routes()
+        return book(self._handle.index).routes()
 
     def quotas(self, bound: PlacementIndex, namespace: str) -> Sequence[CompiledQuota]:
         """Return the quotas that hold in a namespace, or else the default one."""

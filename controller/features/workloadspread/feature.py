@@ -6,17 +6,17 @@ spread changes or is gone, its Workload is decided again; that alone moves nothi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
-from controller.features.workloadspread.answers import SpreadHandlers
+from controller.features.workloadspread.answers import book
 from controller.features.workloadspread.compiled import MARK_SECONDS, CompiledSpread, compile_spread
 from controller.features.workloadspread.controller import SpreadController
 from controller.features.workloadspread.ledger import Spreads
 from controller.features.workloadspread.objects import WorkloadSpread
 from controller.features.workloadspread.plugin import NAME
 from controller.features.workloadspread.plugin import WorkloadSpreadPlugin as Plugin
-from controller.framework.runtime.arguments import Factory
-from controller.framework.runtime.feature import Enabled, Running, Term, Watch
+from controller.framework.runtime.feature import Enabled, Feature, Term
 from controller.framework.runtime.handle import Handle, switched_off
 from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import WorkloadInfo
@@ -24,9 +24,10 @@ from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_SPREADS, WORKLOADS
 from machinery.types.metadata import Key
 
 
-class WorkloadSpreads:
+class WorkloadSpreads(Feature):
     """The one instance of the feature in a process."""
 
+    controller: SpreadController
     defaults = (
         Enabled("preFilter", NAME),
         Enabled("filter", NAME, before="ClusterResources"),
@@ -39,84 +40,66 @@ class WorkloadSpreads:
     def __init__(self) -> None:
         self.spreads = Spreads()
         self.ledgers = (self.spreads,)
-        self.plugins: Mapping[str, Factory] = {NAME: Plugin}
-        self.watches = (
-            Watch(WORKLOAD_SPREADS, WorkloadSpread, self.spread_changed),
-            Watch(WORKLOADS, Workload, self.workload_changed),
-            Watch(MEMBER_CLUSTERS, MemberCluster, self.cluster_changed),
-        )
+        self.plugins = {NAME: Plugin}
+        self.watch(WORKLOAD_SPREADS, WorkloadSpread, self.spread_changed, gone=self._spread_gone)
+        self.watch(WORKLOADS, Workload, self.workload_changed)
+        self.watch(MEMBER_CLUSTERS, MemberCluster, self.cluster_changed)
         self.mark_seconds = MARK_SECONDS
-        self.controller: SpreadController | None = None
-        self._handle: Handle | None = None
 
     def attach(self, handle: Handle) -> None:
         """Take the mark seconds of the first profile, and serve all profiles' plugins."""
-        self._handle = handle
+        super().attach(handle)
         found = [each for each in handle.plugins if isinstance(each, Plugin)]
         self.mark_seconds = found[0].mark_seconds if found else MARK_SECONDS
         for each in found:
             each.commits = self
-            each.endpoints = SpreadHandlers(self.spreads, lambda: self.controller).routes()
+            each.endpoints = book(self.spreads, self._subsets).routes()
 
-    def lead(self, term: Term) -> Running:
-        assert self._handle is not None  # noqa: S101 - `attach` comes first
+    def start(self, term: Term) -> SpreadController:
         seconds = self.mark_seconds
-        self.controller = SpreadController(
-            term, spreads=self.spreads, handle=self._handle, mark_seconds=seconds
+        return SpreadController(
+            term, spreads=self.spreads, handle=self.handle, mark_seconds=seconds
         )
-        return self.controller
 
-    def stop_leading(self) -> None:
-        self.controller = None
+    def _subsets(self, spread: CompiledSpread) -> Sequence[Mapping[str, Any]]:
+        return self.controller.subsets(spread) if self.leading else ()
 
     def closed(self) -> str:
         """Return why this process takes no quota at all; empty where it does."""
-        running = self._handle is None or self._handle.controls(NAME)
-        return "" if running else switched_off(NAME)
+        return "" if self.handle.controls(NAME) else switched_off(NAME)
 
     async def commit(
         self, spread: CompiledSpread, info: WorkloadInfo, placements: Mapping[str, int]
     ) -> bool:
         """Commit as `SpreadController.commit` does; grant nothing unless this process leads."""
-        return self.controller is not None and await self.controller.commit(
-            spread, info, placements
-        )
+        return self.leading and await self.controller.commit(spread, info, placements)
 
     def withdraw(self, spread: CompiledSpread, info: WorkloadInfo) -> None:
-        if self.controller is not None:
-            self.controller.withdraw(spread, info)
+        self.controller.withdraw(spread, info)
 
-    def spread_changed(self, old: WorkloadSpread | None, new: WorkloadSpread | None) -> None:
-        """Handle an informer's event."""
-        if new is None:
-            assert old is not None  # noqa: S101 - the informer's promise
-            if self.controller is not None:
-                self.controller.forget(old.metadata.key)
-            self._look(self.spreads.drop_spread(old.metadata.key))
-            return
+    def _spread_gone(self, old: WorkloadSpread) -> None:
+        self.controller.forget(old.metadata.key)
+        self._look(self.spreads.drop_spread(old.metadata.key))
+
+    def spread_changed(self, _old: WorkloadSpread | None, new: WorkloadSpread) -> None:
         spread = compile_spread(new, mark_seconds=self.mark_seconds)
-        if self.controller is not None:
-            self.controller.add(spread.key)
+        self.controller.add(spread.key)
         if spread != self.spreads.get(spread.key):  # decisions do not read the counts
             self._look(self.spreads.put_spread(spread))
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
         """Handle an informer's event: the placements of a Workload, and the reports on it."""
-        if self.controller is not None:
-            self.controller.workload_changed(old, new)
+        self.controller.workload_changed(old, new)
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
         """Handle an informer's event: replicas may count to another subset, or find a place."""
-        if self.controller is not None and new is not None:
+        if new is not None:
             self.controller.may_help()
         if old is None or new is None or old.labels != new.labels:
-            if self.controller is not None:
-                self.controller.add_all()
-            if old is not None and new is not None and self._handle is not None:
-                self._handle.look(self.spreads.targets())
+            self.controller.add_all()
+            if old is not None and new is not None:
+                self.handle.look(self.spreads.targets())
 
     def _look(self, targets: Collection[Key]) -> None:
-        if self.controller is not None:
-            self.controller.look_at_spreads_of(targets)
-        if self._handle is not None:
-            self._handle.look(targets)
+        self.controller.look_at_spreads_of(targets)
+        self.handle.look(targets)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from controller.framework.interface import Plugin
 from controller.framework.runtime import fencing
-from controller.framework.runtime.feature import Feature, Running, Term
+from controller.framework.runtime.feature import Feature, Term
 from controller.framework.runtime.fencing import Tenure
 from controller.framework.runtime.handle import once
 from machinery import logs
@@ -46,33 +46,12 @@ class Controls(Plugin, Protocol):
 
 
 class _Part(NamedTuple):
-    """A controller of one plugin or feature. `lead` returns None where there is nothing to do."""
+    """A controller of one plugin or feature. `begin` returns None where there is nothing to do."""
 
     plugin: str
     name: str
-    lead: Callable[[Term], Running | None]
-    stop_leading: Callable[[], None]
-
-
-class _Started:
-    """A controller of a plugin, in the form of a feature's."""
-
-    def __init__(self, controller: Any) -> None:
-        self._controller = controller
-
-    def lead(self, _term: Term) -> Running:
-        return self
-
-    async def run(self) -> None:
-        given = getattr(self._controller, "run", None) or self._controller.start
-        answer = given()
-        if inspect.isawaitable(answer):
-            await answer
-
-    def stop_leading(self) -> None:
-        stop = getattr(self._controller, "stop", None)
-        if callable(stop):
-            stop()
+    begin: Callable[[Term], Run | None]
+    end: Callable[[], object]
 
 
 def names(features: Iterable[Feature], plugins: Iterable[Plugin]) -> list[tuple[str, str]]:
@@ -115,19 +94,19 @@ class Controllers:
         found: list[Run] = []
         for part in self._parts:
             try:
-                running = part.lead(term)
+                run = part.begin(term)
             except Exception:
                 LOG.exception("the controller %s does nothing in this term", part.name)
             else:
-                found += [partial(self._keep, part.name, running, forsake)] if running else []
+                found += [partial(self._keep, part.name, run, forsake)] if run else []
         return found
 
-    async def _keep(self, name: str, running: Running, forsake: Callable[[], None]) -> None:
+    async def _keep(self, name: str, run: Run, forsake: Callable[[], None]) -> None:
         """Run until cancelled, or until it ends by itself; again in a while after it raised."""
         LOG.info("the controller %s runs", name)
         while True:
             try:
-                return await self._tenure.run(name, running.run, forsake)
+                return await self._tenure.run(name, run, forsake)
             except Exception:
                 LOG.exception("the controller %s failed, is run again in %d s", name, AGAIN_SECONDS)
                 await self._clock.sleep(AGAIN_SECONDS)
@@ -135,7 +114,7 @@ class Controllers:
     def end(self) -> None:
         for part in self._parts:
             try:
-                part.stop_leading()
+                part.end()
             except Exception:
                 LOG.exception("the controller %s did not end its term", part.name)
 
@@ -151,8 +130,12 @@ def _parts(features: Iterable[Feature], plugins: Iterable[Plugin]) -> list[_Part
 
 
 def _of_feature(feature: Feature) -> _Part:
+    def begin(term: Term) -> Run | None:
+        running = feature.lead(term)
+        return None if running is None else running.run
+
     name = next(iter(feature.plugins), type(feature).__name__)
-    return _Part(name, name, feature.lead, feature.stop_leading)
+    return _Part(name, name, begin, feature.stop_leading)
 
 
 def _of_plugin(plugin: Plugin) -> Iterator[_Part]:
@@ -168,12 +151,24 @@ def _of_plugin(plugin: Plugin) -> Iterator[_Part]:
         if not isinstance(name, str) or not _runs(each):
             LOG.error("plugin %s: a controller needs a name, and run() or start()", plugin.name)
             continue
-        started = _Started(each)
-        yield _Part(plugin.name, f"{plugin.name}/{name}", started.lead, started.stop_leading)
+        stop = getattr(each, "stop", None)
+        end = stop if callable(stop) else lambda: None
+        yield _Part(plugin.name, f"{plugin.name}/{name}", partial(_begin, each), end)
 
 
 def _runs(controller: Any) -> bool:
     return any(callable(getattr(controller, method, None)) for method in ("run", "start"))
+
+
+def _begin(controller: Any, _term: Term) -> Run:
+    return partial(_run, controller)
+
+
+async def _run(controller: Any) -> None:
+    """Run a controller of a plugin; `start` may return at once, or be awaited as `run` is."""
+    answer = (getattr(controller, "run", None) or controller.start)()
+    if inspect.isawaitable(answer):
+        await answer
 
 
 def _choice(chosen: str, known: Collection[str]) -> Callable[[str], bool]:

@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from heapq import nsmallest
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
+from operator import attrgetter
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -73,29 +75,57 @@ def failure(status: int, message: str) -> Response:
     return as_json(status, {"message": message})
 
 
-class Keyed(Protocol):
-    """An object of a namespace."""
-
-    @property
-    def key(self) -> Key:
-        """Its namespace and name."""
+T = TypeVar("T")
 
 
-T = TypeVar("T", bound=Keyed)
+@dataclass(frozen=True, slots=True)
+class Book(Generic[T]):
+    """The endpoints of a kind: `/plural` in pages, and `/one/:namespace/:name` in detail.
 
+    The list is in the order of the keys, as lists of Kubernetes are. The value of `continue` in an
+    answer, given with the next request, returns the next page. All functions are called at the time
+    of a request, and return what JSON can hold.
 
-def page(
-    request: Request, what: str, objects: Iterable[T], told: Callable[[T], Mapping[str, Any]]
-) -> dict[str, Any]:
-    """Return one page of the objects in the order of their keys, as Kubernetes lists are.
-
-    The value of `continue` in an answer, given with the next request, returns the next page.
+    Args:
+        plural: the path of the list, and the field of its answer.
+        named: what the kind is called where an object is not found.
+        objects: returns all objects.
+        find: returns the object of a key.
+        summary: returns an object as the list shows it.
+        detail: returns an object in full.
+        one: the path of an object; `plural` by default.
+        key: returns the key of an object.
+        missing: returns what follows `named` where no object has that key.
     """
-    namespace, _, name = request.query.get("continue", "").partition("/")
-    later = (each for each in objects if each.key > (namespace, name))
-    found = nsmallest(PAGE + 1, later, key=lambda each: each.key)
-    more = {"continue": "/".join(found[PAGE - 1].key)} if len(found) > PAGE else {}
-    return {what: [told(each) for each in found[:PAGE]], **more}
+
+    plural: str
+    named: str
+    objects: Callable[[], Iterable[T]]
+    find: Callable[[Key], T | None]
+    summary: Callable[[T], Mapping[str, Any]]
+    detail: Callable[[T], Mapping[str, Any]]
+    one: str = ""
+    key: Callable[[T], Key] = attrgetter("key")
+    missing: Callable[[Key], str] = "/".join
+
+    def routes(self) -> Sequence[Route]:
+        return (
+            Route("GET", f"/{self.plural}", self._page),
+            Route("GET", f"/{self.one or self.plural}/:namespace/:name", self._one),
+        )
+
+    async def _page(self, request: Request) -> Mapping[str, Any]:
+        namespace, _, name = request.query.get("continue", "").partition("/")
+        later = (each for each in self.objects() if self.key(each) > (namespace, name))
+        found = nsmallest(PAGE + 1, later, key=self.key)
+        more = {"continue": "/".join(self.key(found[PAGE - 1]))} if len(found) > PAGE else {}
+        return {self.plural: [self.summary(each) for each in found[:PAGE]], **more}
+
+    async def _one(self, request: Request) -> Mapping[str, Any] | Response:
+        key = request.params["namespace"], request.params["name"]
+        if (found := self.find(key)) is not None:
+            return self.detail(found)
+        return failure(404, f"cannot find {self.named} {self.missing(key)}")
 
 
 def services(plugins: Iterable[Plugin]) -> list[Endpoint]:

@@ -204,7 +204,7 @@ class Process:
             ledgers=self.feature.ledgers,
         )
         self.policies = Cache[WorkloadPolicy]()
-        self.policies.add_handler(self.feature.policy_changed)
+        self.policies.add_handler(self.feature.watches[0].handler)
         self.hub = Answering(self.policies)
         self.policies.upsert = self.policies.observe  # type: ignore[attr-defined]
         informer = cast("Any", self.policies)

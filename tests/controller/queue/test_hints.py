@@ -348,7 +348,7 @@ class Scene:
         keep(self.policies, name, fields)
         self._generation += 1
         new = policy_of(name, fields, self._generation) if fields else None
-        self._tell(name, new, self.feature.policy_changed)
+        self._tell(name, new, self.feature.watches[0].handler)
 
     def workload(self, name: str, fields: Fields | None, *, current: bool = False) -> None:
         """As `cluster`; `current` where its shares are decided on what it is now."""

@@ -158,7 +158,7 @@ def test_those_behind_one_that_waits_no_more_start_at_once(how: str) -> None:
     elif how == "placed by hand":
         stored(yard, feature, "big", 8, present={"far": 8})
     elif how == "deleted":
-        feature.group_changed(before, None)
+        feature.watches[0].handler(before, None)
     else:
         spec = {"least": 9} if how == "minMember" else {"scheduleTimeoutSeconds": 10**6}
         feature.group_changed(before, edited(**spec))

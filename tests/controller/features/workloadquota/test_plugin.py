@@ -16,7 +16,7 @@ from controller.cache.placements import PlacementIndex
 from controller.explain.record import record
 from controller.features.reservation.compiled import compile_reservation
 from controller.features.reservation.ledger import ReservationLedger
-from controller.features.workloadquota.answers import QuotaHandlers
+from controller.features.workloadquota.answers import book
 from controller.features.workloadquota.compiled import compile_quota
 from controller.features.workloadquota.objects import WorkloadQuota
 from controller.features.workloadquota.usage import Usage
@@ -357,7 +357,7 @@ def test_nothing_placed_ever_exceeds_a_quota_and_freed_room_is_given_at_once(ste
 
 
 async def asked(bound: PlacementIndex, path: str, query: dict[str, str], **params: str) -> Any:
-    routes = {route.path: route.answer for route in QuotaHandlers(lambda: bound).routes()}
+    routes = {route.path: route.answer for route in book(lambda: bound).routes()}
     return await routes[path](
         Request(method="GET", path="/", query=query, params=params, headers={}, body=b"")
     )
