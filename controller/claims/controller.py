@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from controller.claims.claims import (
     LANDED_SECONDS,
@@ -60,15 +60,14 @@ class _ClaimRequest:
     done: asyncio.Future[bool]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ClaimDraft(Result):
-    """A drafted status, with the requests whose claims it holds."""
-
-    requests: dict[Key, _ClaimRequest]
+_Requests: TypeAlias = dict[Key, _ClaimRequest]
+"""By Workload."""
 
 
-class ClaimController(StatusWriter[T, _ClaimDraft]):
+class ClaimController(StatusWriter[T]):
     """The objects of a kind, for one term of leadership, with the claims in their statuses.
+
+    A draft carries the requests whose claims it holds.
 
     A subclass says which object a Workload takes quota of (`quota_of`), and which fields go into
     its status (`fields`).
@@ -79,7 +78,7 @@ class ClaimController(StatusWriter[T, _ClaimDraft]):
     ) -> None:
         super().__init__(term, resource, type_)
         self._claims = claims
-        self._requests: dict[Key, dict[Key, _ClaimRequest]] = {}
+        self._requests: dict[Key, _Requests] = {}
         self._singly: set[Key] = set()
 
     def quota_of(self, info: WorkloadInfo) -> Key | None:
@@ -149,42 +148,42 @@ class ClaimController(StatusWriter[T, _ClaimDraft]):
         if request or own:
             self.add(key, after=CALM_SECONDS)
 
-    def draft(self, stored: T) -> _ClaimDraft:
+    def draft(self, stored: T) -> Result:
         key = stored.metadata.key
         self._claims.recount(key)  # claims whose replicas never show expire with time
         requests = self._admit(key, self._fresh(key))
         claims = [*self._claims.told(key), *(request.taken for request in requests.values())]
         after = LANDED_SECONDS + CALM_SECONDS if claims else None
-        return _ClaimDraft(
+        return Result(
             fields=self.fields(stored, claims),
-            requests=requests,
+            carry=requests,
             requeue_after=ROOM_SECONDS if self._requests.get(key) else after,
             anyway=bool(requests),
         )
 
-    def landed(self, key: Key, result: _ClaimDraft, *, written: bool) -> None:
+    def landed(self, key: Key, result: Result, *, written: bool) -> None:
         """Grant the drafted requests, whose claims are stored now."""
-        for request in result.requests.values():
+        for request in result.carry.values():
             # A decision may be withdrawn during the write: the next write drops its claim.
             if request.done.done():
                 self.add(key, after=CALM_SECONDS)
             else:
                 self._claims.ledger(key).add(request.taken)
-        _answer(result.requests, True)
+        _answer(result.carry, True)
 
-    def conflicted(self, key: Key, result: _ClaimDraft) -> None:
+    def conflicted(self, key: Key, result: Result) -> None:
         """Queue the drafted requests again; the next draft refuses those of an old epoch."""
         again = self._requests.setdefault(key, {})
-        for workload, request in result.requests.items():
+        for workload, request in result.carry.items():
             if not request.done.done():
                 again.setdefault(workload, request)
 
-    def shorter(self, key: Key, result: _ClaimDraft, error: TransportError) -> bool:
+    def shorter(self, key: Key, result: Result, error: TransportError) -> bool:
         """Write requests one by one after a refusal, to find the one that the hub does not take.
 
         The request that is refused alone gets the error.
         """
-        requests = result.requests
+        requests: _Requests = result.carry
         self.add(key, after=CALM_SECONDS)
         if len(requests) > 1:
             self._requests[key] = {**requests, **self._requests.get(key, {})}
@@ -193,13 +192,13 @@ class ClaimController(StatusWriter[T, _ClaimDraft]):
         _answer(requests, error)
         return bool(self._requests.get(key))
 
-    def failed(self, key: Key, result: _ClaimDraft | None, error: TransportError | None) -> None:
+    def failed(self, key: Key, result: Result | None, error: TransportError | None) -> None:
         """Answer every request that waits for this turn, so that no decision waits for ever."""
         # Without a draft the requests of a failed turn are still in the queue.
-        requests = self._requests.pop(key, {}) if result is None else result.requests
+        requests = self._requests.pop(key, {}) if result is None else result.carry
         _answer(requests, False if error is None else error)
 
-    def _fresh(self, key: Key) -> dict[Key, _ClaimRequest]:
+    def _fresh(self, key: Key) -> _Requests:
         """Return the waiting requests of the current epoch, and refuse the others."""
         requests, epoch = self._requests.pop(key, {}), self._claims.ledger(key).epoch
         _answer({k: request for k, request in requests.items() if request.epoch != epoch}, False)
@@ -216,7 +215,7 @@ class ClaimController(StatusWriter[T, _ClaimDraft]):
             self._singly.discard(key)
         return first
 
-    def _admit(self, key: Key, requests: Mapping[Key, _ClaimRequest]) -> dict[Key, _ClaimRequest]:
+    def _admit(self, key: Key, requests: Mapping[Key, _ClaimRequest]) -> _Requests:
         """Return the requests that the status has room for.
 
         A few others wait, and not for long; the rest must be decided again.
@@ -236,7 +235,7 @@ class ClaimController(StatusWriter[T, _ClaimDraft]):
 
     def _waiting(self, key: Key) -> int:
         draft = self._drafts.get(key)
-        return len(self._requests.get(key, ())) + (len(draft.requests) if draft else 0)
+        return len(self._requests.get(key, ())) + (len(draft.carry) if draft else 0)
 
 
 def _answer(requests: Mapping[Key, _ClaimRequest], granted: bool | TransportError) -> None:

@@ -76,23 +76,24 @@ class StatusEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """A drafted status; a subclass holds whatever its controller needs once the draft is stored.
+    """A drafted status.
 
     Args:
         fields: the fields of the status by their JSON names; None writes nothing this time.
         events: emitted once the status is stored.
         requeue_after: the seconds until the next draft, counted from this one.
         anyway: write even where the object has all of the fields, to compare and swap its version.
+        carry: what the controller needs once the draft is stored, or is not.
     """
 
     fields: Mapping[str, Any] | None
     events: Sequence[StatusEvent] = ()
     requeue_after: float | None = None
     anyway: bool = False
+    carry: Any = None
 
 
 T = TypeVar("T", bound=Object)
-R = TypeVar("R", bound=Result)
 
 
 class _Stored(Protocol[T]):
@@ -105,7 +106,7 @@ class _Stored(Protocol[T]):
     def upsert(self, obj: T) -> None: ...
 
 
-class StatusWriter(Generic[T, R]):
+class StatusWriter(Generic[T]):
     """Writes the statuses of a kind for one term of leadership; one write for an object at a time.
 
     A subclass drafts them, on the view of the term's informer. All its methods but `prepare` return
@@ -121,7 +122,7 @@ class StatusWriter(Generic[T, R]):
         self._recorder = term.recorder
         self._resource = resource
         self._stored: _Stored[T] = term.informer(resource)
-        self._drafts: dict[Key, R] = {}
+        self._drafts: dict[Key, Result] = {}
         self._decoder = msgspec.json.Decoder(type_)
         self._queue: WorkQueue[Key] = WorkQueue(
             name=resource.kind.lower(), clock=term.clock, flow=namespace_of, seats=WRITERS
@@ -132,21 +133,21 @@ class StatusWriter(Generic[T, R]):
     async def prepare(self, stored: T) -> None:
         """Write what must be written before the status."""
 
-    def draft(self, stored: T) -> R | None:
+    def draft(self, stored: T) -> Result | None:
         """Return the status that follows from the stored objects; None leaves the object alone."""
         raise NotImplementedError
 
-    def landed(self, key: Key, result: R, *, written: bool) -> None:
+    def landed(self, key: Key, result: Result, *, written: bool) -> None:
         """Called once the draft is stored: `written`, or there already."""
 
-    def conflicted(self, key: Key, result: R) -> None:
+    def conflicted(self, key: Key, result: Result) -> None:
         """Called where another writer was faster; the next draft is made on that one's version."""
 
-    def shorter(self, key: Key, result: R, error: TransportError) -> bool:
+    def shorter(self, key: Key, result: Result, error: TransportError) -> bool:
         """The hub refuses the status; return whether the next draft, at once, is a shorter one."""
         return False
 
-    def failed(self, key: Key, result: R | None, error: TransportError | None) -> None:
+    def failed(self, key: Key, result: Result | None, error: TransportError | None) -> None:
         """Called where a turn ends with a draft that is not stored, or with an error."""
 
     def resync(self, stored: T) -> None:
@@ -241,7 +242,7 @@ class StatusWriter(Generic[T, R]):
                 return self._done(stored.metadata, result, began, written=True)
         return None
 
-    def _done(self, about: Meta, result: R, began: float, *, written: bool) -> float | None:
+    def _done(self, about: Meta, result: Result, began: float, *, written: bool) -> float | None:
         self._drafts.pop(about.key, None)
         self.landed(about.key, result, written=written)
         if self._stored.get(about.key) is None:  # it may be gone by now

@@ -126,7 +126,7 @@ class Imports:
         )
 
 
-class Following(StatusWriter[MemberCluster, Result]):
+class Following(StatusWriter[MemberCluster]):
     """What MemberClusters say of the ClusterProfiles that they stand for.
 
     Without `profiles` nothing is followed, and what was said before is taken off.

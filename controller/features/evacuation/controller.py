@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from controller.cache.away import AwayClusters
 from controller.features.evacuation import status, taints
@@ -50,19 +49,16 @@ BRAKE = metrics.gauge(
 _EVACUATING = MemberClusterCondition.EVACUATING.value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Draft(Result):
-    """A drafted status.
-
-    `woken` says that Workloads may leave or return from now on, `judged` that it is known whether
-    the cluster is lost.
-    """
+class _News(NamedTuple):
+    """What a draft carries."""
 
     woken: bool = False
-    judged: bool = True
+    """Workloads may leave or return from now on."""
+    judged: bool = False
+    """It is known whether the cluster is lost."""
 
 
-class EvacuationController(StatusWriter[MemberCluster, _Draft]):
+class EvacuationController(StatusWriter[MemberCluster]):
     """The evacuations of a fleet, for one term of leadership."""
 
     action = "Evacuating"
@@ -170,7 +166,7 @@ class EvacuationController(StatusWriter[MemberCluster, _Draft]):
                 blocked.append(held)
         self._standing[stored.metadata.key] = Standing(units, workloads, stay, blocked)
 
-    def draft(self, stored: MemberCluster) -> _Draft | None:
+    def draft(self, stored: MemberCluster) -> Result | None:
         if not _concerns(stored):
             return None
         now, key = self._clock.now(), stored.metadata.key
@@ -180,7 +176,7 @@ class EvacuationController(StatusWriter[MemberCluster, _Draft]):
         since = next((moment_of(each.since) for each in causes if each.name == not_ready), None)
         unreachable = taints.unreachable(stored)
         if unreachable and since is None and not self._lease.judged:
-            return _Draft(fields=None, judged=False)  # the Lease is looked at by now
+            return Result(fields=None, carry=_News())  # the Lease is looked at by now
         condition = _condition(stored)
         said = status.evacuation_of(
             stored,
@@ -198,10 +194,10 @@ class EvacuationController(StatusWriter[MemberCluster, _Draft]):
         told |= said.reason is EvacuatingReason.TOLERATING  # it counts seconds
         judged = not unreachable or self._lease.judged
         if not woken and told:
-            return _Draft(fields=None, requeue_after=wait, judged=judged)
+            return Result(fields=None, requeue_after=wait, carry=_News(judged=judged))
         rest = self._rest(key)
         if rest > 0:
-            return _Draft(fields=None, requeue_after=rest, judged=False)
+            return Result(fields=None, requeue_after=rest, carry=_News())
         renewed = conditions.renewed(
             condition,
             type_=_EVACUATING,
@@ -212,22 +208,22 @@ class EvacuationController(StatusWriter[MemberCluster, _Draft]):
             generation=stored.metadata.generation,
         )
         others = [c.stored for c in stored.status.conditions if c.type != _EVACUATING]
-        return _Draft(
+        return Result(
             fields={**status.fields_of(said), "conditions": [*others, renewed]},
             events=said.events,
             requeue_after=wait,
             anyway=True,  # compared above
-            woken=woken,
-            judged=judged,
+            carry=_News(woken, judged),
         )
 
-    def landed(self, key: Key, result: _Draft, *, written: bool) -> None:
+    def landed(self, key: Key, result: Result, *, written: bool) -> None:
         if written:
             self._written[key] = self._clock.monotonic()
-        first = result.judged and key not in self._judged
+        news: _News = result.carry
+        first = news.judged and key not in self._judged
         if first:
             self._judged.add(key)
-        if (written and result.woken) or first:
+        if (written and news.woken) or first:
             self._look(key[1])
 
     def _rest(self, key: Key) -> float:

@@ -41,7 +41,7 @@ SERVED_SECONDS = 1.0
 _PUBLISHED = WorkloadCondition.PUBLISHED.value
 
 
-class PublishingController(StatusWriter[Workload, Result]):
+class PublishingController(StatusWriter[Workload]):
     """What the Workloads of a hub publish, for one term of leadership."""
 
     action = "Publishing"

@@ -75,7 +75,7 @@ class _Shortages:
         return [cluster for cluster in self.since if cluster not in self.told]
 
 
-class ReservationController(StatusWriter[Reservation, Result]):
+class ReservationController(StatusWriter[Reservation]):
     """The reservations of a hub, for one term of leadership."""
 
     action = "Reserving"

@@ -10,7 +10,7 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -42,15 +42,11 @@ WORDS_SECONDS = 10.0
 _ROLLED_OUT = WorkloadCondition.ROLLED_OUT.value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Draft(Result):
-    """A drafted status; with `tidy` a revision is named no more."""
+class RolloutController(StatusWriter[Workload]):
+    """The rollouts of a hub, for one term of leadership.
 
-    tidy: bool = False
-
-
-class RolloutController(StatusWriter[Workload, _Draft]):
-    """The rollouts of a hub, for one term of leadership."""
+    A draft carries whether it names a revision no more.
+    """
 
     action = "RollingOut"
 
@@ -103,7 +99,7 @@ class RolloutController(StatusWriter[Workload, _Draft]):
     def _is_due(self, key: Key) -> bool:
         return self._clock.monotonic() - self._tried[key] >= AGAIN_SECONDS
 
-    def draft(self, stored: Workload) -> _Draft | None:
+    def draft(self, stored: Workload) -> Result | None:
         state, present = _state(stored), self._present.get(stored.metadata.key)
         if state is None or stored.metadata.deleting:
             return None
@@ -114,13 +110,13 @@ class RolloutController(StatusWriter[Workload, _Draft]):
         if present.fault:
             said = RolledOutCondition(False, RolledOutReason.REVISION_LOST, present.fault)
             fields = self._conditions(stored, said)
-            return _Draft(fields=fields or None, anyway=True, requeue_after=AGAIN_SECONDS)
+            return Result(fields=fields or None, anyway=True, requeue_after=AGAIN_SECONDS)
         step = self._step(stored)
         return None if step is None else self._drafted(stored, state, state.spec, step)
 
     def _drafted(
         self, stored: Workload, state: RolloutState, spec: Rollout, step: RolloutStep
-    ) -> _Draft:
+    ) -> Result:
         said = condition_of(step, spec)
         status = msgspec.structs.replace(step.status, message=said.message)
         before = state.stored
@@ -129,17 +125,17 @@ class RolloutController(StatusWriter[Workload, _Draft]):
         fields |= self._conditions(stored, said)
         wait = AGAIN_SECONDS if step.lost else step.wait
         if not fields:
-            return _Draft(fields=None, requeue_after=wait)
+            return Result(fields=None, requeue_after=wait)
         rest = self._rest(stored, said) if quiet else 0.0
         if rest > 0:
-            return _Draft(fields=None, requeue_after=min(rest, wait or rest))
+            return Result(fields=None, requeue_after=min(rest, wait or rest))
         named = named_by(before, state.exceptions.values())
-        return _Draft(
+        return Result(
             fields=fields,
             events=step.events,
             requeue_after=wait,
             anyway=True,  # compared above
-            tidy=bool(named - named_by(status, step.exceptions.values())),
+            carry=bool(named - named_by(status, step.exceptions.values())),
         )
 
     def _rest(self, stored: Workload, said: RolledOutCondition) -> float:
@@ -168,10 +164,10 @@ class RolloutController(StatusWriter[Workload, _Draft]):
         lost = self._lost.get(stored.metadata.key, "")
         return None if view is None else replace(view, lost=lost)
 
-    def _removed(self, stored: Workload) -> _Draft:
+    def _removed(self, stored: Workload) -> Result:
         """Take everything off that tells of a rollout: spec.rollout is gone."""
         fields = {"rollout": None, "revisions": None, "conditions": _others(stored)}
-        return _Draft(fields=fields, anyway=True, tidy=True)
+        return Result(fields=fields, anyway=True, carry=True)
 
     def _conditions(self, stored: Workload, said: RolledOutCondition) -> Mapping[str, Any]:
         """Return the conditions where RolledOut says something else than before."""
@@ -189,10 +185,10 @@ class RolloutController(StatusWriter[Workload, _Draft]):
             return {}
         return {"conditions": [*_others(stored), renewed]}
 
-    def landed(self, key: Key, result: _Draft, *, written: bool) -> None:
+    def landed(self, key: Key, result: Result, *, written: bool) -> None:
         if written:
             self._written[key] = self._clock.monotonic()
-        if result.tidy:
+        if result.carry:
             self._untidy.add(key)
 
     def _names(self, stored: Workload, present: PresentRevision) -> frozenset[str]:

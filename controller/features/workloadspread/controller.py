@@ -71,16 +71,11 @@ class _Commit:
     written: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SpreadDraft(Result):
-    """A drafted status, with its commit. `certain` says that no other commit can be under way."""
+class SpreadController(StatusWriter[WorkloadSpread]):
+    """The spreads of a hub, for one term of leadership.
 
-    commit: _Commit | None
-    certain: bool
-
-
-class SpreadController(StatusWriter[WorkloadSpread, _SpreadDraft]):
-    """The spreads of a hub, for one term of leadership."""
+    A draft carries its commit, and whether no other commit can be under way.
+    """
 
     action = "Spreading"
 
@@ -182,7 +177,7 @@ class SpreadController(StatusWriter[WorkloadSpread, _SpreadDraft]):
         target = _target(workload, self._commits.get(spread.key), certain=False)
         return self._look(spread, target, stored, self._clock.now()).statuses
 
-    def draft(self, stored: WorkloadSpread) -> _SpreadDraft | None:
+    def draft(self, stored: WorkloadSpread) -> Result | None:
         """Return the status that follows from the stored objects, with the commit."""
         key, now = stored.metadata.key, self._clock.now()
         spread = self._spreads.get(key)
@@ -197,29 +192,29 @@ class SpreadController(StatusWriter[WorkloadSpread, _SpreadDraft]):
         look = self._look(spread, target, stored, now) if verdict.counts else NOTHING
         self._mind(spread, look)
         due = look.next_look
-        return _SpreadDraft(
+        return Result(
             fields=status_of(stored, look, verdict, now),
             events=[*look.events, *filter(None, [turned(stored, verdict)])],
             requeue_after=None if due is None else (due - now).total_seconds(),
             anyway=commit is not None and not commit.written,
-            commit=commit,
-            certain=certain,
+            carry=(commit, certain),
         )
 
-    def landed(self, key: Key, result: _SpreadDraft, *, written: bool) -> None:
+    def landed(self, key: Key, result: Result, *, written: bool) -> None:
         """Grant the commit of the draft."""
-        if result.commit is not None:
-            result.commit.written = True
-            answer(result.commit.done, True)
-        if result.certain:
+        commit, certain = result.carry
+        if commit is not None:
+            commit.written = True
+            answer(commit.done, True)
+        if certain:
             self._withdrawn.discard(key)
 
-    def shorter(self, key: Key, result: _SpreadDraft, error: TransportError) -> bool:
+    def shorter(self, key: Key, result: Result, error: TransportError) -> bool:
         """Refuse the commit with the error: no part of the status can be left out."""
         self._fail(key, error)
         return False
 
-    def failed(self, key: Key, result: _SpreadDraft | None, error: TransportError | None) -> None:
+    def failed(self, key: Key, result: Result | None, error: TransportError | None) -> None:
         """Refuse the commit, even without a draft, so that no decision waits for ever."""
         self._fail(key, False if error is None else error)
 

@@ -80,7 +80,7 @@ class Recorder:
         self.events.append((about, said))
 
 
-class Controller(StatusWriter[Counter, Result]):
+class Controller(StatusWriter[Counter]):
     """Writes `wanted` with a text that it gives up where the hub does not take it."""
 
     action = "Counting"

@@ -294,7 +294,7 @@ class LicenceSeats:
         return wait(NAME, f"{partner[1]} has no seat yet", seconds=PATIENCE_SECONDS)
 
 
-class PoolController(StatusWriter[LicencePool, Result]):
+class PoolController(StatusWriter[LicencePool]):
     """Writes what the pools' statuses say."""
 
     def __init__(self, term: Term, seats: Seats) -> None:

@@ -91,15 +91,8 @@ class _GateWatch:
     wake: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _GroupDraft(Result):
-    """A drafted status, with its gate."""
-
-    gate: Gate
-
-
-class GroupController(StatusWriter[WorkloadGroup, _GroupDraft]):
-    """The groups of a hub, for one term of leadership."""
+class GroupController(StatusWriter[WorkloadGroup]):
+    """The groups of a hub, for one term of leadership. A draft carries its gate."""
 
     action = "Grouping"
 
@@ -168,7 +161,7 @@ class GroupController(StatusWriter[WorkloadGroup, _GroupDraft]):
                 cost = 0
                 await asyncio.sleep(0)
 
-    def draft(self, stored: WorkloadGroup) -> _GroupDraft | None:
+    def draft(self, stored: WorkloadGroup) -> Result | None:
         """Return the changes of the status that follows from the stored objects."""
         key, now, at = stored.metadata.key, self._clock.now(), self._clock.monotonic()
         known = self._ledger.get(key)
@@ -192,23 +185,24 @@ class GroupController(StatusWriter[WorkloadGroup, _GroupDraft]):
         waits = [] if soon is None else [soon]
         due = (look.next_look, watch.due)
         waits += [(each - now).total_seconds() for each in due if each is not None]
-        return _GroupDraft(
+        return Result(
             fields=status.changes(look.fields, stored) if written else None,
             events=look.events if written else (),
             requeue_after=min(waits, default=None),
             anyway=True,  # compared above, without the fields that are no reason for a write
-            gate=gate,
+            carry=gate,
         )
 
-    def landed(self, key: Key, result: _GroupDraft, *, written: bool) -> None:
+    def landed(self, key: Key, result: Result, *, written: bool) -> None:
         if written and self._ledger.get(key) is not None:  # the group may be gone by now
             self._watched[key].written = self._clock.monotonic()
 
-    def shorter(self, key: Key, result: _GroupDraft, error: TransportError) -> bool:
+    def shorter(self, key: Key, result: Result, error: TransportError) -> bool:
         """Release nothing more where the status is too large; the next, shorter draft says so."""
-        if result.gate.large or not isinstance(error, TooLarge):
+        gate: Gate = result.carry
+        if gate.large or not isinstance(error, TooLarge):
             return False
-        self._watched[key].most = result.gate.size - 1
+        self._watched[key].most = gate.size - 1
         return True
 
     def _mind(
