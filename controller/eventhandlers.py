@@ -16,12 +16,11 @@ import msgspec
 
 from controller.cache.assumed import AssumedPlacement, AssumedPlacements, PendingAffinity
 from controller.cache.away import AwayClusters
-from controller.cache.ledger import HoldsRoom, Ledger, RoomHolder
+from controller.cache.ledger import Ledger, RoomHolder
 from controller.cache.placements import PlacementIndex
 from controller.cache.renames import Renames
 from controller.framework.events import MEMBER_CLUSTER, WORKLOAD, Action
 from controller.framework.interface import Fields, QueueSort
-from controller.model.load import Load
 from controller.model.objects import MemberCluster, Workload
 from controller.model.ordinals import ordinals_of
 from controller.model.unit import WorkloadInfo, compact, harmless, workload_info
@@ -126,6 +125,10 @@ class QueueFeed:
             for cluster in clusters:
                 self._queue.announce(MEMBER_CLUSTER, ("", cluster), Action.WORSE, by=key)
 
+    def freed(self, cluster: str) -> None:
+        """Announce that a ledger holds less room on a cluster."""
+        self.announce(MEMBER_CLUSTER, ("", cluster), Action.ROOM)
+
     def cluster(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
         known = new or old
         if known is not None:
@@ -176,7 +179,7 @@ class SchedulerCache:
         self._unannounced: dict[Key, Workload] = {}
         self.revision = ""
         """The newest resourceVersion of a MemberCluster that the snapshot has."""
-        _keep_room(ledgers, self)
+        _keep_room(ledgers, RoomHolder(self._builder.hold, self._feed.freed))
 
     def reads(self, stored: Callable[[Key], Workload | None]) -> None:
         """Set the lookup of stored Workloads, to read them again after a rename of a cluster."""
@@ -331,14 +334,6 @@ class SchedulerCache:
     ) -> None:
         """Announce an event of a feature's object; see `SchedulingQueue.announce`."""
         self._feed.announce(kind, key, action, old, new)
-
-    def hold(self, cluster: str, load: Load, replicas: int) -> None:
-        """See `controller.cache.ledger.RoomHolder`."""
-        self._builder.hold(cluster, load, replicas)
-
-    def freed(self, cluster: str) -> None:
-        """See `controller.cache.ledger.RoomHolder`."""
-        self._feed.announce(MEMBER_CLUSTER, ("", cluster), Action.ROOM)
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
         """Handle an informer's change: it replaces the assumed placement."""
@@ -503,9 +498,9 @@ class SchedulerCache:
 
 def _keep_room(ledgers: Iterable[Ledger], room: RoomHolder) -> None:
     for ledger in ledgers:
-        if isinstance(ledger, HoldsRoom):
+        if (keep := getattr(ledger, "keep", None)) is not None:
             try:
-                ledger.keep(room)
+                keep(room)
             except Exception:  # the ledger holds no room then; the others go on
                 LOG.exception("the ledger %s did not take the room", type(ledger).__name__)
 

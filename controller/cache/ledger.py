@@ -7,8 +7,9 @@ pass on a set of Workloads, which sees them placed otherwise, reads an overlay.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol, Self, TypeAlias, runtime_checkable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol, Self, TypeAlias
 
 from controller.model.load import Load
 from controller.model.unit import WorkloadInfo
@@ -19,7 +20,19 @@ PlacementsByWorkload: TypeAlias = Mapping[Key, tuple[WorkloadInfo, Mapping[str, 
 
 
 class Ledger(Protocol):
-    """The counts of one feature. All calls come from one event loop."""
+    """The counts of one feature. All calls come from one event loop.
+
+    Three more methods are optional:
+
+    `assume(info, placements)` gets a decision whose write is in flight, in place of `put`: these
+    shares, or `info.present`, will stand, and `put` with those that do comes after it. It is for
+    what must not be exceeded, whatever becomes of a write.
+
+    `place(info, placements)` of an overlay places one more Workload so, or one of those before
+    otherwise: very many may be decided in one pass. Without it a new overlay is made each time.
+
+    `keep(room)` is called once with a `RoomHolder`, before any `put`. An overlay holds nothing.
+    """
 
     def put(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
         """Take a Workload with the shares that count: none of one that is being deleted."""
@@ -34,50 +47,16 @@ class Ledger(Protocol):
         ...
 
 
-class RoomHolder(Protocol):
-    """Holds room of clusters on behalf of a ledger."""
+@dataclass(frozen=True, slots=True)
+class RoomHolder:
+    """Holds room of clusters on behalf of a ledger.
 
-    def hold(self, cluster: str, load: Load, replicas: int) -> None:
-        """Hold the room of so many replicas of this load; a negative number gives it back.
-
-        Later decisions find that much less room, as if the replicas were in flight there. An
-        unknown cluster is no fault.
-        """
-        ...
-
-    def freed(self, cluster: str) -> None:
-        """Announce that less is held on a cluster, to Workloads that wait for room."""
-        ...
-
-
-@runtime_checkable
-class HoldsRoom(Ledger, Protocol):
-    """A ledger that holds room on clusters."""
-
-    def keep(self, room: RoomHolder) -> None:
-        """Take the room holder, once, before any `put`. An overlay of the ledger holds nothing."""
-        ...
-
-
-@runtime_checkable
-class CountsUnwritten(Ledger, Protocol):
-    """A ledger of what must not be exceeded, whatever becomes of a write."""
-
-    def assume(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
-        """Take a decision whose write is in flight: these shares, or `info.present`, will stand.
-
-        `put` with the shares that stand comes after it.
-        """
-        ...
-
-
-@runtime_checkable
-class TakesMore(Ledger, Protocol):
-    """An overlay to which more Workloads can be added; of any other a new overlay is made.
-
-    Very many Workloads may be decided in one pass, each over those before it.
+    Args:
+        hold: holds the room of so many replicas of a load on a cluster; a negative number gives it
+            back. Later decisions find that much less room, as if the replicas were in flight there.
+            An unknown cluster is no fault.
+        freed: announces that less is held on a cluster, to Workloads that wait for room.
     """
 
-    def place(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
-        """Place one more Workload so, or one of those placed before otherwise."""
-        ...
+    hold: Callable[[str, Load, int], None]
+    freed: Callable[[str], None]

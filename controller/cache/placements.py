@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from controller.cache.ledger import CountsUnwritten, Ledger, TakesMore
+from controller.cache.ledger import Ledger
 from controller.cache.ledger import PlacementsByWorkload as PlacedUnits
 from controller.model.objects import WorkloadTerm
 from controller.model.unit import WorkloadInfo
@@ -131,9 +131,7 @@ class PlacementIndex:
         self._repelling = _Tables()
         self._ledgers = tuple(ledgers)
         self._puts = [each.put for each in self._ledgers]
-        self._assumes = [
-            each.assume if isinstance(each, CountsUnwritten) else each.put for each in self._ledgers
-        ]
+        self._assumes = [getattr(each, "assume", each.put) for each in self._ledgers]
         self.version = 0
         """Grows with each change, so that a decision in steps sees that the index has changed."""
 
@@ -262,7 +260,7 @@ class PlacementOverlay(PlacementIndex):
         self._hidden: set[Key] = set()
         self._placed: dict[Key, tuple[WorkloadInfo, Mapping[str, int]]] = {}
         self._over: dict[type[Any], Any] = {}
-        self._growing: dict[type[Any], TakesMore] = {}
+        self._growing: dict[type[Any], Any] = {}
         self._standing: set[type[Any]] = set()
         """The types of ledgers whose overlays take no more Workloads; looked up once."""
         for info, placements in placed.values():
@@ -289,7 +287,7 @@ class PlacementOverlay(PlacementIndex):
         if kind not in self._over:
             over = self._over[kind] = self._base.ledger(kind).overlay(self._placed)
             if kind not in self._standing:
-                if isinstance(over, TakesMore):
+                if hasattr(over, "place"):
                     self._growing[kind] = over
                 else:
                     self._standing.add(kind)

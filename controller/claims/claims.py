@@ -18,14 +18,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
 from controller.model.objects import Placement
 from crds.fields.claims import MOST_CLAIMS
 from machinery.types.bounds import MOST_UNITS, between
-from machinery.types.metadata import Key, Meta
+from machinery.types.metadata import Key
 
 CLAIM_SECONDS = 60.0
 """A claim whose replicas do not show up for so long is void."""
@@ -51,26 +51,6 @@ class Claim(msgspec.Struct, frozen=True):
     holder: str
     time: str
     placements: list[Placement] = []
-
-
-class ClaimedStatus(Protocol):
-    """The status of an object on whose quota there are claims."""
-
-    @property
-    def claims(self) -> list[Claim]:
-        """Return the claims."""
-
-
-class Claimed(Protocol):
-    """An object on whose quota there are claims."""
-
-    @property
-    def metadata(self) -> Meta:
-        """Return the metadata."""
-
-    @property
-    def status(self) -> ClaimedStatus:
-        """Return the status."""
 
 
 @dataclass(slots=True)
@@ -138,12 +118,12 @@ class ClaimLedger:
     def __post_init__(self) -> None:
         self.epoch = next(self.epochs)
 
-    def learn(self, stored: Claimed, now: float) -> bool:
+    def learn(self, generation: int, claims: Iterable[Claim], now: float) -> bool:
         """Read the stored object; return whether decisions made before are invalid now."""
-        told = {c.uid: c for c in stored.status.claims if c.holder != self.holder}
+        told = {c.uid: c for c in claims if c.holder != self.holder}
         fresh = {uid for uid, claim in told.items() if not self._knows(claim)}
-        edited = stored.metadata.generation != self.generation
-        self.generation = stored.metadata.generation
+        edited = generation != self.generation
+        self.generation = generation
         self.others = {
             uid: _taken(claim, now) if uid in fresh else self.others[uid]
             for uid, claim in told.items()

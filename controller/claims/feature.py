@@ -6,17 +6,17 @@ writes the objects' statuses and claims.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from controller.claims.claims import Claimed
+from controller.claims.claims import Claim
 from controller.claims.controller import ClaimController
 from controller.claims.index import HOLDER_LIMIT, ClaimIndex, SetForeign
 from controller.framework.runtime.feature import Feature
 from controller.framework.runtime.handle import Handle, switched_off
 from controller.model.objects import Workload
 from controller.model.unit import WorkloadInfo
-from machinery.types.metadata import Key
+from machinery.types.metadata import Key, Meta
 
 
 class ClaimedKind(Feature):
@@ -59,9 +59,9 @@ class ClaimedKind(Feature):
         """Handle an informer's event: the shares that a Workload shows end its claims."""
         self.controller.touched(self._claims.show(old, new))
 
-    def _look(self, stored: Claimed) -> None:
-        self._claims.learn(stored)
-        self.controller.add(stored.metadata.key)
+    def _look(self, meta: Meta, claims: Iterable[Claim]) -> None:
+        self._claims.learn(meta, claims)
+        self.controller.add(meta.key)
 
     def _forget(self, key: Key) -> None:
         self._claims.forget(key)

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from typing import TypeAlias
 
-from controller.claims.claims import Claimed, ClaimLedger, HeldClaim, Shares
+from controller.claims.claims import Claim, ClaimLedger, HeldClaim, Shares
 from controller.model.objects import Workload
 from machinery.clock import Clock
-from machinery.types.metadata import Key
+from machinery.types.metadata import Key, Meta
 
 REMEMBERED = 4096
 """Deleted Workloads whose claims on quota may still be read."""
@@ -50,11 +50,10 @@ class ClaimIndex:
             there[key] = ClaimLedger(self.holder, self._epochs)
         return there[key]
 
-    def learn(self, stored: Claimed) -> None:
-        """Read the claims and the generation of a stored object."""
-        key = stored.metadata.key
-        if self.ledger(key).learn(stored, self._clock.monotonic()):
-            self.recount(key)
+    def learn(self, meta: Meta, claims: Iterable[Claim]) -> None:
+        """Read the generation of a stored object and the claims in its status."""
+        if self.ledger(meta.key).learn(meta.generation, claims, self._clock.monotonic()):
+            self.recount(meta.key)
 
     def forget(self, key: Key) -> None:
         there = self._ledgers.get(key[0], {})

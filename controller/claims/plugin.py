@@ -3,29 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
+from controller.claims.feature import ClaimedKind
 from controller.framework.interface import CycleState
 from controller.framework.status import SUCCESS, Status, unschedulable
 from controller.model.unit import WorkloadInfo
-
-
-class Claims(Protocol):
-    """Takes quota for decisions before they are written."""
-
-    def closed(self) -> str:
-        """Return why no quota can be claimed at all, in words; empty where it can."""
-
-    def epoch(self, info: WorkloadInfo) -> int | None:
-        """Return the epoch of a decision made now; None where the Workload takes no quota."""
-
-    async def claim(
-        self, info: WorkloadInfo, placements: Mapping[str, int], epoch: int | None
-    ) -> bool:
-        """Take the quota of a decision of that epoch; False means to decide again."""
-
-    def withdraw(self, info: WorkloadInfo) -> None:
-        """Release the quota of a decision that was not written."""
 
 
 class ClaimsQuota:
@@ -37,7 +19,7 @@ class ClaimsQuota:
     name: str
 
     def __init__(self) -> None:
-        self.claims: Claims | None = None
+        self.claims: ClaimedKind | None = None
 
     @property
     def _epoch(self) -> str:

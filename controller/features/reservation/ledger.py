@@ -45,7 +45,7 @@ class ReservationLedger(ReservationOwners):
         self._left_in: dict[str, dict[str, int]] = {}
 
     def keep(self, room: RoomHolder) -> None:
-        """Hold room in `room`, see `HoldsRoom.keep`."""
+        """Hold room by `room` from now on."""
         self._room = room
 
     def put_reservation(self, reserved: Reserved) -> None:
@@ -190,7 +190,7 @@ class _ReservationOverlay(ReservationLedger):
                     self.place(info, placements)
 
     def place(self, info: WorkloadInfo, placements: Placements) -> None:
-        """Count a Workload so in this pass, see `TakesMore.place`."""
+        """Count a Workload so in this pass."""
         if info.booked:
             self._places[_own(info.key)] = (info.uid, _some(placements))
             self._touched.add(_own(info.key))

@@ -252,7 +252,7 @@ class _GroupOverlay(Groups):
         self._made: dict[Key, _Roll] = {}
 
     def place(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
-        """Place a Workload so, see `TakesMore.place`. Sums are computed again on the next read."""
+        """Place a Workload so. Sums are computed again on the next read."""
         self._placed[info.key] = (info, placements)
         self._made.clear()
 

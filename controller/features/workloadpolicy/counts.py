@@ -99,7 +99,7 @@ class Tally:
         self._tell()
 
     def assume(self, info: WorkloadInfo, placements: Placements) -> None:
-        """Count on each cluster the most that may stand there, see `CountsUnwritten.assume`."""
+        """Count on each cluster the most that may come to stand there."""
         self.put(info, info.most(placements))
 
     def drop(self, key: Key) -> None:
@@ -202,7 +202,7 @@ class _PolicyOverlay(Tally):
         self._placed = dict(placed)
 
     def place(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
-        """Place a Workload so, see `TakesMore.place`."""
+        """Place one more Workload so, or one otherwise."""
         self._placed[info.key] = (info, placements)
 
     def policy(self, key: Key) -> Policy | None:

@@ -64,7 +64,7 @@ class WorkloadPolicies(ClaimedKind):
     def policy_changed(self, old: WorkloadPolicy | None, new: WorkloadPolicy) -> None:
         if old is None or old.metadata.generation != new.metadata.generation:
             self.counts.put_policy(compile_policy(new))
-        self._look(new)
+        self._look(new.metadata, new.status.claims)
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
         """Handle an informer's event: a cluster may be in another domain than before."""

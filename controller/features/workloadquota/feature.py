@@ -68,7 +68,7 @@ class WorkloadQuotas(ClaimedKind):
         ):
             self.usage.put_quota(compile_quota(new))
         self.usage.set_left(new)
-        self._look(new)
+        self._look(new.metadata, new.status.claims)
 
     def _counted(self, namespace: str, eased: bool) -> None:
         """Update statuses and requeue Workloads after a change in a namespace."""

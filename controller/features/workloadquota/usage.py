@@ -172,7 +172,7 @@ class Usage:
         self._told(namespace, eased or (before is not None and before.falls(after)))
 
     def assume(self, info: WorkloadInfo, placements: Placements) -> None:
-        """Count the larger number of replicas, see `CountsUnwritten.assume`."""
+        """Count the larger number of replicas, as either may come to stand."""
         self.put(info, max(placements, info.present, key=lambda shares: sum(shares.values())))
 
     def drop(self, key: Key) -> None:
@@ -260,7 +260,7 @@ class _QuotaOverlay(Usage):
             self.place(info, placements)
 
     def place(self, info: WorkloadInfo, placements: Placements) -> None:
-        """Place a Workload so, see `TakesMore.place`."""
+        """Place one more Workload so, or one otherwise."""
         self.put(info, placements)
 
     def quota(self, key: Key) -> CompiledQuota | None:

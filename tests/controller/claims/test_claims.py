@@ -25,7 +25,7 @@ from controller.claims.controller import MOST_CLAIMING, MOST_WAITING
 from controller.config import default_profile
 from controller.eventhandlers import SchedulerCache, known
 from controller.features.workloadpolicy.feature import WorkloadPolicies
-from controller.features.workloadpolicy.objects import PolicyStatus, WorkloadPolicy
+from controller.features.workloadpolicy.objects import WorkloadPolicy
 from controller.features.workloadpolicy.plugin import WorkloadPolicyPlugin as Plugin
 from controller.framework.interface import CycleState
 from controller.framework.runtime.feature import Term
@@ -35,7 +35,7 @@ from controller.queue.scheduling_queue import WORKERS
 from controller.snapshot.snapshot import Snapshot
 from machinery.errors import Unreachable
 from machinery.runtime.store import Cache
-from machinery.types.metadata import Key, Meta
+from machinery.types.metadata import Key
 from tests.alive import Names
 from tests.controller.make import ZONE, cluster, decided, info, workload
 from tests.fakeclock import FakeClock, settle
@@ -48,9 +48,9 @@ def claim(uid: str = "u1", holder: str = "other", time: str = "t1", **shares: in
     return Claim("shop/web", uid, holder, time, placements)
 
 
-def policy(*claims: Claim, generation: int = 1) -> WorkloadPolicy:
-    meta = Meta(name="demo", namespace="shop", generation=generation)
-    return WorkloadPolicy(metadata=meta, status=PolicyStatus(claims=list(claims)))
+def policy(*claims: Claim, generation: int = 1) -> tuple[int, tuple[Claim, ...]]:
+    """What the ledger reads of one."""
+    return generation, claims
 
 
 def showing(shares: Shares | None) -> object:
@@ -64,40 +64,40 @@ def showing(shares: Shares | None) -> object:
 @pytest.fixture
 def ledger() -> ClaimLedger:
     found = ClaimLedger("me")
-    found.learn(policy(), 0.0)
+    found.learn(*policy(), 0.0)
     return found
 
 
 @pytest.mark.proves("K24")
 def test_what_another_one_takes_ends_what_was_decided_before(ledger):
     epoch = ledger.epoch
-    assert not ledger.learn(policy(), 1.0)
-    assert not ledger.learn(policy(claim(holder="me", a=1)), 1.0), "our own changes nothing"
+    assert not ledger.learn(*policy(), 1.0)
+    assert not ledger.learn(*policy(claim(holder="me", a=1)), 1.0), "our own changes nothing"
     assert ledger.epoch == epoch
-    assert ledger.learn(policy(claim(a=1)), 1.0)
+    assert ledger.learn(*policy(claim(a=1)), 1.0)
     assert ledger.epoch == epoch + 1
-    assert not ledger.learn(policy(claim(a=1)), 2.0), "the same one again"
-    assert ledger.learn(policy(claim(a=1, time="t2")), 3.0), "the same shares, taken anew"
-    assert not ledger.learn(policy(), 4.0), "one less takes nothing from anybody"
+    assert not ledger.learn(*policy(claim(a=1)), 2.0), "the same one again"
+    assert ledger.learn(*policy(claim(a=1, time="t2")), 3.0), "the same shares, taken anew"
+    assert not ledger.learn(*policy(), 4.0), "one less takes nothing from anybody"
 
 
 def test_an_edit_of_the_policy_ends_it_too(ledger):
-    assert ledger.learn(policy(generation=2), 1.0)
+    assert ledger.learn(*policy(generation=2), 1.0)
 
 
 def test_a_policy_made_anew_does_not_pass_for_the_one_that_was_deleted():
     epochs = count(1)
     before, after = ClaimLedger("me", epochs), ClaimLedger("me", epochs)
-    before.learn(policy(), 0.0)
+    before.learn(*policy(), 0.0)
     decided = before.epoch
-    assert after.learn(policy(), 1.0), "of the same name, the same generation, without a claim"
+    assert after.learn(*policy(), 1.0), "of the same name, the same generation, without a claim"
     assert after.epoch != decided
     assert len({ClaimLedger("me", epochs).epoch for _ in range(3)} | {decided, after.epoch}) == 5
 
 
 @pytest.mark.proves("K24")
 def test_a_claim_counts_as_far_as_its_workload_does_not_show_it(ledger):
-    ledger.learn(policy(claim(a=2, b=1)), 0.0)
+    ledger.learn(*policy(claim(a=2, b=1)), 0.0)
     assert ledger.foreign(showing({}), 1.0) == {KEY: {"a": 2, "b": 1}}
     assert ledger.foreign(showing({"a": 1}), 1.0) == {KEY: {"a": 1, "b": 1}}
     assert ledger.foreign(showing({"a": 5, "b": 1}), 1.0) == {}
@@ -106,12 +106,12 @@ def test_a_claim_counts_as_far_as_its_workload_does_not_show_it(ledger):
 
 @pytest.mark.proves("K24")
 def test_a_claim_of_a_scheduler_that_died_is_void_after_a_while(ledger):
-    ledger.learn(policy(claim(a=2)), 10.0)
+    ledger.learn(*policy(claim(a=2)), 10.0)
     before, after = 10.0 + CLAIM_SECONDS - 0.1, 10.0 + CLAIM_SECONDS
     assert ledger.foreign(showing({}), before)
     assert ledger.foreign(showing({}), after) == {}
     assert ledger.told(showing({}), after) == []
-    assert not ledger.learn(policy(claim(a=2)), after), "and does not come back"
+    assert not ledger.learn(*policy(claim(a=2)), after), "and does not come back"
     assert ledger.foreign(showing({}), after) == {}
 
 
