@@ -71,3 +71,12 @@ def parse_timestamp(text: str) -> datetime:
     if moment.tzinfo is None:
         raise ValueError(f"a timestamp needs a time zone: {text!r}")
     return moment.astimezone(UTC)
+
+
+def stored_time(text: str, *, not_after: datetime | None = None) -> datetime | None:
+    """Return the moment that an object says; None where it says none, or a later one than that."""
+    try:
+        moment = parse_timestamp(text)
+    except (ValueError, OverflowError):
+        return None
+    return None if not_after is not None and moment > not_after else moment

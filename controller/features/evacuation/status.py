@@ -12,11 +12,10 @@ import msgspec
 from controller.features.evacuation import taints
 from controller.framework.statuswriter import StatusEvent
 from controller.model.movement import NEVER, MovementConfiguration
-from controller.model.moving import moment_of
 from controller.model.objects import BlockedWorkload, Evacuation, EvacuationCause, MemberCluster
 from crds.membercluster import MOST_BLOCKED, EvacuatingReason, MemberClusterEventReason
 from crds.names import TAINT_DRAIN, TAINT_OUT_OF_SERVICE
-from machinery.clock import timestamp
+from machinery.clock import stored_time, timestamp
 
 LONGEST_DWELL = 7200
 """Seconds: each loss doubles the dwell of a cluster, up to this."""
@@ -110,7 +109,7 @@ def evacuation_of(
 def _causes(
     cluster: MemberCluster, old: Evacuation, now: datetime, *, blind: bool, doubted: bool
 ) -> list[EvacuationCause]:
-    known = {each.name: each for each in old.causes if moment_of(each.since) is not None}
+    known = {each.name: each for each in old.causes if stored_time(each.since) is not None}
     if doubted:
         known.pop(_NOT_READY, None)
     names = sorted(taints.in_force(cluster))
@@ -133,11 +132,11 @@ def _dwell(
     blind: bool,
 ) -> tuple[int, datetime | None]:
     """Return the seconds of a dwell, and its end; a loss within one doubles the next."""
-    until = moment_of(old.dwells_until) if old.dwells_until else None
+    until = stored_time(old.dwells_until) if old.dwells_until else None
     was = next((each for each in old.causes if each.name == _NOT_READY), None)
     if was is not None and lost is None and not blind and cluster.ready:
         seconds = configuration.not_ready_toleration_seconds
-        since = moment_of(was.since)
+        since = stored_time(was.since)
         # An outage that moved nothing needs no dwell.
         if seconds != NEVER and since is not None and now - since >= timedelta(seconds=seconds):
             doubled = 2 * old.dwell_seconds or configuration.dwell_seconds
@@ -187,7 +186,7 @@ def _said(
     if lost is not None:
         if brake:
             return EvacuatingReason.BRAKED, brake, None
-        seconds, since = configuration.not_ready_toleration_seconds, moment_of(lost.since) or now
+        seconds, since = configuration.not_ready_toleration_seconds, stored_time(lost.since) or now
         if seconds == NEVER:
             text = (
                 "the cluster does not answer; Workloads stay, but for those whose toleration of "

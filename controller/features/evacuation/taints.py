@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
-from controller.model.moving import moment_of
 from controller.model.objects import EvacuationCause, MemberCluster, Taint, Toleration
 from crds.fields.labels import TaintEffect
 from crds.fields.why import ChangeCause
 from crds.membercluster import ReadyReason
 from crds.names import TAINT_DRAIN, TAINT_NOT_READY, TAINT_OUT_OF_SERVICE
+from machinery.clock import stored_time
 
 NO_EXECUTE = TaintEffect.NO_EXECUTE.value
 NOT_READY = Taint(TAINT_NOT_READY, NO_EXECUTE)
@@ -57,7 +57,7 @@ def noted(cluster: MemberCluster) -> Iterator[tuple[Taint, EvacuationCause, date
     """Yield the taints in force that status.evacuation has, each with when it was first seen."""
     evacuation, taints = cluster.status.evacuation, in_force(cluster)
     for cause in evacuation.causes if evacuation is not None else ():
-        taint, since = taints.get(cause.name), moment_of(cause.since)
+        taint, since = taints.get(cause.name), stored_time(cause.since)
         if taint is not None and since is not None:
             yield taint, cause, since
 

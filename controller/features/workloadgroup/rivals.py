@@ -19,7 +19,6 @@ whose turn it is (`turns`), since when that gang waits, and which clusters are k
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeAlias
@@ -40,6 +39,7 @@ from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Mask
 from controller.snapshot.snapshot import Snapshot
 from crds.groups.gate import GateState
+from machinery.clock import stored_time
 from machinery.types.metadata import Key
 
 KEPT: Final = "Kept"
@@ -167,7 +167,7 @@ def waits_since(
     for info in sorted(infos, key=lambda info: info.created):
         wanted += info.replicas * (clusters if info.everywhere else 1)
         if wanted >= group.min_member:
-            here, there = moment(group.created), moment(info.created)
+            here, there = stored_time(group.created), stored_time(info.created)
             return max(here, there) if here and there else None
     return None
 
@@ -183,14 +183,6 @@ def turn(waited: float, patience: float) -> float:
         past -= 2 * length
         length *= 2
     return max(length - past, 0.0) * first
-
-
-def moment(text: str) -> datetime | None:
-    """Parse a time; None for an invalid one, or one without a zone."""
-    with suppress(ValueError):
-        found = datetime.fromisoformat(text)
-        return found if found.tzinfo is not None else None
-    return None
 
 
 @dataclass(frozen=True, slots=True)

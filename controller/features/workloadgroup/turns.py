@@ -50,11 +50,11 @@ from controller.features.workloadgroup.rivals import (
     Keeping,
     Order,
     Rivals,
-    moment,
     turn,
 )
 from controller.framework.gathering import Trial, TrialResult
 from controller.snapshot.columns import Ints
+from machinery.clock import stored_time
 from machinery.types.metadata import Key
 
 _FRESH = timedelta(seconds=5)
@@ -227,7 +227,7 @@ class Turns:
         """Check a few gangs whose patience has passed since, the oldest first."""
         if not self._seeded:
             self._seeded = True
-            stored = ((moment(each.created), each) for each in asked.ledger.values())
+            stored = ((stored_time(each.created), each) for each in asked.ledger.values())
             for at, each in stored:
                 if at is not None and not each.ran:
                     self._await(each.key, at)

@@ -21,7 +21,7 @@ from crds.workloadspread import (
     SpreadEventReason,
     SubsetCondition,
 )
-from machinery.clock import parse_timestamp, timestamp
+from machinery.clock import stored_time, timestamp
 from machinery.types import conditions
 
 MESSAGE_LIMIT = 4096
@@ -111,11 +111,8 @@ def rescheduled(
 
 def _since(old: conditions.Condition, now: datetime) -> datetime:
     """Return the last transition; an unreadable one, or one in the future, is now."""
-    try:
-        moment = parse_timestamp(str(old.get("lastTransitionTime")))
-    except (ValueError, OverflowError):
-        return stamp(now)
-    return moment if moment <= now + TOLERATED else stamp(now)
+    said = str(old.get("lastTransitionTime"))
+    return stored_time(said, not_after=now + TOLERATED) or stamp(now)
 
 
 def _due(waiting: Sequence[UnschedulableUnits], rules: Rules, since: datetime) -> datetime | None:

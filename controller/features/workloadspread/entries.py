@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from machinery.clock import parse_timestamp, timestamp
+from machinery.clock import stored_time, timestamp
 from machinery.types.bounds import MOST_UNITS
 
 OTHERS = "*"
@@ -110,7 +110,8 @@ def entries_of(stored: Mapping[str, str], now: datetime) -> Entries:
     for text, said in stored.items():
         if (found := _ID.fullmatch(text)) is None:
             continue
-        first, since = int(found["first"]), _moment(said, now)
+        first = int(found["first"])
+        since = stored_time(said, not_after=now + TOLERATED) or stamp(now)
         last = int(found["last"] or first)
         if found["cluster"] == OTHERS:
             others, latest = others + first, max(since, latest or since)
@@ -165,11 +166,3 @@ def _place(span: Span) -> tuple[str, int]:
 
 def _follows(one: Span, other: Span) -> bool:
     return (one.cluster, one.last + 1, one.since) == (other.cluster, other.first, other.since)
-
-
-def _moment(text: str, now: datetime) -> datetime:
-    try:
-        moment = parse_timestamp(text)
-    except (ValueError, OverflowError):
-        return stamp(now)
-    return moment if moment <= now + TOLERATED else stamp(now)
