@@ -11,15 +11,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any
-
-import msgspec
 
 from controller.features.reservation import split
 from controller.features.reservation.compiled import Reserved
 from controller.features.reservation.ledger import ReservationLedger
 from controller.features.reservation.objects import Reservation
+from controller.framework.objectwriter import ObjectWriter
 from controller.framework.runtime.feature import Term
 from controller.framework.statuswriter import for_good
 from controller.model.objects import Workload
@@ -35,8 +33,7 @@ from crds.names import (
 from crds.reservation import Hold
 from machinery import logs
 from machinery.api.resources import DEPLOYMENTS, RESERVATIONS, WORKLOADS
-from machinery.api.verbs import MERGE_PATCH
-from machinery.errors import AlreadyExists, Conflict, Forbidden, NotFound, TransportError
+from machinery.errors import Conflict, Forbidden, NotFound, TransportError
 from machinery.runtime.informer import Informer
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.tasks import in_slices
@@ -58,7 +55,6 @@ _DIGEST = 10
 _LIMITED = ("cpu", "memory", "ephemeral-storage")
 """Resources that may go without a limit; a container asks for exactly its limit of every other one.
 """
-_DECODER = msgspec.json.Decoder(Workload)
 
 
 class Placeholders:
@@ -71,9 +67,9 @@ class Placeholders:
         self, term: Term, ledger: ReservationLedger, told: Callable[[Key], None] = lambda _: None
     ) -> None:
         self._client = term.client
-        self._check = term.check
         self._reservations: Informer[Reservation] = term.informer(RESERVATIONS)
         self._workloads: Informer[Workload] = term.informer(WORKLOADS)
+        self._objects = ObjectWriter(term, WORKLOADS, Workload, stored=self._workloads)
         self._ledger = ledger
         self._told = told
         self._problems: dict[Key, str] = {}
@@ -117,8 +113,7 @@ class Placeholders:
         """
         try:
             return await self._bring(key)
-        except (AlreadyExists, Conflict):
-            await self._read(_placeholder(key))
+        except Conflict:
             return CALM_SECONDS
         except NotFound:
             return SETTLED_SECONDS  # the Workload went meanwhile; the watch will report it
@@ -138,7 +133,7 @@ class Placeholders:
         if reserved is None:
             self._say(key, "")
             if held is not None and _ours(held, key) and await self._over(key, held):
-                await self._delete(held)
+                await self._objects.delete(held)
             return None
         replicas = self._replicas(reserved)
         if forbidden_namespace(key[0]):
@@ -148,13 +143,17 @@ class Placeholders:
             if not replicas:
                 self._say(key, "")
                 return None
-            held = await self._create(reserved)
+            stored = self._reservations.get(key)
+            assert stored is not None  # noqa: S101 - `_wanted` has seen it, and nothing was awaited
+            held = await self._objects.create(placeholder(stored, reserved), key[0])
         elif not _ours(held, key):
             name = held.metadata.name
             self._say(key, f"no pods keep it: the Workload {name} is somebody else's")
             return None
         elif _owner(held, key) != reserved.uid or held.metadata.deleting:
-            await self._delete(held)  # the placeholder of an earlier reservation of that name
+            await self._objects.delete(
+                held
+            )  # the placeholder of an earlier reservation of that name
             return SETTLED_SECONDS
         self._say(key, "")
         return SETTLED_SECONDS if await self._place(held, replicas) else None
@@ -185,48 +184,17 @@ class Placeholders:
             return True
         return bool(found["metadata"]["uid"] != _owner(held, key))
 
-    async def _create(self, reserved: Reserved) -> Workload:
-        stored = self._reservations.get(reserved.key)
-        assert stored is not None  # noqa: S101 - `_wanted` has seen it, and nothing was awaited
-        path = WORKLOADS.path(reserved.namespace)
-        return await self._send("POST", path, placeholder(stored, reserved))
-
     async def _place(self, held: Workload, replicas: Mapping[str, int]) -> bool:
         """Write the shares where they differ; return whether they did."""
         total = sum(replicas.values())
         if held.placements == replicas and held.status.desired == total:
             return False
-        meta = held.metadata
         shares = [{"cluster": cluster, "replicas": n} for cluster, n in replicas.items()]
         numbers = {"desired": total, "assigned": total, "pending": 0}
-        looked = {"controller": meta.generation}
-        patch = {
-            "metadata": {"resourceVersion": meta.resource_version},
-            "status": {"placements": shares, "observed": looked, **numbers},
-        }
-        await self._send("PATCH", WORKLOADS.path(meta.namespace, meta.name, "status"), patch)
+        looked = {"controller": held.metadata.generation}
+        status = {"placements": shares, "observed": looked, **numbers}
+        await self._objects.patch(held, {"status": status}, status=True)
         return True
-
-    async def _send(self, method: str, path: str, body: Mapping[str, Any]) -> Workload:
-        """Send one write, and store its answer at once, as the watch may be behind."""
-        self._check()
-        form = MERGE_PATCH if method == "PATCH" else "application/json"
-        answer = await self._client.request(method, path, body=body, content_type=form)
-        written = _DECODER.decode(answer)
-        self._workloads.upsert(written)
-        return written
-
-    async def _delete(self, held: Workload) -> None:
-        if held.metadata.deleting:
-            return
-        self._check()
-        meta = held.metadata
-        await self._client.delete(WORKLOADS, meta.name, namespace=meta.namespace, uid=meta.uid)
-
-    async def _read(self, key: Key) -> None:
-        with suppress(NotFound):
-            path = WORKLOADS.path(*key)
-            self._workloads.upsert(_DECODER.decode(await self._client.request("GET", path)))
 
     def _say(self, key: Key, problem: str) -> None:
         if self._problems.get(key, "") == problem:
@@ -252,11 +220,8 @@ def placeholder(stored: Reservation, reserved: Reserved) -> dict[str, Any]:
         },
     }
     return {
-        "apiVersion": API_VERSION,
-        "kind": WORKLOADS.kind,
         "metadata": {
             "name": name,
-            "namespace": meta.namespace,
             "labels": {LABEL_RESERVATION: label_of(meta.name)},
             "ownerReferences": [owner],
         },
