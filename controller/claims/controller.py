@@ -18,11 +18,11 @@ from typing import Any, TypeAlias, TypeVar
 from controller.claims.claims import (
     LANDED_SECONDS,
     WRITE_SECONDS,
+    ClaimIndex,
     HeldClaim,
     Shares,
     admitted,
 )
-from controller.claims.index import ClaimIndex
 from controller.framework.runtime.feature import Term
 from controller.framework.statuswriter import Result, StatusWriter, answer
 from controller.model.unit import WorkloadInfo

@@ -1,7 +1,8 @@
-"""The common base of features whose kinds are claimed: the holder's name and the term's controller.
+"""The common base of kinds that are claimed: of the feature, and of its plugin.
 
 Every instance counts claims, so that a standby decides at once when its turn comes. Only the leader
-writes the objects' statuses and claims.
+writes the objects' statuses and claims. A plugin takes quota before a decision is written, and
+gives it back when it is not.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from controller.claims.claims import Claim
+from controller.claims.claims import HOLDER_LIMIT, Claim, ClaimIndex, SetForeign
 from controller.claims.controller import ClaimController
-from controller.claims.index import HOLDER_LIMIT, ClaimIndex, SetForeign
+from controller.framework.interface import CycleState
 from controller.framework.runtime.feature import Feature
 from controller.framework.runtime.handle import Handle, switched_off
+from controller.framework.status import SUCCESS, Status, unschedulable
 from controller.model.objects import Workload
 from controller.model.unit import WorkloadInfo
 from machinery.types.metadata import Key, Meta
@@ -66,3 +68,41 @@ class ClaimedKind(Feature):
     def _forget(self, key: Key) -> None:
         self._claims.forget(key)
         self.controller.forget(key)
+
+
+class ClaimsQuota:
+    """Reserve and PreBind of a plugin whose kind is claimed.
+
+    Without `claims` the plugin claims nothing: in a plan or an explanation.
+    """
+
+    name: str
+
+    def __init__(self) -> None:
+        self.claims: ClaimedKind | None = None
+
+    @property
+    def _epoch(self) -> str:
+        return f"{self.name}/epoch"
+
+    def reserve(
+        self, state: CycleState, info: WorkloadInfo, _placements: Mapping[str, int]
+    ) -> Status:
+        """Record the epoch of the decision: newer claims invalidate it."""
+        state.data[self._epoch] = self.claims.epoch(info) if self.claims is not None else None
+        return SUCCESS
+
+    async def pre_bind(
+        self, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
+    ) -> Status:
+        """Take the quota; where another scheduler was faster the Workload is decided again."""
+        epoch = state.data.get(self._epoch)
+        if self.claims is None or await self.claims.claim(info, placements, epoch):
+            return SUCCESS
+        return unschedulable(self.name)
+
+    def unreserve(
+        self, _state: CycleState, info: WorkloadInfo, _placements: Mapping[str, int]
+    ) -> None:
+        if self.claims is not None:
+            self.claims.withdraw(info)

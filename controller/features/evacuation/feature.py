@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from controller.features.evacuation import taints
 from controller.features.evacuation.controller import EvacuationController
 from controller.features.evacuation.fleet import FleetMoves
-from controller.features.evacuation.noderoom import NodeRoom
-from controller.features.evacuation.plugin import NAME, TaintEviction
+from controller.features.evacuation.plugin import NAME, NodeRoom, TaintEviction
 from controller.features.evacuation.waiting import Waiting
 from controller.framework.runtime.arguments import Plain
 from controller.framework.runtime.feature import Enabled, Feature, Term

@@ -12,15 +12,17 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from controller.features.publishing.clusterdecisions import ClusterDecisions
-from controller.features.publishing.items import RankedCluster, ranked
-from controller.features.publishing.objects import owner_of
-from controller.features.publishing.placementdecisions import (
+from controller.features.publishing.decisions import (
     SWITCHED_OFF,
+    ClusterDecisions,
+    Obstacle,
     OwnedSlices,
     PlacementDecisions,
+    RankedCluster,
+    ranked,
+    refused,
 )
-from controller.features.publishing.writing import Obstacle, refused
+from controller.features.publishing.objects import owner_of
 from controller.framework.runtime.feature import Term
 from controller.framework.runtime.handle import Handle
 from controller.framework.statuswriter import Result, StatusWriter

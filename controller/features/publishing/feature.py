@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from controller.features.publishing.controller import PublishingController, publishes
+from controller.features.publishing.decisions import OwnedSlices
 from controller.features.publishing.objects import ClusterDecision, PlacementDecision
-from controller.features.publishing.placementdecisions import OwnedSlices
 from controller.framework.runtime.feature import Feature, Term
 from controller.framework.runtime.handle import Handle
 from controller.model.objects import MemberCluster, Workload

@@ -18,8 +18,12 @@ import msgspec
 from controller.features.rollout.clusters import view_of
 from controller.features.rollout.machine import Machine, RolloutStep, RolloutView
 from controller.features.rollout.revisions import PresentRevision, RevisionHistory, refusal
-from controller.features.rollout.status import changes_of, named_by
-from controller.features.rollout.words import RolledOutCondition, condition_of
+from controller.features.rollout.status import (
+    RolledOutCondition,
+    changes_of,
+    condition_of,
+    named_by,
+)
 from controller.framework.runtime.feature import Term
 from controller.framework.runtime.handle import Handle
 from controller.framework.statuswriter import Result, StatusWriter

@@ -12,8 +12,8 @@ from heapq import nsmallest
 from typing import Any
 
 from controller.features.workloadpolicy.compiled import Policy
+from controller.features.workloadpolicy.controller import allocated
 from controller.features.workloadpolicy.counts import Tally
-from controller.features.workloadpolicy.status import allocated
 from controller.framework.runtime.services import Book
 from controller.snapshot.snapshot import Snapshot
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from controller.cache.placements import PlacementIndex
-from controller.claims.plugin import ClaimsQuota
+from controller.claims.feature import ClaimsQuota
 from controller.features.workloadpolicy.compiled import Policy
 from controller.features.workloadpolicy.counts import Tally
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on

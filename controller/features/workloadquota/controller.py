@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from controller.claims.claims import HeldClaim
+from controller.claims.claims import ClaimIndex, HeldClaim
 from controller.claims.controller import ClaimController
-from controller.claims.index import ClaimIndex
 from controller.features.reservation.ledger import ReservationLedger
 from controller.features.workloadquota.compiled import CompiledQuota, rendered
 from controller.features.workloadquota.objects import WorkloadQuota

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from controller.cache.placements import PlacementIndex
-from controller.claims.plugin import ClaimsQuota
+from controller.claims.feature import ClaimsQuota
 from controller.features.reservation.ledger import ReservationLedger
 from controller.features.reservation.split import fitting
 from controller.features.workloadquota.answers import book

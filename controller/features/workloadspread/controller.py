@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from controller.claims.claims import WRITE_SECONDS
 from controller.features.workloadspread.adaptive import rescheduled
 from controller.features.workloadspread.compiled import CompiledSpread
 from controller.features.workloadspread.counted import CREATE_SECONDS, Classes, SpreadTarget
@@ -38,15 +39,13 @@ from controller.model.objects import Workload
 from controller.model.unit import WorkloadInfo
 from machinery import metrics
 from machinery.api.resources import WORKLOAD_SPREADS, WORKLOADS
-from machinery.clock import parse_timestamp
+from machinery.clock import stored_time
 from machinery.errors import TransportError
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key
 
 CALM_SECONDS = 1.0
 """How long a status may lag behind the reports of members."""
-WRITE_SECONDS = 20.0
-"""Placements are written so soon after their quota was taken, or not at all: before it is void."""
 HELP_SECONDS = 5.0
 """The least time between two decisions of a Workload with waiting replicas for changed clusters."""
 
@@ -283,17 +282,10 @@ def _target(workload: Workload | None, commit: _Commit | None, *, certain: bool)
     total, status = workload.info.replicas, workload.status
     reports = {each.name: each for each in status.clusters}
     if commit is None:
-        decided = _moment(status.decision.time)
+        decided = stored_time(status.decision.time)
         return SpreadTarget(total, workload.placements, reports, decided, certain=certain)
     leaving = None if commit.written else commit.before
     return SpreadTarget(total, commit.after, reports, leaving=leaving, certain=True)
-
-
-def _moment(text: str) -> datetime | None:
-    try:
-        return parse_timestamp(text)
-    except (ValueError, OverflowError):
-        return None
 
 
 def _over(commit: _Commit, workload: Workload) -> bool:

@@ -17,9 +17,8 @@ from controller.features.workloadspread.objects import WorkloadSpread
 from controller.features.workloadspread.plugin import NAME
 from controller.features.workloadspread.plugin import WorkloadSpreadPlugin as Plugin
 from controller.framework.runtime.feature import Enabled, Feature, Term
-from controller.framework.runtime.handle import Handle, switched_off
+from controller.framework.runtime.handle import Handle
 from controller.model.objects import MemberCluster, Workload
-from controller.model.unit import WorkloadInfo
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_SPREADS, WORKLOADS
 from machinery.types.metadata import Key
 
@@ -52,7 +51,7 @@ class WorkloadSpreads(Feature):
         found = [each for each in handle.plugins if isinstance(each, Plugin)]
         self.mark_seconds = found[0].mark_seconds if found else MARK_SECONDS
         for each in found:
-            each.commits = self
+            each.controller = self._leader
             each.endpoints = book(self.spreads, self._subsets).routes()
 
     def start(self, term: Term) -> SpreadController:
@@ -61,21 +60,11 @@ class WorkloadSpreads(Feature):
             term, spreads=self.spreads, handle=self.handle, mark_seconds=seconds
         )
 
+    def _leader(self) -> SpreadController | None:
+        return self.controller if self.leading else None
+
     def _subsets(self, spread: CompiledSpread) -> Sequence[Mapping[str, Any]]:
         return self.controller.subsets(spread) if self.leading else ()
-
-    def closed(self) -> str:
-        """Return why this process takes no quota at all; empty where it does."""
-        return "" if self.handle.controls(NAME) else switched_off(NAME)
-
-    async def commit(
-        self, spread: CompiledSpread, info: WorkloadInfo, placements: Mapping[str, int]
-    ) -> bool:
-        """Commit as `SpreadController.commit` does; grant nothing unless this process leads."""
-        return self.leading and await self.controller.commit(spread, info, placements)
-
-    def withdraw(self, spread: CompiledSpread, info: WorkloadInfo) -> None:
-        self.controller.withdraw(spread, info)
 
     def _spread_gone(self, old: WorkloadSpread) -> None:
         self.controller.forget(old.metadata.key)

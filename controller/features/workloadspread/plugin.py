@@ -9,11 +9,11 @@ nothing away.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
@@ -21,8 +21,9 @@ from pydantic import Field
 from controller.cache.placements import PlacementIndex
 from controller.features.workloadspread import patches
 from controller.features.workloadspread.compiled import MARK_SECONDS, CompiledSpread
+from controller.features.workloadspread.controller import SpreadController
 from controller.features.workloadspread.ledger import Spreads
-from controller.features.workloadspread.overrides import overrides_of
+from controller.features.workloadspread.patches import overrides_of
 from controller.features.workloadspread.subsets import SubsetMemo
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
 from controller.framework.explains import Note, NoteKind, Shortage, Stop, either
@@ -35,7 +36,7 @@ from controller.framework.interface import (
 )
 from controller.framework.room import variants_of, vary
 from controller.framework.runtime.arguments import Args
-from controller.framework.runtime.handle import Handle
+from controller.framework.runtime.handle import Handle, switched_off
 from controller.framework.runtime.services import Route
 from controller.framework.status import SUCCESS, Refusal, Status, unschedulable
 from controller.model.unit import WorkloadInfo
@@ -56,24 +57,6 @@ _EVENTS = (on(MEMBER_CLUSTER, Action.ADDED | Action.LABELS | Action.TAINTS),)
 """A change of the spread is no event here: the feature queues its Workload."""
 
 
-class Commits(Protocol):
-    """The controller of the spreads: a share counts there before it is written."""
-
-    def closed(self) -> str:
-        """Return why this process takes no quota at all; empty where it does."""
-        ...
-
-    async def commit(
-        self, spread: CompiledSpread, info: WorkloadInfo, placements: Mapping[str, int]
-    ) -> bool:
-        """Commit the replicas that come and go; False where the Workload must be decided again."""
-        ...
-
-    def withdraw(self, spread: CompiledSpread, info: WorkloadInfo) -> None:
-        """End the commit of a decision that was not written."""
-        ...
-
-
 class SpreadArgs(Args):
     """`mark_seconds`: for how long a marked subset takes no new replica."""
 
@@ -83,16 +66,20 @@ class SpreadArgs(Args):
 class WorkloadSpreadPlugin:
     """A spread at PreFilter, Filter, Assign, Reserve and PreBind.
 
-    Without `commits` the plugin commits nothing: in a plan or an explanation.
+    Attributes:
+        controller: returns that of this term, None while this process does not lead. Without it the
+            plugin commits nothing: in a plan or an explanation.
+        endpoints: none in a plan, which serves no requests.
     """
 
     name = NAME
     ignored_during_execution = True
 
-    def __init__(self, args: SpreadArgs, _handle: Handle) -> None:
+    def __init__(self, args: SpreadArgs, handle: Handle) -> None:
         self.mark_seconds = args.mark_seconds
-        self.commits: Commits | None = None
+        self.controller: Callable[[], SpreadController | None] | None = None
         self.endpoints: Sequence[Route] = ()
+        self._handle = handle
         self._memory = SubsetMemo()
 
     def events_to_register(self) -> Sequence[EventHint]:
@@ -100,7 +87,6 @@ class WorkloadSpreadPlugin:
         return _EVENTS
 
     def routes(self) -> Sequence[Route]:
-        """Return the endpoints; none in a plan, which serves no requests."""
         return self.endpoints
 
     def settled(self, info: WorkloadInfo, _now: datetime, bound: PlacementIndex) -> WorkloadInfo:
@@ -120,12 +106,12 @@ class WorkloadSpreadPlugin:
         spread = bound.ledger(Spreads).of(info.key) if info.divided else None
         if spread is None:
             return SUCCESS
-        if wrong := fault_of(spread, info):
+        if wrong := patches.fault_of(spread, info):
             text = f"workload-spread {spread.name}: {wrong}"
             invalid = ScheduledReason.INVALID_SPREAD
             return unschedulable(NAME, text, reason=invalid, args=(spread.name,))
-        if self.commits is not None and (closed := self.commits.closed()):
-            text = f"workload-spread {spread.name} takes no units: {closed}"
+        if self.controller is not None and not self._handle.controls(NAME):
+            text = f"workload-spread {spread.name} takes no units: {switched_off(NAME)}"
             return unschedulable(NAME, text, args=(spread.name,))
         state.data[NAME] = spread
         inside = partial(self._inside, spread, info.replicas)
@@ -266,7 +252,7 @@ class WorkloadSpreadPlugin:
         if spread is None:
             return {"overrides": None}
         # The overrides of a spread that became invalid stay as they are, so that nothing restarts.
-        if fault_of(spread, info):
+        if patches.fault_of(spread, info):
             return {}
         subsets = self._memory.of(spread, snapshot, info.replicas)
         return {"overrides": overrides_of(spread, subsets, placements, snapshot)}
@@ -282,9 +268,10 @@ class WorkloadSpreadPlugin:
     ) -> Status:
         """Commit the replicas; where the spread has changed the Workload is decided again."""
         spread = _spread(state)
-        if spread is None or self.commits is None:
+        if spread is None or self.controller is None:
             return SUCCESS
-        if await self.commits.commit(spread, info, placements):
+        leading = self.controller()
+        if leading is not None and await leading.commit(spread, info, placements):
             return SUCCESS
         return unschedulable(NAME)
 
@@ -292,18 +279,9 @@ class WorkloadSpreadPlugin:
         self, state: CycleState, info: WorkloadInfo, _placements: Mapping[str, int]
     ) -> None:
         spread = _spread(state)
-        if spread is not None and self.commits is not None:
-            self.commits.withdraw(spread, info)
-
-
-def fault_of(spread: CompiledSpread, info: WorkloadInfo) -> str:
-    """Return why a spread cannot divide this Workload; empty where it can."""
-    if spread.fault:
-        return spread.fault
-    if info.profile.everywhere:
-        runs = "which runs on every cluster in full"
-        return f"its target {info.name} holds a {info.kind}, {runs}"
-    return patches.fault(spread, info)
+        leading = self.controller() if self.controller is not None else None
+        if spread is not None and leading is not None:
+            leading.withdraw(spread, info)
 
 
 def _spread(state: CycleState) -> CompiledSpread | None:

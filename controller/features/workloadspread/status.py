@@ -25,7 +25,7 @@ from controller.features.workloadspread.counted import (
 )
 from controller.features.workloadspread.entries import most_entries, named
 from controller.features.workloadspread.objects import SubsetStatus, WorkloadSpread
-from controller.features.workloadspread.plugin import fault_of
+from controller.features.workloadspread.patches import fault_of
 from controller.framework.statuswriter import StatusEvent
 from controller.model.objects import Workload
 from controller.planner.problem import UNBOUNDED

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.features.publishing import clusterdecisions
-from controller.features.publishing.items import label_value
+from controller.features.publishing import decisions
+from controller.features.publishing.decisions import label_value
 from controller.model.movement import MovementConfiguration
 from crds.names import ANNOTATION_PROFILE, ANNOTATION_UNJOIN, GIVEN_UP
 from machinery.api.resources import (
@@ -296,12 +296,12 @@ async def test_a_list_that_is_too_large_is_never_cut(monkeypatch: pytest.MonkeyP
     async with shop.leading():
         await shop.until(lambda: shop.names() == ["a", "b"])
         whole = len(msgspec.json.encode(shop.items()))
-        monkeypatch.setattr(clusterdecisions, "MOST_BYTES", whole - 1)
+        monkeypatch.setattr(decisions, "MOST_BYTES", whole - 1)
         shop.edit(replicas=3)
         await shop.until(lambda: [i["replicas"] for i in shop.items() or []] == ["3", "3"])
         assert not any("reason" in item for item in shop.items() or [])
         before = shop.items()
-        monkeypatch.setattr(clusterdecisions, "MOST_BYTES", 10)
+        monkeypatch.setattr(decisions, "MOST_BYTES", 10)
         shop.edit(replicas=4)
         await shop.until(lambda: shop.says("web", "Published")[:2] == ("False", "TooLarge"))
         assert shop.items() == before

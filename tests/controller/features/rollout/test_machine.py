@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from controller.features.rollout.machine import RolloutCluster, RolloutView
-from controller.features.rollout.status import revisions_of
-from controller.features.rollout.words import condition_of
+from controller.features.rollout.status import condition_of, revisions_of
 from controller.model.rollout import RolloutApproval, RolloutStatus, RolloutWave
 from crds.fields.rollout import MOST_WAVES
 from tests.controller.features.rollout.road import BEGINNING, NEW, NEWER, OLD, Road

@@ -1,0 +1,389 @@
+"""The objects that are published of a Workload: its ClusterDecision and its PlacementDecisions.
+
+Told are the clusters that hold units: those of the placements, and those whose units are leaving,
+as these run until their successors are ready. The first rank has the most units; of equal numbers
+the name decides, so that a list changes only where a number does. An object of somebody else is
+never touched.
+
+A process that dies between two writes leaves an object with the list of before, or one that kstatus
+calls in progress; the next turn, here or elsewhere, goes on from there.
+
+PlacementDecisions are slices of at most 100 clusters, as KEP-5313 has them, and no write covers all
+of them. A cluster that goes on from one slice to the next is written there before it is taken out
+of the other: a list that grows is written from its end, one that shrinks from its beginning. What
+is left over goes last.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from controller.features.publishing.objects import ClusterDecision, PlacementDecision, owner_of
+from controller.framework.objectwriter import ObjectWriter
+from controller.framework.runtime.feature import Term
+from controller.framework.statuswriter import changed, for_good
+from controller.model.objects import MemberCluster, Workload
+from controller.model.why import kept
+from controller.planner.reasons import worded
+from crds.clusterdecision import REASON_LIMIT, DecisionCondition, DecisionReadyReason
+from crds.fields.publishing import PublishedReason
+from crds.names import API_VERSION
+from machinery.api.resources import (
+    CLUSTER_DECISIONS,
+    MEMBER_CLUSTERS,
+    PLACEMENT_DECISIONS,
+    WORKLOADS,
+    Resource,
+)
+from machinery.errors import Conflict, Forbidden, NotFound, TransportError
+from machinery.runtime.informer import Informer
+from machinery.types import conditions
+from machinery.types.bounds import clean
+from machinery.types.metadata import Key, Object
+
+T = TypeVar("T", bound=Object)
+
+
+class Obstacle(NamedTuple):
+    """Why a decision is not published as a Workload asks."""
+
+    reason: PublishedReason
+    message: str
+
+
+class PublishedObjects(ObjectWriter[T]):
+    """The objects of one kind that are published, each owned by its Workload."""
+
+    def __init__(self, term: Term, resource: Resource, type_: type[T]) -> None:
+        super().__init__(term, resource, type_, stored=term.informer(resource))
+
+    @property
+    def served(self) -> bool:
+        """Whether the hub has the kind, as far as the watch of it has seen."""
+        return self._stored.synced and not isinstance(self._stored.last_error, NotFound)
+
+    def of(self, workload: Workload, key: Key) -> T | None:
+        """Return the object of that key where the Workload controls it."""
+        found = self.get(key)
+        return found if found is not None and _owned(found, workload) else None
+
+    async def claim(self, workload: Workload, body: Mapping[str, Any]) -> T | Obstacle | None:
+        """Return the object that a Workload controls, made of the body where there is none.
+
+        None where the next event of the object is awaited. An object of an earlier Workload of
+        that name, which the garbage collector has not come to yet, is deleted.
+        """
+        namespace, name = key = (workload.metadata.namespace, body["metadata"]["name"])
+        try:
+            if self.get(key) is None:
+                ours = workload.metadata.controller_ref(API_VERSION, WORKLOADS.kind)
+                metadata = {**body["metadata"], "ownerReferences": [ours]}
+                return await self.create({**body, "metadata": metadata}, namespace)
+        except Conflict:  # it was there, unseen
+            pass
+        except NotFound:
+            return Obstacle(PublishedReason.NOT_SERVED, f"the hub has no {self.resource.plural}")
+        found = self.get(key)
+        if found is None or _owned(found, workload):
+            return found if found is None or not found.metadata.deleting else None
+        owner = owner_of(found.metadata)
+        if owner is not None and owner[0] == workload.metadata.key:
+            await self.delete(found)
+            return None
+        said = f"the {self.resource.kind} {name} is somebody else's, and is left alone"
+        return Obstacle(PublishedReason.ALREADY_EXISTS, said)
+
+
+def _owned(found: Object, workload: Workload) -> bool:
+    return owner_of(found.metadata) == (workload.metadata.key, workload.metadata.uid)
+
+
+def refused(resource: Resource, error: TransportError) -> Obstacle | None:
+    """Return the obstacle where the hub would refuse the same write again; None for any other."""
+    if not (for_good(error) or isinstance(error, Forbidden)):
+        return None
+    return Obstacle(
+        PublishedReason.REFUSED, f"the hub does not take the {resource.kind}: {clean(str(error))}"
+    )
+
+
+SLICE = 100
+"""The most clusters of one PlacementDecision, by its schema."""
+DECISION_KEY = "multicluster.x-k8s.io/decision-key"
+DECISION_INDEX = "multicluster.x-k8s.io/decision-index"
+PLACEMENT_KEY = "multicluster.x-k8s.io/placement-key"
+_LABEL = 63
+_DIGEST = 10
+
+
+class RankedCluster(NamedTuple):
+    """A cluster that holds units of a Workload."""
+
+    name: str
+    replicas: int
+    reason: str
+
+
+def ranked(workload: Workload) -> list[RankedCluster]:
+    """Return the clusters that hold units, from the first rank on."""
+    units = dict(workload.standing)
+    for cluster, share in workload.info.moving.leaving.items():
+        units[cluster] = units.get(cluster, 0) + share.replicas
+    reasons = _reasons(workload)
+    order = sorted(units.items(), key=lambda each: (-each[1], each[0]))
+    return [RankedCluster(name, n, reasons.get(name, "")) for name, n in order if n > 0]
+
+
+def _reasons(workload: Workload) -> dict[str, str]:
+    """Return the rules of the newest step of each share that is told one by one, in words."""
+    found = {}
+    for share in kept(workload.status).reasons:
+        rules = next((step.because for step in reversed(share.steps) if step.because), ())
+        text = ", ".join(worded(each.rule, each.numbers, each.name) for each in rules)
+        found[share.cluster] = text if len(text) <= REASON_LIMIT else f"{text[: REASON_LIMIT - 1]}…"
+    return found
+
+
+def items(
+    clusters: Sequence[RankedCluster],
+    keys: Sequence[str],
+    labels: Callable[[str], Mapping[str, str]],
+    *,
+    with_reasons: bool = True,
+) -> list[dict[str, str]]:
+    """Return the items of a ClusterDecision; `labels` are those of a cluster by its name."""
+    found = []
+    for rank, each in enumerate(clusters, start=1):
+        item = {"clusterName": each.name, "replicas": str(each.replicas), "rank": str(rank)}
+        if with_reasons:
+            item["reason"] = each.reason
+        known = labels(each.name) if keys else {}
+        found.append(item | {f"label.{key}": known.get(key, "") for key in keys})
+    return found
+
+
+def slices(
+    workload: Workload, clusters: Sequence[RankedCluster], profile: Callable[[str], Key]
+) -> Iterator[dict[str, Any]]:
+    """Yield the bodies of a Workload's PlacementDecisions; without any cluster one empty one.
+
+    Args:
+        workload: the Workload.
+        clusters: where it runs, by rank.
+        profile: returns namespace and name of the ClusterProfile that stands for a MemberCluster.
+    """
+    name = workload.metadata.name
+    for index, at in enumerate(range(0, max(len(clusters), 1), SLICE)):
+        decisions = [
+            {"clusterProfileRef": _reference(profile(each.name)), "reason": each.reason}
+            for each in clusters[at : at + SLICE]
+        ]
+        yield {
+            "metadata": {
+                "name": slice_name(name, index),
+                "labels": {
+                    DECISION_KEY: label_value(name),
+                    DECISION_INDEX: str(index),
+                    PLACEMENT_KEY: label_value(name),
+                },
+            },
+            "schedulerName": workload.spec.scheduler_name,
+            "decisions": [{k: v for k, v in each.items() if v} for each in decisions],
+        }
+
+
+def _reference(profile: Key) -> dict[str, str]:
+    return {"namespace": profile[0], "name": profile[1]}
+
+
+def slice_name(workload: str, index: int) -> str:
+    return f"{workload}-{index}"
+
+
+def label_value(name: str) -> str:
+    """Return the name of a Workload as a label's value: cut, with a digest, where it is longer."""
+    if len(name) <= _LABEL:
+        return name
+    digest = hashlib.blake2b(name.encode(), digest_size=_DIGEST // 2).hexdigest()
+    return f"{name[: _LABEL - _DIGEST - 1].rstrip('-.')}-{digest}"
+
+
+MOST_BYTES = 1_000_000
+"""Of a list as JSON: etcd takes a request of 1.5 MiB."""
+_READY = DecisionCondition.READY.value
+
+
+class ClusterDecisions:
+    """The ClusterDecisions of a hub, for one term of leadership."""
+
+    def __init__(self, term: Term) -> None:
+        self._clock = term.clock
+        self._clusters: Informer[MemberCluster] = term.informer(MEMBER_CLUSTERS)
+        self.objects = PublishedObjects(term, CLUSTER_DECISIONS, ClusterDecision)
+
+    def asked(self, workload: Workload) -> bool:
+        return workload.spec.publish.cluster_decision
+
+    async def bring(self, workload: Workload, clusters: Sequence[RankedCluster]) -> Obstacle | None:
+        """Write what differs; return why the object is not as the Workload asks.
+
+        Raises TransportError and LeaseLost.
+        """
+        keys = workload.spec.publish.labels
+        body = {"metadata": {"name": workload.metadata.name}, "spec": {"labels": keys}}
+        found = await self.objects.claim(workload, body)
+        if not isinstance(found, ClusterDecision):
+            return found
+        if found.spec.labels != keys:
+            found = await self.objects.patch(found, {"spec": {"labels": keys}})
+        status, obstacle = self._status(found, clusters, keys)
+        if changed(status, found.status):
+            await self.objects.patch(found, {"status": status}, status=True)
+        return obstacle
+
+    async def withdraw(self, workload: Workload) -> None:
+        """Delete the object of a Workload that asks for none. Raises TransportError, LeaseLost."""
+        found = self.objects.of(workload, workload.metadata.key)
+        if found is not None:
+            await self.objects.delete(found)
+
+    def _status(
+        self, found: ClusterDecision, clusters: Sequence[RankedCluster], keys: Sequence[str]
+    ) -> tuple[dict[str, Any], Obstacle | None]:
+        listed, obstacle = self._fitting(clusters, keys), None
+        reason = DecisionReadyReason.PUBLISHED
+        message = ""
+        if listed is None:
+            # A list that is cut would pass for units that are gone: the old one does less harm.
+            listed, reason = found.status.decisions, DecisionReadyReason.TOO_LARGE
+            message = f"{len(clusters)} clusters with {len(keys)} labels each fit into no object"
+            obstacle = Obstacle(PublishedReason.TOO_LARGE, f"ClusterDecision: {message}")
+        before, now = found.status.conditions, self._clock.now()
+        ready = conditions.renewed(
+            conditions.among(before, _READY),
+            type_=_READY,
+            true=obstacle is None,
+            reason=reason.value,
+            message=message,
+            now=now,
+            generation=found.metadata.generation,
+        )
+        status = {
+            "observedGeneration": found.metadata.generation,
+            "decisions": listed,
+            "conditions": conditions.with_progress([ready], waits=(), before=before, now=now),
+        }
+        return status, obstacle
+
+    def _fitting(
+        self, clusters: Sequence[RankedCluster], keys: Sequence[str]
+    ) -> list[dict[str, str]] | None:
+        """Return the items, of very many without reasons; None where these are too large too."""
+        for with_reasons in (True, False):
+            found = items(clusters, keys, self._labels, with_reasons=with_reasons)
+            if len(msgspec.json.encode(found)) <= MOST_BYTES:
+                return found
+        return None
+
+    def _labels(self, name: str) -> Mapping[str, str]:
+        cluster = self._clusters.get(("", name))
+        return {} if cluster is None else cluster.labels
+
+
+SWITCHED_OFF = Obstacle(
+    PublishedReason.NOT_SERVED,
+    "PlacementDecision: set placementDecisions: true in the controller's configuration",
+)
+
+
+class OwnedSlices:
+    """The slices that name a Workload as their controller, by its key: fed by the informer."""
+
+    def __init__(self) -> None:
+        self._keys: defaultdict[Key, set[Key]] = defaultdict(set)
+
+    def changed(self, old: PlacementDecision | None, new: PlacementDecision | None) -> set[Key]:
+        """Take a change in; return the keys of the Workloads that it is of."""
+        touched = set()
+        for found, there in ((old, False), (new, True)):
+            owner = owner_of(found.metadata) if found is not None else None
+            if found is None or owner is None:
+                continue
+            touched.add(owner[0])
+            held = self._keys[owner[0]]
+            (held.add if there else held.discard)(found.metadata.key)
+            if not held:
+                del self._keys[owner[0]]
+        return touched
+
+    def owners(self) -> list[Key]:
+        return list(self._keys)
+
+    def of(self, workload: Key) -> set[Key]:
+        return set(self._keys.get(workload, ()))
+
+
+class PlacementDecisions:
+    """The slices of a hub, for one term of leadership."""
+
+    def __init__(self, term: Term, owned: OwnedSlices) -> None:
+        self.objects = PublishedObjects(term, PLACEMENT_DECISIONS, PlacementDecision)
+        self._owned = owned
+        self._clusters: Informer[MemberCluster] = term.informer(MEMBER_CLUSTERS)
+        self._namespace = term.namespace
+
+    def asked(self, workload: Workload) -> bool:
+        return workload.spec.publish.placement_decision
+
+    async def bring(self, workload: Workload, clusters: Sequence[RankedCluster]) -> Obstacle | None:
+        """Write what differs; return why the slices are not as the Workload asks.
+
+        Raises TransportError and LeaseLost.
+        """
+        bodies = list(slices(workload, clusters, self._profile))
+        grows = len(clusters) >= self._published(workload)
+        for body in reversed(bodies) if grows else bodies:
+            found = await self.objects.claim(workload, body)
+            if not isinstance(found, PlacementDecision):
+                return found
+            if _differs(found, body):
+                await self.objects.patch(found, body)
+        await self._delete(workload, keep=len(bodies))
+        return None
+
+    async def withdraw(self, workload: Workload) -> None:
+        """Delete the slices of a Workload that asks for none. Raises TransportError, LeaseLost."""
+        await self._delete(workload, keep=0)
+
+    def _profile(self, name: str) -> Key:
+        """Return the ClusterProfile that a MemberCluster was made of, else the exported one."""
+        cluster = self._clusters.get(("", name))
+        return (cluster and cluster.profile) or (self._namespace, name)
+
+    def _slices(self, workload: Workload) -> list[PlacementDecision]:
+        found = (self.objects.of(workload, key) for key in self._owned.of(workload.metadata.key))
+        return [each for each in found if each is not None]
+
+    def _published(self, workload: Workload) -> int:
+        lists = (each.decisions for each in self._slices(workload))
+        return sum(len(each) for each in lists if isinstance(each, list))
+
+    async def _delete(self, workload: Workload, *, keep: int) -> None:
+        kept = {slice_name(workload.metadata.name, index) for index in range(keep)}
+        over = [each for each in self._slices(workload) if each.metadata.name not in kept]
+        for each in sorted(over, key=lambda found: found.metadata.name, reverse=True):
+            await self.objects.delete(each)
+
+
+def _differs(found: PlacementDecision, body: Mapping[str, Any]) -> bool:
+    labels: Mapping[str, str] = body["metadata"]["labels"]
+    return (
+        found.decisions != body["decisions"]
+        or found.scheduler_name != body["schedulerName"]
+        or not labels.items() <= found.metadata.labels.items()
+    )
