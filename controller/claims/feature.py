@@ -42,21 +42,6 @@ class ClaimedKind(Feature):
         """Return why this process grants no quota at all; empty where it does."""
         return "" if self.handle.controls(self._plugin) else switched_off(self._plugin)
 
-    def epoch(self, info: WorkloadInfo) -> int | None:
-        """Return the epoch, see `ClaimController.epoch`; None where this process does not lead."""
-        return self.controller.epoch(info)
-
-    async def claim(
-        self, info: WorkloadInfo, placements: Mapping[str, int], epoch: int | None
-    ) -> bool:
-        """Claim as `ClaimController.claim` does; grant nothing where this process does not lead."""
-        if not self.leading:
-            return bool(self.closed())  # PreFilter has refused every Workload that takes quota
-        return await self.controller.claim(info, placements, epoch)
-
-    def withdraw(self, info: WorkloadInfo) -> None:
-        self.controller.withdraw(info)
-
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
         """Handle an informer's event: the shares that a Workload shows end its claims."""
         self.controller.touched(self._claims.show(old, new))
@@ -89,20 +74,25 @@ class ClaimsQuota:
         self, state: CycleState, info: WorkloadInfo, _placements: Mapping[str, int]
     ) -> Status:
         """Record the epoch of the decision: newer claims invalidate it."""
-        state.data[self._epoch] = self.claims.epoch(info) if self.claims is not None else None
+        if self.claims is not None:
+            state.data[self._epoch] = self.claims.controller.epoch(info)
         return SUCCESS
 
     async def pre_bind(
         self, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
     ) -> Status:
         """Take the quota; where another scheduler was faster the Workload is decided again."""
-        epoch = state.data.get(self._epoch)
-        if self.claims is None or await self.claims.claim(info, placements, epoch):
+        claims, epoch = self.claims, state.data.get(self._epoch)
+        if claims is None:
             return SUCCESS
-        return unschedulable(self.name)
+        if claims.leading:
+            granted = await claims.controller.claim(info, placements, epoch)
+        else:  # where it is closed, PreFilter has refused every Workload that takes quota
+            granted = bool(claims.closed())
+        return SUCCESS if granted else unschedulable(self.name)
 
     def unreserve(
         self, _state: CycleState, info: WorkloadInfo, _placements: Mapping[str, int]
     ) -> None:
         if self.claims is not None:
-            self.claims.withdraw(info)
+            self.claims.controller.withdraw(info)

@@ -23,8 +23,7 @@ from controller.framework.events import Action, EventHint, on
 from controller.framework.explains import Note, NoteKind, Shortage, Stop, clusters
 from controller.framework.interface import NOTHING_REFUSED, Candidates, CycleState, FilterMask
 from controller.framework.runtime.arguments import Factory, Plain
-from controller.framework.runtime.feature import Enabled, Term, Watch
-from controller.framework.runtime.handle import Handle
+from controller.framework.runtime.feature import Enabled, Feature, Term
 from controller.framework.status import SUCCESS, Refusal, Status, unschedulable, wait
 from controller.framework.statuswriter import Result, StatusWriter
 from controller.framework.waiting import WaitingWorkloads
@@ -308,31 +307,21 @@ class PoolController(StatusWriter[LicencePool]):
         return Result(fields=msgspec.to_builtins(PoolStatus(counts.total(), clusters)))
 
 
-class LicencePools:
+class LicencePools(Feature):
     """The feature."""
 
+    controller: PoolController
     plugins: Mapping[str, Factory] = {NAME: Plain(LicenceSeats)}
     defaults = tuple(Enabled(at, NAME) for at in ("preFilter", "filter", "assign", "permit"))
 
     def __init__(self) -> None:
         self.seats = Seats(self._counted)
         self.ledgers = (self.seats,)
-        self.watches = (Watch(POOLS, LicencePool, self.pool_changed),)
-        self._handle: Handle | None = None
-        self._writer: PoolController | None = None
+        self.watch(POOLS, LicencePool, self.pool_changed)
 
-    def attach(self, handle: Handle) -> None:
-        """Remember whom to tell."""
-        self._handle = handle
-
-    def lead(self, term: Term) -> PoolController:
+    def start(self, term: Term) -> PoolController:
         """Write the statuses of all pools."""
-        self._writer = PoolController(term, self.seats)
-        return self._writer
-
-    def stop_leading(self) -> None:
-        """The term is over."""
-        self._writer = None
+        return PoolController(term, self.seats)
 
     def pool_changed(self, old: LicencePool | None, new: LicencePool | None) -> None:
         """An informer's handler."""
@@ -343,14 +332,10 @@ class LicencePools:
             self.seats.seats.pop(key, None)
         else:
             self.seats.seats[key], self.seats.each[key] = new.spec.seats, new.spec.each
-        if self._handle is not None:
-            action = Action.DELETED if new is None else Action.SPEC if old else Action.ADDED
-            self._handle.announce(POOLS.kind, key, action, old, new)
-        if self._writer is not None:
-            self._writer.add(key)
+        action = Action.DELETED if new is None else Action.SPEC if old else Action.ADDED
+        self.handle.announce(POOLS.kind, key, action, old, new)
+        self.controller.add(key)
 
     def _counted(self, pool: Key) -> None:
-        if self._handle is not None:
-            self._handle.announce(POOLS.kind, pool, Action.SHARES)
-        if self._writer is not None:
-            self._writer.add(pool, after=0.05)
+        self.handle.announce(POOLS.kind, pool, Action.SHARES)
+        self.controller.add(pool, after=0.05)
