@@ -253,3 +253,28 @@ async def test_of_two_with_one_name_the_first_answers(caplog: pytest.LogCaptureF
     assert msgspec.json.decode(answer.body) == 1
     assert "plugin Fails has no endpoints" in caplog.text
     assert "does not fit into a path" in caplog.text
+
+
+async def test_a_book_is_read_page_by_page_in_the_order_of_keys() -> None:
+    keys = [("shop", f"n{n:03}") for n in range(2 * services.PAGE + 1)]
+    kept = {key: SimpleNamespace(key=key) for key in reversed(keys)}
+
+    def told(found: Any) -> dict[str, str]:
+        return {"name": found.key[1]}
+
+    book = services.Book("nodes", "node", kept.values, kept.get, told, told)
+    pages, one = (route.answer for route in book.routes())
+
+    def asked(query: dict[str, str], **params: str) -> Request:
+        return Request(method="GET", path="/", query=query, params=params, headers={}, body=b"")
+
+    seen, query = [], dict[str, str]()
+    for size in (services.PAGE, services.PAGE, 1):
+        page = await pages(asked(query))
+        assert len(page["nodes"]) == size
+        seen += [("shop", each["name"]) for each in page["nodes"]]
+        query = {"continue": page.get("continue", "")}
+    assert (seen, query) == (keys, {"continue": ""})
+    assert await one(asked({}, namespace="shop", name="n007")) == {"name": "n007"}
+    none = await one(asked({}, namespace="shop", name="other"))
+    assert (none.status, none.body) == (404, b'{"message":"cannot find node shop/other"}')

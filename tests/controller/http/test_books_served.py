@@ -1,4 +1,4 @@
-"""The books of policies and spreads over HTTP: the numbers of the next decision, in pages."""
+"""The books of policies and spreads over HTTP: the numbers of the next decision."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from controller.framework.runtime.services import PAGE
 from machinery.api.resources import WORKLOAD_POLICIES, WORKLOAD_SPREADS
 from tests.controller.features.workloadquota.quota import LABEL, rules
 from tests.controller.features.workloadspread.spreads import KIND, stored, subset
@@ -105,22 +104,6 @@ async def test_a_spread_tells_what_its_subsets_hold(config: Path, stage: Stage) 
         await stage.calm(1)
         told = (await ask(controller, f"{SPREADS}/shop/younger"))[1]
         assert (told["divides"], told["subsets"]) == (False, [])
-
-
-async def test_very_many_are_told_in_pages_that_hold_nobody_up(config: Path, stage: Stage) -> None:
-    for number in range(201):
-        policy(stage, f"p{number:03}", a=number)
-        stage.hub.put(
-            WORKLOAD_SPREADS, stored(subset("a"), name=f"w{number:03}", target=f"t{number}")
-        )
-    async with stage.configured(config) as controller:
-        for path, kind, first in ((POLICIES, "policies", "p000"), (SPREADS, "spreads", "w000")):
-            _, page = await ask(controller, path)
-            assert len(page[kind]) == PAGE == 200
-            assert page[kind][0]["name"] == first
-            _, rest = await ask(controller, f"{path}?continue={page['continue']}")
-            assert [each["name"] for each in rest[kind]] == [f"{first[0]}200"]
-            assert "continue" not in rest
 
 
 async def test_a_standby_answers_none_of_it(config: Path, stage: Stage) -> None:
