@@ -99,6 +99,7 @@ class ClaimController(StatusWriter[T]):
 
     def forget(self, key: Key) -> None:
         """Refuse the requests of a deleted object."""
+        super().forget(key)
         _answer(self._requests.pop(key, {}), False)
 
     def touched(self, keys: Collection[Key]) -> None:

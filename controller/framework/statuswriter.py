@@ -123,6 +123,7 @@ class StatusWriter(Generic[T]):
         self._resource = resource
         self._stored: _Stored[T] = term.informer(resource)
         self._drafts: dict[Key, Result] = {}
+        self._written: dict[Key, float] = {}
         self._decoder = msgspec.json.Decoder(type_)
         self._queue: WorkQueue[Key] = WorkQueue(
             name=resource.kind.lower(), clock=term.clock, flow=namespace_of, seats=WRITERS
@@ -149,6 +150,15 @@ class StatusWriter(Generic[T]):
 
     def failed(self, key: Key, result: Result | None, error: TransportError | None) -> None:
         """Called where a turn ends with a draft that is not stored, or with an error."""
+
+    def forget(self, key: Key) -> None:
+        """Called where an object is gone."""
+        self._written.pop(key, None)
+
+    def rest(self, key: Key, seconds: float) -> float:
+        """Return the seconds until the last write in this term is so long ago; 0 without one."""
+        written = self._written.get(key)
+        return 0.0 if written is None else max(written + seconds - self._clock.monotonic(), 0.0)
 
     def resync(self, stored: T) -> None:
         """Queue an object in a round over all of them."""
@@ -244,8 +254,11 @@ class StatusWriter(Generic[T]):
 
     def _done(self, about: Meta, result: Result, began: float, *, written: bool) -> float | None:
         self._drafts.pop(about.key, None)
+        if written:
+            self._written[about.key] = self._clock.monotonic()
         self.landed(about.key, result, written=written)
         if self._stored.get(about.key) is None:  # it may be gone by now
+            self._written.pop(about.key, None)
             return None
         for event in result.events:
             self.emit(about, event)

@@ -182,7 +182,6 @@ class EvacuationController(StatusWriter[MemberCluster]):
         self._standing: dict[Key, Standing] = {}
         self._braked: str | None = None
         self._judged: set[Key] = set()
-        self._written: dict[Key, float] = {}
 
     def resync(self, stored: MemberCluster) -> None:
         """Queue a cluster when the term begins, and the Workloads that leave it."""
@@ -292,7 +291,8 @@ class EvacuationController(StatusWriter[MemberCluster]):
         judged = not unreachable or self._lease.judged
         if not woken and told:
             return Result(fields=None, requeue_after=wait, carry=_News(judged=judged))
-        rest = self._rest(key)
+        # A controller of other scheduler names writes the same fields, as it is configured.
+        rest = self.rest(key, CALM_SECONDS)
         if rest > 0:
             return Result(fields=None, requeue_after=rest, carry=_News())
         renewed = conditions.renewed(
@@ -314,22 +314,12 @@ class EvacuationController(StatusWriter[MemberCluster]):
         )
 
     def landed(self, key: Key, result: Result, *, written: bool) -> None:
-        if written:
-            self._written[key] = self._clock.monotonic()
         news: _News = result.carry
         first = news.judged and key not in self._judged
         if first:
             self._judged.add(key)
         if (written and news.woken) or first:
             self._look(key[1])
-
-    def _rest(self, key: Key) -> float:
-        """Return the seconds until the cluster may be written again.
-
-        A controller of other scheduler names writes the same fields, by a configuration of its own.
-        """
-        written = self._written.get(key)
-        return 0.0 if written is None else written + CALM_SECONDS - self._clock.monotonic()
 
     def judged(self, cluster: str) -> bool:
         """Whether this term has judged what leaves the cluster: a stored loss may be of another."""
@@ -345,9 +335,9 @@ class EvacuationController(StatusWriter[MemberCluster]):
         self._handle.look(sorted(self._moves.on(cluster), key=turn))
 
     def forget(self, key: Key) -> None:
+        super().forget(key)
         self._braked = None
         self._judged.discard(key)
-        self._written.pop(key, None)
         self._standing.pop(key, None)
 
     async def _write(self, meta: Meta, status: Mapping[str, Any]) -> None:

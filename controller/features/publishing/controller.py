@@ -69,6 +69,7 @@ class PublishingController(StatusWriter[Workload]):
         self._telling.add(name, telling)
 
     def forget(self, key: Key) -> None:
+        super().forget(key)
         self._obstacles.pop(key, None)
 
     async def run(self) -> None:

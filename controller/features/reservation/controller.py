@@ -91,7 +91,6 @@ class ReservationController(StatusWriter[Reservation]):
         self._placeholders = Placeholders(term, ledger, self._look)
         self._dirty: set[str] = set()
         self._more = asyncio.Event()
-        self._written: dict[Key, float] = {}
 
     async def run(self) -> None:
         """Write statuses and keep placeholders until cancelled."""
@@ -109,12 +108,11 @@ class ReservationController(StatusWriter[Reservation]):
         self._placeholders.saw(workload)
 
     def _look(self, key: Key) -> None:
-        since = self._clock.monotonic() - self._written.get(key, -CALM_SECONDS)
-        self.add(key, after=max(CALM_SECONDS - since, 0.0))
+        self.add(key, after=self.rest(key, CALM_SECONDS))
 
     def forget(self, key: Key) -> None:
         """Forget a deleted reservation, and queue its placeholder for removal."""
-        self._written.pop(key, None)
+        super().forget(key)
         self._placeholders.look(key)
 
     def look_at_clusters(self, names: Iterable[str]) -> None:
@@ -173,10 +171,6 @@ class ReservationController(StatusWriter[Reservation]):
             due = (found.next_look - now).total_seconds()
             after = max(due, CLOCKS_SECONDS) if clocks else due
         return Result(fields=found.fields, events=found.events, requeue_after=after)
-
-    def landed(self, key: Key, result: Result, *, written: bool) -> None:
-        if written:
-            self._written[key] = self._clock.monotonic()
 
     def _uses(self, reserved: Reserved) -> list[Use]:
         """Return the users inside, by stored statuses alone, as a decision may come to nothing."""

@@ -60,7 +60,6 @@ class RolloutController(StatusWriter[Workload]):
         self._history = RevisionHistory(term.client, check=term.check)
         self._present: dict[Key, PresentRevision] = {}
         self._tried: dict[Key, float] = {}
-        self._written: dict[Key, float] = {}
         self._lost: dict[Key, str] = {}
         self._untidy: set[Key] = set()
 
@@ -69,7 +68,8 @@ class RolloutController(StatusWriter[Workload]):
             self.add(stored.metadata.key)
 
     def forget(self, key: Key) -> None:
-        for known in (self._present, self._tried, self._written, self._lost):
+        super().forget(key)
+        for known in (self._present, self._tried, self._lost):
             known.pop(key, None)
         self._untidy.discard(key)
 
@@ -145,10 +145,8 @@ class RolloutController(StatusWriter[Workload]):
     def _rest(self, stored: Workload, said: RolledOutCondition) -> float:
         """Return the seconds until another message alone may be written."""
         old = conditions.among(stored.status.conditions, _ROLLED_OUT)
-        written = self._written.get(stored.metadata.key)
-        if written is None or old.get("reason") != said.reason.value:
-            return 0.0
-        return written + WORDS_SECONDS - self._clock.monotonic()
+        same = old.get("reason") == said.reason.value
+        return self.rest(stored.metadata.key, WORDS_SECONDS) if same else 0.0
 
     def _step(self, stored: Workload) -> RolloutStep | None:
         """Return what the wave machine says; None while the revision of the spec is not stored."""
@@ -190,8 +188,6 @@ class RolloutController(StatusWriter[Workload]):
         return {"conditions": [*_others(stored), renewed]}
 
     def landed(self, key: Key, result: Result, *, written: bool) -> None:
-        if written:
-            self._written[key] = self._clock.monotonic()
         if result.carry:
             self._untidy.add(key)
 

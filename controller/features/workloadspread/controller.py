@@ -114,6 +114,7 @@ class SpreadController(StatusWriter[WorkloadSpread]):
 
     def forget(self, key: Key) -> None:
         """Refuse the commit of a deleted spread, and forget the spread."""
+        super().forget(key)
         self._end(key)
         for each in (self._withdrawn, self._stranded, self._helped):
             each.discard(key)

@@ -76,16 +76,15 @@ class _GateWatch:
     """The memory of a group between two checks; moments without a type are monotonic.
 
     `writing` is since when none of the decisions on their way to the hub has arrived, `left` how
-    few there were, `failing` since when a failure stands; `looked` and `written` are the last check
-    and the last write; `due` is when its Workloads are to be decided again, `wake` whether that is
-    now. `most` are the bytes that its gate may take.
+    few there were, `failing` since when a failure stands; `looked` is the last check; `due` is when
+    its Workloads are to be decided again, `wake` whether that is now. `most` are the bytes that its
+    gate may take.
     """
 
     writing: float | None = None
     left: int = 0
     failing: float | None = None
     looked: float | None = None
-    written: float | None = None
     most: int = MOST_GATE_BYTES
     due: datetime | None = None
     wake: bool = False
@@ -131,6 +130,7 @@ class GroupController(StatusWriter[WorkloadGroup]):
             self.look(key, at_once=True)
 
     def forget(self, key: Key) -> None:
+        super().forget(key)
         self._watched.pop(key, None)
 
     def saw(self, key: Key, group: Key | None) -> None:
@@ -176,8 +176,8 @@ class GroupController(StatusWriter[WorkloadGroup]):
         written = status.differs(look.fields, stored)
         again = self._memory.loose(key, now)
         soon = SOON_SECONDS if gate.waits or again else None
-        if written and watch.written is not None and status.words_alone(look.fields, stored):
-            rest = WORDS_SECONDS - (at - watch.written)
+        if written and status.words_alone(look.fields, stored):
+            rest = self.rest(key, WORDS_SECONDS)
             written, soon = rest <= 0, rest if rest > 0 else soon
         if again and _less(stored, group, gate, facts):
             written = False
@@ -192,10 +192,6 @@ class GroupController(StatusWriter[WorkloadGroup]):
             anyway=True,  # compared above, without the fields that are no reason for a write
             carry=gate,
         )
-
-    def landed(self, key: Key, result: Result, *, written: bool) -> None:
-        if written and self._ledger.get(key) is not None:  # the group may be gone by now
-            self._watched[key].written = self._clock.monotonic()
 
     def shorter(self, key: Key, result: Result, error: TransportError) -> bool:
         """Release nothing more where the status is too large; the next, shorter draft says so."""
