@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 import msgspec
@@ -26,6 +27,7 @@ from machinery.runtime.event_recorder import ObjectRef, one_cluster
 from machinery.runtime.fair_queue import namespace_of
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.tasks import in_slices
+from machinery.types import conditions
 from machinery.types.metadata import Key, Meta, Object
 
 if TYPE_CHECKING:
@@ -38,6 +40,8 @@ RESYNC_SECONDS = 1.0
 """The least time between two rounds over all objects."""
 LEAST_WAIT = 0.1
 """The least seconds until the next draft: two clocks measure them, and never agree in full."""
+MESSAGE_LIMIT = 4096
+"""The longest message of a condition, by the schemas of the kinds."""
 LONGEST_WAIT = 3600.0
 """Seconds after which an object is drafted again, as the wall clock may have been set."""
 
@@ -61,6 +65,29 @@ def changed(fields: Mapping[str, Any], status: Any) -> list[str]:
     """Return the names of the fields that a stored status lacks; empty values are all alike."""
     said = msgspec.to_builtins(status)
     return [name for name, value in fields.items() if (said.get(name) or None) != (value or None)]
+
+
+def ready_conditions(
+    stored: Any,
+    *,
+    true: bool,
+    reason: str,
+    message: str,
+    now: datetime,
+    waits: Collection[str] = (),
+) -> list[conditions.Condition]:
+    """Return the condition Ready of a stored object as of now, and `conditions.with_progress`."""
+    before = stored.status.conditions
+    ready = conditions.renewed(
+        conditions.among(before, conditions.READY),
+        type_=conditions.READY,
+        true=true,
+        reason=reason,
+        message=message[:MESSAGE_LIMIT],
+        now=now,
+        generation=stored.metadata.generation,
+    )
+    return conditions.with_progress([ready], waits=waits, before=before, now=now)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,11 +26,11 @@ import msgspec
 from controller.features.publishing.objects import ClusterDecision, PlacementDecision, owner_of
 from controller.framework.objectwriter import ObjectWriter
 from controller.framework.runtime.feature import Term
-from controller.framework.statuswriter import changed, for_good
+from controller.framework.statuswriter import changed, for_good, ready_conditions
 from controller.model.objects import MemberCluster, Workload
 from controller.model.why import kept
 from controller.planner.reasons import worded
-from crds.clusterdecision import REASON_LIMIT, DecisionCondition, DecisionReadyReason
+from crds.clusterdecision import REASON_LIMIT, DecisionReadyReason
 from crds.fields.publishing import PublishedReason
 from crds.names import API_VERSION
 from machinery.api.resources import (
@@ -42,7 +42,6 @@ from machinery.api.resources import (
 )
 from machinery.errors import Conflict, Forbidden, NotFound, TransportError
 from machinery.runtime.informer import Informer
-from machinery.types import conditions
 from machinery.types.bounds import clean
 from machinery.types.metadata import Key, Object
 
@@ -215,7 +214,6 @@ def label_value(name: str) -> str:
 
 MOST_BYTES = 1_000_000
 """Of a list as JSON: etcd takes a request of 1.5 MiB."""
-_READY = DecisionCondition.READY.value
 
 
 class ClusterDecisions:
@@ -263,20 +261,13 @@ class ClusterDecisions:
             listed, reason = found.status.decisions, DecisionReadyReason.TOO_LARGE
             message = f"{len(clusters)} clusters with {len(keys)} labels each fit into no object"
             obstacle = Obstacle(PublishedReason.TOO_LARGE, f"ClusterDecision: {message}")
-        before, now = found.status.conditions, self._clock.now()
-        ready = conditions.renewed(
-            conditions.among(before, _READY),
-            type_=_READY,
-            true=obstacle is None,
-            reason=reason.value,
-            message=message,
-            now=now,
-            generation=found.metadata.generation,
-        )
+        now, ready = self._clock.now(), obstacle is None
         status = {
             "observedGeneration": found.metadata.generation,
             "decisions": listed,
-            "conditions": conditions.with_progress([ready], waits=(), before=before, now=now),
+            "conditions": ready_conditions(
+                found, true=ready, reason=reason.value, message=message, now=now
+            ),
         }
         return status, obstacle
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from controller.features.reservation.compiled import Reserved, compile_reservation
 from controller.features.reservation.objects import Reservation
 from controller.features.reservation.placed import AVAILABLE, ENDED, status_of
-from controller.framework.statuswriter import StatusEvent
+from controller.framework.statuswriter import MESSAGE_LIMIT, StatusEvent
 from crds.reservation import (
     ReservationCondition,
     ReservationEventReason,
@@ -31,7 +31,6 @@ NAMED_OWNERS = 100
 """Owners that a status names; `owners` is the number of all."""
 NOTED = 3
 """Owners that an event names, and clusters that a message does."""
-MESSAGE_LIMIT = 4096
 _READY = ReservationCondition.READY.value
 _WAITING = frozenset(
     {

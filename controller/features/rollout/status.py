@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from controller.features.rollout.machine import RolloutStep, failure
+from controller.framework.statuswriter import MESSAGE_LIMIT
 from controller.model.rollout import (
     RevisionException,
     Rollout,
@@ -20,7 +21,6 @@ from crds.fields.rollout import MOST_WAVES, RolledOutReason, RolloutPhase
 from crds.names import short_revision
 from machinery.clock import timestamp
 
-MESSAGE_LIMIT = 4096
 _REASONS = {
     RolloutPhase.FAILED: RolledOutReason.HEALTH_CHECK_FAILED,
     RolloutPhase.ROLLING_BACK: RolledOutReason.ROLLED_BACK,

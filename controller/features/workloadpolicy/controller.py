@@ -20,21 +20,20 @@ from controller.features.workloadpolicy.objects import WorkloadPolicy
 from controller.features.workloadpolicy.plugin import policy_of
 from controller.framework.runtime.feature import Term
 from controller.framework.runtime.handle import Handle
+from controller.framework.statuswriter import ready_conditions
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.snapshot import Snapshot
 from crds.admission.validation import normalised_policy
-from crds.workloadpolicy import PolicyCondition, PolicyReadyReason
+from crds.workloadpolicy import PolicyReadyReason
 from machinery import logs
 from machinery.api.resources import WORKLOAD_POLICIES
 from machinery.api.verbs import MERGE_PATCH
 from machinery.errors import Conflict, Forbidden, Invalid, NotFound
-from machinery.types import conditions
 from machinery.types.bounds import MOST_UNITS
 from machinery.types.metadata import Key
 
 LOG = logs.get(__name__)
 SUMMARY_LIMIT = 1024
-MESSAGE_LIMIT = 4096
 
 
 def status_of(
@@ -49,13 +48,16 @@ def status_of(
     rules = counts.policy(key)
     fault = rules.fault if rules else ""
     domains = allocated(rules, counts, snapshot) if rules is not None and not fault else []
+    reason = PolicyReadyReason.INVALID_POLICY if fault else PolicyReadyReason.VALID
     return {
         "observedGeneration": policy.metadata.generation,
         "allocated": domains,
         "summary": _summary(domains),
         "workloads": counts.members(key),
         "claims": [claim.to_dict() for claim in latest.values()],
-        "conditions": _conditions(policy, fault, now),
+        "conditions": ready_conditions(
+            policy, true=not fault, reason=reason.value, message=fault, now=now
+        ),
     }
 
 
@@ -87,22 +89,6 @@ def _held(rules: Policy, counts: Tally, snapshot: Snapshot) -> dict[str, int]:
 def _summary(domains: list[dict[str, Any]]) -> str:
     text = ",".join(f"{each['name']}={each['replicas']}/{each['desired']}" for each in domains)
     return text if len(text) <= SUMMARY_LIMIT else text[: SUMMARY_LIMIT - 1] + "…"
-
-
-def _conditions(policy: WorkloadPolicy, fault: str, now: datetime) -> list[conditions.Condition]:
-    """Return Ready, whether the policy is valid; an invalid one needs a person."""
-    reason = PolicyReadyReason.INVALID_POLICY if fault else PolicyReadyReason.VALID
-    before = policy.status.conditions
-    ready = conditions.renewed(
-        conditions.among(before, PolicyCondition.READY.value),
-        type_=PolicyCondition.READY.value,
-        true=not fault,
-        reason=reason.value,
-        message=fault[:MESSAGE_LIMIT],
-        now=now,
-        generation=policy.metadata.generation,
-    )
-    return conditions.with_progress([ready], waits=(), before=before, now=now)
 
 
 class PolicyController(ClaimController[WorkloadPolicy]):

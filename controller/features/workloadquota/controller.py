@@ -17,14 +17,11 @@ from controller.features.workloadquota.objects import WorkloadQuota
 from controller.features.workloadquota.usage import Usage
 from controller.framework.runtime.feature import Term
 from controller.framework.runtime.handle import Handle
+from controller.framework.statuswriter import ready_conditions
 from controller.model.unit import WorkloadInfo
-from crds.workloadquota import QuotaCondition, QuotaReadyReason
+from crds.workloadquota import QuotaReadyReason
 from machinery.api.resources import WORKLOAD_QUOTAS
-from machinery.types import conditions
 from machinery.types.metadata import Key
-
-MESSAGE_LIMIT = 4096
-_READY = QuotaCondition.READY.value
 
 
 class QuotaController(ClaimController[WorkloadQuota]):
@@ -52,17 +49,8 @@ class QuotaController(ClaimController[WorkloadQuota]):
         room = self._handle.index().ledger(ReservationLedger)
         used = self._usage.used(stored.metadata.namespace, room).amounts
         latest = {claim.uid: claim for claim in claims}
-        before, now = stored.status.conditions, self._clock.now()
-        reason = QuotaReadyReason.INVALID_QUOTA if quota.fault else QuotaReadyReason.VALID
-        ready = conditions.renewed(
-            conditions.among(before, _READY),
-            type_=_READY,
-            true=not quota.fault,
-            reason=reason.value,
-            message=quota.fault[:MESSAGE_LIMIT],
-            now=now,
-            generation=stored.metadata.generation,
-        )
+        fault, now = quota.fault, self._clock.now()
+        reason = QuotaReadyReason.INVALID_QUOTA if fault else QuotaReadyReason.VALID
         amounts = sorted(quota.hard.items())
         return {
             "observedGeneration": stored.metadata.generation,
@@ -72,7 +60,9 @@ class QuotaController(ClaimController[WorkloadQuota]):
             ),
             "left": self._usage.left(stored),
             "claims": [claim.to_dict() for claim in latest.values()],
-            "conditions": conditions.with_progress([ready], waits=(), before=before, now=now),
+            "conditions": ready_conditions(
+                stored, true=not fault, reason=reason.value, message=fault, now=now
+            ),
         }
 
 

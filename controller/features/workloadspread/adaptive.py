@@ -15,7 +15,7 @@ from typing import Any
 
 from controller.features.workloadspread.compiled import CompiledSpread
 from controller.features.workloadspread.entries import TOLERATED, stamp
-from controller.framework.statuswriter import StatusEvent
+from controller.framework.statuswriter import MESSAGE_LIMIT, StatusEvent
 from crds.workloadspread import (
     SchedulableReason,
     SpreadEventReason,
@@ -24,7 +24,6 @@ from crds.workloadspread import (
 from machinery.clock import stored_time, timestamp
 from machinery.types import conditions
 
-MESSAGE_LIMIT = 4096
 NAMED_CLUSTERS = 10
 """Clusters with waiting replicas that a message names."""
 CHANCE = timedelta(seconds=1)

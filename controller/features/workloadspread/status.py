@@ -26,12 +26,11 @@ from controller.features.workloadspread.counted import (
 from controller.features.workloadspread.entries import most_entries, named
 from controller.features.workloadspread.objects import SubsetStatus, WorkloadSpread
 from controller.features.workloadspread.patches import fault_of
-from controller.framework.statuswriter import StatusEvent
+from controller.framework.statuswriter import MESSAGE_LIMIT, StatusEvent, ready_conditions
 from controller.model.objects import Workload
 from controller.planner.problem import UNBOUNDED
 from crds.workloadspread import (
     WAITING,
-    SpreadCondition,
     SpreadEventReason,
     SpreadReadyReason,
 )
@@ -41,8 +40,6 @@ from machinery.types.bounds import MOST_UNITS
 NAMED_SPANS = 10
 """Ranges of replicas that an event names."""
 SUMMARY_LIMIT = 1024
-MESSAGE_LIMIT = 4096
-_READY = SpreadCondition.READY.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +99,13 @@ def status_of(
 ) -> dict[str, Any]:
     return {
         "observedGeneration": stored.metadata.generation,
-        "conditions": conditions.with_progress(
-            [_ready(stored, verdict, now)],
-            waits=WAITING,
-            before=stored.status.conditions,
+        "conditions": ready_conditions(
+            stored,
+            true=verdict.reason is SpreadReadyReason.VALID,
+            reason=verdict.reason.value,
+            message=verdict.message,
             now=now,
+            waits=WAITING,
         ),
         "subsetStatuses": look.statuses,
         "summary": look.summary,
@@ -115,22 +114,10 @@ def status_of(
 
 def turned(stored: WorkloadSpread, verdict: SpreadState) -> StatusEvent | None:
     """Return the event of a state that is new."""
-    before = conditions.among(stored.status.conditions, _READY)
+    before = conditions.among(stored.status.conditions, conditions.READY)
     said = (before.get("status"), before.get("reason"), before.get("message"))
     now = ("False", verdict.reason.value, verdict.message[:MESSAGE_LIMIT])
     return None if said == now else verdict.event
-
-
-def _ready(stored: WorkloadSpread, verdict: SpreadState, now: datetime) -> dict[str, Any]:
-    return conditions.renewed(
-        conditions.among(stored.status.conditions, _READY),
-        type_=_READY,
-        true=verdict.reason is SpreadReadyReason.VALID,
-        reason=verdict.reason.value,
-        message=verdict.message[:MESSAGE_LIMIT],
-        now=now,
-        generation=stored.metadata.generation,
-    )
 
 
 def subset_statuses(

@@ -17,7 +17,7 @@ import msgspec
 from controller.features.workloadgroup.compiled import LONGEST_SECONDS, CompiledGroup
 from controller.features.workloadgroup.gate.gate import Gate, Standing
 from controller.features.workloadgroup.objects import WorkloadGroup
-from controller.framework.statuswriter import StatusEvent, changed
+from controller.framework.statuswriter import MESSAGE_LIMIT, StatusEvent, changed
 from crds.groups.gate import GateState
 from crds.groups.workloadgroup import (
     MOST_WORKLOADS,
@@ -31,7 +31,6 @@ from machinery.clock import timestamp
 from machinery.types import conditions
 from machinery.types.bounds import MOST_AMOUNT, MOST_UNITS
 
-MESSAGE_LIMIT: Final = 4096
 NAMED: Final = 3
 """Workloads that a message names."""
 FIRST_SECONDS: Final = 10
