@@ -1,7 +1,6 @@
 """The endpoints of reservations: the reserved room by cluster, the part in use, and its users.
 
-The numbers are those of the next decision: a decision that is being written counts. The list is
-answered page by page, as lists of Kubernetes are.
+The numbers are those of the next decision: a decision that is being written counts.
 """
 
 from __future__ import annotations

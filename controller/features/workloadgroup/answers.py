@@ -1,7 +1,7 @@
 """The endpoints of gangs: how many replicas each needs and has, what is held, and why it waits.
 
 The numbers are those of the next decision: held replicas, and those being written, count. The list
-is answered page by page, as lists of Kubernetes are, and without the Workloads.
+is without the Workloads.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The endpoints of policies: the replicas of each domain, their clusters, and claims of others.
 
 The numbers are those of the next decision: a decision that is being written counts, and so do
-claims of schedulers in other processes. The list is answered page by page, as lists of Kubernetes
-are, and without the clusters.
+claims of schedulers in other processes. The list is without the clusters.
 """
 
 from __future__ import annotations

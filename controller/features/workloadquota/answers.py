@@ -1,7 +1,7 @@
 """The endpoints of quotas: the amounts that a namespace may take over all clusters, and takes.
 
 The numbers are those of the next decision: a decision that is being written counts, and so do
-claims of other schedulers. The list is answered page by page, as lists of Kubernetes are.
+claims of other schedulers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The endpoints of spreads: the replicas and the cap of each subset, and which spread divides.
 
-The numbers are those of the next decision: quota that is being taken counts. The list is answered
-page by page, as lists of Kubernetes are, and without the subsets.
+The numbers are those of the next decision: quota that is being taken counts. The list is without
+the subsets.
 """
 
 from __future__ import annotations
