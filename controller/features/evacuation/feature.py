@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from controller.features.evacuation import taints
 from controller.features.evacuation.controller import EvacuationController
 from controller.features.evacuation.fleet import FleetMoves
@@ -44,17 +42,14 @@ class Evacuations(Feature):
         """
         super().attach(handle)
         handle.away().on_change(self._away_changed)
-        for plugin in self._plugins():
+        for plugin in self.enabled(TaintEviction):
             plugin.handle, plugin.judged = handle, self._judged
 
     def _judged(self, cluster: str) -> bool:
         return self.leading and self.controller.judged(cluster)
 
-    def _plugins(self) -> Iterator[TaintEviction]:
-        return (each for each in self.handle.plugins if isinstance(each, TaintEviction))
-
     def start(self, term: Term) -> EvacuationController | None:
-        plugin = next(self._plugins(), None)
+        plugin = next(iter(self.enabled(TaintEviction)), None)
         if plugin is None:
             return None
         return EvacuationController(

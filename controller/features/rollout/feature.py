@@ -28,9 +28,8 @@ class StagedRollouts(Feature):
     def attach(self, handle: Handle) -> None:
         """Hear of what the plugins of all profiles have placed."""
         super().attach(handle)
-        for plugin in handle.plugins:
-            if isinstance(plugin, StagedRollout):
-                plugin.placed = self._placed
+        for plugin in self.enabled(StagedRollout):
+            plugin.placed = self._placed
 
     def start(self, term: Term) -> RolloutController:
         return RolloutController(term, handle=self.handle)

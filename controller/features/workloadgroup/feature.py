@@ -50,7 +50,7 @@ class WorkloadGroups(Feature):
     def attach(self, handle: Handle) -> None:
         """Give all profiles' plugins the same memory."""
         super().attach(handle)
-        self._coscheduling = [each for each in handle.plugins if isinstance(each, Coscheduling)]
+        self._coscheduling = self.enabled(Coscheduling)
         for each in self._coscheduling:
             each.memory = self.memory
 

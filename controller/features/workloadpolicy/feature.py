@@ -49,10 +49,9 @@ class WorkloadPolicies(ClaimedKind):
     def attach(self, handle: Handle) -> None:
         """Claim under the name of the process, for the plugins of its profiles."""
         super().attach(handle)
-        for plugin in handle.plugins:
-            if isinstance(plugin, Plugin):
-                plugin.claims = self
-                plugin.endpoints = book(self.counts, handle.snapshot).routes()
+        for plugin in self.enabled(Plugin):
+            plugin.claims = self
+            plugin.endpoints = book(self.counts, handle.snapshot).routes()
 
     def start(self, term: Term) -> PolicyController:
         return PolicyController(term, counts=self.counts, claims=self._claims, handle=self.handle)

@@ -46,10 +46,9 @@ class WorkloadQuotas(ClaimedKind):
     def attach(self, handle: Handle) -> None:
         """Claim under the name of the process, for the plugins of its profiles."""
         super().attach(handle)
-        for plugin in handle.plugins:
-            if isinstance(plugin, Plugin):
-                plugin.claims = self
-                self._everywhere |= plugin.has_default
+        for plugin in self.enabled(Plugin):
+            plugin.claims = self
+            self._everywhere |= plugin.has_default
 
     def start(self, term: Term) -> QuotaController:
         return QuotaController(term, usage=self.usage, claims=self._claims, handle=self.handle)

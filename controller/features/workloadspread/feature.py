@@ -48,7 +48,7 @@ class WorkloadSpreads(Feature):
     def attach(self, handle: Handle) -> None:
         """Take the mark seconds of the first profile, and serve all profiles' plugins."""
         super().attach(handle)
-        found = [each for each in handle.plugins if isinstance(each, Plugin)]
+        found = self.enabled(Plugin)
         self.mark_seconds = found[0].mark_seconds if found else MARK_SECONDS
         for each in found:
             each.controller = self._leader

@@ -136,6 +136,10 @@ class Feature:
         """Called once, before anything is watched; never in a dry run."""
         self.handle = handle
 
+    def enabled(self, plugin: type[T]) -> list[T]:
+        """Return the instances of a plugin, one for each profile that enables it."""
+        return [each for each in self.handle.plugins if isinstance(each, plugin)]
+
     @property
     def leading(self) -> bool:
         """Whether a controller runs in this term."""
