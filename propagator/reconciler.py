@@ -29,7 +29,7 @@ from propagator.hub.workloads import HubWorkloads, touches
 from propagator.members.context import ControllerContext
 from propagator.members.inventory import OwnedObjects, main_object, owned
 from propagator.members.pods import main_of
-from propagator.members.target import Target
+from propagator.members.session import MemberSession
 from propagator.removal.at_most_once import AtMostOnce
 from propagator.removal.guard import Guard
 from propagator.removal.left_claims import LeftClaims
@@ -85,7 +85,7 @@ class WorkloadReconciler:
             clock=context.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
         )
 
-    async def reconcile(self, session: Target, key: Key) -> float | None:
+    async def reconcile(self, session: MemberSession, key: Key) -> float | None:
         """Reconcile one Workload on a ready member; return seconds until requeue, or None."""
         await self._until_fresh()  # nothing is applied or removed on a stale view of the hub
         workload = self._workloads.informer.get(key)
@@ -119,7 +119,7 @@ class WorkloadReconciler:
         """Whether the view of the hub is fresh, and whether its admission is enforced is known."""
         return self._fresh() and bool(self._judged.known or self._judged.obstacle)
 
-    async def _reconcile(self, session: Target, workload: Workload) -> float | None:
+    async def _reconcile(self, session: MemberSession, workload: Workload) -> float | None:
         workload = self._revisions.known(workload, session.name)
         # The Workload shall have nothing on any member. A gang that has not run its quorum runs
         # whole or not at all: what lost its placements goes at once.
@@ -160,12 +160,12 @@ class WorkloadReconciler:
             return None
         return await self._remove_replaced(session, workload)
 
-    def _may_own(self, session: Target, workload: Workload) -> bool:
+    def _may_own(self, session: MemberSession, workload: Workload) -> bool:
         """Whether the member was sent something of the Workload that is not seen to be gone."""
         return touches(workload, session.name) or bool(owned(session, workload.uid))
 
     async def _give_back(
-        self, session: Target, workload: Workload, verdict: GateVerdict
+        self, session: MemberSession, workload: Workload, verdict: GateVerdict
     ) -> float | None:
         """Remove all of a share whose group's gate was closed, though it is placed."""
         requeue_after = await self._shares.remove(session, workload, verdict)
@@ -173,7 +173,7 @@ class WorkloadReconciler:
             self._gates.removed(workload, session.name)
         return requeue_after
 
-    async def _remove_replaced(self, session: Target, workload: Workload) -> float | None:
+    async def _remove_replaced(self, session: MemberSession, workload: Workload) -> float | None:
         """Lower or remove a share that left the placements, once the present ones are ready."""
         move = (session.name, workload.metadata.key)
         await self._inventory.wait_listed(session, workload)
@@ -217,7 +217,7 @@ class WorkloadReconciler:
         return session is not None and session.ready
 
 
-def _to_turn_back(session: Target, workload: Workload) -> int | None:
+def _to_turn_back(session: MemberSession, workload: Workload) -> int | None:
     """Return the replicas of a leaving share that gets another revision, as in a rollback."""
     share = next((s for s in workload.status.clusters if s["name"] == session.name), {})
     has, gets = share.get("revision"), workload.revision_of(session.name)

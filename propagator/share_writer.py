@@ -43,7 +43,7 @@ from propagator.members.ends import has_ended
 from propagator.members.inventory import OwnedObjects, main_object, owned, pods_of
 from propagator.members.objects import ManagedObject
 from propagator.members.pods import main_of
-from propagator.members.target import Target
+from propagator.members.session import MemberSession
 from propagator.members.watches import Found
 from propagator.outcome import DesiredShare, Outcome, outcome_of
 from propagator.removal.at_most_once import AtMostOnce, Waiting
@@ -132,7 +132,7 @@ class ShareWriter:
             clock=context.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
         )
 
-    async def apply(self, session: Target, workload: Workload) -> float | None:
+    async def apply(self, session: MemberSession, workload: Workload) -> float | None:
         """Write the whole share, then remove what is no longer rendered; record the outcome.
 
         Return seconds until requeue, or None. Raises TransportError when the key is to be
@@ -141,13 +141,17 @@ class ShareWriter:
         with applying(session.name, workload):
             return await self._write(session, workload, self._apply)
 
-    async def turn_back(self, session: Target, workload: Workload, replicas: int) -> float | None:
+    async def turn_back(
+        self, session: MemberSession, workload: Workload, replicas: int
+    ) -> float | None:
         """Write the revision that a leaving share gets, with the replicas that it has.
 
         Return and raise as `apply` does.
         """
 
-        async def write(session: Target, workload: Workload, desired: DesiredShare) -> _Written:
+        async def write(
+            session: MemberSession, workload: Workload, desired: DesiredShare
+        ) -> _Written:
             applied = await self._apply_all(session, workload, replicas)
             outcome = Outcome(desired, PropagatedReason.PROPAGATING, written=applied.whole)
             return outcome, applied.requeue_after
@@ -157,9 +161,9 @@ class ShareWriter:
 
     async def _write(
         self,
-        session: Target,
+        session: MemberSession,
         workload: Workload,
-        write: Callable[[Target, Workload, DesiredShare], Awaitable[_Written]],
+        write: Callable[[MemberSession, Workload, DesiredShare], Awaitable[_Written]],
     ) -> float | None:
         """Call `write` with the Workload as the member gets it; record what comes of it."""
         desired = DesiredShare.of(workload, session.name)
@@ -192,7 +196,9 @@ class ShareWriter:
         self._end(session, workload, outcome)
         return requeue_after
 
-    async def _apply(self, session: Target, workload: Workload, desired: DesiredShare) -> _Written:
+    async def _apply(
+        self, session: MemberSession, workload: Workload, desired: DesiredShare
+    ) -> _Written:
         share = session.name, workload.uid
         kept = await self._guard.kept(workload, session.name)
         waits = None if kept else self._once.waiting(workload, session.name)
@@ -215,12 +221,12 @@ class ShareWriter:
             self._backoff.reset(share)
         return replace(outcome, written=applied.whole), requeue_after
 
-    def keep(self, session: Target, workload: Workload, verdict: GateVerdict) -> None:
+    def keep(self, session: MemberSession, workload: Workload, verdict: GateVerdict) -> None:
         """Keep the share as it is; record why where the Workload is placed there."""
         if verdict.message and session.name in workload.placements:
             self._end(session, workload, _gated(session, workload, verdict))
 
-    async def lower(self, session: Target, workload: Workload, kept: Kept) -> float | None:
+    async def lower(self, session: MemberSession, workload: Workload, kept: Kept) -> float | None:
         """Lower a share that left the placements as far as it may be; return as `apply` does.
 
         Nothing else of it is written: it goes as it stands.
@@ -241,7 +247,7 @@ class ShareWriter:
         self._end(session, workload, outcome)
         return self._backoff.failed(share, outcome and outcome.message)
 
-    def stays(self, session: Target, workload: Workload, waits: str = "") -> None:
+    def stays(self, session: MemberSession, workload: Workload, waits: str = "") -> None:
         """Record that a share that left the placements stays for now, as it should.
 
         `waits`: what it waits for, where that is not the readiness of the other shares.
@@ -250,7 +256,7 @@ class ShareWriter:
         self._end(session, workload, Outcome(desired, PropagatedReason.PROPAGATING, waits))
 
     async def remove(
-        self, session: Target, workload: Workload, verdict: GateVerdict | None = None
+        self, session: MemberSession, workload: Workload, verdict: GateVerdict | None = None
     ) -> float | None:
         """Remove everything of a Workload from one member; return and raise as `apply` does.
 
@@ -302,7 +308,9 @@ class ShareWriter:
         self._unconfirmed.forget(member)
         self._pruner.removed(member)
 
-    async def _remove_all(self, session: Target, workload: Workload) -> tuple[Refused | None, bool]:
+    async def _remove_all(
+        self, session: MemberSession, workload: Workload
+    ) -> tuple[Refused | None, bool]:
         """Remove what may go; return why it may not all be gone, or None, and whether some stays.
 
         Objects that stay, because a rule keeps them, are looked for again when the Workload ends.
@@ -323,7 +331,7 @@ class ShareWriter:
         return (Refused.of(obstacles) if obstacles else None), left.kept
 
     async def _unlisted(
-        self, session: Target, workload: Workload
+        self, session: MemberSession, workload: Workload
     ) -> tuple[list[Found], list[Refused]]:
         """Find objects of kinds that may not be listed, by name.
 
@@ -339,23 +347,23 @@ class ShareWriter:
                 found += [(resource, each) for each in named]
         return found, refusals
 
-    async def _acknowledge(self, session: Target, workload: Workload) -> None:
+    async def _acknowledge(self, session: MemberSession, workload: Workload) -> None:
         if workload.metadata.deleting:
             self._finalizer.acknowledge(workload, session.name)
         else:
             await self._workloads.confirm(workload, session.name)
 
-    def _end(self, session: Target, workload: Workload, outcome: Outcome | None) -> None:
+    def _end(self, session: MemberSession, workload: Workload, outcome: Outcome | None) -> None:
         key = workload.metadata.key
         self._contended.pop((session.name, workload.uid), None)
         self._record_outcome(key, session.name, outcome)
 
-    def _fails(self, session: Target, workload: Workload, outcome: Outcome) -> None:
+    def _fails(self, session: MemberSession, workload: Workload, outcome: Outcome) -> None:
         LOG.info("%s: %s", session.name, outcome.message, extra={"object": workload.owner})
         self._end(session, workload, outcome)
 
     def _contend(
-        self, session: Target, workload: Workload, desired: DesiredShare, fault: Conflict
+        self, session: MemberSession, workload: Workload, desired: DesiredShare, fault: Conflict
     ) -> None:
         """Retry a conflict in silence, and report it once conflicts have lasted for long."""
         key, now = workload.metadata.key, self._clock.monotonic()
@@ -368,7 +376,7 @@ class ShareWriter:
                 key, session.name, Outcome(desired, PropagatedReason.CONFLICT, message)
             )
 
-    async def _prepared(self, session: Target, workload: Workload) -> Workload:
+    async def _prepared(self, session: MemberSession, workload: Workload) -> Workload:
         """Check and record on the hub what must be known there before anything is written.
 
         Return the Workload as that member gets it.
@@ -386,7 +394,7 @@ class ShareWriter:
             raise HubFault("the Workload could not be prepared", fault) from fault
         return await self._revisions.of_member(prepared, session.name)
 
-    async def _found(self, session: Target, workload: Workload) -> str:
+    async def _found(self, session: MemberSession, workload: Workload) -> str:
         """Return the revision that stands there of a Workload that was not staged before.
 
         It is that of the spec where nothing stands, or where the spec would change nothing; else
@@ -411,7 +419,9 @@ class ShareWriter:
                 return spec
         return digest_of({"before": spec})
 
-    async def _apply_all(self, session: Target, workload: Workload, replicas: int) -> _Applied:
+    async def _apply_all(
+        self, session: MemberSession, workload: Workload, replicas: int
+    ) -> _Applied:
         """Write all objects, and remove what is rendered no more. Raises Refused."""
         with tracing.span("render"):
             pieces = await self._rendered(session, workload, replicas)
@@ -462,7 +472,9 @@ class ShareWriter:
         whole = not applied.backoffs
         return _Applied(min(waits, default=None), contested, whole=whole, formers=formers)
 
-    async def _rendered(self, session: Target, workload: Workload, replicas: int) -> list[Piece]:
+    async def _rendered(
+        self, session: MemberSession, workload: Workload, replicas: int
+    ) -> list[Piece]:
         """Return all objects of the share. Raises Refused, as for a patch that does not fit."""
         member = session.name
         if workload.overrides.fault:
@@ -489,7 +501,9 @@ class ShareWriter:
             raise Unrenderable(str(fault)) from fault
         return [*await self._dependencies.follow(session, workload, pieces, facts), *pieces]
 
-    async def _prune(self, session: Target, workload: Workload, pieces: list[Piece]) -> PruneResult:
+    async def _prune(
+        self, session: MemberSession, workload: Workload, pieces: list[Piece]
+    ) -> PruneResult:
         """Remove what is no longer rendered, once it is known what there is."""
         await self._inventory.wait_listed(session, workload)
         if self._inventory.knows(session, workload):
@@ -498,7 +512,7 @@ class ShareWriter:
 
     async def _pruned(
         self,
-        session: Target,
+        session: MemberSession,
         workload: Workload,
         *,
         keep: Sequence[Piece] = (),
@@ -521,7 +535,7 @@ class ShareWriter:
         return replace(left, waiting={**left.waiting, **held.waiting})
 
     async def _make_way(
-        self, session: Target, workload: Workload, refusals: Sequence[Refused]
+        self, session: MemberSession, workload: Workload, refusals: Sequence[Refused]
     ) -> None:
         """Remove objects that cannot become what the hub has now, so that they are made again.
 
@@ -577,7 +591,7 @@ def _moves(
     return Outcome(desired, PropagatedReason.PROPAGATING, sentence, lacks=lacks)
 
 
-def _gated(session: Target, workload: Workload, verdict: GateVerdict) -> Outcome:
+def _gated(session: MemberSession, workload: Workload, verdict: GateVerdict) -> Outcome:
     return Outcome(DesiredShare.of(workload, session.name), verdict.reason, verdict.message)
 
 

@@ -27,20 +27,20 @@ from machinery.errors import Forbidden, TransportError
 from propagator.errors import HubFault, Refused
 from propagator.members.context import ControllerContext
 from propagator.members.kinds import USUAL_KINDS, no_kind, resource_of
-from propagator.members.target import Target
+from propagator.members.session import MemberSession
 from propagator.types.workload import Workload, outline_of
 
 ANSWER_SECONDS = 10.0
 """How long an answer of the hub's authorizer is used."""
 
 
-def takes(session: Target, resource: Resource) -> bool:
+def takes(session: MemberSession, resource: Resource) -> bool:
     """Whether a member takes objects of that resource, by its scope and by spec.allowedKinds."""
     kind = kind_name(resource.api_version, resource.kind)
     return (resource.namespaced and not guarded(kind)) or kind in session.allowed_kinds
 
 
-def not_taken(session: Target, resource: Resource, field: str = "") -> Refused:
+def not_taken(session: MemberSession, resource: Resource, field: str = "") -> Refused:
     kind = kind_name(resource.api_version, resource.kind)
     where = f"{field}: " if field else ""
     return Refused(
@@ -63,7 +63,7 @@ class CarriedObjectsReview:
         self._clock = context.clock
         self._answers: dict[tuple[str, str], tuple[bool, float]] = {}
 
-    async def admit(self, session: Target, workload: Workload) -> None:
+    async def admit(self, session: MemberSession, workload: Workload) -> None:
         """Raise Refused where the Workload may not be written; TransportError, HubFault."""
         if not self._judged():
             self._check_review(workload)
@@ -120,7 +120,7 @@ def _check_form(workload: Workload) -> None:
             raise no_kind(*pair, field)
 
 
-def _check_namespaces(session: Target, workload: Workload) -> None:
+def _check_namespaces(session: MemberSession, workload: Workload) -> None:
     for namespace in sorted(workload.namespaces()):
         if not session.allows(namespace):
             raise Refused(
@@ -152,7 +152,7 @@ def _unusual(workload: Workload) -> dict[tuple[str, str], str]:
     return named
 
 
-async def _known(session: Target, api_version: str, kind: str) -> Resource | None:
+async def _known(session: MemberSession, api_version: str, kind: str) -> Resource | None:
     with suppress(Refused):
         return await resource_of(session, api_version, kind)
     return None

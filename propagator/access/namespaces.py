@@ -26,7 +26,7 @@ from machinery.types.metadata import Key, Object
 from propagator.credentials.accounts import NAMESPACES_ACCOUNT, TENANT_ACCOUNT, namespace, tenancy
 from propagator.errors import Refused
 from propagator.members.connection import Link
-from propagator.members.target import Target
+from propagator.members.session import MemberSession
 from propagator.members.tenants import Tenants, given
 from propagator.types.workload import Workload
 
@@ -43,7 +43,7 @@ class Namespaces:
         self._clock = clock
         self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
 
-    async def admit(self, session: Target, workload: Workload) -> None:
+    async def admit(self, session: MemberSession, workload: Workload) -> None:
         """Ensure our account in the target namespaces of a narrow member, before anything else.
 
         Raises Refused where a namespace is not given, and TransportError.
@@ -56,7 +56,7 @@ class Namespaces:
                 if name not in link.tenants:
                     await self._give(session.name, link, link.tenants, name)
 
-    async def make(self, session: Target, name: str) -> bool:
+    async def make(self, session: MemberSession, name: str) -> bool:
         """Create the namespace that a write as ourselves did not find; return whether it exists.
 
         It is never removed, as others may use it by then. Raises TransportError.

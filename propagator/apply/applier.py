@@ -17,7 +17,7 @@ from propagator.apply.object_writer import PieceWriter
 from propagator.apply.refusals import twice
 from propagator.apply.render import Piece
 from propagator.errors import Refused
-from propagator.members.target import Target
+from propagator.members.session import MemberSession
 from propagator.types.workload import Workload
 
 WAVES: Sequence[frozenset[str]] = (
@@ -53,7 +53,7 @@ class Overtaken(Exception):
 
 async def apply(
     writer: PieceWriter,
-    session: Target,
+    session: MemberSession,
     workload: Workload,
     pieces: Sequence[Piece],
     *,

@@ -66,7 +66,7 @@ from propagator.members.inventory import listed
 from propagator.members.kinds import resource_of
 from propagator.members.noted_kinds import writable_kinds
 from propagator.members.objects import ManagedObject, hub_of, managed, owners
-from propagator.members.target import Target
+from propagator.members.session import MemberSession
 from propagator.types.workload import Workload
 
 FIRST_PAUSE = 1.0
@@ -87,7 +87,7 @@ class _DesiredObject(NamedTuple):
     name: str
 
     @classmethod
-    def of(cls, session: Target, workload: Workload, piece: Piece) -> _DesiredObject:
+    def of(cls, session: MemberSession, workload: Workload, piece: Piece) -> _DesiredObject:
         what = (piece.api_version, piece.kind, piece.namespace, piece.name)
         return cls(session.name, workload.uid, *what)
 
@@ -96,7 +96,7 @@ class _DesiredObject(NamedTuple):
 class Site:
     """A piece with its place on a member; the informer shows which object of ours is there."""
 
-    session: Target
+    session: MemberSession
     piece: Piece
     place: ObjectPlace
     informer: Informer[ManagedObject]
@@ -145,7 +145,9 @@ class PieceWriter:
             clock=clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE, jitter=steady
         )
 
-    async def write(self, session: Target, workload: Workload, piece: Piece) -> Backoff | None:
+    async def write(
+        self, session: MemberSession, workload: Workload, piece: Piece
+    ) -> Backoff | None:
         """Apply a piece unless it stands; return the backoff that it has to keep, if any.
 
         Raises Refused, and TransportError when a retry may help. A refused piece is left alone for
@@ -183,7 +185,9 @@ class PieceWriter:
     def removed(self, member: str) -> None:
         self._refusals.reset_where(lambda wanted: wanted.member == member)
 
-    async def _write(self, session: Target, workload: Workload, piece: Piece) -> Backoff | None:
+    async def _write(
+        self, session: MemberSession, workload: Workload, piece: Piece
+    ) -> Backoff | None:
         site = await self._site(session, piece)
         if (piece.api_version, piece.kind) not in writable_kinds(workload):
             message = f"{piece.kind} was not shown by {session.name} before, and is not noted yet"
@@ -285,7 +289,7 @@ class PieceWriter:
             self._drift.over(workload, of)
         return left
 
-    async def _site(self, session: Target, piece: Piece) -> Site:
+    async def _site(self, session: MemberSession, piece: Piece) -> Site:
         resource = await resource_of(session, piece.api_version, piece.kind)
         if not takes(session, resource):  # the review did not know its scope: the kind is new there
             raise not_taken(session, resource)

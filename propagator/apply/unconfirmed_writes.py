@@ -20,7 +20,7 @@ from machinery.clock import Clock
 from machinery.errors import NOTHING_SENT, ApiError, NotFound, ServerError
 from propagator.apply.apply_records import ObjectPlace
 from propagator.members.objects import managed
-from propagator.members.target import Target
+from propagator.members.session import MemberSession
 
 RIPE_SECONDS = 5.0
 """How long a request without an answer may still be carried out. A server stops when the client
@@ -50,7 +50,7 @@ class UnconfirmedWrites:
             raise
         self.settle(place, uid)
 
-    async def resolve(self, session: Target, uid: str) -> list[str]:
+    async def resolve(self, session: MemberSession, uid: str) -> list[str]:
         """Read the places of ripe writes; return a sentence for each write that stays unconfirmed.
 
         The member's informer shows what was found. Raises TransportError.
@@ -81,7 +81,7 @@ class UnconfirmedWrites:
         self._ripe = {key: writes for key, writes in self._ripe.items() if key[0] != member}
 
 
-async def _read(session: Target, place: ObjectPlace) -> None:
+async def _read(session: MemberSession, place: ObjectPlace) -> None:
     """Read the place on the member, and show the object in the informer if it is ours."""
     try:
         found = await session.client_for(place.namespace).get(

@@ -44,7 +44,7 @@ from propagator.members.context import ControllerContext
 from propagator.members.inventory import main_object, owned
 from propagator.members.objects import ManagedObject, owners
 from propagator.members.pods import main_of
-from propagator.members.target import Target
+from propagator.members.session import MemberSession
 from propagator.types.hub_objects import HubObject, HubServiceAccount
 from propagator.types.workload import Workload
 
@@ -128,7 +128,11 @@ class Follower:
         return [(self._shares[uid][member].key, member) for uid, member in users]
 
     async def follow(
-        self, session: Target, workload: Workload, rendered: Sequence[Piece], member: MemberFacts
+        self,
+        session: MemberSession,
+        workload: Workload,
+        rendered: Sequence[Piece],
+        member: MemberFacts,
     ) -> list[Piece]:
         """Return the objects that go along to a member, beside those that are `rendered`.
 
@@ -163,7 +167,7 @@ class Follower:
         share.wanted, share.named = wanted, len(every)
         return pieces
 
-    def applied(self, session: Target, workload: Workload) -> None:
+    def applied(self, session: MemberSession, workload: Workload) -> None:
         """Look what became of the objects that went along, and tell of what is missing."""
         share = self._shares.get(workload.uid, {}).get(session.name)
         if share is None:
@@ -189,7 +193,7 @@ class Follower:
         self._tell(workload, share)
         self._report(workload.metadata.key)
 
-    def withdrawn(self, session: Target, workload: Workload) -> set[tuple[str, str, str]]:
+    def withdrawn(self, session: MemberSession, workload: Workload) -> set[tuple[str, str, str]]:
         """Return the copies on a member that never should travel: (kind, namespace, name)."""
         share = self._shares.get(workload.uid, {}).get(session.name)
         wanted = share.wanted if share is not None else {}
@@ -208,7 +212,7 @@ class Follower:
         }
 
     async def held(
-        self, session: Target, workload: Workload, rendered: Sequence[Piece] = ()
+        self, session: MemberSession, workload: Workload, rendered: Sequence[Piece] = ()
     ) -> Held:
         """Return what stays on a member though it is not `rendered`; nothing at a Workload's end.
 
@@ -240,7 +244,7 @@ class Follower:
         waits = {left[name]: _sentence(session.name, left[name]) for name in sorted(unnamed)}
         return Held(frozenset({*stays, *unnamed}), workload.namespace, waits)
 
-    def left(self, session: Target, workload: Workload) -> None:
+    def left(self, session: MemberSession, workload: Workload) -> None:
         """Forget a share of which nothing is left on a member."""
         self._forget(workload.uid, session.name)
 
@@ -288,7 +292,7 @@ class Follower:
         )
 
     async def _with_pull_secrets(
-        self, session: Target, workload: Workload, named: list[Reference]
+        self, session: MemberSession, workload: Workload, named: list[Reference]
     ) -> list[Reference]:
         """Return them with the pull Secrets of an account that goes along behind it."""
         account = next((each for each in named if each.kind == SERVICE_ACCOUNT), None)
@@ -325,7 +329,7 @@ class Follower:
             raise HubFault(what, fault) from fault
         return found, refusal(found) if found is not None else ""
 
-    def _carrier(self, session: Target, workload: Workload, reference: Reference) -> str:
+    def _carrier(self, session: MemberSession, workload: Workload, reference: Reference) -> str:
         """Return which other Workload has the object there in its manifests; empty for none.
 
         Such an object is one Workload's alone, so that one of several owners is never it.
@@ -342,7 +346,7 @@ class Follower:
         return f"Workload {other.owner} brings it along itself"
 
     async def _needed(
-        self, session: Target, workload: Workload, names: set[Name], *, stays: bool
+        self, session: MemberSession, workload: Workload, names: set[Name], *, stays: bool
     ) -> set[Name]:
         """Return those of these objects that pods there may still need.
 
@@ -357,7 +361,7 @@ class Follower:
             outdated = main is not None and counts_of(main.judged, main.replicas or 1).outdated
             return names if stays and outdated else set()
 
-    def _use(self, session: Target, workload: Workload, names: set[Name]) -> bool:
+    def _use(self, session: MemberSession, workload: Workload, names: set[Name]) -> bool:
         """Be woken for these objects of the hub; return whether the Workload is still there."""
         if not self._workloads.known(workload.uid):
             return False
@@ -371,7 +375,7 @@ class Follower:
         self._drop(namespace, at, gone)
         return True
 
-    def _share(self, session: Target, workload: Workload) -> _Share:
+    def _share(self, session: MemberSession, workload: Workload) -> _Share:
         shares = self._shares.setdefault(workload.uid, {})
         return shares.setdefault(session.name, _Share(workload.metadata.key))
 

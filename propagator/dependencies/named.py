@@ -21,7 +21,7 @@ from machinery.types.pod_references import (
     once,
     references,
 )
-from propagator.members.target import Target
+from propagator.members.session import MemberSession
 from propagator.types.workload import Workload
 
 _ENDED = ("Succeeded", "Failed")
@@ -63,7 +63,7 @@ def named_by(main: Mapping[str, Any]) -> list[Reference]:
 
 
 async def named_by_pods(
-    session: Target, workload: Workload, *, unmarked: bool
+    session: MemberSession, workload: Workload, *, unmarked: bool
 ) -> set[tuple[str, str]]:
     """Ask a member what the pods of a Workload that have not ended name: (kind, name).
 

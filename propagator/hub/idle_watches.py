@@ -19,7 +19,7 @@ from propagator.members.context import ControllerContext
 from propagator.members.inventory import OwnedObjects, owned
 from propagator.members.kinds import USUAL_KINDS
 from propagator.members.objects import ManagedObject
-from propagator.members.target import Target
+from propagator.members.session import MemberSession
 from propagator.types.workload import Workload
 
 LOG = logs.get(__name__)
@@ -92,7 +92,7 @@ class IdleKinds:
             left -= {(resource.api_version, resource.kind) for resource, _ in held}
         return left
 
-    def _end_idle(self, session: Target) -> None:
+    def _end_idle(self, session: MemberSession) -> None:
         if session.link is None:
             return
         # No await from the check to the end of the watch, so that no task begins to use it.

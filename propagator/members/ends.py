@@ -9,11 +9,11 @@ from __future__ import annotations
 from machinery.kinds.readiness import Judged
 from propagator.members.inventory import main_object, owned
 from propagator.members.pods import main_of
-from propagator.members.target import Target
+from propagator.members.session import MemberSession
 from propagator.types.workload import Workload
 
 
-def seen_end(session: Target, workload: Workload) -> Judged | None:
+def seen_end(session: MemberSession, workload: Workload) -> Judged | None:
     """Return what is kept of the object that runs the replicas, once it has ended."""
     if workload.profile.ended is None:
         return None
@@ -25,7 +25,7 @@ def seen_end(session: Target, workload: Workload) -> Judged | None:
     return last if last is not None and last.result is not None else None
 
 
-def last_seen(session: Target, workload: Workload) -> Judged | None:
+def last_seen(session: MemberSession, workload: Workload) -> Judged | None:
     """Return what was kept of the object that ran the replicas, did some of its work, and went."""
     main = main_of(workload)
     if workload.profile.ended is None or session.link is None:
@@ -33,6 +33,6 @@ def last_seen(session: Target, workload: Workload) -> Judged | None:
     return session.link.watches.ended(workload.uid, main.kind, (main.namespace, main.name))
 
 
-def has_ended(session: Target, workload: Workload) -> bool:
+def has_ended(session: MemberSession, workload: Workload) -> bool:
     """Whether the share there has ended: nothing of it is made again."""
     return session.name in workload.ends or seen_end(session, workload) is not None

@@ -23,7 +23,7 @@ from propagator.members.kinds import resource_of
 from propagator.members.noted_kinds import needed_kinds
 from propagator.members.objects import ManagedObject
 from propagator.members.pods import Main
-from propagator.members.target import Target
+from propagator.members.session import MemberSession
 from propagator.members.watches import EVERYWHERE
 from propagator.types.workload import Workload
 
@@ -36,7 +36,7 @@ Owned = Sequence[tuple[Resource, ManagedObject]]
 """The objects that a Workload owns on one member."""
 
 
-def owned(session: Target, uid: str) -> list[tuple[Resource, ManagedObject]]:
+def owned(session: MemberSession, uid: str) -> list[tuple[Resource, ManagedObject]]:
     """Return all objects on a member that a Workload owns, as far as its informers show."""
     return session.link.watches.owned(uid) if session.link else []
 
@@ -55,7 +55,7 @@ def main_object(where: Main, objects: Owned, *, ending: bool = False) -> Managed
     return None
 
 
-def pods_of(session: Target | None, main: Main) -> int:
+def pods_of(session: MemberSession | None, main: Main) -> int:
     """Return the pods that a member is seen to run for a main object; 0 where it shows none.
 
     A share is gone when its pods are.
@@ -64,7 +64,7 @@ def pods_of(session: Target | None, main: Main) -> int:
     return counts.current if counts is not None else 0
 
 
-def formers(session: Target, workload: Workload) -> list[tuple[Resource, ManagedObject]]:
+def formers(session: MemberSession, workload: Workload) -> list[tuple[Resource, ManagedObject]]:
     """Return what runs pods, or may, of a Workload's objects that its spec does not hold now."""
     held = {
         (each.kind, each.namespace or workload.namespace, each.name or workload.metadata.name)
@@ -79,7 +79,7 @@ def formers(session: Target, workload: Workload) -> list[tuple[Resource, Managed
 
 
 async def listed(
-    session: Target, resource: Resource, namespace: str = EVERYWHERE, *, clock: Clock
+    session: MemberSession, resource: Resource, namespace: str = EVERYWHERE, *, clock: Clock
 ) -> Informer[ManagedObject]:
     """Return the informer of that kind on that member, once it shows everything as it is.
 
@@ -110,14 +110,14 @@ class OwnedObjects:
         """Return the members that show objects of that Workload."""
         return self._registry.holders(uid)
 
-    async def wait_listed(self, session: Target, workload: Workload) -> None:
+    async def wait_listed(self, session: MemberSession, workload: Workload) -> None:
         """Wait until all kinds of a Workload are listed, as far as the member has and shows them.
 
         Raises TransportError, but not for a kind that may not be listed: `hidden` returns those.
         """
         await self._list(session, workload, needed_kinds(workload))
 
-    async def shown(self, session: Target, workload: Workload) -> set[tuple[str, str]]:
+    async def shown(self, session: MemberSession, workload: Workload) -> set[tuple[str, str]]:
         """Return the kinds that the Workload renders now and that the member lets us list.
 
         Only these kinds are written. Raises TransportError.
@@ -125,7 +125,7 @@ class OwnedObjects:
         return await self._list(session, workload, set(workload.kinds()))
 
     async def _list(
-        self, session: Target, workload: Workload, kinds: set[tuple[str, str]]
+        self, session: MemberSession, workload: Workload, kinds: set[tuple[str, str]]
     ) -> set[tuple[str, str]]:
         """Wait until these kinds were listed; return those that were."""
         absent, found = self._absent_on(session), set()
@@ -141,14 +141,14 @@ class OwnedObjects:
                 found.add(pair)
         return found
 
-    async def _listed(self, session: Target, workload: Workload, resource: Resource) -> None:
+    async def _listed(self, session: MemberSession, workload: Workload, resource: Resource) -> None:
         """Wait until a kind was listed in every namespace where the Workload may have objects."""
         if session.link is None:
             raise Unreachable("there is no usable kubeconfig now")
         for where in session.link.where(resource, workload.namespaces()):
             await listed(session, resource, where, clock=self._clock)
 
-    def hidden(self, session: Target, workload: Workload) -> dict[Resource, TransportError]:
+    def hidden(self, session: MemberSession, workload: Workload) -> dict[Resource, TransportError]:
         """Return the kinds of a Workload that the member does not let us list, with its answer.
 
         The member may hold objects of these kinds, unseen.
@@ -163,14 +163,14 @@ class OwnedObjects:
             if not informer.trusted and isinstance(informer.last_error, Forbidden)
         }
 
-    def knows(self, session: Target, workload: Workload) -> bool:
+    def knows(self, session: MemberSession, workload: Workload) -> bool:
         """Whether `owned` is complete for a Workload on that member, whatever its kinds.
 
         That is so when the member answers and all kinds have been listed, or do not exist there.
         """
         return self.asked(session, workload) and not self.hidden(session, workload)
 
-    def asked(self, session: Target, workload: Workload) -> bool:
+    def asked(self, session: MemberSession, workload: Workload) -> bool:
         """Whether each kind of the Workload was listed, does not exist there, or is `hidden`."""
         if not session.ready or session.link is None:
             return False
@@ -191,7 +191,7 @@ class OwnedObjects:
             return False  # another registration of the cluster knows
         return not self.knows(session, workload)
 
-    def _absent_on(self, session: Target) -> set[tuple[str, str]]:
+    def _absent_on(self, session: MemberSession) -> set[tuple[str, str]]:
         """Return the kinds that the member was found to lack, by its present credentials."""
         if session.link is None:
             return set()

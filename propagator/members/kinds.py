@@ -11,14 +11,14 @@ from crds.workload import PropagatedReason
 from machinery.api.resources import USUAL, Resource
 from machinery.errors import NotFound
 from propagator.errors import Refused
-from propagator.members.target import Target
+from propagator.members.session import MemberSession
 
 _BY_KIND = {(resource.api_version, resource.kind): resource for resource in USUAL}
 USUAL_KINDS = frozenset(_BY_KIND)
 """(apiVersion, kind) of each of them."""
 
 
-async def resource_of(session: Target, api_version: str, kind: str) -> Resource:
+async def resource_of(session: MemberSession, api_version: str, kind: str) -> Resource:
     """Return the resource of a kind on that member. Raises Refused when the member lacks it."""
     usual = _BY_KIND.get((api_version, kind))
     if usual is not None:

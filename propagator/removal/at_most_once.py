@@ -25,7 +25,6 @@ from propagator.members.inventory import OwnedObjects, formers, main_object, own
 from propagator.members.objects import ManagedObject, owners
 from propagator.members.pods import Main, main_of
 from propagator.members.session import MemberSession
-from propagator.members.target import Target
 from propagator.types.workload import Workload
 
 
@@ -97,7 +96,7 @@ class AtMostOnce:
         known = found is None or workload.uid in owners(found.metadata)
         return None if known else found
 
-    def first_ordinal(self, session: Target, workload: Workload) -> int | None:
+    def first_ordinal(self, session: MemberSession, workload: Workload) -> int | None:
         """Return the first ordinal of the share there; None for the template's own.
 
         What stands keeps its own, whatever is noted. Raises Refused while no range of its own is

@@ -35,7 +35,7 @@ from propagator.members.connection import Link
 from propagator.members.context import ControllerContext
 from propagator.members.held_sweep import NOTHING_HELD, HeldSweep, HeldWorkload
 from propagator.members.objects import ManagedObject, hub_of, hub_version_of, owners
-from propagator.members.target import Target
+from propagator.members.session import MemberSession
 from propagator.removal.rule import HOLDING_DATA
 from propagator.types.cluster import MemberCluster
 
@@ -118,7 +118,7 @@ class SweepBrake:
         """Queue a member that was searched to the end."""
         self._queue.add(member)
 
-    async def allows(self, session: Target, uid: str) -> bool:
+    async def allows(self, session: MemberSession, uid: str) -> bool:
         """Whether the objects of that Workload, which the hub does not know, may go now.
 
         The Workload's key is woken when that changes. Raises TransportError.
@@ -128,7 +128,7 @@ class SweepBrake:
         self._declined.setdefault(session.name, set()).add(uid)
         return False
 
-    async def _lets_go(self, session: Target, link: Link, uid: str) -> bool:
+    async def _lets_go(self, session: MemberSession, link: Link, uid: str) -> bool:
         if not self._sees_all(link):
             self._queue.add_after(session.name, FRESH_SECONDS)
             return False
@@ -144,7 +144,7 @@ class SweepBrake:
         self._let_go.setdefault(session.name, {})[uid] = now
         return True
 
-    def swept(self, session: Target) -> None:
+    def swept(self, session: MemberSession) -> None:
         """Count that member again soon, as something went from there."""
         self._queue.add_after(session.name, FRESH_SECONDS)
 
@@ -175,7 +175,7 @@ class SweepBrake:
         listed = all(informer.trusted or informer.last_error for informer in link.watches)
         return listed and self._searched(link)
 
-    async def _count(self, session: Target, link: Link) -> _Count:
+    async def _count(self, session: MemberSession, link: Link) -> _Count:
         """Count all that would go, and set on the session whether the sweep is held."""
         hub = await self._identity.uid()
         count = self._counts[link] = await self._left_behind(session, link, hub)
@@ -215,7 +215,7 @@ class SweepBrake:
             shares, present = shares + len(leaves), present + count.present + len(gone)
         return len(going) > FEW and shares * SHARE > present
 
-    async def _left_behind(self, session: Target, link: Link, hub: str) -> _Count:
+    async def _left_behind(self, session: MemberSession, link: Link, hub: str) -> _Count:
         left, present = {}, 0
         async for uid in in_slices(list(session.owners)):
             if self._workloads.known(uid):
@@ -261,7 +261,7 @@ class SweepBrake:
         # What a member says counts for that member alone, so that `_behind` stays as it is.
         return self._behind or first or there > now
 
-    def _held_before(self, session: Target) -> bool:
+    def _held_before(self, session: MemberSession) -> bool:
         """Whether the last count held the sweep, by this process or an earlier one."""
         if session.held is not None:
             return session.held.reason not in (None, SweepHeldReason.HOLDS_DATA)
@@ -324,7 +324,7 @@ def _holds_data(found: ManagedObject) -> bool:
     return bool(profile_of(found.api_version, found.kind).claims)
 
 
-def _free(session: Target, left: Mapping[str, HeldWorkload]) -> set[str]:
+def _free(session: MemberSession, left: Mapping[str, HeldWorkload]) -> set[str]:
     """Return the Workloads of which no person needs to say that what they left may go."""
     held = session.held
     if held is None or held.reason not in (None, SweepHeldReason.HOLDS_DATA):

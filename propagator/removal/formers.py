@@ -15,7 +15,7 @@ from machinery.kinds.table import profile_of
 from propagator.members.inventory import formers, main_object, owned
 from propagator.members.objects import ManagedObject
 from propagator.members.pods import Main, main_of
-from propagator.members.target import Target
+from propagator.members.session import MemberSession
 from propagator.members.watches import Found
 from propagator.removal.guard import Guard, least
 from propagator.removal.prune import Pruner
@@ -28,7 +28,7 @@ class Formers:
         self._pruner = pruner
         self._guard = guard
 
-    async def give_way(self, session: Target, workload: Workload, *, decided: float) -> str:
+    async def give_way(self, session: MemberSession, workload: Workload, *, decided: float) -> str:
         """Remove former main objects of what runs at most once; return what is still there.
 
         Each is lowered to nothing first, so that it stands until its pods are gone; those of a kind
@@ -54,7 +54,7 @@ class Formers:
             return f"{session.name}: {main.kind} {main.name} waits until {pods} pods are gone"
         return ""
 
-    async def lower(self, session: Target, workload: Workload, *, decided: float) -> str:
+    async def lower(self, session: MemberSession, workload: Workload, *, decided: float) -> str:
         """Lower former main objects as far as the present one stands in; return what stays."""
         main, waits = main_of(workload), ""
         for found in _leaving(session, workload):
@@ -69,7 +69,7 @@ class Formers:
             )
         return waits
 
-    def _keeps(self, workload: Workload, session: Target, former: ManagedObject) -> int:
+    def _keeps(self, workload: Workload, session: MemberSession, former: ManagedObject) -> int:
         """Return the replicas that a former main object keeps; of a kind without a number 1."""
         has = 1 if former.replicas is None else former.replicas
         said = counts_of(former.judged, has)
@@ -85,7 +85,7 @@ class Formers:
         )
 
     async def _remove(
-        self, session: Target, workload: Workload, found: Found, decided: float
+        self, session: MemberSession, workload: Workload, found: Found, decided: float
     ) -> None:
         uid = found[1].metadata.uid
         await self._pruner.prune(
@@ -93,7 +93,7 @@ class Formers:
         )
 
 
-def _leaving(session: Target, workload: Workload) -> list[Found]:
+def _leaving(session: MemberSession, workload: Workload) -> list[Found]:
     """Return the former main objects that are not to stay whatever becomes of the present one."""
     return [each for each in formers(session, workload) if keep_of(each[1]) == NEVER]
 

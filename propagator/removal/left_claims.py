@@ -20,7 +20,7 @@ from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
 from propagator.members.inventory import main_object, owned
 from propagator.members.pods import main_of
-from propagator.members.target import Target
+from propagator.members.session import MemberSession
 from propagator.types.workload import Workload
 
 CLAIMS: Final = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
@@ -45,7 +45,7 @@ class LeftClaims:
         self._noted: dict[str, dict[str, set[Key]]] = {}
         self._gone: dict[str, set[tuple[str, Key]]] = {}
 
-    async def note(self, session: Target, workload: Workload) -> bool:
+    async def note(self, session: MemberSession, workload: Workload) -> bool:
         """Note what a share would leave; return whether the hub's status names it by now.
 
         What may not be read is not noted. Raises TransportError.
@@ -120,7 +120,7 @@ class LeftClaims:
         self._changed(workload.metadata.key)
 
 
-async def _stands(session: Target, key: Key) -> bool:
+async def _stands(session: MemberSession, key: Key) -> bool:
     try:
         await session.client_for(key[0]).get(CLAIMS, key[1], namespace=key[0])
     except (Forbidden, NotFound):

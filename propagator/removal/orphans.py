@@ -19,7 +19,7 @@ from machinery.types.metadata import Key
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.hub_identity import HubIdentity
 from propagator.members.objects import ManagedObject, owners
-from propagator.members.target import Target
+from propagator.members.session import MemberSession
 from propagator.removal.brake import SweepBrake, left_behind
 from propagator.removal.prune import Pruner, PruneResult
 
@@ -42,7 +42,7 @@ class Orphans:
         self._pruner = pruner
         self._brake = brake
 
-    async def sweep(self, session: Target, key: Key) -> list[PruneResult]:
+    async def sweep(self, session: MemberSession, key: Key) -> list[PruneResult]:
         """Remove what gone Workloads of that key left; return what is left all the same.
 
         Held objects are not returned: the brake wakes the key when they may go. The view of the hub
@@ -70,7 +70,7 @@ class Orphans:
                 self._brake.swept(session)
         return [each for each in left if each]
 
-    def _strangers(self, session: Target, key: Key) -> dict[str, list[ManagedObject]]:
+    def _strangers(self, session: MemberSession, key: Key) -> dict[str, list[ManagedObject]]:
         """Return objects under that key, by the UIDs of owners that the hub does not know."""
         found: dict[str, list[ManagedObject]] = {}
         for _, each in session.link.watches.named(key) if session.link else ():

@@ -28,7 +28,7 @@ from propagator.members.inventory import owned
 from propagator.members.kinds import resource_of
 from propagator.members.objects import ManagedObject, managed, owners
 from propagator.members.pods import main_of
-from propagator.members.target import Target
+from propagator.members.session import MemberSession
 from propagator.members.watches import Found
 from propagator.removal.remover import Remover, newest
 from propagator.removal.rule import Stays, granted
@@ -69,7 +69,7 @@ class Pruner:
 
     async def prune(
         self,
-        session: Target,
+        session: MemberSession,
         uid: str,
         *,
         ended: bool = False,
@@ -140,7 +140,7 @@ class Pruner:
         return PruneResult(waiting, refused, stays)
 
     async def lower_main(
-        self, session: Target, workload: Workload, replicas: int, *, decided: float
+        self, session: MemberSession, workload: Workload, replicas: int, *, decided: float
     ) -> str:
         """Lower the object that runs a Workload's replicas, as `lower` does."""
         main = main_of(workload)
@@ -153,7 +153,13 @@ class Pruner:
         return ""
 
     async def lower(
-        self, session: Target, workload: Workload, which: Found, replicas: int, *, decided: float
+        self,
+        session: MemberSession,
+        workload: Workload,
+        which: Found,
+        replicas: int,
+        *,
+        decided: float,
     ) -> str:
         """Lower an object of a Workload, and change nothing else of it.
 
@@ -180,7 +186,7 @@ class Pruner:
         return ""
 
     async def find(
-        self, session: Target, workload: Workload, resource: Resource
+        self, session: MemberSession, workload: Workload, resource: Resource
     ) -> list[ManagedObject] | None:
         """Read by name what a Workload owns of a kind that cannot be listed.
 
@@ -216,7 +222,9 @@ class Pruner:
             self._left[member, uid] = left
 
 
-async def _scale(session: Target, place: ObjectPlace, live: ManagedObject, replicas: int) -> None:
+async def _scale(
+    session: MemberSession, place: ObjectPlace, live: ManagedObject, replicas: int
+) -> None:
     """Apply the object once more as it stands, with that number of replicas.
 
     By a patch another manager than that of our applies would have the number, as if somebody had
@@ -255,7 +263,7 @@ def _beside(
     return leaving
 
 
-async def _places(session: Target, pieces: Sequence[Piece]) -> set[ObjectPlace]:
+async def _places(session: MemberSession, pieces: Sequence[Piece]) -> set[ObjectPlace]:
     """Return the places of the pieces; a kind that the member lacks has none."""
     places = set()
     for piece in pieces:

@@ -24,7 +24,7 @@ from propagator.apply.ownership import other_owners, parting
 from propagator.apply.refusals import undeletable
 from propagator.errors import Refused, says_no
 from propagator.members.objects import ManagedObject, managed, owners
-from propagator.members.target import Target
+from propagator.members.session import MemberSession
 from propagator.removal.rule import Grant
 
 KEPT = frozenset({"Namespace", "CustomResourceDefinition"})
@@ -35,7 +35,7 @@ LONGEST_PAUSE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class _Removal:
-    session: Target
+    session: MemberSession
     place: ObjectPlace
     found: ManagedObject
     grant: Grant
@@ -68,7 +68,7 @@ class Remover:
         )
 
     async def remove(
-        self, session: Target, place: ObjectPlace, found: ManagedObject, grant: Grant
+        self, session: MemberSession, place: ObjectPlace, found: ManagedObject, grant: Grant
     ) -> str:
         """Delete that Workload's object, or let go of it; return why it is still there, if it is.
 
@@ -109,7 +109,7 @@ class Remover:
         return str(why)
 
 
-def newest(session: Target, place: ObjectPlace, found: ManagedObject) -> ManagedObject:
+def newest(session: MemberSession, place: ObjectPlace, found: ManagedObject) -> ManagedObject:
     """Return the object as the informer shows it now, if it is still the same one."""
     live = session.track(place.resource, place.namespace).get(place.key)
     same = live is not None and live.metadata.uid == found.metadata.uid
