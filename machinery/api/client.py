@@ -32,6 +32,7 @@ from urllib.parse import urlencode
 
 import aiohttp
 import msgspec
+import tenacity
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -51,13 +52,13 @@ from machinery.api.credentials import acting, client_context, current_token, ide
 from machinery.api.lanes import OBJECT, FairQueue, PriorityLevel, RequestClass
 from machinery.api.line_stream import split_lines
 from machinery.api.resources import Resource
-from machinery.api.retry import persist
 from machinery.api.server_history import ServerHistory
 from machinery.api.status_errors import refusal
 from machinery.api.verbs import JSON, METADATA, BeforeWrite, Verbs, selection
 from machinery.clock import Clock, SystemClock
 from machinery.config.kubeconfig import Connection
 from machinery.errors import (
+    ApiError,
     NotSent,
     ServerError,
     TooManyRequests,
@@ -75,6 +76,9 @@ WATCH_SLACK = 10.0
 STREAMED_BODY = 1024 * 1024
 """Larger bodies are sent in pieces, so that other tasks run in between."""
 FAREWELL_SECONDS = 0.05
+ATTEMPTS = 5
+FIRST_WAIT = 0.1
+"""Seconds before the second attempt of a call, beside as much jitter; each next wait is double."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,16 +218,9 @@ class ApiClient(Verbs):
         try:
             return await self._send(call)
         except TransportError as fault:
-            worthwhile = functools.partial(self._worthwhile, method)
-            if not worthwhile(fault):
+            if not self._worthwhile(method, fault):
                 raise
-            return await persist(
-                functools.partial(self._send, call),
-                fault,
-                worthwhile=worthwhile,
-                clock=self.clock,
-                seconds=timeout or self._timeout,
-            )
+            return await self._persist(call, fault)
 
     @asynccontextmanager
     async def watch(
@@ -281,6 +278,32 @@ class ApiClient(Verbs):
 
     def refuse(self, what: str) -> None:
         self._meter.refused(what)
+
+    async def _persist(self, call: _Call, first: TransportError) -> bytes:
+        """Repeat a call that failed: no later than its time, no sooner than the server wants it."""
+        failed = [first]  # a call that works is spared all of this
+        over = self.clock.monotonic() + call.seconds
+        backoff = tenacity.wait_exponential_jitter(
+            multiplier=FIRST_WAIT, max=call.seconds, jitter=FIRST_WAIT
+        )
+
+        async def attempt() -> bytes:
+            if failed:
+                raise failed.pop()
+            return await self._send(call)
+
+        def stop(state: tenacity.RetryCallState) -> bool:
+            late = self.clock.monotonic() + state.upcoming_sleep > over
+            return late or state.attempt_number >= ATTEMPTS
+
+        retrying = tenacity.AsyncRetrying(
+            stop=stop,
+            wait=lambda state: max(_asked_for(state), backoff(state)),
+            retry=tenacity.retry_if_exception(functools.partial(self._worthwhile, call.method)),
+            sleep=self.clock.sleep,
+            reraise=True,
+        )
+        return await retrying(attempt)
 
     def _worthwhile(self, method: str, fault: BaseException) -> bool:
         """Whether another attempt may help and can do no harm."""
@@ -425,3 +448,8 @@ class ApiClient(Verbs):
             return await send(request)
         except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as e:
             raise fault_of(self._base, e) from e
+
+
+def _asked_for(state: tenacity.RetryCallState) -> float:
+    fault = state.outcome.exception() if state.outcome else None
+    return (fault.retry_after or 0.0) if isinstance(fault, ApiError) else 0.0

@@ -10,7 +10,6 @@ import pytest
 from aiohttp import web
 
 from machinery.api.client import ApiClient
-from machinery.api.retry import persist
 from machinery.config.kubeconfig import Connection
 from machinery.errors import (
     ApiError,
@@ -20,187 +19,22 @@ from machinery.errors import (
     TransportError,
     Unreachable,
 )
-from tests.fakeclock import EagerClock, FakeClock, settle
+from tests.fakeclock import EagerClock, FakeClock
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
-class Call:
-    """Fails with one fault after the other, then answers; remembers when it was tried."""
+class Watched(FakeClock):
+    """A clock that tells when somebody waits for it."""
 
-    def __init__(self, clock: FakeClock, *faults: Exception, takes: float = 0.0) -> None:
-        self._clock = clock
-        self._faults = list(faults)
-        self._takes = takes
-        self.tried: list[float] = []
+    def __init__(self) -> None:
+        super().__init__()
+        self.slept = asyncio.Event()
 
-    async def __call__(self) -> str:
-        self.tried.append(self._clock.monotonic())
-        if self._takes:
-            await self._clock.advance(self._takes)
-        if self._faults:
-            raise self._faults.pop(0)
-        return "answer"
-
-
-def late(seconds: float | None = None) -> TooManyRequests:
-    """The server asks to be left alone, for so long."""
-    return TooManyRequests(
-        code=429, reason="TooManyRequests", message="slow down", retry_after=seconds
-    )
-
-
-def always(_fault: BaseException) -> bool:
-    return True
-
-
-# --- persist
-
-
-async def test_it_goes_on_until_it_works() -> None:
-    clock = EagerClock()
-    call = Call(clock, Unreachable("second"), Unreachable("third"))
-    assert await persist(call, Unreachable("first"), worthwhile=always, clock=clock) == "answer"
-    assert len(call.tried) == 3
-
-
-async def test_attempts_are_bounded_the_first_counted_and_the_last_fault_comes_out() -> None:
-    clock = EagerClock()
-    faults = [Unreachable(str(n)) for n in range(2, 10)]
-    call = Call(clock, *faults)
-    with pytest.raises(Unreachable, match=r"^4$"):
-        await persist(call, Unreachable("1"), worthwhile=always, clock=clock, attempts=4)
-    assert len(call.tried) == 3
-
-
-async def test_only_one_attempt_is_the_one_that_was_made() -> None:
-    clock = EagerClock()
-    call, first = Call(clock), Unreachable("first")
-    with pytest.raises(Unreachable) as caught:
-        await persist(call, first, worthwhile=always, clock=clock, attempts=1)
-    assert caught.value is first
-    assert (call.tried, clock.waits) == ([], [])
-
-
-async def test_what_is_not_worth_it_is_not_tried_and_not_waited_for() -> None:
-    clock = EagerClock()
-    call, first = Call(clock), LookupError("first")
-
-    def never(fault: BaseException) -> bool:
-        assert fault is first
-        return False
-
-    with pytest.raises(LookupError) as caught:
-        await persist(call, first, worthwhile=never, clock=clock)
-    assert caught.value is first
-    assert (call.tried, clock.waits) == ([], [])
-
-
-async def test_a_fault_of_another_kind_meanwhile_ends_it() -> None:
-    clock = EagerClock()
-    missing = NotFound(code=404, reason="NotFound", message="gone meanwhile")
-    call = Call(clock, Unreachable("second"), missing)
-
-    def worthwhile(fault: BaseException) -> bool:
-        return isinstance(fault, Unreachable)
-
-    with pytest.raises(NotFound) as caught:
-        await persist(call, Unreachable("first"), worthwhile=worthwhile, clock=clock)
-    assert caught.value is missing
-    assert len(call.tried) == 2
-
-
-async def test_waits_double_from_the_delay_with_jitter() -> None:
-    seen: list[list[float]] = []
-    for _ in range(8):
-        clock = EagerClock()
-        call = Call(clock, *(Unreachable("again") for _ in range(4)))
-        with pytest.raises(Unreachable):
-            await persist(
-                call, Unreachable("first"), worthwhile=always, clock=clock, delay=0.5, seconds=60
-            )
-        for wait, least in zip(clock.waits, [0.5, 1, 2, 4], strict=True):
-            assert least <= wait <= least + 0.5
-        seen.append(clock.waits)
-    assert len({tuple(waits) for waits in seen}) == 8, "all who failed together come back together"
-
-
-async def test_no_attempt_starts_after_the_time_is_over() -> None:
-    clock = EagerClock()
-    call = Call(clock, *(Unreachable("again") for _ in range(99)))
-    with pytest.raises(Unreachable):
-        await persist(
-            call, Unreachable("first"), worthwhile=always, clock=clock, attempts=99, seconds=7
-        )
-    assert 4 <= len(call.tried) <= 7
-    assert call.tried[-1] <= 7
-    assert clock.monotonic() <= 7, "nor is waited for one that would"
-
-
-async def test_the_time_that_attempts_take_counts() -> None:
-    clock = EagerClock()
-    call = Call(clock, *(Unreachable("again") for _ in range(9)), takes=4)
-    with pytest.raises(Unreachable):
-        await persist(
-            call, Unreachable("first"), worthwhile=always, clock=clock, attempts=9, seconds=6
-        )
-    assert len(call.tried) == 2
-
-
-async def test_no_attempt_starts_before_the_server_wants_it() -> None:
-    clock = EagerClock()
-    call = Call(clock, late(2), late(0), late())
-    assert await persist(call, late(3), worthwhile=always, clock=clock, seconds=60) == "answer"
-    first, second, third, fourth = clock.waits
-    assert (first, second) == (3, 2)
-    assert 0.4 <= third <= 0.5
-    assert 0.8 <= fourth <= 0.9
-    assert call.tried[0] == 3
-
-
-async def test_a_server_that_asks_for_more_than_there_is_gets_no_more() -> None:
-    clock = EagerClock()
-    call, first = Call(clock), late(11)
-    with pytest.raises(TooManyRequests) as caught:
-        await persist(call, first, worthwhile=always, clock=clock, seconds=10)
-    assert caught.value is first
-    assert caught.value.retry_after == 11
-    assert (call.tried, clock.waits) == ([], [])
-
-
-async def test_a_caller_that_is_cancelled_tries_no_more() -> None:
-    clock = FakeClock()
-    call = Call(clock)
-    trying = asyncio.create_task(persist(call, late(5), worthwhile=always, clock=clock))
-    await settle()
-    assert clock.sleeping == 1
-    trying.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await trying
-    await clock.advance(60)
-    assert call.tried == []
-
-
-async def test_a_cancellation_of_the_call_itself_is_no_fault_to_try_again() -> None:
-    clock = EagerClock()
-    tried = 0
-
-    async def cancelled() -> str:
-        nonlocal tried
-        tried += 1
-        raise asyncio.CancelledError
-
-    with pytest.raises(asyncio.CancelledError):
-        await persist(
-            cancelled,
-            Unreachable("first"),
-            worthwhile=lambda fault: isinstance(fault, Exception),
-            clock=clock,
-        )
-    assert tried == 1
-
-
-# --- which requests
+    async def sleep(self, seconds: float) -> None:
+        """Tell, and wait."""
+        self.slept.set()
+        await super().sleep(seconds)
 
 
 Answer = Callable[[web.Request], web.StreamResponse]
@@ -324,6 +158,58 @@ async def test_retry_after_is_waited_for(method: str, code: int) -> None:
     assert clock.waits == [4, 3]
 
 
+async def test_waits_double_with_jitter() -> None:
+    seen: list[list[float]] = []
+    for _ in range(8):
+        clock = EagerClock()
+        async with (
+            server(*[503] * 9) as (url, _),
+            ApiClient(Connection(url), clock=clock) as client,
+        ):
+            with pytest.raises(ServerError):
+                await client.request("GET", "/api")
+        for wait, least in zip(clock.waits, [0.1, 0.2, 0.4, 0.8], strict=True):
+            assert least <= wait <= least + 0.1
+        seen.append(clock.waits)
+    assert len({tuple(waits) for waits in seen}) == 8, "all who failed together come back together"
+
+
+async def test_a_fault_of_another_kind_meanwhile_ends_it() -> None:
+    times, fault = await tries("GET", 503, 404)
+    assert times == 2
+    assert isinstance(fault, NotFound)
+
+
+async def test_the_time_that_attempts_take_counts() -> None:
+    asked: list[str] = []
+
+    class Passing(EagerClock):
+        def monotonic(self) -> float:
+            return super().monotonic() + 6 * len(asked)
+
+    async with server(*[put_off(429, "1")] * 9) as (url, seen):
+        asked = seen
+        async with ApiClient(Connection(url), clock=Passing()) as client:
+            with pytest.raises(TooManyRequests):
+                await client.request("POST", "/api", body={}, timeout=5)
+    assert len(asked) == 2
+
+
+async def test_a_caller_that_is_cancelled_tries_no_more() -> None:
+    clock = Watched()
+    async with (
+        server(put_off(429, "5")) as (url, asked),
+        ApiClient(Connection(url), clock=clock) as client,
+    ):
+        trying = asyncio.create_task(client.request("POST", "/api", body={}))
+        await asyncio.wait_for(clock.slept.wait(), 60)
+        trying.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await trying
+        await clock.advance(60)
+        assert len(asked) == 1
+
+
 @pytest.mark.parametrize("after", ["soon", "-1", "Wed, 21 Oct 2026 07:28:00 GMT", "", "²"])
 async def test_a_retry_after_that_is_no_number_is_as_none(after: str) -> None:
     clock = EagerClock()
@@ -350,13 +236,6 @@ async def test_a_request_with_little_time_is_tried_again_within_that_only() -> N
 
 
 async def test_a_client_that_is_closed_meanwhile_asks_no_more() -> None:
-    class Watched(FakeClock):
-        slept = asyncio.Event()
-
-        async def sleep(self, seconds: float) -> None:
-            self.slept.set()
-            await super().sleep(seconds)
-
     clock = Watched()
     async with server(503, 503) as (url, asked):
         client = ApiClient(Connection(url), clock=clock)
