@@ -7,7 +7,7 @@ little by little.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from machinery.tasks import Gradually
 from machinery.types.metadata import Key
@@ -17,6 +17,7 @@ from propagator.members.context import ControllerContext
 from propagator.members.inventory import OwnedObjects
 from propagator.reconciler import running
 from propagator.removal.guard import Guard
+from propagator.shares import ShareTable
 from propagator.status.controller import Reporter
 from propagator.types.cluster import MemberCluster
 from propagator.types.hub_objects import HubSecret
@@ -26,11 +27,7 @@ _USER = "resources"
 
 
 class EventHandlers:
-    """Registered with the informers and the sessions by the constructor.
-
-    `workload_gone` is called with the UID of each Workload that went, `member_gone` with the name
-    of each member that was removed.
-    """
+    """Registered with the informers and the sessions by the constructor."""
 
     def __init__(
         self,
@@ -41,8 +38,7 @@ class EventHandlers:
         inventory: OwnedObjects,
         reporter: Reporter,
         guard: Guard,
-        workload_gone: Callable[[str], None],
-        member_gone: Callable[[str], None],
+        shares: ShareTable,
     ) -> None:
         self._registry = context.registry
         self._workloads = workloads
@@ -50,8 +46,7 @@ class EventHandlers:
         self._inventory = inventory
         self._reporter = reporter
         self._guard = guard
-        self._workload_gone = workload_gone
-        self._member_gone = member_gone
+        self._shares = shares
         self.syncs: Gradually[tuple[str, Key]] = Gradually(lambda at: self._registry.wake(*at))
         """Workloads to reconcile, each on one member."""
         self.reports: Gradually[Key] = Gradually(reporter.queue.add)
@@ -83,7 +78,8 @@ class EventHandlers:
                 self._registry.wake(member, key)  # what it waits for may be gone
             return
         if self._registry.get(name) is None:
-            self._member_gone(name)
+            self._shares.drop_member(name)
+            self._reporter.removed(name)
         keys = [workload.metadata.key for workload in self._workloads.touching(name)]
         self.reports.add(name, keys)
         self.syncs.add(name, [(name, key) for key in keys])
@@ -111,7 +107,7 @@ class EventHandlers:
     def _forget(self, old: Workload, new: Workload | None) -> None:
         """Drop the state of a Workload that is gone, and Secrets that no Workload needs now."""
         if new is None or new.uid != old.uid:
-            self._workload_gone(old.uid)
+            self._shares.drop_workload(old.uid)
             self._reporter.forget(old.metadata.key)
             self._guard.forget(old.metadata.key)
         for secret in set(old.secrets) - set(new.secrets if new is not None else ()):

@@ -17,10 +17,10 @@ has the last word on each object.
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from crds.fields.shares import ShareState
 from machinery.discovery.enforcement import InForce
-from machinery.runtime.backoff import KeyedBackoff
 from machinery.types.metadata import Key
 from propagator.groups.gates import Gates
 from propagator.groups.rule import GateAnswer, GateVerdict
@@ -36,6 +36,7 @@ from propagator.removal.left_claims import LeftClaims
 from propagator.removal.orphans import Orphans
 from propagator.removal.rule import taken_up
 from propagator.share_writer import FIRST_PAUSE, LONGEST_PAUSE, ShareWriter
+from propagator.shares import ShareTable
 from propagator.status.cluster_share import UNPLACED
 from propagator.status.controller import Reporter
 from propagator.types.workload import Workload
@@ -50,6 +51,7 @@ class WorkloadReconciler:
     def __init__(
         self,
         context: ControllerContext,
+        table: ShareTable,
         *,
         workloads: HubWorkloads,
         judged: InForce,
@@ -78,12 +80,10 @@ class WorkloadReconciler:
         self._claims = claims
         self._reporter = reporter
         self._stale = asyncio.Lock()
-        self._sweeps: KeyedBackoff[tuple[str, Key]] = KeyedBackoff(
-            clock=context.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
-        )
-        self._moves: KeyedBackoff[tuple[str, Key]] = KeyedBackoff(
-            clock=context.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
-        )
+        pauses: Any = {"clock": context.clock, "base": FIRST_PAUSE, "cap": LONGEST_PAUSE}
+        # What is swept has no Workload, so that its key stands for the UID.
+        self._sweeps = table.backoff(tuple[Key, str], **pauses)
+        self._moves = table.backoff(tuple[str, str], **pauses)
 
     async def reconcile(self, session: MemberSession, key: Key) -> float | None:
         """Reconcile one Workload on a ready member; return seconds until requeue, or None."""
@@ -94,18 +94,13 @@ class WorkloadReconciler:
             requeue_after = await self._reconcile(session, workload)
         else:
             self._reporter.forget(key)
-        if workload is None or session.name in workload.placements:
-            self._moves.reset((session.name, key))  # nothing leaves
+        if workload is not None and session.name in workload.placements:
+            self._moves.reset((workload.uid, session.name))  # nothing leaves
         if not await self._orphans.sweep(session, key):
-            self._sweeps.reset((session.name, key))
+            self._sweeps.reset((key, session.name))
             return requeue_after
-        next_sweep = self._sweeps.failed((session.name, key))
+        next_sweep = self._sweeps.failed((key, session.name))
         return next_sweep if requeue_after is None else min(requeue_after, next_sweep)
-
-    def removed(self, member: str) -> None:
-        """Drop the state of a member that was removed."""
-        self._sweeps.reset_where(lambda share: share[0] == member)
-        self._moves.reset_where(lambda share: share[0] == member)
 
     async def _until_fresh(self) -> None:
         # One of all waiting workers polls: thousands of keys need no check of their own.
@@ -175,7 +170,7 @@ class WorkloadReconciler:
 
     async def _remove_replaced(self, session: MemberSession, workload: Workload) -> float | None:
         """Lower or remove a share that left the placements, once the present ones are ready."""
-        move = (session.name, workload.metadata.key)
+        move = (workload.uid, session.name)
         await self._inventory.wait_listed(session, workload)
         there = [found for _, found in owned(session, workload.uid)]
         # What an earlier registration applied here may be all that runs, and not one share of it.

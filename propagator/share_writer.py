@@ -18,7 +18,6 @@ from machinery.errors import Conflict, TransportError
 from machinery.kinds.paths import InvalidTemplate
 from machinery.kinds.revisions import digest_of
 from machinery.overrides.override import OverrideMisfit, UnreadableOverrides
-from machinery.runtime.backoff import KeyedBackoff
 from machinery.types.metadata import Key
 from propagator.access.carried_objects import CarriedObjectsReview
 from propagator.access.namespaces import Namespaces
@@ -52,6 +51,7 @@ from propagator.removal.finalizer import Finalizer
 from propagator.removal.formers import Formers
 from propagator.removal.guard import Guard, Kept
 from propagator.removal.prune import Pruner, PruneResult
+from propagator.shares import ShareTable
 from propagator.types.hub_objects import HubSecret
 from propagator.types.workload import Workload
 
@@ -88,6 +88,7 @@ class ShareWriter:
     def __init__(
         self,
         context: ControllerContext,
+        shares: ShareTable,
         *,
         workloads: HubWorkloads,
         revisions: Revisions,
@@ -127,9 +128,11 @@ class ShareWriter:
         self._gate = gate
         self._gates = gates
         self._clock = context.clock
-        self._contended: dict[tuple[str, str], float] = {}  # (member, UID)
-        self._backoff: KeyedBackoff[tuple[str, str]] = KeyedBackoff(
-            clock=context.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
+        self._shares = shares
+        self._contended = shares.column(self._clock.monotonic)
+        """Since when each write of a share meets a conflict."""
+        self._backoff = shares.backoff(
+            tuple[str, str], clock=context.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
         )
 
     async def apply(self, session: MemberSession, workload: Workload) -> float | None:
@@ -175,14 +178,14 @@ class ShareWriter:
         except Overtaken:
             return 0.0
         except AwaitsRevision as waits:
-            requeue_after = self._backoff.failed((session.name, workload.uid), str(waits))
+            requeue_after = self._backoff.failed((workload.uid, session.name), str(waits))
             found = await self._found(session, workload)
             outcome = Outcome(desired, waits.reason, str(waits), found=found)
         except Unrenderable as refusal:
             requeue_after = None
             outcome = Outcome(desired, refusal.reason, str(refusal))
         except Refused as refusal:
-            requeue_after = self._backoff.failed((session.name, workload.uid), str(refusal))
+            requeue_after = self._backoff.failed((workload.uid, session.name), str(refusal))
             outcome = Outcome(desired, refusal.reason, str(refusal))
         except HubFault as fault:
             self._fails(session, workload, Outcome(desired, fault.reason, str(fault)))
@@ -199,7 +202,7 @@ class ShareWriter:
     async def _apply(
         self, session: MemberSession, workload: Workload, desired: DesiredShare
     ) -> _Written:
-        share = session.name, workload.uid
+        share = workload.uid, session.name
         kept = await self._guard.kept(workload, session.name)
         waits = None if kept else self._once.waiting(workload, session.name)
         moves = _moves(desired, session.name, kept, waits)
@@ -231,7 +234,7 @@ class ShareWriter:
 
         Nothing else of it is written: it goes as it stands.
         """
-        desired, share = DesiredShare.of(workload, session.name), (session.name, workload.uid)
+        desired, share = DesiredShare.of(workload, session.name), (workload.uid, session.name)
         try:
             why = await self._pruner.lower_main(
                 session, workload, kept.replicas, decided=self._workloads.decided(workload)
@@ -263,7 +266,7 @@ class ShareWriter:
         The member acknowledges once nothing of it is left there. `verdict` is the gate's reason
         where the share is removed though it is placed.
         """
-        desired, share = DesiredShare.of(workload, session.name), (session.name, workload.uid)
+        desired, share = DesiredShare.of(workload, session.name), (workload.uid, session.name)
         try:
             if self._deletions.holds(workload) and not await self._kind.ends():
                 self._end(session, workload, Outcome(desired, PropagatedReason.DELETION_HELD, HELD))
@@ -277,36 +280,13 @@ class ShareWriter:
         if obstacle is not None:
             self._end(session, workload, Outcome(desired, obstacle.reason, str(obstacle)))
             return self._backoff.failed(share, str(obstacle))
-        self._backoff.reset(share)
-        self._writer.ended(workload.uid, session.name)
-        self._images.ended(workload.uid, session.name)
-        self._dependencies.left(session, workload)
+        self._shares.drop_share(*share)
         if not stays:
             await self._acknowledge(session, workload)
         placed = session.name in workload.placements
         kept = _gated(session, workload, verdict) if verdict is not None and placed else None
         self._end(session, workload, kept)
         return None
-
-    def ended(self, uid: str) -> None:
-        """Drop the state of a Workload that is gone."""
-        self._contended = {of: since for of, since in self._contended.items() if of[1] != uid}
-        self._backoff.reset_where(lambda share: share[1] == uid)
-        self._writer.ended(uid)
-        self._images.ended(uid)
-        self._dependencies.ended(uid)
-        self._unconfirmed.drop(uid)
-        self._revisions.ended(uid)
-
-    def removed(self, member: str) -> None:
-        """Drop the state of a member that was removed."""
-        self._backoff.reset_where(lambda share: share[0] == member)
-        self._contended = {of: since for of, since in self._contended.items() if of[0] != member}
-        self._writer.removed(member)
-        self._images.removed(member)
-        self._dependencies.removed(member)
-        self._unconfirmed.forget(member)
-        self._pruner.removed(member)
 
     async def _remove_all(
         self, session: MemberSession, workload: Workload
@@ -355,7 +335,7 @@ class ShareWriter:
 
     def _end(self, session: MemberSession, workload: Workload, outcome: Outcome | None) -> None:
         key = workload.metadata.key
-        self._contended.pop((session.name, workload.uid), None)
+        self._contended.pop(workload.uid, session.name)
         self._record_outcome(key, session.name, outcome)
 
     def _fails(self, session: MemberSession, workload: Workload, outcome: Outcome) -> None:
@@ -367,7 +347,7 @@ class ShareWriter:
     ) -> None:
         """Retry a conflict in silence, and report it once conflicts have lasted for long."""
         key, now = workload.metadata.key, self._clock.monotonic()
-        since = self._contended.setdefault((session.name, workload.uid), now)
+        since = self._contended.at(workload.uid, session.name)
         if now - since >= CONTENDED_SECONDS:
             message = (
                 f"{session.name}: each write is refused, as somebody else wrote first: {fault}"
@@ -464,7 +444,7 @@ class ShareWriter:
             self._writer.rendered(session.name, workload, pieces)
             refusals += left.refused.values()
             if left.waiting:
-                waits.append(self._backoff.failed((session.name, workload.uid), left))
+                waits.append(self._backoff.failed((workload.uid, session.name), left))
         if refusals:
             raise Refused.of(refusals)
         waits += [backoff.seconds for backoff in applied.backoffs]

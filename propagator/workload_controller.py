@@ -44,6 +44,7 @@ from propagator.removal.orphans import Orphans
 from propagator.removal.prune import Pruner
 from propagator.removal.remover import Remover
 from propagator.share_writer import ShareWriter
+from propagator.shares import ShareTable
 from propagator.status.controller import Reporter
 from propagator.status.observation import Survey
 from propagator.types.workload import Workload
@@ -56,7 +57,8 @@ class WorkloadController:
             context.hub, clock=context.clock, namespace=context.namespace
         )
         self._workloads = HubWorkloads(context)
-        revisions = Revisions(context.hub)
+        self._table = table = ShareTable()
+        revisions = Revisions(context.hub, table)
         self._watches: dict[str, NamedObjects[Any]] = {
             kind: NamedObjects(
                 context.hub,
@@ -69,16 +71,18 @@ class WorkloadController:
         }
         self._dependencies = Follower(
             context,
+            table,
             workloads=self._workloads,
             watches=self._watches,
-            report=self._dependencies_changed,
+            report=self._news,
         )
         self._inventory = OwnedObjects(context)
         self._gates = Gates(context, workloads=self._workloads, wake=self._gate_changed)
         self._idle = IdleKinds(context, workloads=self._workloads, inventory=self._inventory)
-        self._records = ApplyRecords(clock=context.clock)
+        records = ApplyRecords(table, clock=context.clock)
         pruner = Pruner(
-            self._records,
+            table,
+            records,
             Remover(clock=context.clock),
             registered=context.registry.identities.exists,
         )
@@ -88,11 +92,11 @@ class WorkloadController:
         orphans = Orphans(
             workloads=self._workloads, identity=context.identity, pruner=pruner, brake=self._brake
         )
-        self._finalizer = Finalizer(context, inventory=self._inventory)
-        self._drift = DriftRecords(
-            clock=context.clock, recorder=context.recorder, changed=self._drift_changed
+        finalizer = Finalizer(context, table, inventory=self._inventory)
+        drift = DriftRecords(
+            table, clock=context.clock, recorder=context.recorder, changed=self._news
         )
-        self._claims = LeftClaims(context, workloads=self._workloads, changed=self._claim_gone)
+        self._claims = LeftClaims(context, table, workloads=self._workloads, changed=self._news)
         self._reporter = Reporter(
             context,
             workloads=self._workloads,
@@ -102,29 +106,31 @@ class WorkloadController:
                 revisions=revisions,
                 left=self._claims.standing,
             ),
-            finalizer=self._finalizer,
-            drift=self._drift,
+            finalizer=finalizer,
+            drift=drift,
             dependencies=self._dependencies,
         )
         once = AtMostOnce(context, workloads=self._workloads, inventory=self._inventory)
-        self._guard = Guard(context, once=once)
-        unconfirmed = UnconfirmedWrites(clock=context.clock)
+        self._guard = Guard(context, table, once=once)
+        unconfirmed = UnconfirmedWrites(table, clock=context.clock)
         namespaces = Namespaces(clock=context.clock)
-        self._shares = ShareWriter(
+        shares = ShareWriter(
             context,
+            table,
             workloads=self._workloads,
             revisions=revisions,
             secrets=self._watches[SECRETS.kind],
             dependencies=self._dependencies,
             inventory=self._inventory,
-            finalizer=self._finalizer,
+            finalizer=finalizer,
             writer=PieceWriter(
-                self._records,
+                table,
+                records,
                 unconfirmed=unconfirmed,
                 workloads=self._workloads,
                 identity=context.identity,
                 namespaces=namespaces,
-                drift=self._drift,
+                drift=drift,
                 clock=context.clock,
             ),
             namespaces=namespaces,
@@ -132,7 +138,7 @@ class WorkloadController:
             pruner=pruner,
             guard=self._guard,
             once=once,
-            images=ImageTurns(clock=context.clock),
+            images=ImageTurns(table, clock=context.clock),
             gate=CarriedObjectsReview(context, judged=self._judged),
             gates=self._gates,
             record_outcome=self._reporter.record_outcome,
@@ -140,12 +146,13 @@ class WorkloadController:
         self._costs = CostWriter(context, workloads=self._workloads, gates=self._gates)
         self.reconciler = WorkloadReconciler(
             context,
+            table,
             workloads=self._workloads,
             judged=self._judged,
             gates=self._gates,
             revisions=revisions,
             inventory=self._inventory,
-            shares=self._shares,
+            shares=shares,
             guard=self._guard,
             once=once,
             orphans=orphans,
@@ -159,8 +166,7 @@ class WorkloadController:
             inventory=self._inventory,
             reporter=self._reporter,
             guard=self._guard,
-            workload_gone=self._workload_gone,
-            member_gone=self._member_gone,
+            shares=table,
         )
 
     @property
@@ -179,12 +185,10 @@ class WorkloadController:
         What another instance may have changed is dropped.
         """
         self._gates.begin()
+        self._table.new_term(alone=alone)
         if not alone:
-            self._records.clear()
-            self._finalizer.clear()
             self._reporter.clear()
             self._idle.clear()
-            self._drift.clear()
             for watch in self._watches.values():
                 watch.clear()
 
@@ -216,30 +220,9 @@ class WorkloadController:
             self._handlers.secret_changed(key)
         self._handlers.dependency_changed(key, self._dependencies.users(kind, key))
 
-    def _dependencies_changed(self, key: Key) -> None:
-        self._reporter.queue.add(key)
-
-    def _drift_changed(self, key: Key) -> None:
-        self._reporter.queue.add(key)
-
-    def _claim_gone(self, key: Key) -> None:
+    def _news(self, key: Key) -> None:
         self._reporter.queue.add(key)
 
     def _gate_changed(self, workload: Workload) -> None:
         self._handlers.gate_changed(workload)
         self._costs.gate_changed(workload)
-
-    def _workload_gone(self, uid: str) -> None:
-        self._finalizer.went(uid)
-        self._records.ended(uid)
-        self._shares.ended(uid)
-        self._claims.ended(uid)
-        self._drift.ended(uid)
-
-    def _member_gone(self, name: str) -> None:
-        self._records.forget(name)
-        self._finalizer.removed(name)
-        self._shares.removed(name)
-        self._drift.removed(name)
-        self._reporter.removed(name)
-        self.reconciler.removed(name)

@@ -24,6 +24,7 @@ from machinery.types.metadata import Key
 from propagator.apply.render import ANNOTATION_HASH, Piece
 from propagator.members.field_digest import print_of_body
 from propagator.members.objects import ManagedObject
+from propagator.shares import ShareTable
 
 LONGEST_BACKOFF = 60.0
 """The most seconds between two writes of an object that is changed back each time."""
@@ -102,10 +103,11 @@ class Backoff:
 
 
 class ApplyRecords:
-    def __init__(self, *, clock: Clock) -> None:
+    def __init__(self, shares: ShareTable, *, clock: Clock) -> None:
         self._clock = clock
+        # Once another leader has written, digests decide.
+        self._places = shares.column(set[ObjectPlace], of_term=True, ended=self._end)
         self._written: dict[ObjectPlace, _Written] = {}
-        self._places: dict[str, set[ObjectPlace]] = {}
         self._removals: dict[str, float] = {}  # when we sent one, by the object's UID
         self._locks: WeakValueDictionary[ObjectPlace, asyncio.Lock] = WeakValueDictionary()
 
@@ -181,7 +183,7 @@ class ApplyRecords:
                 written.rounds = before.rounds + (0 if before.joined else 1)
         written.owners = {uid, *(before.owners if before is not None else ())}
         self._written[place] = written
-        self._places.setdefault(uid, set()).add(place)
+        self._places.at(uid, place.member).add(place)
 
     def sent_removal(self, uid: str) -> None:
         """Record that the deletion of the object of that UID is sent: its end is then no round."""
@@ -222,32 +224,14 @@ class ApplyRecords:
         """Drop the record of an object that was removed, or that the Workload let go of."""
         written = self._written.pop(place, None)
         for uid in written.owners if written is not None else ():
-            self._unplace(uid, {place})
+            places = self._places.get(uid, place.member) or set()
+            places.discard(place)
+            if not places:
+                self._places.pop(uid, place.member)
 
-    def ended(self, uid: str, member: str = "") -> None:
-        """Drop the records of a Workload that has left the member, or all."""
-        places = self._places.pop(uid, set())
-        left = {place for place in places if member in ("", place.member)}
-        for place in left:
+    def _end(self, uid: str, member: str, places: set[ObjectPlace]) -> None:
+        for place in places:
             self._written.pop(place, None)
-        if places - left:
-            self._places[uid] = places - left
-
-    def _unplace(self, uid: str, places: Collection[ObjectPlace]) -> None:
-        left = self._places.pop(uid, set()).difference(places)
-        if left:
-            self._places[uid] = left
-
-    def clear(self) -> None:
-        """Drop all records, as another process has written since; from then on digests decide."""
-        self._written.clear()
-        self._places.clear()
-
-    def forget(self, member: str) -> None:
-        """Drop the records of a member that is gone, or is another cluster now."""
-        self._written = {p: w for p, w in self._written.items() if p.member != member}
-        for uid, places in list(self._places.items()):
-            self._unplace(uid, {p for p in places if p.member == member})
 
 
 def _asked(piece: Piece) -> tuple[str, str]:

@@ -17,6 +17,7 @@ from machinery.clock import Clock
 from machinery.kinds.readiness import counts_of
 from propagator.apply.render import ANNOTATION_HASH, ANNOTATION_TEMPLATE_HASH, Piece
 from propagator.members.objects import ManagedObject
+from propagator.shares import ShareTable
 
 LOOK_SECONDS = 1.0
 """Seconds between two questions of a Workload that waits, at the least."""
@@ -55,10 +56,12 @@ class _Turn:
 class ImageTurns:
     """One turn a member."""
 
-    def __init__(self, *, clock: Clock) -> None:
+    def __init__(self, shares: ShareTable, *, clock: Clock) -> None:
         self._clock = clock
         self._turns: dict[str, _Turn] = {}
         self._waiting: defaultdict[str, set[str]] = defaultdict(set)
+        self._known = shares.column(bool, ended=self._end)
+        """Whether a share waits, or has had a turn."""
 
     def pause(self, member: str, uid: str, main: Piece, look: Look, units: int) -> float | None:
         """Return the seconds for which a Workload stays as it is on that member; None: write it.
@@ -75,24 +78,18 @@ class ImageTurns:
             return None
         if turn is not None and turn.uid != uid and not turn.over(now):
             waiting.add(uid)
+            self._known.put(uid, member, True)
             return max(LOOK_SECONDS, len(waiting) / LOOKS_PER_SECOND)
         since = now if turn is None or turn.uid != uid else turn.since
         self._turns[member] = _Turn(uid, since, main, look, units)
+        self._known.put(uid, member, True)
         return None
 
-    def ended(self, uid: str, member: str = "") -> None:
-        """Drop the turn of a Workload that has left the member, or all."""
-        for name, waiting in self._waiting.items():
-            if member in ("", name):
-                waiting.discard(uid)
-        for name, turn in list(self._turns.items()):
-            if turn.uid == uid and member in ("", name):
-                del self._turns[name]
-
-    def removed(self, member: str) -> None:
-        """Drop the turn on a member that was removed."""
-        self._turns.pop(member, None)
-        self._waiting.pop(member, None)
+    def _end(self, uid: str, member: str, _: bool) -> None:
+        self._waiting[member].discard(uid)
+        turn = self._turns.get(member)
+        if turn is not None and turn.uid == uid:
+            del self._turns[member]
 
 
 def _only_images(main: Piece, live: ManagedObject) -> bool:

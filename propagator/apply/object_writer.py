@@ -30,7 +30,7 @@ from machinery.errors import (
     fresh,
 )
 from machinery.kinds.paths import steps
-from machinery.runtime.backoff import KeyedBackoff, steady
+from machinery.runtime.backoff import steady
 from machinery.runtime.informer import Informer
 from propagator.access.carried_objects import not_taken, takes
 from propagator.access.namespaces import Namespaces
@@ -67,6 +67,7 @@ from propagator.members.kinds import resource_of
 from propagator.members.noted_kinds import writable_kinds
 from propagator.members.objects import ManagedObject, hub_of, managed, owners
 from propagator.members.session import MemberSession
+from propagator.shares import ShareTable
 from propagator.types.workload import Workload
 
 FIRST_PAUSE = 1.0
@@ -79,8 +80,8 @@ MOST_LEFT = 100
 class _DesiredObject(NamedTuple):
     """An object that a Workload wants on a member, before the member was looked at."""
 
-    member: str
     uid: str
+    member: str
     api_version: str
     kind: str
     namespace: str
@@ -89,7 +90,7 @@ class _DesiredObject(NamedTuple):
     @classmethod
     def of(cls, session: MemberSession, workload: Workload, piece: Piece) -> _DesiredObject:
         what = (piece.api_version, piece.kind, piece.namespace, piece.name)
-        return cls(session.name, workload.uid, *what)
+        return cls(workload.uid, session.name, *what)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,7 @@ class PieceWriter:
 
     def __init__(
         self,
+        shares: ShareTable,
         records: ApplyRecords,
         *,
         unconfirmed: UnconfirmedWrites,
@@ -141,8 +143,8 @@ class PieceWriter:
         self._namespaces = namespaces
         self._drift = drift
         self._clock = clock
-        self._refusals: KeyedBackoff[_DesiredObject] = KeyedBackoff(
-            clock=clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE, jitter=steady
+        self._refusals = shares.backoff(
+            _DesiredObject, clock=clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE, jitter=steady
         )
 
     async def write(
@@ -172,18 +174,6 @@ class PieceWriter:
         """Drop what is told of objects on the member that the Workload has no more."""
         names = ((each.kind, where, each.name) for each in pieces for where in (each.namespace, ""))
         self._drift.rendered(workload, member, {Drifted(member, *name) for name in names})
-
-    def ended(self, uid: str, member: str = "") -> None:
-        """Drop the refusals and records of a Workload that has left the member, or all."""
-        self._refusals.reset_where(
-            lambda wanted: wanted.uid == uid and member in ("", wanted.member)
-        )
-        self._records.ended(uid, member)
-        if member:
-            self._drift.ended(uid, member)
-
-    def removed(self, member: str) -> None:
-        self._refusals.reset_where(lambda wanted: wanted.member == member)
 
     async def _write(
         self, session: MemberSession, workload: Workload, piece: Piece

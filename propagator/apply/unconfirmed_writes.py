@@ -21,6 +21,7 @@ from machinery.errors import NOTHING_SENT, ApiError, NotFound, ServerError
 from propagator.apply.apply_records import ObjectPlace
 from propagator.members.objects import managed
 from propagator.members.session import MemberSession
+from propagator.shares import ShareTable
 
 RIPE_SECONDS = 5.0
 """How long a request without an answer may still be carried out. A server stops when the client
@@ -31,14 +32,15 @@ _UNDER_WAY = float("inf")
 class UnconfirmedWrites:
     """The unconfirmed writes, by member and by the UID of the Workload."""
 
-    def __init__(self, *, clock: Clock) -> None:
+    def __init__(self, shares: ShareTable, *, clock: Clock) -> None:
         self._clock = clock
-        self._ripe: dict[tuple[str, str], dict[ObjectPlace, float]] = {}
+        # Should a removed member return, all of it is listed again.
+        self._ripe = shares.column(dict[ObjectPlace, float])
 
     @contextmanager
     def sending(self, place: ObjectPlace, uid: str) -> Iterator[None]:
         """Hold this from before a write for that Workload is sent until its answer."""
-        self._ripe.setdefault((place.member, uid), {})[place] = _UNDER_WAY
+        self._ripe.at(uid, place.member)[place] = _UNDER_WAY
         try:
             yield
         except BaseException as fault:
@@ -46,7 +48,7 @@ class UnconfirmedWrites:
                 self.settle(place, uid)
             else:
                 ripe = self._clock.monotonic() + (0.0 if _ended(fault) else RIPE_SECONDS)
-                self._ripe.setdefault((place.member, uid), {})[place] = ripe
+                self._ripe.at(uid, place.member)[place] = ripe
             raise
         self.settle(place, uid)
 
@@ -56,7 +58,7 @@ class UnconfirmedWrites:
         The member's informer shows what was found. Raises TransportError.
         """
         unsure = []
-        for place, ripe in list(self._ripe.get((session.name, uid), {}).items()):
+        for place, ripe in list((self._ripe.get(uid, session.name) or {}).items()):
             if ripe <= self._clock.monotonic():
                 await _read(session, place)
                 self.settle(place, uid)
@@ -67,18 +69,10 @@ class UnconfirmedWrites:
 
     def settle(self, place: ObjectPlace, uid: str) -> None:
         """Record that it is known what is in the place."""
-        writes = self._ripe.get((place.member, uid), {})
+        writes = self._ripe.get(uid, place.member) or {}
         writes.pop(place, None)
         if not writes:
-            self._ripe.pop((place.member, uid), None)
-
-    def drop(self, uid: str) -> None:
-        """Drop the writes of a Workload that is gone."""
-        self._ripe = {key: writes for key, writes in self._ripe.items() if key[1] != uid}
-
-    def forget(self, member: str) -> None:
-        """Drop the writes to a removed member: should it return, all of it is listed again."""
-        self._ripe = {key: writes for key, writes in self._ripe.items() if key[0] != member}
+            self._ripe.pop(uid, place.member)
 
 
 async def _read(session: MemberSession, place: ObjectPlace) -> None:

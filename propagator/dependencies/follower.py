@@ -45,6 +45,7 @@ from propagator.members.inventory import main_object, owned
 from propagator.members.objects import ManagedObject, owners
 from propagator.members.pods import main_of
 from propagator.members.session import MemberSession
+from propagator.shares import ShareTable
 from propagator.types.hub_objects import HubObject, HubServiceAccount
 from propagator.types.workload import Workload
 
@@ -75,7 +76,8 @@ _SYNCED = _Entry(DependencyState.SYNCED)
 class _Share:
     """What the pods of a Workload name on one member."""
 
-    key: Key
+    key: Key = ("", "")
+    """Of the Workload."""
     names: frozenset[Name] = frozenset()
     """The objects of the hub that the share is woken for."""
     wanted: Mapping[Name, _Entry | str] = field(default_factory=dict)
@@ -109,6 +111,7 @@ class Follower:
     def __init__(
         self,
         context: ControllerContext,
+        shares: ShareTable,
         *,
         workloads: HubWorkloads,
         watches: Mapping[str, NamedObjects[Any]],
@@ -118,14 +121,14 @@ class Follower:
         self._workloads = workloads
         self._watches = watches
         self._report = report
-        self._shares: dict[str, dict[str, _Share]] = {}  # by UID of the Workload, and member
+        self._shares = shares.column(_Share, ended=self._end)
         self._users: dict[tuple[str, Key], set[tuple[str, str]]] = {}  # (UID, member) by object
-        self._told: dict[str, set[Name]] = {}  # by UID: what was said to be missing
+        self._told = shares.column(set[Name])  # of the Workload: what was said to be missing
 
     def users(self, kind: str, key: Key) -> list[tuple[Key, str]]:
         """Return the shares that name an object of the hub: (Workload's key, member)."""
         users = self._users.get((kind, key), ())
-        return [(self._shares[uid][member].key, member) for uid, member in users]
+        return [(self._shares.at(uid, member).key, member) for uid, member in users]
 
     async def follow(
         self,
@@ -139,7 +142,7 @@ class Follower:
         What the Workload brings along by itself is not followed. Raises Refused, HubFault.
         """
         if not workload.follows:
-            self._forget(workload.uid, session.name)
+            self._shares.pop(workload.uid, session.name)
             return []
         own = {(each.kind, each.name) for each in rendered if each.namespace == workload.namespace}
         named = [each for each in named_by(rendered[-1].body) if each[:2] not in own]
@@ -161,7 +164,7 @@ class Follower:
             body = body_of(found, identities=identities)
             pieces += copied(workload, [body], member)
             wanted[each[:2]] = pieces[-1].digest
-        share = self._shares.get(workload.uid, {}).get(session.name)
+        share = self._shares.get(workload.uid, session.name)
         if share is None:
             return []  # the Workload, or the member, went meanwhile
         share.wanted, share.named = wanted, len(every)
@@ -169,7 +172,7 @@ class Follower:
 
     def applied(self, session: MemberSession, workload: Workload) -> None:
         """Look what became of the objects that went along, and tell of what is missing."""
-        share = self._shares.get(workload.uid, {}).get(session.name)
+        share = self._shares.get(workload.uid, session.name)
         if share is None:
             return
         there = {
@@ -195,7 +198,7 @@ class Follower:
 
     def withdrawn(self, session: MemberSession, workload: Workload) -> set[tuple[str, str, str]]:
         """Return the copies on a member that never should travel: (kind, namespace, name)."""
-        share = self._shares.get(workload.uid, {}).get(session.name)
+        share = self._shares.get(workload.uid, session.name)
         wanted = share.wanted if share is not None else {}
         refused = {
             name
@@ -222,7 +225,7 @@ class Follower:
         """
         if workload.metadata.deleting or not (workload.follows or rendered):
             return Held()
-        share = self._shares.get(workload.uid, {}).get(session.name) if rendered else None
+        share = self._shares.get(workload.uid, session.name) if rendered else None
         missing, refused = (
             (share.of(_MISSING), share.of(_REFUSED)) if share is not None else (set(), set())
         )
@@ -244,21 +247,6 @@ class Follower:
         waits = {left[name]: _sentence(session.name, left[name]) for name in sorted(unnamed)}
         return Held(frozenset({*stays, *unnamed}), workload.namespace, waits)
 
-    def left(self, session: MemberSession, workload: Workload) -> None:
-        """Forget a share of which nothing is left on a member."""
-        self._forget(workload.uid, session.name)
-
-    def ended(self, uid: str) -> None:
-        """Forget a Workload that is gone."""
-        for member in [*self._shares.get(uid, ())]:
-            self._forget(uid, member)
-        self._told.pop(uid, None)
-
-    def removed(self, member: str) -> None:
-        """Forget a member that was removed."""
-        for uid in [uid for uid, shares in self._shares.items() if member in shares]:
-            self._forget(uid, member)
-
     def reported(self, workload: Workload) -> list[dict[str, Any]]:
         """Return `status.dependencies`: each object in the worst state of all shares.
 
@@ -266,7 +254,7 @@ class Follower:
         """
         if not workload.follows or not workload.placements:
             return []
-        shares = self._shares.get(workload.uid, {})
+        shares = self._shares.of(workload.uid)
         placed = [shares[name] for name in sorted(shares) if name in workload.placements]
         merged: dict[Name, dict[str, Any]] = {}
         for name, entry in itertools.chain(*(share.entries.items() for share in placed)):
@@ -282,7 +270,7 @@ class Follower:
 
     def remark(self, workload: Workload) -> str:
         """Return what the condition Propagated says beside its own words; mostly nothing."""
-        shares = self._shares.get(workload.uid, {}).values()
+        shares = self._shares.of(workload.uid).values()
         most = max((share.named for share in shares), default=0)
         if not workload.follows or most <= MOST_DEPENDENCIES:
             return ""
@@ -298,7 +286,7 @@ class Follower:
         account = next((each for each in named if each.kind == SERVICE_ACCOUNT), None)
         if account is None:
             return named
-        before = self._shares.get(workload.uid, {}).get(session.name)
+        before = self._shares.get(workload.uid, session.name)
         names = {*(before.names if before is not None else ()), account[:2]}
         if not self._use(session, workload, names):
             return named
@@ -365,7 +353,8 @@ class Follower:
         """Be woken for these objects of the hub; return whether the Workload is still there."""
         if not self._workloads.known(workload.uid):
             return False
-        share = self._share(session, workload)
+        share = self._shares.at(workload.uid, session.name)
+        share.key = workload.metadata.key
         namespace, at = workload.metadata.namespace, (workload.uid, session.name)
         wanted = frozenset(name for name in names if name[0] in FOLLOWED)
         for kind, name in wanted - share.names:
@@ -375,17 +364,8 @@ class Follower:
         self._drop(namespace, at, gone)
         return True
 
-    def _share(self, session: MemberSession, workload: Workload) -> _Share:
-        shares = self._shares.setdefault(workload.uid, {})
-        return shares.setdefault(session.name, _Share(workload.metadata.key))
-
-    def _forget(self, uid: str, member: str) -> None:
-        shares = self._shares.get(uid, {})
-        share = shares.pop(member, None)
-        if share is not None:
-            self._drop(share.key[0], (uid, member), share.names)
-        if not shares:
-            self._shares.pop(uid, None)
+    def _end(self, uid: str, member: str, share: _Share) -> None:
+        self._drop(share.key[0], (uid, member), share.names)
 
     def _drop(self, namespace: str, at: tuple[str, str], names: Iterable[Name]) -> None:
         for kind, name in names:
@@ -398,12 +378,13 @@ class Follower:
 
     def _tell(self, workload: Workload, share: _Share) -> None:
         """Record an event for objects that are newly missing, unless pods start without them."""
-        stored = {
-            (said["kind"], said["name"])
-            for said in workload.status.dependencies
-            if said.get("state") == _MISSING.value
-        }
-        told = self._told.setdefault(workload.uid, stored)
+        if (told := self._told.get(workload.uid)) is None:
+            told = self._told.at(workload.uid)
+            told |= {
+                (said["kind"], said["name"])
+                for said in workload.status.dependencies
+                if said.get("state") == _MISSING.value
+            }
         told -= share.entries.keys() - share.of(_MISSING)
         missing = [name for name, entry in share.entries.items() if entry.needed_in_vain]
         new = [name for name in missing if name not in told]

@@ -6,7 +6,6 @@ over. Nothing here does I/O.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -19,6 +18,7 @@ from machinery.clock import Clock, parse_timestamp, timestamp
 from machinery.runtime.event_recorder import EventRecorder, ObjectRef, one_cluster
 from machinery.types.metadata import Key
 from propagator.drift.fields import FieldDrift
+from propagator.shares import ShareTable
 from propagator.types.workload import Workload
 
 REPAIRED_SECONDS = 600.0
@@ -66,20 +66,26 @@ class DriftRecords:
     """`changed` is called with the key of a Workload of which something else is told now."""
 
     def __init__(
-        self, *, clock: Clock, recorder: EventRecorder, changed: Callable[[Key], None]
+        self,
+        shares: ShareTable,
+        *,
+        clock: Clock,
+        recorder: EventRecorder,
+        changed: Callable[[Key], None],
     ) -> None:
         self._clock = clock
         self._recorder = recorder
         self._changed = changed
-        self._records: defaultdict[str, dict[Drifted, _Record]] = defaultdict(dict)
-        self._settled: defaultdict[str, set[Drifted]] = defaultdict(set)  # told of before, and over
+        # Once another leader has written, the statuses tell.
+        self._records = shares.column(dict[Drifted, _Record], of_term=True)
+        self._settled = shares.column(set[Drifted], of_term=True)  # told of before, and over
         self._events: dict[tuple[str, Drifted], float] = {}
 
     def repaired(self, workload: Workload, of: Drifted, fields: Sequence[FieldDrift]) -> None:
         """Record that these fields were written back just now."""
         if not fields:
             return
-        known = self._records[workload.uid].get(of)
+        known = self._record(workload, of)
         if known is not None and known.state is DriftState.DROPPED:
             pass  # which lasts longer
         elif known is not None and known.state is DriftState.CONTENDED:
@@ -100,7 +106,7 @@ class DriftRecords:
 
     def contended(self, workload: Workload, of: Drifted) -> str:
         """Record that the object is changed back each time; return the paths, in words."""
-        known = self._records[workload.uid].get(of)
+        known = self._record(workload, of)
         if known is None:
             return ""
         if known.state is DriftState.REPAIRED:
@@ -111,7 +117,7 @@ class DriftRecords:
         self, workload: Workload, of: Drifted, fields: Sequence[FieldDrift], *, stamp: Hashable
     ) -> None:
         """Record that these fields, all that have drifted, are left as they are."""
-        known = self._records[workload.uid].get(of)
+        known = self._record(workload, of)
         paths = _told(of, fields)
         stands = known is not None and known.state is DriftState.REPORTED
         since = known.since if known is not None and stands else self._since(workload, of)
@@ -122,24 +128,24 @@ class DriftRecords:
 
     def looked_at(self, workload: Workload, of: Drifted, stamp: Hashable) -> bool:
         """Whether the report about the object is of that very state of it."""
-        known = self._records[workload.uid].get(of)
+        known = self._record(workload, of)
         return known is not None and known.stamp == stamp
 
     def over(self, workload: Workload, of: Drifted) -> None:
         """Record that the object stands as it was applied, and nobody changes it back."""
-        known = self._records[workload.uid].get(of)
+        known = self._record(workload, of)
         if known is not None and known.state is DriftState.CONTENDED:
             repaired = replace(known, state=DriftState.REPAIRED, since=self._now())
             self._put(workload, of, repaired)
         elif known is not None and known.state is DriftState.REPORTED:
-            del self._records[workload.uid][of]
+            self._remove(workload, of)
             self._settle(workload, of)
         elif known is None and any(_stands(each, of) for each in workload.status.drift):
             self._settle(workload, of)
 
     def dropped(self, workload: Workload, of: Drifted, fields: Sequence[FieldDrift]) -> None:
         """Record which fields of an object that was just applied the member did not keep."""
-        known = self._records[workload.uid].get(of)
+        known = self._record(workload, of)
         told = [each for each in workload.status.drift if Drifted.told(each) == of]
         before = [each for each in told if each.get("state") == DriftState.DROPPED.value]
         if fields:
@@ -147,7 +153,7 @@ class DriftRecords:
             since = str(before[0]["since"]) if before else since
             self._put(workload, of, _Record(DriftState.DROPPED, since, _told(of, fields)))
         elif known is not None and known.state is DriftState.DROPPED:
-            del self._records[workload.uid][of]
+            self._remove(workload, of)
             self._settle(workload, of)
         elif known is None and before:
             self._settle(workload, of)
@@ -155,21 +161,18 @@ class DriftRecords:
     def rendered(self, workload: Workload, cluster: str, objects: Collection[Drifted]) -> None:
         """Drop what is told of objects there that the Workload has no more."""
         told = map(Drifted.told, workload.status.drift)
-        held = self._records.get(workload.uid, {})
-        for of in {*held, *told} - self._settled.get(workload.uid, set()):
+        held = self._records.get(workload.uid, cluster) or {}
+        for of in {*held, *told} - (self._settled.get(workload.uid, cluster) or set()):
             if of.cluster == cluster and of not in objects:
-                held.pop(of, None)
+                self._remove(workload, of)
                 self._settle(workload, of)
 
     def told(self, workload: Workload) -> list[dict[str, Any]]:
         """Return status.drift: what is known, and what was told before and is not over."""
-        uid = workload.uid
-        entries = {
-            of: record.entry(of)
-            for of, record in self._records.get(uid, {}).items()
-            if record.paths  # all that drifted may be an autoscaler's
-        }
-        known = self._records.get(uid, {}).keys() | self._settled.get(uid, set())
+        records = self._all(workload)
+        # All that drifted may be an autoscaler's.
+        entries = {of: each.entry(of) for of, each in records.items() if each.paths}
+        known = records.keys() | set().union(*self._settled.of(workload.uid).values())
         for each in workload.status.drift:
             if (of := Drifted.told(each)) not in known and of.cluster in workload.clusters:
                 entries[of] = each
@@ -181,35 +184,29 @@ class DriftRecords:
         """Return the seconds after which something of that is told no more; None: never."""
         return min((s for each in told if (s := self._left(each)) != float("inf")), default=None)
 
-    def ended(self, uid: str, member: str = "") -> None:
-        """Drop what is known of a Workload that has left the member, or all."""
-        held, settled = self._records.pop(uid, {}), self._settled.pop(uid, set())
-        if left := {of: each for of, each in held.items() if member not in ("", of.cluster)}:
-            self._records[uid] = left
-        if still := {of for of in settled if member not in ("", of.cluster)}:
-            self._settled[uid] = still
+    def _record(self, workload: Workload, of: Drifted) -> _Record | None:
+        return (self._records.get(workload.uid, of.cluster) or {}).get(of)
 
-    def removed(self, member: str) -> None:
-        """Drop what is known of a member that was removed."""
-        for uid in {*self._records, *self._settled}:
-            self.ended(uid, member)
+    def _all(self, workload: Workload) -> dict[Drifted, _Record]:
+        shares = self._records.of(workload.uid).values()
+        return {of: each for held in shares for of, each in held.items()}
 
-    def clear(self) -> None:
-        """Drop all, as another process has written since; from then on the statuses tell."""
-        self._records.clear()
-        self._settled.clear()
+    def _remove(self, workload: Workload, of: Drifted) -> None:
+        held = self._records.get(workload.uid, of.cluster) or {}
+        held.pop(of, None)
+        if not held:
+            self._records.pop(workload.uid, of.cluster)
 
     def _put(self, workload: Workload, of: Drifted, record: _Record) -> None:
-        held = self._records[workload.uid]
-        before = held.get(of)
-        if before is None and len(held) >= MOST_RECORDS:
+        before = self._record(workload, of)
+        if before is None and len(self._all(workload)) >= MOST_RECORDS:
             return
-        held[of] = record
+        self._records.at(workload.uid, of.cluster)[of] = record
         if before is None or before.entry(of) != record.entry(of):
             self._changed(workload.metadata.key)
 
     def _settle(self, workload: Workload, of: Drifted) -> None:
-        self._settled[workload.uid].add(of)
+        self._settled.at(workload.uid, of.cluster).add(of)
         self._changed(workload.metadata.key)
 
     def _since(self, workload: Workload, of: Drifted) -> str:

@@ -21,6 +21,7 @@ from machinery.api.resources import CONTROLLER_REVISIONS
 from machinery.errors import Forbidden, NotFound, TransportError
 from machinery.kinds.revisions import digest_of, revision_data, revision_name
 from propagator.errors import HubFault, Refused
+from propagator.shares import ShareTable
 from propagator.types.workload import Workload, WorkloadSpec
 
 
@@ -56,9 +57,9 @@ class _Content(msgspec.Struct, frozen=True, rename="camel"):
 class Revisions:
     """Gives Workloads as members shall have them."""
 
-    def __init__(self, hub: ApiClient) -> None:
+    def __init__(self, hub: ApiClient, shares: ShareTable) -> None:
         self._hub = hub
-        self._held: dict[str, dict[str, _Content]] = {}  # by UID, and revision
+        self._held = shares.column(dict[str, _Content])  # of the Workload, by revision
 
     async def of_member(self, workload: Workload, member: str) -> Workload:
         """Return the Workload with the fields of the revision that the member gets.
@@ -72,7 +73,7 @@ class Revisions:
             raise AwaitsRevision(member)
         if revision == revision_of_spec(workload):
             return workload
-        held = self._held.setdefault(workload.uid, {})
+        held = self._held.at(workload.uid)
         if revision not in held:
             named = workload.revisions
             for each in [each for each in held if each not in named]:
@@ -87,10 +88,6 @@ class Revisions:
         if content is None or workload.revision_of(member) == revision_of_spec(workload):
             return workload
         return _with(workload, content)
-
-    def ended(self, uid: str) -> None:
-        """Drop the revisions of a Workload that is gone."""
-        self._held.pop(uid, None)
 
     async def _read(self, workload: Workload, revision: str, member: str) -> _Content:
         namespace, owner = workload.metadata.key

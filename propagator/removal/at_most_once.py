@@ -244,7 +244,7 @@ def _serves(session: MemberSession) -> bool:
     return session.contact is Contact.SERVING
 
 
-def _in_place(session: Target, workload: Workload, main: Main) -> ManagedObject | None:
+def _in_place(session: MemberSession, workload: Workload, main: Main) -> ManagedObject | None:
     """Return the main object on a member, also one that a share there takes over.
 
     That one is of a Workload of its name that the hub has forgotten; its ordinals stay.

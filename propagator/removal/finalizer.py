@@ -14,42 +14,34 @@ from propagator.hub.workload_metadata import record_of
 from propagator.hub.workloads import clusters_of
 from propagator.members.context import ControllerContext
 from propagator.members.inventory import OwnedObjects
+from propagator.shares import ShareTable
 from propagator.types.workload import Workload
 
 
 class Finalizer:
-    def __init__(self, context: ControllerContext, *, inventory: OwnedObjects) -> None:
+    def __init__(
+        self, context: ControllerContext, shares: ShareTable, *, inventory: OwnedObjects
+    ) -> None:
         self._registry = context.registry
         self._clusters = context.clusters
         self._inventory = inventory
-        self._acknowledged: dict[str, set[str]] = {}
+        # Another leader may have written to the member since, and a member that was removed may
+        # come back: both are asked again.
+        self._acknowledged = shares.column(bool, of_term=True)
 
     def acknowledge(self, workload: Workload, member: str) -> None:
         """Record that the member holds nothing of a Workload whose deletion it knows of."""
         if workload.metadata.deleting:
-            self._acknowledged.setdefault(workload.uid, set()).add(member)
+            self._acknowledged.put(workload.uid, member, True)
 
     def witnesses(self, workload: Workload) -> list[str]:
         """Return the members that have acknowledged, in order."""
-        return sorted(self._acknowledged.get(workload.uid, ()))
-
-    def went(self, uid: str) -> None:
-        """Drop the acknowledgements of a Workload that is gone."""
-        self._acknowledged.pop(uid, None)
-
-    def removed(self, member: str) -> None:
-        """Drop what a removed member acknowledged: should it come back, it is asked again."""
-        for members in self._acknowledged.values():
-            members.discard(member)
-
-    def clear(self) -> None:
-        """Drop all acknowledgements, as another process has written to members since."""
-        self._acknowledged.clear()
+        return sorted(self._acknowledged.of(workload.uid))
 
     def awaited(self, workload: Workload) -> set[str]:
         """Return the members that have not acknowledged. The view of the hub must be fresh."""
-        confirmed = self._acknowledged.get(workload.uid, set())
-        asked = clusters_of(workload, self._names) - confirmed
+        confirmed = self._acknowledged.of(workload.uid)
+        asked = clusters_of(workload, self._names) - confirmed.keys()
         there = {name for name in asked if self._registered(name) or self._away(workload, name)}
         return there | self._inventory.holders(workload.uid)
 

@@ -32,6 +32,7 @@ from propagator.members.inventory import main_object, owned
 from propagator.members.pods import Main, main_of
 from propagator.removal.at_most_once import AtMostOnce
 from propagator.removal.disruptions import Disruptions
+from propagator.shares import ShareTable
 from propagator.types.cluster import MemberCluster
 from propagator.types.movement import Blocked
 from propagator.types.workload import Workload
@@ -96,7 +97,7 @@ class _Count:
 
 
 class Guard:
-    def __init__(self, context: ControllerContext, *, once: AtMostOnce) -> None:
+    def __init__(self, context: ControllerContext, shares: ShareTable, *, once: AtMostOnce) -> None:
         self._registry = context.registry
         self._clusters = context.clusters
         self._clock = context.clock
@@ -106,7 +107,7 @@ class Guard:
         self._disruptions = Disruptions(context)
         self._once = once
         # `leaving` names a share no more once its successors are ready, but it still leaves.
-        self._causes: dict[Key, dict[str, str]] = {}
+        self._causes = shares.column(str)
         context.registry.on_change(self._member_changed)
         context.clusters.add_handler(self._cluster_changed)
 
@@ -155,23 +156,18 @@ class Guard:
         """Note why replicas leave that member, for as long as they are there."""
         cause = workload.causes.get(member)
         if cause is not None:
-            self._causes.setdefault(workload.metadata.key, {})[member] = cause
+            self._causes.put(workload.uid, member, cause)
 
     def forget(self, key: Key) -> None:
         """Drop the state of a Workload that is gone."""
         self._ready.pop(key, None)
-        self._causes.pop(key, None)
         self._disruptions.gone(key)
 
     def _settled(self, workload: Workload, member: str) -> None:
         """Drop the state of a share that keeps no more than it should."""
-        key = workload.metadata.key
-        self._disruptions.forget(member, key)
-        causes = self._causes.get(key, {})
+        self._disruptions.forget(member, workload.metadata.key)
         if member not in workload.causes:
-            causes.pop(member, None)
-        if not causes:
-            self._causes.pop(key, None)
+            self._causes.pop(workload.uid, member)
 
     def _by_budgets(
         self, workload: Workload, member: str, main: Main, present: int, keeps: int, *, last: bool
@@ -195,7 +191,7 @@ class Guard:
 
     def _bound(self, workload: Workload, member: str) -> bool:
         """Whether disruption budgets hold for what goes from that member."""
-        cause = self._causes.get(workload.metadata.key, {}).get(member)
+        cause = self._causes.get(workload.uid, member)
         if cause is None and not _told_of_budget(workload, member):
             return False
         cluster = self._clusters.get(("", member))
@@ -209,14 +205,7 @@ class Guard:
             self._ready.pop(key, None)
             self._disruptions.look(member, key)
         elif self._registry.get(member) is None:
-            self._removed(member)
-
-    def _removed(self, member: str) -> None:
-        """Drop the state of a member that was removed."""
-        self._disruptions.removed(member)
-        for causes in self._causes.values():
-            causes.pop(member, None)
-        self._causes = {key: causes for key, causes in self._causes.items() if causes}
+            self._disruptions.removed(member)
 
     def _cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
         if old is not None and new is not None and old.spec.taints != new.spec.taints:

@@ -21,6 +21,7 @@ from propagator.members.context import ControllerContext
 from propagator.members.inventory import main_object, owned
 from propagator.members.pods import main_of
 from propagator.members.session import MemberSession
+from propagator.shares import ShareTable
 from propagator.types.workload import Workload
 
 CLAIMS: Final = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
@@ -34,6 +35,7 @@ class LeftClaims:
     def __init__(
         self,
         context: ControllerContext,
+        shares: ShareTable,
         *,
         workloads: HubWorkloads,
         changed: Callable[[Key], None],
@@ -42,8 +44,9 @@ class LeftClaims:
         self._registry = context.registry
         self._workloads = workloads
         self._changed = changed
-        self._noted: dict[str, dict[str, set[Key]]] = {}
-        self._gone: dict[str, set[tuple[str, Key]]] = {}
+        # Of the Workload, as both outlive the share.
+        self._noted = shares.column(dict[str, set[Key]])
+        self._gone = shares.column(set[tuple[str, Key]])
 
     async def note(self, session: MemberSession, workload: Workload) -> bool:
         """Note what a share would leave; return whether the hub's status names it by now.
@@ -55,7 +58,7 @@ class LeftClaims:
         names = claims_in(workload.profile, workload.template)
         if live is None or live.start is None or not names:
             return True
-        noted = self._noted.setdefault(workload.uid, {}).setdefault(session.name, set())
+        noted = self._noted.at(workload.uid).setdefault(session.name, set())
         ordinals = range(live.start, live.start + (live.replicas or 0))
         keys = [(main.namespace, f"{each}-{main.name}-{n}") for n in ordinals for each in names]
         for key in keys[:MOST_KEPT]:
@@ -72,23 +75,18 @@ class LeftClaims:
         self, workload: Workload, told: Iterable[Mapping[str, Any]]
     ) -> list[dict[str, Any]]:
         """Return the entries of status.kept for what was left; `told` are those of before."""
-        uid, gone = workload.uid, self._gone.get(workload.uid, ())
+        uid, gone = workload.uid, self._gone.get(workload.uid) or ()
         for each in told:
             key = (str(each.get("namespace", "")), str(each.get("name", "")))
             cluster = str(each.get("cluster", ""))
             if each.get("kind") == CLAIMS.kind and (cluster, key) not in gone:
-                self._noted.setdefault(uid, {}).setdefault(cluster, set()).add(key)
+                self._noted.at(uid).setdefault(cluster, set()).add(key)
         return [
             {"cluster": cluster, "kind": CLAIMS.kind, "namespace": space, "name": name}
-            for cluster, keys in self._noted.get(uid, {}).items()
+            for cluster, keys in (self._noted.get(uid) or {}).items()
             if cluster not in workload.placements
             for space, name in keys
         ]
-
-    def ended(self, uid: str) -> None:
-        """Drop the state of a Workload that is gone."""
-        self._gone.pop(uid, None)
-        self._noted.pop(uid, None)
 
     async def run(self) -> None:
         """Read what was left, now and then, until cancelled."""
@@ -105,18 +103,18 @@ class LeftClaims:
     def _all(self) -> list[tuple[str, str, Key]]:
         return [
             (uid, member, key)
-            for uid, members in self._noted.items()
-            for member, keys in members.items()
+            for uid, _ in self._noted
+            for member, keys in self._noted.at(uid).items()
             for key in sorted(keys)
         ]
 
     def _lose(self, uid: str, member: str, key: Key) -> None:
         workload = self._workloads.by_uid(uid)
         if workload is None:
-            self.ended(uid)
+            self._noted.pop(uid)  # it went while this was noted
             return
-        self._noted.get(uid, {}).get(member, set()).discard(key)
-        self._gone.setdefault(uid, set()).add((member, key))
+        self._noted.at(uid).get(member, set()).discard(key)
+        self._gone.at(uid).add((member, key))
         self._changed(workload.metadata.key)
 
 

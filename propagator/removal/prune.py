@@ -32,6 +32,7 @@ from propagator.members.session import MemberSession
 from propagator.members.watches import Found
 from propagator.removal.remover import Remover, newest
 from propagator.removal.rule import Stays, granted
+from propagator.shares import ShareTable
 from propagator.types.workload import Workload
 
 _YOUNGER = (
@@ -60,12 +61,17 @@ class Pruner:
     """Removes objects from members. `records` are those of the writer."""
 
     def __init__(
-        self, records: ApplyRecords, remover: Remover, *, registered: Callable[[str], bool]
+        self,
+        shares: ShareTable,
+        records: ApplyRecords,
+        remover: Remover,
+        *,
+        registered: Callable[[str], bool],
     ) -> None:
         self._records = records
         self._registered = registered
         self._remover = remover
-        self._left: dict[tuple[str, str], frozenset[ObjectPlace]] = {}
+        self._left = shares.column(frozenset[ObjectPlace], ended=self._free)
 
     async def prune(
         self,
@@ -136,7 +142,7 @@ class Pruner:
                 waiting[place] = why
             else:
                 self._records.removed(place)
-        self._remember(session.name, uid, frozenset({*waiting, *refused}))
+        self._remember(uid, session.name, frozenset({*waiting, *refused}))
         return PruneResult(waiting, refused, stays)
 
     async def lower_main(
@@ -208,18 +214,19 @@ class Pruner:
                 found.append(live)
         return found if names else None
 
-    def removed(self, member: str) -> None:
-        """Drop the state of a member that was removed."""
-        for name, uid in [which for which in self._left if which[0] == member]:
-            self._remember(name, uid, frozenset())
-
-    def _remember(self, member: str, uid: str, left: frozenset[ObjectPlace]) -> None:
+    def _remember(self, uid: str, member: str, left: frozenset[ObjectPlace]) -> None:
         """Record what is left, and drop the state of places that have become free since."""
-        for place in self._left.pop((member, uid), frozenset()) - left:
+        before = self._left.get(uid, member) or frozenset()
+        if left:
+            self._free(uid, member, before - left)
+            self._left.put(uid, member, left)
+        else:
+            self._left.pop(uid, member)
+
+    def _free(self, uid: str, member: str, places: frozenset[ObjectPlace]) -> None:
+        for place in places:
             self._remover.forget(place)
             self._records.removed(place)
-        if left:
-            self._left[member, uid] = left
 
 
 async def _scale(

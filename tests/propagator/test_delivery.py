@@ -16,6 +16,7 @@ from propagator.hub.workloads import touches
 from propagator.members.health import PodCounts
 from propagator.members.pods import Main, OthersObjects, claim_of
 from propagator.reconciler import WorkloadReconciler
+from propagator.shares import ShareTable
 from propagator.status.undelivered import WAITING, OthersShare, undelivered_status
 from propagator.types.workload import Workload, workload_of
 from tests import kstatus
@@ -263,7 +264,7 @@ async def test_only_a_member_that_was_sent_something_is_looked_at(
     }
     context = cast("Any", SimpleNamespace(clock=FakeClock(), registry=None, fresh=lambda: True))
     session = cast("Any", SimpleNamespace(name="m1"))
-    await WorkloadReconciler(context, **parts).reconcile(session, of.metadata.key)
+    await WorkloadReconciler(context, ShareTable(), **parts).reconcile(session, of.metadata.key)
     assert did == (["remove"] if sent else [])
     assert of.ended
     assert of.orphans

@@ -15,6 +15,7 @@ from propagator.groups.rule import APPLY
 from propagator.hub.revisions import Revisions
 from propagator.members.objects import ManagedObject, Mark
 from propagator.reconciler import WorkloadReconciler
+from propagator.shares import ShareTable
 from propagator.types.workload import workload_of
 from tests.fakeclock import FakeClock
 
@@ -68,7 +69,7 @@ async def test_a_share_that_left_goes_at_once_only_while_its_gang_starts(
         "workloads": SimpleNamespace(informer=SimpleNamespace(get=lambda _: workload)),
         "judged": SimpleNamespace(known=True),
         "gates": gates,
-        "revisions": Revisions(cast("ApiClient", None)),
+        "revisions": Revisions(cast("ApiClient", None), ShareTable()),
         "inventory": SimpleNamespace(wait_listed=wait_listed),
         "shares": SimpleNamespace(remove=remove, stays=lambda *_: None),
         "guard": SimpleNamespace(note=lambda *_: None),
@@ -79,7 +80,9 @@ async def test_a_share_that_left_goes_at_once_only_while_its_gang_starts(
     }
     context: Any = SimpleNamespace(clock=FakeClock(), registry=None, fresh=lambda: True)
     session: Any = SimpleNamespace(name="m2", mark=Mark())
-    await WorkloadReconciler(context, **parts).reconcile(session, workload.metadata.key)
+    await WorkloadReconciler(context, ShareTable(), **parts).reconcile(
+        session, workload.metadata.key
+    )
     assert done == did
 
 
@@ -110,7 +113,7 @@ async def test_nothing_is_written_on_a_member_that_still_runs_what_runs_elsewher
         "gates": SimpleNamespace(
             verdict=lambda _: APPLY, removal_pending=lambda *_: False, starting=lambda _: False
         ),
-        "revisions": Revisions(cast("ApiClient", None)),
+        "revisions": Revisions(cast("ApiClient", None), ShareTable()),
         "inventory": None,
         "shares": SimpleNamespace(apply=apply),
         "guard": None,
@@ -121,7 +124,9 @@ async def test_nothing_is_written_on_a_member_that_still_runs_what_runs_elsewher
     }
     context: Any = SimpleNamespace(clock=FakeClock(), registry=None, fresh=lambda: True)
     session: Any = SimpleNamespace(name="m2", mark=Mark())
-    again = await WorkloadReconciler(context, **parts).reconcile(session, workload.metadata.key)
+    again = await WorkloadReconciler(context, ShareTable(), **parts).reconcile(
+        session, workload.metadata.key
+    )
     assert did == ([] if overdue else ["apply"])
     assert not overdue or (again or 0) > 0, "it is looked at again"
 

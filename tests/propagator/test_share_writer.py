@@ -16,6 +16,7 @@ from propagator.hub.token_renewal import Renewer
 from propagator.members.objects import Mark
 from propagator.outcome import DesiredShare, Outcome
 from propagator.share_writer import ShareWriter
+from propagator.shares import ShareTable
 from propagator.types.workload import Workload, workload_of
 from tests.fakeclock import FakeClock
 from tests.propagator.apply.memberfacts import member_facts
@@ -64,14 +65,15 @@ def writer_of(prepared: Workload, told: list[Outcome | None]) -> ShareWriter:
     )
     return ShareWriter(
         SimpleNamespace(clock=FakeClock(), hub=None, identity=SimpleNamespace(uid=nothing)),  # type: ignore[arg-type] # as much as is asked
+        ShareTable(),
         **parts,
-        revisions=Revisions(cast("ApiClient", None)),
+        revisions=Revisions(cast("ApiClient", None), ShareTable()),
         writer=SimpleNamespace(),  # type: ignore[arg-type] # nothing is written
         unconfirmed=SimpleNamespace(),  # type: ignore[arg-type] # nothing is in doubt
         pruner=SimpleNamespace(),  # type: ignore[arg-type] # nothing is removed
         guard=SimpleNamespace(kept=nothing),  # type: ignore[arg-type] # nothing is lowered
         once=SimpleNamespace(waiting=lambda *_: None, first_ordinal=lambda *_: None),  # type: ignore[arg-type] # nor waited for
-        images=ImageTurns(clock=FakeClock()),
+        images=ImageTurns(ShareTable(), clock=FakeClock()),
         record_outcome=lambda _key, _member, outcome: told.append(outcome),
     )
 
@@ -129,15 +131,16 @@ async def test_a_gate_that_closes_meanwhile_lets_nothing_more_through(waves: int
     )
     shares = ShareWriter(
         SimpleNamespace(clock=FakeClock(), hub=None, identity=SimpleNamespace(uid=_no_mark)),  # type: ignore[arg-type] # as much as is asked
+        ShareTable(),
         **parts,
-        revisions=Revisions(cast("ApiClient", None)),
+        revisions=Revisions(cast("ApiClient", None), ShareTable()),
         dependencies=SimpleNamespace(follow=_no_pieces),  # type: ignore[arg-type] # nothing is followed
         gates=SimpleNamespace(may_apply=lambda _: next(open_for)),  # type: ignore[arg-type] # as well
         writer=SimpleNamespace(write=write),  # type: ignore[arg-type] # as well
         pruner=SimpleNamespace(),  # type: ignore[arg-type] # nothing is removed
         guard=SimpleNamespace(kept=_none),  # type: ignore[arg-type] # nothing is lowered
         once=SimpleNamespace(waiting=lambda *_: None, first_ordinal=lambda *_: None),  # type: ignore[arg-type] # nor waited for
-        images=ImageTurns(clock=FakeClock()),
+        images=ImageTurns(ShareTable(), clock=FakeClock()),
         record_outcome=lambda _key, _member, outcome: told.append(outcome),
     )
     session: Any = SimpleNamespace(
@@ -158,19 +161,6 @@ async def _none(*_: Any) -> None:
 
 async def _no_pieces(*_: Any) -> list[Any]:
     return []
-
-
-@pytest.mark.proves("B11")
-def test_the_conflicts_of_a_share_are_forgotten_with_its_workload_or_member() -> None:
-    shares, about = writer_of(placed(m1=1), []), dict.fromkeys
-    ends: Any = SimpleNamespace(**about(("ended", "removed", "drop", "forget"), lambda *_: None))
-    shares._writer = shares._dependencies = shares._unconfirmed = shares._pruner = ends
-    held = about([("m1", "u1"), ("m1", "u2"), ("m2", "u1"), ("m2", "u2")], 1.0)
-    shares._contended = {**held}
-    shares.ended("u1")
-    assert shares._contended.keys() == {("m1", "u2"), ("m2", "u2")}
-    shares.removed("m1")
-    assert shares._contended.keys() == {("m2", "u2")}
 
 
 @pytest.mark.proves("B11")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from propagator.apply.apply_records import (
 )
 from propagator.apply.render import Piece, render
 from propagator.members.objects import ManagedObject
+from propagator.shares import ShareTable
 from propagator.types.workload import workload_of
 from tests.fakeclock import FakeClock
 from tests.propagator.apply.memberfacts import member_facts
@@ -61,8 +63,13 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def book(clock: FakeClock) -> ApplyRecords:
-    return ApplyRecords(clock=clock)
+def shares() -> ShareTable:
+    return ShareTable()
+
+
+@pytest.fixture
+def book(shares: ShareTable, clock: FakeClock) -> ApplyRecords:
+    return ApplyRecords(shares, clock=clock)
 
 
 @pytest.mark.proves("C32")
@@ -220,34 +227,24 @@ async def test_removals_are_remembered_for_as_long_as_a_round_counts(
     assert len(book._removals) <= 11
 
 
-@pytest.mark.proves("N5")
-def test_of_a_workload_that_left_a_member_nothing_is_remembered_there(book: ApplyRecords):
-    piece = piece_of()
-    elsewhere = ObjectPlace.of("m2", DEPLOYMENTS, piece)
-    for place in (PLACE, elsewhere):
-        book.remember(place, piece, lying(piece), "u-1")
-    book.ended("u-1", "m1")
-    assert not book.stands(PLACE, piece, lying(piece), "u-1")
-    assert book.stands(elsewhere, piece, lying(piece), "u-1")
-
-
-@pytest.mark.proves("R11")
-def test_of_a_workload_that_ended_nothing_is_remembered(book: ApplyRecords):
+@pytest.mark.proves("N5", "R11")
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda shares: shares.drop_share("u-1", "m1"),
+        lambda shares: shares.drop_member("m1"),
+        lambda shares: shares.drop_workload("u-1"),
+        lambda shares: shares.new_term(alone=False),
+    ],
+)
+def test_of_a_share_that_ended_nothing_is_remembered(
+    book: ApplyRecords, shares: ShareTable, end: Callable[[ShareTable], None]
+):
     piece = piece_of()
     book.remember(PLACE, piece, lying(piece), "u-1")
-    book.ended("u-1")
+    end(shares)
+    assert not book.wrote(PLACE, piece)
     assert not book._written
-    assert not book._places
-
-
-def test_a_member_that_went_is_forgotten_and_no_other(book: ApplyRecords):
-    piece = piece_of()
-    elsewhere = ObjectPlace.of("m2", DEPLOYMENTS, piece)
-    for place in (PLACE, elsewhere):
-        book.remember(place, piece, lying(piece), "u-1")
-    book.forget("m1")
-    assert not book.stands(PLACE, piece, lying(piece), "u-1")
-    assert book.stands(elsewhere, piece, lying(piece), "u-1")
 
 
 async def test_one_worker_at_a_time_is_at_work_in_a_place(book: ApplyRecords):
@@ -272,25 +269,19 @@ def test_a_place_is_the_same_in_every_version_of_its_kind():
 
 
 @pytest.mark.proves("B10")
-def test_a_record_ends_with_its_object_its_share_or_its_member(clock: FakeClock) -> None:
-    book, piece = ApplyRecords(clock=clock), piece_of()
-    other = ObjectPlace.of("m2", DEPLOYMENTS, piece)
+def test_a_record_ends_with_its_object_or_its_owners(
+    book: ApplyRecords, shares: ShareTable
+) -> None:
+    piece = piece_of()
 
     def written() -> None:
-        for place in (PLACE, other):
-            for uid in ("u-1", "u-2"):
-                book.remember(place, piece, lying(piece), uid)
+        for uid in ("u-1", "u-2", "u-1"):
+            book.remember(PLACE, piece, lying(piece), uid)
 
     written()
-    for place in (PLACE, other):
-        book.removed(place)
-    assert (book._written, book._places) == ({}, {}), "the objects were removed"
-    written()
-    for member in ("m1", "m2"):
-        book.forget(member)
-    assert (book._written, book._places) == ({}, {}), "the members were"
+    book.removed(PLACE)
+    assert (book._written, *map(book._places.of, ("u-1", "u-2"))) == ({}, {}, {})
     written()
     for uid in ("u-1", "u-2"):
-        book.ended(uid, "m1")
-        book.ended(uid)
-    assert (book._written, book._places) == ({}, {}), "the Workloads ended"
+        shares.drop_workload(uid)
+    assert (book._written, *map(book._places.of, ("u-1", "u-2"))) == ({}, {}, {})

@@ -16,6 +16,7 @@ from propagator.apply.render import (
     render,
 )
 from propagator.members.objects import ManagedObject, managed
+from propagator.shares import ShareTable
 from propagator.types.workload import workload_of
 from tests.fakeclock import FakeClock
 from tests.propagator.apply.memberfacts import member_facts
@@ -62,8 +63,13 @@ def live(piece: Piece, ready: int = 2) -> ManagedObject:
 
 
 @pytest.fixture
-def turns() -> ImageTurns:
-    return ImageTurns(clock=FakeClock())
+def shares() -> ShareTable:
+    return ShareTable()
+
+
+@pytest.fixture
+def turns(shares: ShareTable) -> ImageTurns:
+    return ImageTurns(shares, clock=FakeClock())
 
 
 @pytest.mark.proves("O12")
@@ -118,7 +124,9 @@ def test_what_makes_another_difference_waits_for_nobody(turns: ImageTurns) -> No
 
 @pytest.mark.proves("O13")
 @pytest.mark.parametrize("end", ["time", "ended", "left", "gone", "removed"])
-async def test_nobody_holds_the_others_back_for_ever(turns: ImageTurns, end: str) -> None:
+async def test_nobody_holds_the_others_back_for_ever(
+    turns: ImageTurns, shares: ShareTable, end: str
+) -> None:
     clock: FakeClock = turns._clock  # type: ignore[assignment] # as it was given
     member, two = Member(turns), wanted(NEW, "u-2")
     member.shown = {uid: live(wanted(OLD, uid)) for uid in ("u-1", "u-2")}
@@ -128,27 +136,29 @@ async def test_nobody_holds_the_others_back_for_ever(turns: ImageTurns, end: str
         case "time":
             await clock.advance(LONGEST_SECONDS)
         case "ended":
-            turns.ended("u-1")
+            shares.drop_workload("u-1")
         case "left":
-            turns.ended("u-1", "m2")
+            shares.drop_share("u-1", "m2")
             assert member.pause(two, "u-2") == LOOK_SECONDS
-            turns.ended("u-1", "m1")
+            shares.drop_share("u-1", "m1")
         case "gone":
             member.shown["u-1"] = None
         case "removed":
-            turns.removed("m1")
+            shares.drop_member("m1")
     assert member.pause(two, "u-2") is None
 
 
 @pytest.mark.proves("O13")
-def test_many_that_wait_ask_ten_times_a_second_together(turns: ImageTurns) -> None:
+def test_many_that_wait_ask_ten_times_a_second_together(
+    turns: ImageTurns, shares: ShareTable
+) -> None:
     member = Member(turns)
     member.shown = {f"u-{n}": live(wanted(OLD, f"u-{n}")) for n in range(41)}
     pauses = [member.pause(wanted(NEW, uid), uid) for uid in member.shown]
     assert pauses[0] is None
     assert pauses[1] == LOOK_SECONDS
     assert pauses[-1] == 4.0
-    turns.ended("u-7")
+    shares.drop_workload("u-7")
     assert member.pause(wanted(NEW, "u-8"), "u-8") == 3.9
 
 

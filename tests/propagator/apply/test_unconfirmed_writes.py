@@ -21,6 +21,7 @@ from propagator.apply.apply_records import ObjectPlace
 from propagator.apply.unconfirmed_writes import RIPE_SECONDS, UnconfirmedWrites
 from propagator.members.objects import ManagedObject
 from propagator.members.session import MemberSession
+from propagator.shares import ShareTable
 from tests.fakeclock import FakeClock
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
@@ -59,8 +60,13 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def unconfirmed(clock: FakeClock) -> UnconfirmedWrites:
-    return UnconfirmedWrites(clock=clock)
+def shares() -> ShareTable:
+    return ShareTable()
+
+
+@pytest.fixture
+def unconfirmed(shares: ShareTable, clock: FakeClock) -> UnconfirmedWrites:
+    return UnconfirmedWrites(shares, clock=clock)
 
 
 async def resolved(unconfirmed: UnconfirmedWrites, member: Member) -> bool:
@@ -146,10 +152,10 @@ async def test_a_write_whose_time_was_over_on_the_server_may_go_on_there(
     assert member.looks == 1
 
 
-async def test_nothing_is_kept_of_what_left(unconfirmed: UnconfirmedWrites):
+async def test_nothing_is_kept_of_what_left(unconfirmed: UnconfirmedWrites, shares: ShareTable):
     fail(unconfirmed, Unreachable("cut"))
-    unconfirmed.drop("u")
+    shares.drop_workload("u")
     assert await resolved(unconfirmed, Member())
     fail(unconfirmed, Unreachable("cut"))
-    unconfirmed.forget("m1")
+    shares.drop_member("m1")
     assert await resolved(unconfirmed, Member())

@@ -14,6 +14,7 @@ from propagator.drift.records import (
     Drifted,
     DriftRecords,
 )
+from propagator.shares import ShareTable
 from propagator.types.workload import Workload, workload_of
 from tests.fakeclock import FakeClock
 
@@ -37,8 +38,12 @@ class World:
         self.records = self.process()
 
     def process(self) -> DriftRecords:
+        self.shares = ShareTable()
         return DriftRecords(
-            clock=self.clock, recorder=cast("Any", self.events), changed=self.keys.append
+            self.shares,
+            clock=self.clock,
+            recorder=cast("Any", self.events),
+            changed=self.keys.append,
         )
 
     def states(self, about: Workload) -> list[str]:
@@ -124,13 +129,13 @@ def test_all_is_bounded_and_dropped_with_what_it_is_about(world: World):
         world.records.repaired(workload(), of, [IMAGE] * 20)
     told = world.records.told(workload())
     assert (len(told), len(told[0]["paths"])) == (32, 8)
-    assert len(world.records._records["u-1"]) == MOST_RECORDS
-    world.records.removed("m1")
+    assert sum(map(len, world.records._records.of("u-1").values())) == MOST_RECORDS
+    world.shares.drop_member("m1")
     assert {each["cluster"] for each in world.records.told(workload())} == {"m2"}
-    world.records.ended("u-1")
-    assert not world.records._records
+    world.shares.drop_workload("u-1")
+    assert not world.records._records.of("u-1")
     world.records.repaired(workload(), WEB, [IMAGE])
-    world.records.clear()
+    world.shares.new_term(alone=False)
     assert world.records.told(workload()) == []
 
 

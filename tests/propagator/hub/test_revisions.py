@@ -11,6 +11,7 @@ from machinery.api.client import ApiClient
 from machinery.kinds.revisions import digest_of, revision_data
 from propagator.apply.render import render
 from propagator.hub.revisions import Revisions
+from propagator.shares import ShareTable
 from propagator.types.workload import Workload, workload_of
 from tests.propagator.apply.memberfacts import member_facts
 from tests.propagator.stage import deployment
@@ -53,7 +54,7 @@ async def test_a_revision_of_another_kind_keeps_its_number_of_units(to_custom: b
         return {"data": {"spec": data}}
 
     hub = cast("ApiClient", SimpleNamespace(get=get))
-    given = await Revisions(hub).of_member(staged(after, digest_of(data)), "m1")
+    given = await Revisions(hub, ShareTable()).of_member(staged(after, digest_of(data)), "m1")
     main = render(given, replicas=3, first_ordinal=0, secrets=[], member=member_facts())[-1].body
     if to_custom:
         assert (main["kind"], main["spec"]["replicas"]) == ("Deployment", 3)

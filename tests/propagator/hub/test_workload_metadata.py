@@ -25,6 +25,7 @@ from propagator.hub.workloads import HubWorkloads
 from propagator.members.kinds import USUAL_KINDS
 from propagator.members.noted_kinds import first_kinds, needed_kinds, writable_kinds
 from propagator.removal.finalizer import Finalizer
+from propagator.shares import ShareTable
 from propagator.types.workload import Placement, Workload, workload_of
 
 NAMES = st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,60}[a-z0-9])?", fullmatch=True)
@@ -122,7 +123,7 @@ def test_a_workload_that_may_be_anywhere_ends_when_each_member_has_said_so():
     ended = workload(**{"stowage_dev/clusters": many})
     deleting = msgspec.structs.replace(ended.metadata, deletion_timestamp="2026-11-21T10:00:00Z")
     ended = msgspec.structs.replace(ended, metadata=deleting)
-    finalizer = Finalizer(context, inventory=inventory)
+    finalizer = Finalizer(context, ShareTable(), inventory=inventory)
     assert finalizer.awaited(ended) == names
     assert without_member(ended, "m1") == {}
     for name in sorted(names):
@@ -237,7 +238,7 @@ def test_a_member_without_a_session_yet_is_awaited_by_its_digest_too(entry: str)
     inventory: Any = SimpleNamespace(holders=lambda uid: set())
     context: Any = SimpleNamespace(registry=registry, clusters=clusters)
     ended = workload(**{"stowage_dev/clusters": entry})
-    finalizer = Finalizer(context, inventory=inventory)
+    finalizer = Finalizer(context, ShareTable(), inventory=inventory)
     assert finalizer.awaited(ended) == {"m1"}
     clusters.clear()
     given_up = True

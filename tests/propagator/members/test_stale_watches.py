@@ -22,6 +22,7 @@ from propagator.members.health import CONNECTED, Contact, HealthProbe
 from propagator.members.inventory import OwnedObjects, listed
 from propagator.members.objects import ManagedObject
 from propagator.members.session import MemberSession
+from propagator.shares import ShareTable
 from propagator.status.observation import Survey
 from propagator.types.workload import workload_of
 from tests.fakeclock import FakeClock
@@ -36,7 +37,7 @@ WORKLOAD = workload_of(
     },
 )
 
-NO_ROLLOUT = Revisions(cast("ApiClient", None))
+NO_ROLLOUT = Revisions(cast("ApiClient", None), ShareTable())
 """Of Workloads without one nothing is asked."""
 
 

@@ -19,6 +19,7 @@ from propagator.members.objects import ManagedObject, managed
 from propagator.removal.at_most_once import AtMostOnce
 from propagator.removal.disruptions import Allowed
 from propagator.removal.guard import COUNT_SECONDS, Guard, least
+from propagator.shares import ShareTable
 from propagator.types.workload import Workload, workload_of
 from tests.fakeclock import FakeClock
 from tests.propagator.stage import DEPLOYMENTS, MakeStage, Stage, deployment, settled
@@ -114,7 +115,7 @@ class Fleet:
             clusters=SimpleNamespace(get=lambda _key: None, add_handler=lambda _handler: None),
         )
         no: Any = SimpleNamespace()
-        return Guard(context, once=AtMostOnce(context, workloads=no, inventory=no))
+        return Guard(context, ShareTable(), once=AtMostOnce(context, workloads=no, inventory=no))
 
     def session(self, name: str) -> Any:
         watches = SimpleNamespace(owned=lambda _uid: self.owned(name))
@@ -236,7 +237,7 @@ async def test_disruption_budgets_are_matched_by_the_labels_of_the_pods_on_the_m
         return Allowed(3, "a budget allows 0")
 
     guard._disruptions = cast("Any", SimpleNamespace(allowed=allowed))
-    guard._causes = {("shop", "web"): {"m1": "Drained"}}
+    guard._causes.put(placed(m2=3).uid, "m1", "Drained")
     kept = await guard.kept(placed(m2=3), "m1")
     assert kept is not None
     assert (kept.replicas, kept.budget) == (3, "a budget allows 0")
@@ -249,13 +250,8 @@ async def test_what_is_noted_of_a_member_ends_with_it() -> None:
     guard, members = fleet.guard(), {"m1"}
     guard._registry = cast("Any", SimpleNamespace(get=lambda name: name in members or None))
     guard._disruptions._members = {"m1": cast("Any", None), "m2": cast("Any", None)}
-    guard._causes = {
-        ("shop", "web"): {"m1": "Drained", "m2": "Drained"},
-        ("shop", "a"): {"m2": "x"},
-    }
     fleet.changed("m1", None)
     fleet.changed("m2", None)
-    assert guard._causes == {("shop", "web"): {"m1": "Drained"}}
     assert guard._disruptions._members.keys() == {"m1"}
 
 

@@ -25,6 +25,7 @@ from propagator.members.health import Contact, PodCounts
 from propagator.members.inventory import OwnedObjects
 from propagator.members.objects import ManagedObject, managed
 from propagator.outcome import DesiredShare, Outcome
+from propagator.shares import ShareTable
 from propagator.status.aggregation import status_of
 from propagator.status.cluster_share import ObservedShare, ReportedShare, Word, share_of
 from propagator.status.observation import STRANGERS, Survey
@@ -56,7 +57,7 @@ WAITS = RAN | {
     "state": "Creating",
 }
 
-NO_ROLLOUT = Revisions(cast("ApiClient", None))
+NO_ROLLOUT = Revisions(cast("ApiClient", None), ShareTable())
 """Of Workloads without one nothing is asked."""
 
 

@@ -1,0 +1,154 @@
+"""What this process knows of each share: one state by (Workload's UID, member), ended in one place.
+
+A part that keeps something for the time of a share takes a column of the table, and never ends an
+entry for the end of its Workload, share, member or term: `workload_controller` and `share_writer`
+tell the table of these. What one part alone ends sooner, it pops from its column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from machinery.clock import Clock
+from machinery.runtime.backoff import Jitter, KeyedBackoff
+
+T = TypeVar("T")
+K = TypeVar("K", bound=tuple[Any, ...])
+State: TypeAlias = list[Any]
+"""What is known of a share: the value of each column, in their order, or NOTHING."""
+_NOTHING = object()
+_ALL = ""
+"""Stands for what a Workload has on no single member."""
+
+
+class ShareTable:
+    def __init__(self) -> None:
+        self._shares: dict[str, dict[str, State]] = {}
+        """By the Workload's UID and the member, while something is known of the share."""
+        self._columns: list[Column[Any]] = []
+        self._backoffs: list[KeyedBackoff[Any]] = []
+
+    def column(
+        self,
+        make: Callable[[], T],
+        *,
+        of_term: bool = False,
+        ended: Callable[[str, str, T], None] = lambda uid, member, value: None,
+    ) -> Column[T]:
+        """Return a new column, whose values `make` makes.
+
+        `of_term`: another leader in between ends all of it. `ended(uid, member, value)` is called
+        once a value is out of the table, whoever ended it.
+        """
+        at = len(self._columns)
+        made = Column(self._shares, at, make, of_term=of_term, ended=ended)
+        self._columns.append(made)
+        return made
+
+    def backoff(
+        self, key: type[K], *, clock: Clock, base: float, cap: float, jitter: Jitter | None = None
+    ) -> KeyedBackoff[K]:
+        """Return a back-off whose keys begin with the Workload's UID and the member."""
+        more = {} if jitter is None else {"jitter": jitter}
+        made: KeyedBackoff[K] = KeyedBackoff(clock=clock, base=base, cap=cap, **more)
+        self._backoffs.append(made)
+        return made
+
+    def drop_workload(self, uid: str) -> None:
+        """End what is known of a Workload that is gone."""
+        for member in [*self._shares.get(uid, ())]:
+            self._drop(uid, member)
+        for backoff in self._backoffs:
+            backoff.reset_where(lambda key: key[0] == uid)
+
+    def drop_share(self, uid: str, member: str) -> None:
+        """End what is known of a share of which the member has nothing any more."""
+        self._drop(uid, member)
+        for backoff in self._backoffs:
+            backoff.reset_where(lambda key: key[:2] == (uid, member))
+
+    def drop_member(self, member: str) -> None:
+        """End what is known of a member that was removed, or is another cluster now."""
+        for uid in [uid for uid, members in self._shares.items() if member in members]:
+            self._drop(uid, member)
+        for backoff in self._backoffs:
+            backoff.reset_where(lambda key: key[1] == member)
+
+    def new_term(self, *, alone: bool) -> None:
+        """Begin a term; unless `alone`, another instance has led since, and written."""
+        for column in [] if alone else [each for each in self._columns if each.of_term]:
+            for uid, member in [*column]:
+                column.pop(uid, member)
+
+    def _drop(self, uid: str, member: str) -> None:
+        for column in self._columns:
+            column.pop(uid, member)
+
+
+class Column(Generic[T]):
+    """One value for each share that has one. Make it by `ShareTable.column`."""
+
+    def __init__(
+        self,
+        shares: dict[str, dict[str, State]],
+        at: int,
+        make: Callable[[], T],
+        *,
+        of_term: bool,
+        ended: Callable[[str, str, T], None],
+    ) -> None:
+        self._shares = shares
+        self._at = at
+        self._make = make
+        self._ended = ended
+        self.of_term = of_term
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        """Yield the UID and the member of each share that has a value."""
+        for uid, members in self._shares.items():
+            for member, state in members.items():
+                if self._in(state):
+                    yield uid, member
+
+    def get(self, uid: str, member: str = _ALL) -> T | None:
+        members = self._shares.get(uid)
+        state = members.get(member) if members is not None else None
+        return state[self._at] if state is not None and self._in(state) else None
+
+    def at(self, uid: str, member: str = _ALL) -> T:
+        """Return the value, made by this call where there is none."""
+        state = self._state(uid, member)
+        if state[self._at] is _NOTHING:
+            state[self._at] = self._make()
+        value: T = state[self._at]
+        return value
+
+    def put(self, uid: str, member: str, value: T) -> None:
+        self._state(uid, member)[self._at] = value
+
+    def pop(self, uid: str, member: str = _ALL) -> None:
+        """End the value of a share."""
+        members = self._shares.get(uid, {})
+        state = members.get(member)
+        if state is None or not self._in(state):
+            return
+        value, state[self._at] = state[self._at], _NOTHING
+        if all(each is _NOTHING for each in state):
+            del members[member]
+        if not members:
+            del self._shares[uid]
+        self._ended(uid, member, value)
+
+    def of(self, uid: str) -> dict[str, T]:
+        """Return the values of a Workload's shares, by member."""
+        members = self._shares.get(uid, {})
+        return {name: state[self._at] for name, state in members.items() if self._in(state)}
+
+    def _in(self, state: State) -> bool:
+        return len(state) > self._at and state[self._at] is not _NOTHING
+
+    def _state(self, uid: str, member: str) -> State:
+        state: State = self._shares.setdefault(uid, {}).setdefault(member, [])
+        state += [_NOTHING] * (self._at + 1 - len(state))
+        return state
