@@ -74,12 +74,13 @@ class EventHandlers:
     def member_changed(self, name: str, key: Key | None) -> None:
         if key is not None:
             self._reporter.queue.add(key)
-            for member in self._reporter.lacking(key) - {name}:
+            workload = self._workloads.informer.get(key)
+            lacking = self._reporter.lacking(workload) if workload is not None else set()
+            for member in lacking - {name}:
                 self._registry.wake(member, key)  # what it waits for may be gone
             return
         if self._registry.get(name) is None:
             self._shares.drop_member(name)
-            self._reporter.removed(name)
         keys = [workload.metadata.key for workload in self._workloads.touching(name)]
         self.reports.add(name, keys)
         self.syncs.add(name, [(name, key) for key in keys])
@@ -126,7 +127,7 @@ class EventHandlers:
         # Now that its end is stored, the object may be forgotten.
         patched |= known.ends.keys() - before.ends.keys()
         if _standing_in(known) != _standing_in(before):
-            patched |= self._reporter.keeping(known.metadata.key)
+            patched |= self._reporter.keeping(known)
         if running(known) and not running(before):
             return patched | (self._clusters_of(known) - set(known.placements))
         return patched

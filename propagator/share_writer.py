@@ -62,8 +62,8 @@ FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
 """Seconds between two reconciles of a share that waits for something that no event may announce."""
 
-RecordOutcome: TypeAlias = Callable[[Key, str, Outcome | None], None]
-"""(Workload's key, member's name, outcome; None: the Workload wants nothing there)."""
+RecordOutcome: TypeAlias = Callable[[Workload, str, Outcome | None], None]
+"""(Workload, member's name, outcome; None: the Workload wants nothing there)."""
 
 
 class _Applied(NamedTuple):
@@ -334,9 +334,8 @@ class ShareWriter:
             await self._workloads.confirm(workload, session.name)
 
     def _end(self, session: MemberSession, workload: Workload, outcome: Outcome | None) -> None:
-        key = workload.metadata.key
         self._contended.pop(workload.uid, session.name)
-        self._record_outcome(key, session.name, outcome)
+        self._record_outcome(workload, session.name, outcome)
 
     def _fails(self, session: MemberSession, workload: Workload, outcome: Outcome) -> None:
         LOG.info("%s: %s", session.name, outcome.message, extra={"object": workload.owner})
@@ -346,15 +345,14 @@ class ShareWriter:
         self, session: MemberSession, workload: Workload, desired: DesiredShare, fault: Conflict
     ) -> None:
         """Retry a conflict in silence, and report it once conflicts have lasted for long."""
-        key, now = workload.metadata.key, self._clock.monotonic()
+        now = self._clock.monotonic()
         since = self._contended.at(workload.uid, session.name)
         if now - since >= CONTENDED_SECONDS:
             message = (
                 f"{session.name}: each write is refused, as somebody else wrote first: {fault}"
             )
-            self._record_outcome(
-                key, session.name, Outcome(desired, PropagatedReason.CONFLICT, message)
-            )
+            outcome = Outcome(desired, PropagatedReason.CONFLICT, message)
+            self._record_outcome(workload, session.name, outcome)
 
     async def _prepared(self, session: MemberSession, workload: Workload) -> Workload:
         """Check and record on the hub what must be known there before anything is written.

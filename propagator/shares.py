@@ -31,12 +31,12 @@ class ShareTable:
 
     def column(
         self,
-        make: Callable[[], T],
+        make: Callable[[], T] | None = None,
         *,
         of_term: bool = False,
         ended: Callable[[str, str, T], None] = lambda uid, member, value: None,
     ) -> Column[T]:
-        """Return a new column, whose values `make` makes.
+        """Return a new column, whose values `make` makes where `Column.at` finds none.
 
         `of_term`: another leader in between ends all of it. `ended(uid, member, value)` is called
         once a value is out of the table, whoever ended it.
@@ -93,7 +93,7 @@ class Column(Generic[T]):
         self,
         shares: dict[str, dict[str, State]],
         at: int,
-        make: Callable[[], T],
+        make: Callable[[], T] | None,
         *,
         of_term: bool,
         ended: Callable[[str, str, T], None],
@@ -117,9 +117,14 @@ class Column(Generic[T]):
         return state[self._at] if state is not None and self._in(state) else None
 
     def at(self, uid: str, member: str = _ALL) -> T:
-        """Return the value, made by this call where there is none."""
-        state = self._state(uid, member)
-        if state[self._at] is _NOTHING:
+        """Return the value, made by this call where there is none.
+
+        Raises KeyError for none in a column that makes none.
+        """
+        state = self._state(uid, member) if self._make else self._shares[uid][member]
+        if not self._in(state):
+            if self._make is None:
+                raise KeyError((uid, member))
             state[self._at] = self._make()
         value: T = state[self._at]
         return value

@@ -99,6 +99,7 @@ class WorkloadController:
         self._claims = LeftClaims(context, table, workloads=self._workloads, changed=self._news)
         self._reporter = Reporter(
             context,
+            table,
             workloads=self._workloads,
             survey=Survey(
                 context,

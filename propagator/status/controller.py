@@ -37,6 +37,7 @@ from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
 from propagator.outcome import Outcome
 from propagator.removal.finalizer import Finalizer
+from propagator.shares import Column, ShareTable
 from propagator.status import progress
 from propagator.status.aggregation import condition, status_of
 from propagator.status.cluster_share import share_of
@@ -109,6 +110,7 @@ class Reporter:
     def __init__(
         self,
         context: ControllerContext,
+        shares: ShareTable,
         *,
         workloads: HubWorkloads,
         survey: Survey,
@@ -127,7 +129,7 @@ class Reporter:
         self._backoff: KeyedBackoff[Key] = KeyedBackoff(
             clock=context.clock, base=SPACING_SECONDS, cap=LONGEST_PAUSE
         )
-        self._outcomes: dict[Key, dict[str, Outcome]] = {}
+        self._outcomes: Column[Outcome] = shares.column(of_term=True)
         self._due: dict[Key, float] = {}
         self._begun: dict[Key, float] = {}
         self._released: dict[Key, tuple[str, float]] = {}  # the version, and when
@@ -140,50 +142,48 @@ class Reporter:
     async def run(self) -> None:
         await work(self.queue, self._report, workers=_WRITERS, log=LOG)
 
-    def record_outcome(self, key: Key, member: str, outcome: Outcome | None) -> None:
+    def record_outcome(self, workload: Workload, member: str, outcome: Outcome | None) -> None:
         """Take in the outcome of a sync on that member; None: the share was removed there."""
-        outcomes = self._outcomes.get(key, {})
-        if outcome is not None and outcomes.get(member) == outcome:
+        uid = workload.uid
+        if outcome is None or not self._workloads.known(uid):
+            self._outcomes.pop(uid, member)
+        elif self._outcomes.get(uid, member) == outcome:
             return  # a sync that waits comes to the same outcome again and again
-        if outcome is None:
-            outcomes.pop(member, None)
         else:
-            self._outcomes.setdefault(key, {})[member] = outcome
+            self._outcomes.put(uid, member, outcome)
             self._burst.count()
-        self.queue.add(key)
+        self.queue.add(workload.metadata.key)
 
-    def keeping(self, key: Key) -> set[str]:
+    def keeping(self, workload: Workload) -> set[str]:
         """Return the members on which a share waits for what other clusters do."""
-        return {name for name, outcome in self._outcomes.get(key, {}).items() if outcome.moves}
+        return {name for name, each in self._outcomes.of(workload.uid).items() if each.moves}
 
-    def lacking(self, key: Key) -> set[str]:
+    def lacking(self, workload: Workload) -> set[str]:
         """Return the members on which replicas wait until they are gone elsewhere."""
-        return {name for name, outcome in self._outcomes.get(key, {}).items() if outcome.lacks}
+        return {name for name, each in self._outcomes.of(workload.uid).items() if each.lacks}
 
     def all_lacking(self) -> list[tuple[str, Key]]:
         """Return the shares in which replicas wait until they are gone elsewhere."""
-        return [(name, key) for key in self._outcomes for name in self.lacking(key)]
+        lacking = [
+            (uid, name) for uid, name in self._outcomes if self._outcomes.at(uid, name).lacks
+        ]
+        found = ((name, self._workloads.by_uid(uid)) for uid, name in lacking)
+        return [(name, workload.metadata.key) for name, workload in found if workload is not None]
 
     async def runs(self, workload: Workload) -> bool:
         """Whether all present shares are seen to run, and not only reported so on the hub."""
-        return await self._survey.runs(workload, self._outcomes.get(workload.metadata.key, {}))
+        return await self._survey.runs(workload, self._outcomes.of(workload.uid))
 
     def clear(self) -> None:
-        """Drop the outcomes of this process's own syncs, as another one has worked since."""
-        self._outcomes.clear()
+        """Drop what was written and when, as another process has worked since."""
         for state in (self._due, self._begun, self._released):
             state.clear()
 
     def forget(self, key: Key) -> None:
         """Drop the state of a Workload that is gone."""
-        for state in (self._outcomes, self._due, self._begun, self._released):
+        for state in (self._due, self._begun, self._released):
             state.pop(key, None)
         self._backoff.reset(key)
-
-    def removed(self, member: str) -> None:
-        """Drop the outcomes on a member that was removed."""
-        for outcomes in self._outcomes.values():
-            outcomes.pop(member, None)
 
     async def _report(self, key: Key) -> float | None:
         workload = self._workloads.informer.get(key)
@@ -274,7 +274,7 @@ class Reporter:
 
     def _can_wait(self, workload: Workload) -> bool:
         """Whether the Workload is not ready on the hub, and no outcome is known to be bad."""
-        outcomes = self._outcomes.get(workload.metadata.key, {}).values()
+        outcomes = self._outcomes.of(workload.uid).values()
         if workload.metadata.deleting or any(each.reason is not None for each in outcomes):
             return False
         return condition(workload, WorkloadCondition.READY).get("status") != "True"
@@ -286,7 +286,7 @@ class Reporter:
         key, profile = workload.metadata.key, workload.profile
         before = {share["name"]: share for share in workload.status.clusters}
         said = condition(workload, WorkloadCondition.PROPAGATED).get("observedGeneration", 0)
-        outcomes = self._outcomes.get(key, {})
+        outcomes = self._outcomes.of(workload.uid)
         shares = [
             share_of(seen, profile, before.get(seen.name, {}), said=said)
             async for seen in self._survey.seen(workload, outcomes)
@@ -326,14 +326,14 @@ class Reporter:
         reason = EventReason.PROPAGATED if good else EventReason.PROPAGATION_FAILED
         if misfit:
             reason = EventReason.INVALID_OVERRIDE
-        namespace, name = key = workload.metadata.key
+        namespace, name = workload.metadata.key
         self._recorder.event(
             ObjectRef(API_VERSION, "Workload", namespace, name, workload.uid),
             type="Normal" if good else "Warning",
             reason=reason.value,
             note=is_["message"] if good else f"{is_['reason']}: {is_['message']}",
             action="Propagating",
-            related=one_cluster(workload.placements if good else self._troubled(key, status)),
+            related=one_cluster(workload.placements if good else self._troubled(workload, status)),
         )
 
     def _announce_end(self, workload: Workload, status: Mapping[str, Any]) -> None:
@@ -354,10 +354,10 @@ class Reporter:
             related=one_cluster(names),
         )
 
-    def _troubled(self, key: Key, status: Mapping[str, Any]) -> set[str]:
+    def _troubled(self, workload: Workload, status: Mapping[str, Any]) -> set[str]:
         """Return the clusters that the condition Propagated is False for."""
         reason = find(status, WorkloadCondition.PROPAGATED)["reason"]
-        outcomes = self._outcomes.get(key, {})
+        outcomes = self._outcomes.of(workload.uid)
         found = {name for name, outcome in outcomes.items() if outcome.reason == reason}
         if reason == PropagatedReason.CLUSTER_UNREACHABLE:
             away = ShareState.UNREACHABLE.value

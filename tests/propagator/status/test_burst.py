@@ -17,6 +17,7 @@ from machinery.types.metadata import Key
 from propagator.members.health import Contact
 from propagator.members.objects import ManagedObject
 from propagator.outcome import DesiredShare, Outcome
+from propagator.shares import ShareTable
 from propagator.status.cluster_share import ObservedShare
 from propagator.status.controller import (
     BURST_CHECK_SECONDS,
@@ -53,6 +54,9 @@ class Hub:
         self.told: dict[str, float] = {}
         self.seconds = 0.0
 
+    def known(self, uid: str) -> bool:
+        return ("shop", uid) in self.informer
+
     async def write_status(self, about: Workload, _status: Mapping[str, Any]) -> bool:
         await self._clock.sleep(self.seconds)
         self.told[about.metadata.name] = self._clock.monotonic()
@@ -73,6 +77,7 @@ class Burst:
         survey = SimpleNamespace(seen=self._seen, kept=lambda _: [])
         self.reporter = Reporter(
             cast("Any", context),
+            ShareTable(),
             workloads=cast("Any", self.hub),
             survey=cast("Any", survey),
             finalizer=cast("Any", None),
@@ -97,7 +102,7 @@ class Burst:
         about = workload(name, **status)
         self.hub.informer[about.metadata.key] = about
         self.outcomes[name] = Outcome(DesiredShare.of(about, "m1"), reason, "a word")
-        self.reporter.record_outcome(about.metadata.key, "m1", self.outcomes[name])
+        self.reporter.record_outcome(about, "m1", self.outcomes[name])
 
     async def rushes(self, names: Iterable[str]) -> None:
         for name in names:
