@@ -38,7 +38,6 @@ from propagator.types.cluster import MemberCluster, Secret, bounded
 from propagator.workload_controller import WorkloadController
 
 LOG = logs.get(__name__)
-POLL_SECONDS = 0.05
 
 
 class Manager:
@@ -160,8 +159,8 @@ class Manager:
 
     async def _catch_up(self, reading: Sequence[Informer[Any]], *, alone: bool) -> None:
         """Return once the informers show the hub as it is, with all that another instance wrote."""
-        while self.stale():
-            await self._clock.sleep(POLL_SECONDS)
+        for informer in self._informers:
+            await informer.wait_trusted()
         if not alone:
             LOG.info("another instance has led meanwhile: what it wrote is awaited")
             known = [informer for informer in reading if informer.synced]

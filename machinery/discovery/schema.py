@@ -9,6 +9,7 @@ informers report that where the kind is needed.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -36,6 +37,7 @@ class Schema:
         self._resources = [each for each in resources if f"{each.kind.lower()}.yaml" in crds.FILES]
         self._clock = clock
         self._hidden = False
+        self._settled = asyncio.Event()
         self.obstacle = "the hub's kinds are not looked at yet"
         """Why this process must not act; empty when the definitions have all fields."""
 
@@ -44,6 +46,7 @@ class Schema:
         while True:
             try:
                 before, self.obstacle = self.obstacle, await self._check()
+                (self._settled.clear if self.obstacle else self._settled.set)()
             except TransportError as e:
                 LOG.info("the hub's kinds could not be looked at: %s", e)
                 await self._clock.sleep(RETRY_SECONDS)
@@ -54,8 +57,7 @@ class Schema:
 
     async def settled(self) -> None:
         """Return once there is no obstacle."""
-        while self.obstacle:
-            await self._clock.sleep(0.05)
+        await self._settled.wait()
 
     async def _check(self) -> str:
         for resource in self._resources:

@@ -140,6 +140,7 @@ class Informer(Cache[T]):
         self._failed = -math.inf
         self._synced = asyncio.Event()
         self._believed = asyncio.Event()
+        self._tried = asyncio.Event()
         self._failures = 0
         self._answered = ""  # the newest version that an answer to a write of ours has brought
         self._listed = False  # False also where `version` is too old to watch from
@@ -171,10 +172,23 @@ class Informer(Cache[T]):
         await self._synced.wait()
         await self._believed.wait()
 
+    @property
+    def tried(self) -> bool:
+        """Whether the server has shown everything since `mistrust`, or an attempt has failed.
+
+        True as well for an informer that is not run again.
+        """
+        return self._tried.is_set()
+
+    async def wait_tried(self) -> None:
+        """Wait until `tried`."""
+        await self._tried.wait()
+
     def mistrust(self) -> None:
         """Make the cache stale until the server speaks again, after a time without `run`."""
         self._spoke = -math.inf
         self._believed.clear()
+        self._tried.clear()
         self._cut = True
 
     def staleness(self) -> float:
@@ -201,6 +215,7 @@ class Informer(Cache[T]):
         """Return the memory budget; the informer is not run again."""
         self._sizes.clear()
         self._shelf.close()
+        self._tried.set()
 
     async def run(self) -> None:
         """Keep the cache up to date until cancelled. A further run resumes where it stood."""
@@ -233,6 +248,8 @@ class Informer(Cache[T]):
         if news and not isinstance(fault, Gone):
             log.warning("%s cannot be watched: %s", self.resource.plural, fault)
         self.last_error, self._failed = fault, self._clock.monotonic()
+        if fault is not None:
+            self._tried.set()
 
     def _pause(self, fault: TransportError | None, *, spoke: bool) -> float:
         cap = self._most_absent if isinstance(fault, NotFound) else MOST_DELAY_FAILED
@@ -291,6 +308,7 @@ class Informer(Cache[T]):
             self.give_up(key, held)
         self.version, self._history, self._listed = version, history, True
         self._synced.set()
+        self._tried.set()
 
     def _check_number(self, objects: int) -> None:
         if objects > bounds.KEPT_OBJECTS:
@@ -308,6 +326,7 @@ class Informer(Cache[T]):
             **self.selection,
         ) as lines:
             self._heard()
+            self._tried.set()
             self.last_error = None
             async for line in lines:
                 self._heard()

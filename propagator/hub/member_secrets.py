@@ -8,25 +8,15 @@ namespace the propagator may do so in tenants alone (`stowage tenant add`).
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 
 from machinery.api.client import ApiClient
 from machinery.api.resources import SECRETS
 from machinery.clock import Clock
 from machinery.runtime.informer import Informer
-from machinery.tasks import end
+from machinery.runtime.informers import InformerPool
 from machinery.types.metadata import Key
 from propagator.types.cluster import Secret, bounded
-
-
-@dataclass
-class _MemberSecretWatch:
-    informer: Informer[Secret]
-    key: Key
-    users: set[str] = field(default_factory=set)
-    tasks: Sequence[asyncio.Task[None]] = ()
 
 
 class SecretBook:
@@ -45,8 +35,7 @@ class SecretBook:
         self._clock = clock
         self._changed = changed
         self._references: dict[str, Key] = {}
-        self._watches: dict[Key, _MemberSecretWatch] = {}
-        self._running = False
+        self._watches = InformerPool(self._watch, told=self._tell, shown=self._tell)
         labelled.add_handler(self._labelled_changed)
 
     def refer(self, cluster: str, key: Key | None) -> None:
@@ -54,7 +43,7 @@ class SecretBook:
         before = self._references.get(cluster)
         if before != key and before is not None:
             del self._references[cluster]
-            self._release(before, cluster)
+            self._watches.drop(before, cluster)
         if key is not None:
             self._references[cluster] = key
             self._need(key, cluster)
@@ -62,52 +51,28 @@ class SecretBook:
     def known(self, key: Key) -> bool:
         """Whether the answer of `get` can be trusted yet."""
         watch = self._watches.get(key)
-        return self._labelled.get(key) is not None or (watch is not None and watch.informer.synced)
+        return self._labelled.get(key) is not None or (watch is not None and watch.synced)
 
     def refused(self, key: Key) -> bool:
         """Whether the Secret may not be read: its namespace is no tenant."""
         watch = self._watches.get(key)
-        return watch is not None and watch.informer.refused is not None
+        return watch is not None and watch.refused is not None
 
     def get(self, key: Key) -> Secret | None:
         watch = self._watches.get(key)
-        return self._labelled.get(key) or (watch.informer.get(key) if watch else None)
+        return self._labelled.get(key) or (watch.get(key) if watch is not None else None)
 
     async def run(self) -> None:
         """Watch until cancelled; a further run resumes the watches where they stood."""
-        self._running = True
-        for watch in self._watches.values():
-            self._begin(watch)
-        try:
-            await asyncio.Event().wait()
-        finally:
-            self._running = False
-            await end([task for watch in self._watches.values() for task in watch.tasks])
+        await self._watches.run()
 
     def _need(self, key: Key, cluster: str) -> None:
         if self._labelled.get(key) is not None:
-            self._release(key, cluster)
-            return
-        if key not in self._watches:
-            self._watches[key] = self._watch(key)
-        self._watches[key].users.add(cluster)
+            self._watches.drop(key, cluster)
+        else:
+            self._watches.need(key, cluster)
 
-    def _release(self, key: Key, cluster: str) -> None:
-        watch = self._watches.get(key)
-        if watch is None:
-            return
-        watch.users.discard(cluster)
-        if not watch.users:
-            del self._watches[key]
-            for task in watch.tasks:
-                task.cancel()
-
-    def _begin(self, watch: _MemberSecretWatch) -> None:
-        watch.informer.mistrust()
-        loops = self._follow(watch), self._announce(watch)
-        watch.tasks = [asyncio.create_task(loop) for loop in loops]
-
-    def _watch(self, key: Key) -> _MemberSecretWatch:
+    def _watch(self, key: Key) -> Informer[Secret]:
         namespace, name = key
         informer = Informer(
             self._hub,
@@ -119,22 +84,7 @@ class SecretBook:
             clock=self._clock,
         )
         informer.add_handler(lambda old, new: self._tell(key))
-        watch = _MemberSecretWatch(informer, key)
-        if self._running:
-            self._begin(watch)
-        return watch
-
-    async def _follow(self, watch: _MemberSecretWatch) -> None:
-        refused = False
-        while True:
-            await watch.informer.step()
-            before, refused = refused, watch.informer.refused is not None
-            if refused != before:
-                self._tell(watch.key)
-
-    async def _announce(self, watch: _MemberSecretWatch) -> None:
-        await watch.informer.wait_synced()
-        self._tell(watch.key)
+        return informer
 
     def _tell(self, key: Key) -> None:
         for cluster in [name for name, used in self._references.items() if used == key]:

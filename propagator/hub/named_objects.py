@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 from weakref import WeakValueDictionary
 
@@ -20,9 +19,9 @@ import msgspec
 from machinery.api.client import ApiClient
 from machinery.api.resources import Resource
 from machinery.clock import Clock
-from machinery.errors import Forbidden, NotFound, StowageError, fresh
+from machinery.errors import NotFound, StowageError, fresh
 from machinery.runtime.informer import Informer
-from machinery.tasks import end
+from machinery.runtime.informers import InformerPool
 from machinery.types.metadata import Key, Object
 
 T = TypeVar("T", bound=Object)
@@ -37,18 +36,6 @@ class NoTenant(StowageError):
             f"{kind} {namespace}/{name} may not be read, as the namespace is no tenant: "
             f"`stowage tenant add {namespace}`"
         )
-
-
-@dataclass
-class _NamespaceWatch:
-    informer: Informer[Object]
-    tried: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once the hub has answered, or the first request has failed."""
-    refused: Forbidden | None = None
-    """The answer that `changed` was last called for."""
-    named: dict[str, set[str]] = field(default_factory=dict)
-    """The users of each name."""
-    tasks: tuple[asyncio.Task[None], ...] = ()
 
 
 class NamedObjects(Generic[T]):
@@ -72,25 +59,18 @@ class NamedObjects(Generic[T]):
         self._type = type_
         self._clock = clock
         self._changed = changed
-        self._watches: dict[str, _NamespaceWatch] = {}
+        self._named: dict[str, dict[str, set[str]]] = {}
+        """The users of each name, by namespace."""
+        self._watches = InformerPool(self._watch, told=self._refused)
         self._held: dict[Key, T] = {}
         self._reading: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
-        self._running: asyncio.Future[None] | None = None
-        """Done with the exception of a watch that ended by one; None while nothing runs."""
 
     async def run(self) -> None:
         """Watch until cancelled; a further run resumes the watches where they stood.
 
         Raises what a watch ends by: without it, Workloads would wait for that watch for ever.
         """
-        self._running = asyncio.get_running_loop().create_future()
-        for namespace, watch in self._watches.items():
-            self._begin(namespace, watch)
-        try:
-            await self._running
-        finally:
-            self._running = None
-            await end([task for watch in self._watches.values() for task in watch.tasks])
+        await self._watches.run()
 
     def clear(self) -> None:
         """Drop all that was read, between two runs: what it says is older than what others wrote.
@@ -98,32 +78,27 @@ class NamedObjects(Generic[T]):
         Whoever asks for an object waits until its namespace has been listed anew.
         """
         self._held.clear()
-        for namespace, watch in self._watches.items():
-            watch.informer.discard()
-            self._watches[namespace] = replace(self._watch(namespace), named=watch.named)
+        self._watches.clear()
 
     def need(self, key: Key, user: str = "") -> None:
         """Watch that object's namespace, as a Workload names the object; once for each user."""
         namespace, name = key
-        if namespace not in self._watches:
-            self._watches[namespace] = self._watch(namespace)
-        self._watches[namespace].named.setdefault(name, set()).add(user)
+        self._named.setdefault(namespace, {}).setdefault(name, set()).add(user)
+        self._watches.need(namespace, name)
 
     def drop(self, key: Key, user: str = "") -> None:
         """Forget an object that no user names any more, and a watch that ran for it alone."""
         namespace, name = key
-        watch = self._watches.get(namespace)
-        users = watch.named.get(name, set()) if watch is not None else set()
+        named = self._named.get(namespace, {})
+        users = named.get(name, set())
         users.discard(user)
         if users:
             return
         self._held.pop(key, None)
-        if watch is None:
-            return
-        watch.named.pop(name, None)
-        if not watch.named:
-            del self._watches[namespace]
-            _stop(watch)
+        named.pop(name, None)
+        if not named:
+            self._named.pop(namespace, None)
+        self._watches.drop(namespace, name)
 
     async def get(
         self, key: Key, *, unless: Callable[[Object], bool] = lambda _: False
@@ -132,16 +107,16 @@ class NamedObjects(Generic[T]):
 
         One whose metadata are enough, as `unless` says of it, is returned without the rest.
         """
-        watch = self._watches.get(key[0])
-        if watch is None:
+        informer = self._watches.get(key[0])
+        if informer is None:
             return None  # the Workload that named the object went meanwhile
-        await watch.tried.wait()
-        if watch.informer.refused:
+        await informer.wait_tried()
+        if informer.refused:
             self._held.pop(key, None)
             raise NoTenant(self._resource.kind, key)
-        if not watch.informer.synced and watch.informer.last_error is not None:
-            raise fresh(watch.informer.last_error)
-        known = watch.informer.get(key)
+        if not informer.synced and informer.last_error is not None:
+            raise fresh(informer.last_error)
+        known = informer.get(key)
         if known is None or known.metadata.deleting:
             self._held.pop(key, None)
             return None
@@ -159,7 +134,7 @@ class NamedObjects(Generic[T]):
                 held = self._held[key] = msgspec.convert(found, self._type)
             return held
 
-    def _watch(self, namespace: str) -> _NamespaceWatch:
+    def _watch(self, namespace: str) -> Informer[Object]:
         informer = Informer(
             self._hub,
             self._resource,
@@ -169,40 +144,13 @@ class NamedObjects(Generic[T]):
             clock=self._clock,
         )
         informer.add_handler(self._tell)
-        watch = _NamespaceWatch(informer)
-        if self._running is not None:
-            self._begin(namespace, watch)
-        return watch
+        return informer
 
-    def _begin(self, namespace: str, watch: _NamespaceWatch) -> None:
-        watch.informer.mistrust()
-        name = f"{self._resource.plural} of {namespace}"
-        watch.tasks = (
-            asyncio.create_task(self._follow(namespace, watch), name=name),
-            asyncio.create_task(_announce(watch)),
-        )
-        for task in watch.tasks:
-            task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        fault = None if task.cancelled() else task.exception()
-        if fault is not None and self._running is not None and not self._running.done():
-            self._running.set_exception(fault)
-
-    async def _follow(self, namespace: str, watch: _NamespaceWatch) -> None:
-        while True:
-            await self._step(namespace, watch)
-
-    async def _step(self, namespace: str, watch: _NamespaceWatch) -> None:
-        """List or watch to the end; call `changed` where it is new whether this is a tenant."""
-        await watch.informer.step()
-        watch.tried.set()
-        refused = watch.informer.refused
-        if bool(refused) != bool(watch.refused):
-            for name in [*watch.named]:
-                self._held.pop((namespace, name), None)
-                self._changed((namespace, name))
-        watch.refused = refused
+    def _refused(self, namespace: str) -> None:
+        """Tell of each name once it is new whether the namespace is a tenant."""
+        for name in [*self._named.get(namespace, ())]:
+            self._held.pop((namespace, name), None)
+            self._changed((namespace, name))
 
     def _tell(self, old: Object | None, new: Object | None) -> None:
         known = new or old
@@ -210,15 +158,3 @@ class NamedObjects(Generic[T]):
             if new is None:
                 self._held.pop(known.metadata.key, None)
             self._changed(known.metadata.key)
-
-
-async def _announce(watch: _NamespaceWatch) -> None:
-    await watch.informer.wait_synced()
-    watch.tried.set()
-
-
-def _stop(watch: _NamespaceWatch) -> None:
-    for task in watch.tasks:
-        task.cancel()
-    watch.informer.discard()
-    watch.tried.set()

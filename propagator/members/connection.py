@@ -75,7 +75,6 @@ CONFIDENTIAL = (SECRETS, CONFIG_MAPS)
 IDENTITY_EVERY = 12
 """Probes between two reads of the cluster's identity."""
 _TIDY_SECONDS = 30.0
-_POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -385,8 +384,8 @@ class Link:
         """Begin to serve once everything has been listed, or was requested in vain."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.request_timeout):
-                while not all(i.trusted or i.last_error for i in self._informers()):
-                    await self._clock.sleep(_POLL_SECONDS)
+                while waiting := [each for each in self._informers() if not each.tried]:
+                    await waiting[0].wait_tried()
                 if self.tenants is not None:
                     await self.tenants.check()
         self.serving = True

@@ -376,9 +376,9 @@ async def settled(
 
     def following() -> Iterator[tuple[ApiClient, list[Informer[Any]]]]:
         named = [
-            each.informer
+            watches._watches.get(each)
             for watches in controller._watches.values()
-            for each in watches._watches.values()
+            for each in watches._watches
         ]
         yield stage.hub, [*term._informers, *controller.optional, *named]
         for name, session in sessions():

@@ -148,9 +148,7 @@ async def test_a_lease_that_went_back_has_everything_of_the_hub_listed_anew(
         await stage.place("one", m1=1)
         await stage.propagated("one")
         assert stage.process.term is not None
-        informer = (
-            stage.process.term.workloads._watches[SECRETS.kind]._watches[stage.namespace].informer
-        )
+        informer = stage.process.term.workloads._watches[SECRETS.kind]._watches.get(stage.namespace)
         key = (stage.namespace, "creds")
         shown = informer.get(key)
         assert shown is not None

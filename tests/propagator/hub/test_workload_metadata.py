@@ -263,7 +263,7 @@ def test_the_end_of_a_share_on_a_cluster_that_is_named_no_more_holds_no_deletion
     meta = {"name": "bill", "namespace": "shop", "uid": "u1"}
     meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     bill = workload_of({"metadata": meta, "spec": {"template": job}, "status": status})
-    awaited = Finalizer(context, inventory=inventory).awaited(bill)
+    awaited = Finalizer(context, ShareTable(), inventory=inventory).awaited(bill)
     assert awaited == (set() if ended else {"m1"})
 
 

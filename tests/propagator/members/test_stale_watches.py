@@ -161,7 +161,7 @@ async def test_pods_and_nodes_are_not_believed_before_their_resumed_watches_have
         informer.last_error = fault
     assert link.counted
     assert link.measured
-    monkeypatch.setattr(link, "_start", lambda informer: None)
+    monkeypatch.setattr(link, "_start", lambda informer: informer._tried.set())  # and fails
     monkeypatch.setattr(link.watches, "renew", lambda: None)
     monkeypatch.setattr(link.probe, "until_lost", lambda _: asyncio.Event().wait())
     serving = asyncio.create_task(link._serve(CONNECTED))

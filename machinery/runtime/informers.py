@@ -1,0 +1,123 @@
+"""Informers that run while somebody needs them: from their first user on, until their last one.
+
+A pool runs in one task, as in a term of leadership; between two runs its informers keep what they
+have seen, and the next run resumes them. What they show counts again once each has been answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from machinery.runtime.informer import Informer
+from machinery.tasks import end
+from machinery.types.metadata import Object
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T", bound=Object)
+
+
+@dataclass(slots=True)
+class _Needed(Generic[T]):
+    informer: Informer[T]
+    users: set[Hashable] = field(default_factory=set)
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    refused: bool = False
+
+
+class InformerPool(Generic[K, T]):
+    """The informers by key, as `make` makes them.
+
+    `told(key)` is called when the server first begins, or ceases, to refuse what that one asks.
+    `shown(key)`, where given, is called when one has listed all for the first time.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[K], Informer[T]],
+        *,
+        told: Callable[[K], None],
+        shown: Callable[[K], None] | None = None,
+    ) -> None:
+        self._make = make
+        self._told = told
+        self._shown = shown
+        self._needed: dict[K, _Needed[T]] = {}
+        self._running: asyncio.Future[None] | None = None
+        """Done with the exception of an informer that ended by one; None while nothing runs."""
+
+    def __iter__(self) -> Iterator[K]:
+        return iter([*self._needed])
+
+    def get(self, key: K) -> Informer[T] | None:
+        """Return the informer, if somebody needs it."""
+        needed = self._needed.get(key)
+        return needed.informer if needed is not None else None
+
+    def need(self, key: K, user: Hashable) -> None:
+        """Run the informer for that user as well."""
+        if key not in self._needed:
+            self._needed[key] = _Needed(self._make(key))
+            self._begin(key)
+        self._needed[key].users.add(user)
+
+    def drop(self, key: K, user: Hashable) -> None:
+        """End the informer with its last user."""
+        needed = self._needed.get(key)
+        if needed is None:
+            return
+        needed.users.discard(user)
+        if not needed.users:
+            del self._needed[key]
+            for task in needed.tasks:
+                task.cancel()
+            needed.informer.discard()
+
+    def clear(self) -> None:
+        """Drop all that was read, between two runs; the users stay."""
+        for needed in self._needed.values():
+            needed.informer.discard()
+        for key, needed in self._needed.items():
+            self._needed[key] = _Needed(self._make(key), needed.users)
+
+    async def run(self) -> None:
+        """Run until cancelled; a further run resumes. Raises what an informer ends by."""
+        self._running = asyncio.get_running_loop().create_future()
+        for key in self:
+            self._begin(key)
+        try:
+            await self._running
+        finally:
+            self._running = None
+            await end([task for each in self._needed.values() for task in each.tasks])
+
+    def _begin(self, key: K) -> None:
+        if self._running is None:
+            return
+        needed = self._needed[key]
+        needed.informer.mistrust()
+        name = f"{needed.informer.resource.plural} of {key}"
+        needed.tasks = [asyncio.create_task(self._follow(key, needed), name=name)]
+        if self._shown is not None and not needed.informer.synced:
+            shows = self._show(key, needed.informer, self._shown)
+            needed.tasks.append(asyncio.create_task(shows))
+        for task in needed.tasks:
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        fault = None if task.cancelled() else task.exception()
+        if fault is not None and self._running is not None and not self._running.done():
+            self._running.set_exception(fault)
+
+    async def _follow(self, key: K, needed: _Needed[T]) -> None:
+        while True:
+            await needed.informer.step()
+            before, needed.refused = needed.refused, needed.informer.refused is not None
+            if needed.refused != before:
+                self._told(key)
+
+    async def _show(self, key: K, informer: Informer[T], shown: Callable[[K], None]) -> None:
+        await informer.wait_synced()
+        shown(key)
