@@ -29,7 +29,7 @@ from e2e.chaos.rollouts.users import Wish as AuthorsWish
 from e2e.chaos.rollouts.users import workload as authored
 from e2e.chaos.stage import MEMBERS
 from e2e.chaos.watchman import Watchman
-from machinery.api.server_history import ServerHistory
+from machinery.api.verbs import ServerHistory
 from machinery.errors import NotFound
 from machinery.types.memory_budget import BudgetShare
 from machinery.types.metadata import Meta

@@ -52,9 +52,8 @@ from machinery.api.credentials import acting, client_context, current_token, ide
 from machinery.api.lanes import OBJECT, FairQueue, PriorityLevel, RequestClass
 from machinery.api.line_stream import split_lines
 from machinery.api.resources import Resource
-from machinery.api.server_history import ServerHistory
 from machinery.api.status_errors import refusal
-from machinery.api.verbs import JSON, METADATA, BeforeWrite, Verbs, selection
+from machinery.api.verbs import JSON, METADATA, BeforeWrite, ServerHistory, Verbs, selection
 from machinery.clock import Clock, SystemClock
 from machinery.config.kubeconfig import Connection
 from machinery.errors import (

@@ -18,7 +18,6 @@ from machinery.api.kinds import Catalogue
 from machinery.api.lanes import DISCOVERY, FACT, LIST, OBJECT, RequestClass
 from machinery.api.resources import Resource
 from machinery.api.responses import decode, joined, onward, version_of
-from machinery.api.server_history import ServerHistory
 from machinery.api.server_time import ServerTime
 from machinery.clock import Clock
 from machinery.errors import Gone, NotFound, TransportError
@@ -71,6 +70,25 @@ it 2. An apply that names a version creates a missing object, and changes one of
 with this one, the server itself ensures that no object is overwritten, in one request, and the
 fields are ours as those of any apply. (A POST would own the server's defaults as well, and by
 another operation, which an apply must first be made to take over.)"""
+
+
+class ServerHistory:
+    """The history of one API server's store, of which every resourceVersion is a moment.
+
+    A store that is set back, as from a backup, begins another history: it counts on from the moment
+    of the backup, so that its versions soon are those of before, for other changes. A reader that
+    comes back only then cannot tell from its own version. So whoever sees one version go back, an
+    informer or the elector, ends the history here, for all readers of that server: `number` tells
+    one history from another.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def end(self, known: int) -> None:
+        """Record that the history of that number has ended; nothing happens when it is known."""
+        if known == self.number:
+            self.number += 1
 
 
 class Verbs(ABC):
@@ -315,7 +333,6 @@ class Verbs(ABC):
         namespace: str | None = None,
         uid: str | None = None,
         resource_version: str | None = None,
-        propagation: str = "Background",
     ) -> dict[str, Any]:
         """Request the deletion. Raises NotFound; Conflict for another uid or resourceVersion.
 
@@ -325,7 +342,7 @@ class Verbs(ABC):
         preconditions = {"uid": uid, "resourceVersion": resource_version}
         given = {key: value for key, value in preconditions.items() if value}
         body: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
-        body["propagationPolicy"] = propagation
+        body["propagationPolicy"] = "Background"
         if given:
             body["preconditions"] = given
         return await self._json("DELETE", res.path(namespace, name), body=body)

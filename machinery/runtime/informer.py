@@ -14,7 +14,7 @@
   moment that has not come yet, and shows nothing until then. So after a watch that ended before its
   time, or without a word, one object is listed, for the version of that list. Where the server has
   come past that moment by then, in another history, another reader's word counts
-  (`machinery.api.server_history`): everything is listed anew.
+  (`machinery.api.verbs.ServerHistory`): everything is listed anew.
 - The loop never spins: attempts are spaced by a back-off with jitter that only a healthy time
   resets.
 - Memory stays bounded: lists come in pages, each object is decoded alone into the typed struct, and

@@ -25,18 +25,29 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Generic, TypeAlias, TypeVar
+from weakref import WeakSet
 
+from machinery import metrics
 from machinery.clock import Clock
 from machinery.errors import Conflict, StowageError
 from machinery.runtime.backoff import Jitter, delay
 from machinery.runtime.fair_queue import Flows, one_flow
 from machinery.runtime.heap import Heap, HeapEntry
-from machinery.runtime.workqueue_metrics import QueueMetrics
 
 K = TypeVar("K", bound=Hashable)
 Rank: TypeAlias = tuple[Any, ...]
 _STEP = 500
 """Keys that are moved in one step: each costs microseconds in which nothing else runs."""
+
+
+_QUEUE = ("queue",)
+_depth = metrics.gauge("stowage_queue_depth", "Keys that wait for a worker", _QUEUE)
+_oldest = metrics.gauge(
+    "stowage_queue_oldest_seconds", "Seconds that the key ready for longest has waited", _QUEUE
+)
+_adds = metrics.counter("stowage_queue_adds", "Keys added, those already waiting aside", _QUEUE)
+_retries = metrics.counter("stowage_queue_retries", "Keys added again after a failure", _QUEUE)
+_work = metrics.histogram("stowage_queue_work_seconds", "Seconds that a key was in work", _QUEUE)
 
 
 class QueueShutDown(Exception):
@@ -367,3 +378,40 @@ def _say(queue: WorkQueue[K], key: K, fault: BaseException, log: logging.Logger)
 
 def _text(key: Hashable) -> str:
     return "/".join(str(part) for part in key if part) if isinstance(key, tuple) else str(key)
+
+
+class QueueMetrics:
+    """The metrics of all queues of one name. Make it by `of`.
+
+    Depth and age are read from the queues on demand, so that they cannot drift; the queues are held
+    weakly, so that a dropped one (a member's session ends) leaves by itself.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.adds = _adds.labels(name)
+        self.retries = _retries.labels(name)
+        self.work = _work.labels(name)
+        self._queues: WeakSet[WorkQueue[Any]] = WeakSet()
+        _depth.labels(name).set_function(self._total_depth)
+        _oldest.labels(name).set_function(self._greatest_age)
+
+    @classmethod
+    def of(cls, name: str) -> QueueMetrics:
+        """Return the metrics for queues of that name, which exist at zero from now on."""
+        known = _by_name.get(name)
+        if known is None:
+            known = _by_name[name] = cls(name)
+        return known
+
+    def join(self, queue: WorkQueue[Any]) -> None:
+        """Count that queue in for as long as it lives."""
+        self._queues.add(queue)
+
+    def _total_depth(self) -> float:
+        return sum(len(queue) for queue in self._queues)
+
+    def _greatest_age(self) -> float:
+        return max((queue.oldest() for queue in self._queues), default=0.0)
+
+
+_by_name: dict[str, QueueMetrics] = {}

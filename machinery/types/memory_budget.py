@@ -64,25 +64,13 @@ class Shelf:
     """The memory that one informer keeps; given back by `close`, or when `owner` is gone."""
 
     def __init__(self, holding: BudgetShare, owner: object) -> None:
-        self._account = _Account(holding)
-        finalize(owner, self._account.close).atexit = False
+        self._holding = holding
+        self._held = 0
+        # Which keeps the shelf, so that it must not refer to its owner.
+        finalize(owner, self.close).atexit = False
 
     def take(self, size: int) -> None:
         """Keep that many bytes more, or fewer. Raises NoRoom."""
-        self._account.take(size)
-
-    def close(self) -> None:
-        self._account.close()
-
-
-class _Account:
-    """Apart from the shelf, as the finalizer must not refer to what its owner holds."""
-
-    def __init__(self, holding: BudgetShare) -> None:
-        self._holding = holding
-        self._held = 0
-
-    def take(self, size: int) -> None:
         self._holding.take(size)
         self._held += size
 

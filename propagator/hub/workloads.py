@@ -22,7 +22,6 @@ from machinery.api.responses import decode
 from machinery.errors import Invalid, NotFound
 from machinery.runtime.informer import Informer
 from machinery.runtime.list_and_watch import Page
-from machinery.runtime.store import order
 from machinery.types.metadata import Key
 from machinery.types.written_clusters import ALL, digest
 from propagator.hub.wide_status import entries_patch
@@ -216,7 +215,7 @@ class HubWorkloads:
             self._by_uid.pop(old.uid, None)
         if old is None:
             return
-        if new is None or new.uid != old.uid or _goes_back(old, new):
+        if new is None or new.uid != old.uid:
             self._witnessed.discard(old.uid)
         elif new.metadata.generation != old.metadata.generation or new.placements != old.placements:
             self._witnessed.add(new.uid)
@@ -254,11 +253,6 @@ class HubWorkloads:
         workload = workload_of(answer)
         self.informer.upsert(workload)
         return workload
-
-
-def _goes_back(old: Workload, new: Workload) -> bool:
-    """Whether the hub shows an older version than before: its store was restored."""
-    return order(new.metadata.resource_version, old.metadata.resource_version) == -1
 
 
 def clusters_of(workload: Workload, members: Callable[[], Iterable[str]]) -> set[str]:

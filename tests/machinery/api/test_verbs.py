@@ -183,19 +183,9 @@ async def test_delete_says_what_it_means(server: Server) -> None:
     assert server.last.summary == ("DELETE", ONE, {})
     plain = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
     assert server.last.body == plain
-    await server.client.delete(
-        WORKLOADS,
-        "web",
-        namespace="demo",
-        uid="u-1",
-        resource_version="7",
-        propagation="Foreground",
-    )
-    assert server.last.body == {
-        **plain,
-        "propagationPolicy": "Foreground",
-        "preconditions": {"uid": "u-1", "resourceVersion": "7"},
-    }
+    await server.client.delete(WORKLOADS, "web", namespace="demo", uid="u-1", resource_version="7")
+    told = {"uid": "u-1", "resourceVersion": "7"}
+    assert server.last.body == {**plain, "preconditions": told}
 
 
 # --- patches

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from machinery.api.resources import SECRETS
-from machinery.api.server_history import ServerHistory
+from machinery.api.verbs import ServerHistory
 from machinery.errors import (
     Forbidden,
     Gone,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from machinery.api.server_history import ServerHistory
+from machinery.api.verbs import ServerHistory
 from machinery.clock import SystemClock
 from machinery.errors import AlreadyExists, Conflict, LeaseLost, NotFound, Unreachable
 from machinery.runtime.leader_election import PAST_TERMS, LeaderElector

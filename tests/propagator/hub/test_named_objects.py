@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from machinery.api.resources import SECRETS
-from machinery.api.server_history import ServerHistory
+from machinery.api.verbs import ServerHistory
 from machinery.errors import Forbidden, Unreachable
 from machinery.pace import ServerBudget
 from machinery.tasks import end

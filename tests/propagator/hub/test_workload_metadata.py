@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crds.names import ANNOTATION_CLUSTERS, ANNOTATION_KINDS
-from machinery.api.server_history import ServerHistory
+from machinery.api.verbs import ServerHistory
 from machinery.clock import SystemClock
 from machinery.types.memory_budget import BudgetShare
 from machinery.types.written_clusters import MOST, MemberRecord, digest
