@@ -6,26 +6,38 @@ the group reviewed: each Workload whose answer is another one now is woken on al
 So an answer that held for a moment only is corrected, too.
 
 The view of groups is as fresh as that of Workloads has to be: nothing is concluded from a group
-that is not known yet, or was not heard of for long, and no gang starts before the hub was asked
-once more (`recheck`). A hub that does not serve the kind has no groups, and one that forbids to
-read them is reported on the Workloads that name one. A Workload that names none costs nothing.
+that is not known yet, or was not heard of for long. A hub that does not serve the kind has no
+groups, and one that forbids to read them is reported on the Workloads that name one. A Workload
+that names none costs nothing.
+
+As the last step before a gang starts, the hub is asked whether its gate is still open. A release
+names placements, and not an attempt. A watch may be dead for a while before that is noticed, and
+the next attempt may be placed as the last one was: then what was seen of the last attempt would
+start the next one, though its own gate is closed. Where the hub does not confirm what the watch
+said, the watch will bring the change; where it does not answer, it is asked again, with growing
+pauses.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+import random
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
 
 from crds.names import LABEL_GROUP
 from machinery import logs
+from machinery.api.lanes import working_for
 from machinery.api.resources import WORKLOAD_GROUPS
-from machinery.errors import NotFound
+from machinery.api.responses import decode
+from machinery.errors import Forbidden, NotFound, TransportError
+from machinery.runtime.backoff import delay
 from machinery.runtime.fair_queue import namespace_of
 from machinery.runtime.informer import Informer
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.tasks import in_slices
 from machinery.types.metadata import Key
-from propagator.groups.recheck import Recheck
 from propagator.groups.rule import WAIT_SILENTLY, GateAnswer, GateVerdict, group_of, verdict_on
 from propagator.groups.starting import Contacts, Starting
 from propagator.hub.workloads import HubWorkloads
@@ -42,7 +54,12 @@ SLICE = 10
 """Workloads of a review between two pauses: one may be placed on ten thousand clusters."""
 REVIEWED_PER_SECOND = 10_000
 """The rate of reviews, in Workloads: each change of one has its whole group reviewed."""
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 30.0
+"""Seconds between two questions about one start."""
 _REVIEWERS = 4
+_READERS = 4
+_group = msgspec.json.Decoder(WorkloadGroup)
 
 
 class Gates:
@@ -62,8 +79,10 @@ class Gates:
         self._contacts = Contacts(context)
         self._given: dict[Key, set[GateVerdict]] = {}  # what was answered since the last review
         self._starting: dict[Key, Starting] = {}
-        self._recheck = Recheck(
-            context.hub, clock=context.clock, starting=self._starting, answered=self._conclude
+        self._hub = context.hub
+        # Thousands of gangs may start in one moment, as after each start of this process.
+        self._starts: WorkQueue[Key] = WorkQueue(
+            name="starts", clock=context.clock, flow=namespace_of, seats=_READERS
         )
         self._asked: dict[str, set[Key]] = {}
         """The groups that wait for an answer of a cluster, by cluster."""
@@ -93,7 +112,7 @@ class Gates:
         """Review groups until cancelled; the caller of the constructor runs `informer`."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._poll())
-            tasks.create_task(self._recheck.run())
+            tasks.create_task(work(self._starts, self._confirm, workers=_READERS, log=LOG))
             tasks.create_task(self._work())
 
     def verdict(self, workload: Workload) -> GateVerdict:
@@ -314,10 +333,38 @@ class Gates:
         if not starting.reached:
             starting.confirmed = False
         elif not starting.confirmed:
-            self._recheck.ask(group, starting)
+            self._starts.add_after(group, starting.ask_after - self._clock.monotonic())
         before, starting.verdict = starting.verdict, self._contacts.verdict(starting, group)
         if starting.verdict != before:
             self._mark(group)
+
+    async def _confirm(self, group: Key) -> None:
+        """Ask the hub whether that gang may start."""
+        starting = self._starting.get(group)
+        if starting is None or starting.confirmed or not starting.reached:
+            return
+        stands, obstacle = False, ""
+        try:
+            stands = await self._stands(group, starting.released)
+        except TransportError as fault:
+            LOG.info("it cannot be read: %s", fault, extra={"object": "/".join(group)})
+            obstacle = str(fault) if isinstance(fault, Forbidden) else ""
+        if self._starting.get(group) is not starting:
+            return  # another start has replaced this one, and is asked about by itself
+        starting.confirmed, starting.obstacle = stands, obstacle
+        if not stands:
+            starting.tries += 1
+            pause = delay(starting.tries, base=FIRST_PAUSE, cap=LONGEST_PAUSE, jitter=random.random)
+            starting.ask_after = self._clock.monotonic() + pause
+        self._conclude(group, starting)
+
+    async def _stands(self, group: Key, released: Mapping[str, str]) -> bool:
+        """Whether the hub says that the gate is open, for exactly these placements."""
+        namespace, name = group
+        with working_for(group):
+            answer = await self._hub.request("GET", WORKLOAD_GROUPS.path(namespace, name))
+        now: WorkloadGroup = decode(answer, _group)
+        return now.open and now.released == released
 
 
 class ClosedGates:

@@ -6,7 +6,7 @@ waited for in silence, as after each start of this process; but not for ever.
 
 That a cluster answered some seconds ago proves little. So each is probed once the gang may start,
 and nothing is applied before all have answered: only a cluster that stops in the moment after that
-can leave half of the gang without a start. The hub is asked last (`recheck`).
+can leave half of the gang without a start. The hub is asked last (`gates`).
 """
 
 from __future__ import annotations

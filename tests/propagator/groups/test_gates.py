@@ -25,8 +25,7 @@ from machinery.errors import Forbidden, NotFound, TransportError, Unreachable
 from machinery.runtime.informer import STALE_SECONDS, Informer
 from machinery.tasks import end
 from machinery.types.metadata import Key
-from propagator.groups.gates import CHECK_SECONDS, REVIEWED_PER_SECOND, SLICE, Gates
-from propagator.groups.recheck import LONGEST_PAUSE
+from propagator.groups.gates import CHECK_SECONDS, LONGEST_PAUSE, REVIEWED_PER_SECOND, SLICE, Gates
 from propagator.groups.rule import GateAnswer
 from propagator.groups.starting import PATIENCE_SECONDS
 from propagator.hub.workloads import HubWorkloads
