@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from crds.workload import PropagatedReason
 from machinery import logs, tracing
@@ -66,18 +66,6 @@ RecordOutcome: TypeAlias = Callable[[Workload, str, Outcome | None], None]
 """(Workload, member's name, outcome; None: the Workload wants nothing there)."""
 
 
-class _Applied(NamedTuple):
-    """The end of a write: seconds until requeue, what to report of contested objects."""
-
-    requeue_after: float | None = None
-    contested: Sequence[str] = ()
-    whole: bool = False
-    """Whether each object is as it is rendered."""
-    formers: str = ""
-    """Which former main object is waited for, in words."""
-
-
-_NOTHING_APPLIED = _Applied()
 _Written: TypeAlias = tuple[Outcome, float | None]
 """The outcome of a write, and seconds until requeue."""
 
@@ -155,9 +143,9 @@ class ShareWriter:
         async def write(
             session: MemberSession, workload: Workload, desired: DesiredShare
         ) -> _Written:
-            applied = await self._apply_all(session, workload, replicas)
-            outcome = Outcome(desired, PropagatedReason.PROPAGATING, written=applied.whole)
-            return outcome, applied.requeue_after
+            outcome, requeue_after = await self._apply_all(session, workload, desired, replicas)
+            written = outcome.written
+            return Outcome(desired, PropagatedReason.PROPAGATING, written=written), requeue_after
 
         with applying(session.name, workload):
             return await self._write(session, workload, write)
@@ -206,23 +194,21 @@ class ShareWriter:
         kept = await self._guard.kept(workload, session.name)
         waits = None if kept else self._once.waiting(workload, session.name)
         moves = _moves(desired, session.name, kept, waits)
-        applied = _NOTHING_APPLIED
+        outcome, requeue_after = Outcome(desired), None
         if waits is None or waits.replicas:  # else there is nothing of it yet
             partly = kept or waits
             replicas = partly.replicas if partly else workload.shares[session.name]
-            applied = await self._apply_all(session, workload, replicas)
-        requeue_after, contested = applied.requeue_after, applied.contested
-        if applied.formers:
-            moves = Outcome(desired, PropagatedReason.PROPAGATING, applied.formers, keeps=1)
-        outcome = _contested(desired, contested) if contested else moves or Outcome(desired)
-        if moves and not contested:
+            outcome, requeue_after = await self._apply_all(session, workload, desired, replicas)
+        if outcome.reason is None and moves is not None:
+            outcome = replace(moves, written=outcome.written)
+        if outcome.reason is PropagatedReason.PROPAGATING:
             # What other members do comes with the next report of the Workload; this is for what
             # no report announces.
-            pause = self._backoff.failed(share, moves.message)
+            pause = self._backoff.failed(share, outcome.message)
             requeue_after = pause if requeue_after is None else min(pause, requeue_after)
         elif requeue_after is None:
             self._backoff.reset(share)
-        return replace(outcome, written=applied.whole), requeue_after
+        return outcome, requeue_after
 
     def keep(self, session: MemberSession, workload: Workload, verdict: GateVerdict) -> None:
         """Keep the share as it is; record why where the Workload is placed there."""
@@ -398,9 +384,13 @@ class ShareWriter:
         return digest_of({"before": spec})
 
     async def _apply_all(
-        self, session: MemberSession, workload: Workload, replicas: int
-    ) -> _Applied:
-        """Write all objects, and remove what is rendered no more. Raises Refused."""
+        self, session: MemberSession, workload: Workload, desired: DesiredShare, replicas: int
+    ) -> _Written:
+        """Write all objects, and remove what is rendered no more. Raises Refused.
+
+        The outcome is CONFLICT where objects are contested, and PROPAGATING where the share waits
+        for a former main object.
+        """
         with tracing.span("render"):
             pieces = await self._rendered(session, workload, replicas)
         main, ended = main_of(workload), has_ended(session, workload)
@@ -412,13 +402,13 @@ class ShareWriter:
             await self._inventory.wait_listed(session, workload)
             decided = self._workloads.decided(workload)
             if waits_for := await self._formers.give_way(session, workload, decided=decided):
-                return _Applied(formers=waits_for)
+                return _applied(desired, waits_for), None
         live = look()
         if live is not None:
             pieces[-1] = replace(beside(pieces[-1], live), ended=ended)
         pause = self._images.pause(session.name, workload.uid, pieces[-1], look, replicas)
         if pause is not None:
-            return _Applied(pause)
+            return Outcome(desired), pause
         # It runs once, wherever its object went; and not before it is known how much is left to do.
         gone = live is None and (ended or workload.awaits_part(session.name))
         applied = await applier.apply(
@@ -447,8 +437,8 @@ class ShareWriter:
             raise Refused.of(refusals)
         waits += [backoff.seconds for backoff in applied.backoffs]
         contested = sorted({backoff.sentence for backoff in applied.backoffs if backoff.sentence})
-        whole = not applied.backoffs
-        return _Applied(min(waits, default=None), contested, whole=whole, formers=formers)
+        outcome = _applied(desired, formers, contested)
+        return replace(outcome, written=not applied.backoffs), min(waits, default=None)
 
     async def _rendered(
         self, session: MemberSession, workload: Workload, replicas: int
@@ -573,5 +563,9 @@ def _gated(session: MemberSession, workload: Workload, verdict: GateVerdict) -> 
     return Outcome(DesiredShare.of(workload, session.name), verdict.reason, verdict.message)
 
 
-def _contested(desired: DesiredShare, sentences: Sequence[str]) -> Outcome:
-    return Outcome(desired, PropagatedReason.CONFLICT, "; ".join(sentences))
+def _applied(desired: DesiredShare, waits_for: str, contested: Sequence[str] = ()) -> Outcome:
+    if contested:
+        return Outcome(desired, PropagatedReason.CONFLICT, "; ".join(contested))
+    if waits_for:
+        return Outcome(desired, PropagatedReason.PROPAGATING, waits_for, keeps=1)
+    return Outcome(desired)
