@@ -29,8 +29,7 @@ from propagator.hub.cluster_status_writer import ClusterStatusWriter
 from propagator.hub.registration import Registrar
 from propagator.hub.token_renewal import Renewer
 from propagator.members.cluster_identity import Identities
-from propagator.members.context import ControllerContext
-from propagator.members.hub_identity import HubIdentity
+from propagator.members.context import ControllerContext, HubIdentity
 from propagator.members.hub_lease import HubHolder
 from propagator.members.registry import MemberRegistry
 from propagator.settings import PropagatorSettings

@@ -61,7 +61,7 @@ from propagator.drift.fields import (
 from propagator.drift.records import Drifted, DriftRecords
 from propagator.errors import HubFault, Refused, says_no
 from propagator.hub.workloads import HubWorkloads
-from propagator.members.hub_identity import HubIdentity
+from propagator.members.context import HubIdentity
 from propagator.members.inventory import listed
 from propagator.members.kinds import resource_of
 from propagator.members.noted_kinds import writable_kinds

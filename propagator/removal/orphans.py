@@ -17,7 +17,7 @@ import functools
 from machinery import logs
 from machinery.types.metadata import Key
 from propagator.hub.workloads import HubWorkloads
-from propagator.members.hub_identity import HubIdentity
+from propagator.members.context import HubIdentity
 from propagator.members.objects import ManagedObject, owners
 from propagator.members.session import MemberSession
 from propagator.removal.brake import SweepBrake, left_behind
