@@ -154,6 +154,7 @@ class Column(Generic[T]):
         return len(state) > self._at and state[self._at] is not _NOTHING
 
     def _state(self, uid: str, member: str) -> State:
-        state: State = self._shares.setdefault(uid, {}).setdefault(member, [])
-        state += [_NOTHING] * (self._at + 1 - len(state))
+        state = self._shares.setdefault(uid, {}).setdefault(member, [])
+        if len(state) <= self._at:
+            state += [_NOTHING] * (self._at + 1 - len(state))
         return state
