@@ -59,10 +59,6 @@ class KeyedBackoff(Generic[K]):
         self._jitter = jitter
         self._pending: dict[K, _Failure] = {}
 
-    def __len__(self) -> int:
-        """The number of keys with a failure."""
-        return len(self._pending)
-
     def failed(self, key: K, of: object = None, *, reason: object = None) -> float:
         """Record that `of` failed for that key just now; return seconds until the next attempt.
 

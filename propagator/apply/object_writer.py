@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from crds.fields.drift import Drift
 from crds.names import ANNOTATION_DRIFT, LABEL_MANAGED, OWNER_PREFIX
@@ -77,22 +77,6 @@ MOST_LEFT = 100
 """Fields of one object that are left as somebody changed them; any more are written back."""
 
 
-class _DesiredObject(NamedTuple):
-    """An object that a Workload wants on a member, before the member was looked at."""
-
-    uid: str
-    member: str
-    api_version: str
-    kind: str
-    namespace: str
-    name: str
-
-    @classmethod
-    def of(cls, session: MemberSession, workload: Workload, piece: Piece) -> _DesiredObject:
-        what = (piece.api_version, piece.kind, piece.namespace, piece.name)
-        return cls(workload.uid, session.name, *what)
-
-
 @dataclass(frozen=True, slots=True)
 class Site:
     """A piece with its place on a member; the informer shows which object of ours is there."""
@@ -144,7 +128,7 @@ class PieceWriter:
         self._drift = drift
         self._clock = clock
         self._refusals = shares.backoff(
-            _DesiredObject, clock=clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE, jitter=steady
+            tuple[str, ...], clock=clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE, jitter=steady
         )
 
     async def write(
@@ -155,7 +139,8 @@ class PieceWriter:
         Raises Refused, and TransportError when a retry may help. A refused piece is left alone for
         a while, and the same refusal is raised meanwhile, whatever wakes the Workload.
         """
-        wanted = _DesiredObject.of(session, workload, piece)
+        what = (piece.api_version, piece.kind, piece.namespace, piece.name)
+        wanted = (workload.uid, session.name, *what)
         asked = (piece.digest, workload.spec.adoption)
         if self._refusals.remaining(wanted, asked):
             raise fresh(cast("Refused", self._refusals.reason(wanted)))

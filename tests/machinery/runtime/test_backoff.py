@@ -52,7 +52,7 @@ async def test_something_else_begins_anew(pauses: KeyedBackoff[str], clock: Fake
     assert pauses.failed("a", "y") == 1
     pauses.failed("b")
     pauses.reset_where(lambda key: key == "a")
-    assert (pauses.remaining("a", "y"), len(pauses)) == (0, 1)
+    assert (pauses.remaining("a", "y"), len(pauses._pending)) == (0, 1)
 
 
 def test_a_guard_is_never_longer_than_what_asks_for_it(clock: FakeClock):
