@@ -13,7 +13,7 @@ from typing import Any
 
 from machinery.api.client import ApiClient
 from machinery.api.resources import Resource
-from machinery.api.verbs import Verbs
+from machinery.api.verbs import View
 from machinery.errors import TransportError
 
 
@@ -22,28 +22,22 @@ def account(namespace: str, name: str) -> str:
     return f"system:serviceaccount:{namespace}:{name}"
 
 
-class Acting(Verbs):
-    """The API of `client`'s server as `user` sees it. Needs no closing of its own.
+class Acting(View):
+    """The API of `client`'s server as `user` sees it.
 
     Raises TransportError for a name that cannot be part of a header: members choose namespaces.
     """
 
     def __init__(self, client: ApiClient, user: str) -> None:
-        super().__init__(client.clock, client.pace, client.holding, client.history)
+        super().__init__(client)
         if not (user.isascii() and user.isprintable()):
             raise TransportError("the name of an account to act as has characters that none has")
         self.user = user
-        self._client = client
-        self.shares_kinds_with(client)
 
     async def request(self, method: str, path: str, **how: Any) -> bytes:
         """Do what `ApiClient.request` does, as `user`."""
-        return await self._client.request(method, path, acting_as=self.user, **how)
-
-    def refuse(self, what: str) -> None:
-        """Do what `ApiClient.refuse` does: the server is the same."""
-        self._client.refuse(what)
+        return await super().request(method, path, acting_as=self.user, **how)
 
     def watch(self, res: Resource, **how: Any) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Do what `ApiClient.watch` does, as `user`."""
-        return self._client.watch(res, acting_as=self.user, **how)
+        return super().watch(res, acting_as=self.user, **how)

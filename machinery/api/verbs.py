@@ -112,10 +112,6 @@ class Verbs(ABC):
         """The server's time; known once an answer had a Date."""
         self._catalogue = Catalogue(self._describe, clock=clock)
 
-    def shares_kinds_with(self, client: Verbs) -> None:
-        """Know the kinds that `client` knows, which is one of the same server."""
-        self._catalogue = client._catalogue
-
     @abstractmethod
     async def request(
         self,
@@ -379,6 +375,34 @@ class Verbs(ABC):
     async def _json(self, method: str, path: str, **how: Any) -> dict[str, Any]:
         answer: dict[str, Any] = decode(await self.request(method, path, **how))
         return answer
+
+
+class View(Verbs):
+    """The API of `client`'s server over its connections; needs no closing of its own.
+
+    What is known of the server is the client's, so that a view may be made for each request.
+    """
+
+    def __init__(self, client: Verbs) -> None:
+        self.clock = client.clock
+        self.pace = client.pace
+        self.holding = client.holding
+        self.history = client.history
+        self.server_time = client.server_time
+        self._catalogue = client._catalogue  # noqa: SLF001 - of a client of the same base
+        self._client = client
+
+    async def request(self, method: str, path: str, **how: Any) -> bytes:
+        """Do what the client's `request` does."""
+        return await self._client.request(method, path, **how)
+
+    def refuse(self, what: str) -> None:
+        """Do what the client's `refuse` does."""
+        self._client.refuse(what)
+
+    def watch(self, res: Resource, **how: Any) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Do what the client's `watch` does."""
+        return self._client.watch(res, **how)
 
 
 def _namespace(res: Resource, obj: Mapping[str, Any]) -> str | None:
