@@ -38,8 +38,7 @@ from propagator.hub.own_kind import OwnKind
 from propagator.hub.revisions import AwaitsRevision, Revisions, revision_of_spec
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
-from propagator.members.ends import has_ended
-from propagator.members.inventory import OwnedObjects, main_object, owned, pods_of
+from propagator.members.inventory import OwnedObjects, has_ended, main_object, owned, pods_of
 from propagator.members.objects import ManagedObject
 from propagator.members.pods import main_of
 from propagator.members.session import MemberSession

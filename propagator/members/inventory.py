@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 from machinery.api.resources import Resource
 from machinery.clock import Clock
 from machinery.errors import Forbidden, NotFound, TransportError, Unreachable, fresh
+from machinery.kinds.readiness import Judged
 from machinery.kinds.table import profile_of
 from machinery.runtime.informer import Informer
 from propagator.errors import Refused
@@ -22,7 +23,7 @@ from propagator.members.context import ControllerContext
 from propagator.members.kinds import resource_of
 from propagator.members.noted_kinds import needed_kinds
 from propagator.members.objects import ManagedObject
-from propagator.members.pods import Main
+from propagator.members.pods import Main, main_of
 from propagator.members.session import MemberSession
 from propagator.members.watches import EVERYWHERE
 from propagator.types.workload import Workload
@@ -76,6 +77,35 @@ def formers(session: MemberSession, workload: Workload) -> list[tuple[Resource, 
         if (resource.kind, *found.metadata.key) not in held
         and ((profile := profile_of(resource.api_version, resource.kind)).pods or not profile.known)
     ]
+
+
+def seen_end(session: MemberSession, workload: Workload) -> Judged | None:
+    """Return what is kept of the object that runs the replicas, once it has ended.
+
+    It may go at once, by its own TTL, by a drain or by a hand. What was seen of it stands in the
+    Workload's status, and until that is stored, here.
+    """
+    if workload.profile.ended is None:
+        return None
+    main = main_of(workload)
+    found = main_object(main, owned(session, workload.uid), ending=True)
+    if found is not None:
+        return found.judged if found.judged.result is not None else None
+    last = last_seen(session, workload)
+    return last if last is not None and last.result is not None else None
+
+
+def last_seen(session: MemberSession, workload: Workload) -> Judged | None:
+    """Return what was kept of the object that ran the replicas, did some of its work, and went."""
+    main = main_of(workload)
+    if workload.profile.ended is None or session.link is None:
+        return None
+    return session.link.watches.ended(workload.uid, main.kind, (main.namespace, main.name))
+
+
+def has_ended(session: MemberSession, workload: Workload) -> bool:
+    """Whether the share there has ended: nothing of it is made again."""
+    return session.name in workload.ends or seen_end(session, workload) is not None
 
 
 async def listed(

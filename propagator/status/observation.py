@@ -20,9 +20,16 @@ from machinery.types.metadata import Key
 from propagator.hub.revisions import Revisions
 from propagator.hub.workload_metadata import record_of
 from propagator.members.context import ControllerContext
-from propagator.members.ends import last_seen, seen_end
 from propagator.members.health import Contact
-from propagator.members.inventory import Owned, OwnedObjects, main_object, owned, pods_of
+from propagator.members.inventory import (
+    Owned,
+    OwnedObjects,
+    last_seen,
+    main_object,
+    owned,
+    pods_of,
+    seen_end,
+)
 from propagator.members.objects import ManagedObject
 from propagator.members.pods import main_of
 from propagator.members.session import MemberSession
